@@ -12,9 +12,9 @@ DIRECTORY ?=
 IN_FOLDER = $(if $(DIRECTORY),--directory "$(DIRECTORY)")
 MAKE_FOLDER = $(if $(DIRECTORY),mkdir -p "$(DIRECTORY)" && )
 OF_RUN = --profile $(PROFILE) $(if $(CONFIG)$(DIRECTORY),--configfile $(or $(CONFIG),config.yaml)) $(IN_FOLDER)
-SNAKEMAKE = $(if $(CONFIG),$(BIN)/python -m scripts.workflow.readable $(CONFIG) && )$(MAKE_FOLDER)\
+SNAKEMAKE = $(if $(CONFIG),$(BIN)/python -m crawl2llm.chain.yaml_errors $(CONFIG) && )$(MAKE_FOLDER)\
   CRAWL2LLM_SUMMARY=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m snakemake $(OF_RUN)
-PLAN = $(MAKE_FOLDER)PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan
+PLAN = $(MAKE_FOLDER)PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m crawl2llm plan
 IN_RUN = $(if $(DIRECTORY),"$(DIRECTORY)"/$(1),$(1))
 RESULTS_HERE = $(call IN_RUN,results/main)
 
@@ -41,16 +41,16 @@ $(VENV)/bin/python:
 # its own -O2 too, and fastText takes four times as long.
 $(VENV)/.installed: envs/lock.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the pinned packages into $(VENV) (2.4 GB, with CUDA some GB more): minutes, in which pip prints nothing"
-	@$(BIN)/python -m scripts.workflow.devices
+	@$(BIN)/python -m crawl2llm.core.devices
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 # And what keeps Snakemake from asking SLURM whichever executor a run has.
-$(VENV)/.compiled: $(wildcard scripts/ingest/native/*.p*) $(wildcard scripts/slurm/crawl2llm_unasked.p*) $(VENV)/.installed
-	@cp scripts/slurm/crawl2llm_unasked.py scripts/slurm/crawl2llm_unasked.pth "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./scripts/ingest/native
+$(VENV)/.compiled: $(wildcard scripts/crawl2llm/stages/ingest/native/*.p*) $(wildcard scripts/crawl2llm/slurm/crawl2llm_unasked.p*) $(VENV)/.installed
+	@cp scripts/crawl2llm/slurm/crawl2llm_unasked.py scripts/crawl2llm/slurm/crawl2llm_unasked.pth "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./scripts/crawl2llm/stages/ingest/native
 	@touch $@
 
 $(VENV)/.installed-dev: envs/lock-dev.txt $(VENV)/.compiled
@@ -64,7 +64,7 @@ install: $(VENV)/.compiled ## create .venv from the pinned lock
 
 demo: $(VENV)/.compiled ## the whole chain on the embedded default: from a crawl to an evaluated model
 	$(SNAKEMAKE)
-	@$(BIN)/python -m scripts.report.summary --results $(RESULTS_HERE)
+	@$(BIN)/python -m crawl2llm.stages.report.summary --results $(RESULTS_HERE)
 
 test: $(VENV)/.installed-dev ## every test that this machine can run
 	@$(PYTHON_HERE) -m tests
@@ -79,20 +79,20 @@ dag: $(VENV)/.compiled ## the plan as a picture, plan.html and plan.svg (the wor
 	@$(PLAN) --html=$(call IN_RUN,plan.html) --svg=$(call IN_RUN,plan.svg) $(OF_RUN)
 
 status: $(VENV)/.compiled ## what runs where on SLURM, until when, what waits and why, GPU-hours by rule
-	@$(BIN)/python -m scripts.crawl2llm status $(IN_FOLDER)
+	@$(BIN)/python -m crawl2llm status $(IN_FOLDER)
 
 report: $(VENV)/.compiled ## only the report, and what it needs; OPEN=1 opens it in a browser
 	$(SNAKEMAKE) --forcerun report_render
-	@$(BIN)/python -m scripts.report.summary --results $(RESULTS_HERE) $(if $(OPEN),--open)
+	@$(BIN)/python -m crawl2llm.stages.report.summary --results $(RESULTS_HERE) $(if $(OPEN),--open)
 
 serve: $(VENV)/.compiled ## talk to the models: a page to chat in and an endpoint as OpenAI's. MODEL=sft PORT=8000, TYPE=q8_0 of a GGUF export
-	@$(BIN)/python -m scripts.crawl2llm serve $(MODEL) $(if $(TYPE),--type $(TYPE)) --port $(or $(PORT),8000) --results $(or $(RESULTS),$(RESULTS_HERE))
+	@$(BIN)/python -m crawl2llm serve $(MODEL) $(if $(TYPE),--type $(TYPE)) --port $(or $(PORT),8000) --results $(or $(RESULTS),$(RESULTS_HERE))
 
 sample: $(VENV)/.compiled ## what a model writes: make sample PROMPT="What does sorted do?" MODEL=sft
-	@$(BIN)/python -m scripts.crawl2llm sample "$$PROMPT" $(if $(MODEL),--model $(MODEL)) $(if $(TYPE),--type $(TYPE)) --results $(or $(RESULTS),$(RESULTS_HERE))
+	@$(BIN)/python -m crawl2llm sample "$$PROMPT" $(if $(MODEL),--model $(MODEL)) $(if $(TYPE),--type $(TYPE)) --results $(or $(RESULTS),$(RESULTS_HERE))
 
 gguf-tools: $(VENV)/.compiled ## llama.cpp, compiled once, for models as GGUF: into .gguf, or CRAWL2LLM_GGUF
-	@$(BIN)/python -m scripts.compress.gguf_tools
+	@$(BIN)/python -m crawl2llm.stages.compress.gguf_tools
 
 # llm-compressor for compress.quantize, in an environment of its own: it wants other versions of transformers. torch by itself first, as above.
 # A folder that this did not begin is never removed.
@@ -111,7 +111,7 @@ $(QUANTIZE)/.installed: envs/lock-quantize.txt
 quantize-tools: $(QUANTIZE)/.installed ## llm-compressor, once, for models that are quantized by gptq or awq: into .quantize, or CRAWL2LLM_QUANTIZE
 
 kenlm-tools: $(VENV)/.compiled ## KenLM, compiled once, for quality.lm and quality.kenlm: into .kenlm, or CRAWL2LLM_KENLM
-	@$(BIN)/python -m scripts.quality.kenlm_tools
+	@$(BIN)/python -m crawl2llm.filters.quality.kenlm_tools
 
 lint: $(VENV)/.installed-dev ## formatting, lint and types
 	$(BIN)/ruff format --check .
@@ -125,7 +125,7 @@ format: $(VENV)/.installed-dev ## let the formatters rewrite the code
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakefmt Snakefile rules
 
 docs: $(VENV)/.compiled ## regenerate docs/config.md, docs/code.md, the table of steps and the rulegraph in README.md
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm docs
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m crawl2llm docs
 
 clean: ## remove results, logs, checkpoints and caches (asks first; `crawl2llm clean` removes only what the config does not use)
 	@$(if $(DIRECTORY),CDPATH= cd -- "$(DIRECTORY)" || exit 1; )if command -v flock >/dev/null && test -e .snakemake/run.lock && ! flock --nonblock .snakemake/run.lock true; then \

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gold import shards, texts
-from scripts.formats.blocks import lines
-from scripts.formats.documents import rows
-from scripts.formats.origins import host
+from crawl2llm.formats.documents import rows
+from crawl2llm.text.blocks import lines
+from crawl2llm.text.group_split import host
 
 DOCUMENTS = (3, 5, 7, 10)
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.5)

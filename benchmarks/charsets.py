@@ -38,9 +38,9 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from benchmarks import gold
 from benchmarks.machine import processor, versions
-from scripts.ingest import charsets
-from scripts.ingest.charsets import decode, decode_text
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.stages.ingest import charsets
+from crawl2llm.stages.ingest.charsets import decode, decode_text
 
 # Files of the Declaration that each encoding can write.
 LANGUAGES = """

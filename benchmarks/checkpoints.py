@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import group_of, processor, versions
-from scripts.training.processes import environments, free_port
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.training.processes import environments, free_port
 
 RESULT = ROOT / "benchmarks/results/checkpoints.json"
 SHAPE = {
@@ -40,8 +40,8 @@ def worker(stage: int, is_beside: bool, saves: int, folder: Path) -> None:
     import torch.distributed as dist
     from transformers import AutoConfig
 
-    from scripts.pretrain import beside, checkpoint, engine, group, initial, model
-    from scripts.workflow import config
+    from crawl2llm.chain import config
+    from crawl2llm.training import async_checkpoints, checkpoint, engine, group, initial, model
 
     device, shape = torch.device("cpu"), AutoConfig.for_model("llama", **SHAPE)
     group.start("torch", device, 1)
@@ -53,7 +53,7 @@ def worker(stage: int, is_beside: bool, saves: int, folder: Path) -> None:
     )  # fmt: skip
     built = engine.kind("torch")(job)
     batch = torch.randint(0, 32768, (1, 2, 129), generator=torch.Generator().manual_seed(dist.get_rank()))
-    writer, kept = beside.Beside(folder), checkpoint.Kept(2)
+    writer, kept = async_checkpoints.Beside(folder), checkpoint.Kept(2)
 
     def longest(seconds: float) -> float:
         found = torch.tensor(seconds, dtype=torch.float64)

@@ -47,7 +47,7 @@ def completed(given: dict[str, Any]) -> dict[str, Any]:
 
     Values are not checked: jsonschema may be absent here.
     """
-    from scripts.workflow import config
+    from crawl2llm.chain import config
 
     found: dict[str, Any] = config.with_defaults({"pretrain": {"train": given}})["pretrain"]["train"]
     if unknown := sorted(set(given) - set(found)):
@@ -62,7 +62,7 @@ def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
         from functools import partial
 
         stand_in()
-        from scripts.pretrain import engine, group, initial
+        from crawl2llm.training import engine, group, initial
 
         device = device_of(plan)
         group.start(name, device, plan.threads)

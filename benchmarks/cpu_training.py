@@ -6,7 +6,7 @@
 Every contender of benchmarks.gpu_training that is here trains a Llama of the demo's shape (nanoGPT: GPT-2's layers of the same width and
 depth) on synthetic tokens with AdamW in fp32, the demo's 2,048 tokens a step, in each of the ways to use the cores: one process with as
 many threads as there are cores, and as many processes as there are cores, or as the step's sequences can be dealt to. Its speed is that of
-its faster way. Ours are started as the demo starts them, which has glibc keep memory (scripts/training/processes.py); the others as their
+its faster way. Ours are started as the demo starts them, which has glibc keep memory (training/processes.py); the others as their
 users start them. Contenders take turns `--rounds` times; a step's time is the median over blocks of 5 steps, and over rounds.
 """
 
@@ -24,8 +24,8 @@ import yaml
 from benchmarks.contest import Plan, written
 from benchmarks.gpu_training import side_by_side, summary
 from benchmarks.machine import processor, versions
-from scripts.workflow import config
-from scripts.workflow.config import ROOT
+from crawl2llm.chain import config
+from crawl2llm.chain.config import ROOT
 
 RESULT = ROOT / "benchmarks/results/cpu_training.json"
 PACKAGES = ("torch", "transformers", "deepspeed", "accelerate", "litgpt")

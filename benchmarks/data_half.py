@@ -45,9 +45,9 @@ import yaml
 
 from benchmarks import enlarged, gold
 from benchmarks.machine import processor, run, versions
-from scripts.workflow import config as configuration
-from scripts.workflow import steps
-from scripts.workflow.config import ROOT
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import steps
+from crawl2llm.chain.config import ROOT
 
 CHAIN = ROOT / "benchmarks" / "datatrove_chain.py"
 # The results of our steps beside the blocks of theirs that do the same work.
@@ -76,7 +76,7 @@ OURS = [
 
 def model() -> Path:
     """The language model that both sides use."""
-    from scripts.language.score import model_path
+    from crawl2llm.filters.language.score import model_path
 
     return model_path("bundled:lid.176.ftz")
 

@@ -25,10 +25,10 @@ from typing import Any
 import xxhash
 
 from benchmarks.machine import processor, versions
-from scripts.decontaminate import cuts, items, sets
-from scripts.decontaminate.search import Index
-from scripts.decontaminate.words import words
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.filters.decontaminate import cuts, items, sets
+from crawl2llm.filters.decontaminate.search import Index
+from crawl2llm.filters.decontaminate.words import words
 
 TASKS = ["hellaswag", "arc_easy", "arc_challenge", "piqa", "winogrande", "lambada", "boolq", "openbookqa", "copa", "commonsense_qa", "sciq",
          "siqa", "mmlu", "gsm8k"]  # fmt: skip

@@ -33,11 +33,11 @@ import xxhash
 from datasketch import MinHash
 
 from benchmarks.machine import processor, versions
-from scripts.dedup.minhash import MinHasher
-from scripts.dedup.shingles import hashes32, normalise, shingles
-from scripts.dedup.signature import BATCH, sign
-from scripts.dedup.tables import batched
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.filters.dedup.signature import BATCH, sign
+from crawl2llm.formats.document_numbers import batched
+from crawl2llm.text.minhash import MinHasher
+from crawl2llm.text.shingles import hashes32, normalise, shingles
 
 K, PERMUTATIONS, BANDS, ROWS, SEED = 5, 112, 14, 8, 1
 PER_ITEM = 100  # documents for datasketch's update(), which is two orders of magnitude slower

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from scripts.formats.documents import DOCUMENT, Writer, document_id
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.formats.documents import DOCUMENT, Writer, document_id
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -28,13 +28,13 @@ import yaml
 
 from benchmarks import machine
 from benchmarks.machine import processor, versions
-from scripts.ingest import sources
-from scripts.plan import dryrun
-from scripts.workflow import config as configuration
-from scripts.workflow import filtering, ranges, record, steps
-from scripts.workflow.config import ROOT
-from scripts.workflow.fingerprint import fingerprint
-from scripts.workflow.manifest import Manifest, combined, digest
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import filter_order, sources, steps
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.commands.plan import dryrun
+from crawl2llm.core import manifest_ranges, record
+from crawl2llm.core.manifest import Manifest, combined, digest
 
 HEAVY = ("torch", "pyarrow", "numpy", "transformers", "deepspeed", "fasttext", "datasketch", "tokenizers", "lm_eval")
 EDIT = {"language": {"select": {"threshold": 0.7}}}
@@ -100,7 +100,7 @@ def completed(folder: Path, config: Path) -> None:
     memo: dict[str, str] = {}
     written: dict[tuple[str, str], Manifest] = {}
     for_each_shard = {
-        name for name in [*filtering.verdicts(complete["filters"]), "corpus.split"] if not steps.STEPS[name].per
+        name for name in [*filter_order.verdicts(complete["filters"]), "corpus.split"] if not steps.STEPS[name].per
     }
     for step in steps.used(complete):
         facts = steps.STEPS[step]
@@ -122,7 +122,7 @@ def completed(folder: Path, config: Path) -> None:
                     own = sharded and need in for_each_shard
                     parts = [f"{task}.bin"] if own else [*read.files]
                     made.inputs[read.key] = {part: str(read.digest_of(part)) for part in parts}
-            made.inputs = ranges.packed(made.inputs) or {"sources": {"files": contents.get(task, "")}}
+            made.inputs = manifest_ranges.packed(made.inputs) or {"sources": {"files": contents.get(task, "")}}
             path = place / f"{task}.manifest.json".removeprefix(".")
             record.write(path, mark, {})
             made.write(path, files)
@@ -183,7 +183,14 @@ def measured(case: Callable[[], tuple[dict[str, float], str]], rounds: int) -> t
 def with_results(args: argparse.Namespace) -> dict[str, Any]:
     """Seconds and memory of plans where every result is there, and of one without any, in turns. The results stay in args.folder."""
     cases = {"no result": args.folder / "none", "all results": args.folder / "all"}
-    plan = [sys.executable, "-m", "scripts.plan.command", "--snakefile", str(ROOT / "Snakefile"), "--configfile"]
+    plan = [
+        sys.executable,
+        "-m",
+        "crawl2llm.commands.plan.command",
+        "--snakefile",
+        str(ROOT / "Snakefile"),
+        "--configfile",
+    ]
     configs = {name: prepared(folder, args.shards, args.files) for name, folder in cases.items()}
     if not (folder := cases["all results"] / "results").exists():
         completed(folder.parent, configs["all results"])
@@ -220,7 +227,14 @@ def with_variants(args: argparse.Namespace) -> dict[str, Any]:
         folders = {"no result": Path(name) / "none", "main's results": Path(name) / "all"}
         configs = {words: prepared(folder, args.shards, args.files) for words, folder in folders.items()}
         completed(folders["main's results"], configs["main's results"])
-        plan = [sys.executable, "-m", "scripts.plan.command", "--snakefile", str(ROOT / "Snakefile"), "--configfile"]
+        plan = [
+            sys.executable,
+            "-m",
+            "crawl2llm.commands.plan.command",
+            "--snakefile",
+            str(ROOT / "Snakefile"),
+            "--configfile",
+        ]
         cases = {words: {"sweep": sweep} for words, (sweep, _) in SWEEPS.items()} | {UNCHANGED: {"variants": SAME}}
         for words, more in cases.items():
             for there, config in configs.items():
@@ -264,7 +278,7 @@ def main(argv: list[str] | None = None) -> int:
         config = prepared(folder, args.shards, args.files)
         edited = folder / "edited.yaml"
         edited.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **EDIT}))
-        plan = [sys.executable, "-m", "scripts.plan.command", "--snakefile", str(ROOT / "Snakefile")]
+        plan = [sys.executable, "-m", "crawl2llm.commands.plan.command", "--snakefile", str(ROOT / "Snakefile")]
         snakemake = [sys.executable, "-m", "snakemake", "--dry-run", "--cores", "all"]
 
         seconds["no result"], said = measured(lambda: planned(folder, config), args.rounds)

@@ -23,8 +23,8 @@ from typing import Any
 
 from benchmarks.machine import group_of, processor, versions
 from benchmarks.walk import walk
-from scripts.training.processes import environments, free_port
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.training.processes import environments, free_port
 
 RESULT = ROOT / "benchmarks/results/engines.json"
 VOCABULARY, CONTEXT, SEQUENCES, MICRO = 4096, 256, 8, 4
@@ -53,8 +53,8 @@ def worker(name: str, stage: int, precision: str, steps: int) -> None:
     import torch.distributed as dist
     from transformers import AutoConfig
 
-    from scripts.pretrain import engine, group, initial, model
-    from scripts.workflow import config
+    from crawl2llm.chain import config
+    from crawl2llm.training import engine, group, initial, model
 
     world, rank, device = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"]), torch.device("cpu")
     group.start(name, device, max(1, 2 // world))

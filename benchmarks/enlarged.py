@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from scripts.crawl.answers import record
+from crawl2llm.stages.crawl.answers import record
 
 # What stays: elements that are no text, tags and comments, entities. What changes places: runs of letters, of any encoding.
 PIECE = re.compile(rb"(?is)<(script|style|title)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>|&#?\w+;|([a-z\x80-\xff]+)")

@@ -30,11 +30,11 @@ from resiliparse.parse.html import HTMLTree
 
 from benchmarks.gold_pages import GoldPage, crawl, gram_f1, options, pages, word_f1
 from benchmarks.machine import processor, versions
-from scripts.ingest.bounds import scan, too_hard
-from scripts.ingest.extractors import EXTRACTORS, TooHard, missing
-from scripts.ingest.markup import encode, parse, read
-from scripts.ingest.warc import tidy
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.stages.ingest.bounds import scan, too_hard
+from crawl2llm.stages.ingest.extractors import EXTRACTORS, TooHard, missing
+from crawl2llm.stages.ingest.markup import encode, parse, read
+from crawl2llm.stages.ingest.warc import tidy
 
 
 def extractor(name: str) -> Callable[[str], str]:

@@ -29,7 +29,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from benchmarks.machine import processor, versions
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
 
 SAMPLES = {"c4_demo": "en", "hplt-en_100": "en", "hplt-en_101": "en", "hplt-ru_10": "ru"}
 Run = Callable[[str, str], Any]  # (text, language) → whatever it finds
@@ -46,14 +46,14 @@ class Timed:
 
 
 def _pii() -> Run:
-    from scripts.pii.detect import Detector
+    from crawl2llm.filters.pii.detect import Detector
 
     return Detector()
 
 
 def _pii_of_the_peer() -> Run:
     """The kinds that the peer's has."""
-    from scripts.pii.detect import Detector
+    from crawl2llm.filters.pii.detect import Detector
 
     return Detector(["email_address", "ip_address"])
 
@@ -89,13 +89,13 @@ def _listed() -> Path:
 
 
 def _toxicity() -> Run:
-    from scripts.toxicity.terms import Lists
+    from crawl2llm.filters.toxicity.terms import Lists
 
     return Lists([str(_listed())], [])
 
 
 def _words() -> Run:
-    from scripts.toxicity.terms import WORD
+    from crawl2llm.filters.toxicity.terms import WORD
 
     return lambda text, _: WORD.findall(text.casefold())
 
@@ -112,7 +112,7 @@ def _datatrove_words() -> Run:
 
 
 def _sourcecode() -> Run:
-    from scripts.sourcecode.measures import measure
+    from crawl2llm.filters.sourcecode.measures import measure
 
     return lambda text, _: measure(text)
 
@@ -121,21 +121,21 @@ METADATA = json.dumps({"title": "A page", "file": "a.warc.gz", "licence": "cc-by
 
 
 def _licence() -> Run:
-    from scripts.licence import names
+    from crawl2llm.filters.licence import names
 
     return lambda *_: names.of(json.loads(METADATA))
 
 
 def _heuristics() -> Run:
-    from scripts.heuristics.measures import Limits, measure
-    from scripts.heuristics.stop_words import tables
+    from crawl2llm.filters.heuristics.measures import Limits, measure
+    from crawl2llm.text.stop_words import tables
 
     limits, stop_words = Limits(), tables({})
     return lambda text, language: measure(text, stop_words.get(language), limits)
 
 
 def _tokens() -> Run:
-    from scripts.heuristics.characters import tokenize
+    from crawl2llm.text.characters import tokenize
 
     return lambda text, _: tokenize(text)
 
@@ -157,8 +157,8 @@ LINES = {
 
 
 def _lines() -> Run:
-    from scripts.formats.spans import Edited
-    from scripts.lines import rules
+    from crawl2llm.filters.lines import rules
+    from crawl2llm.formats.spans import Edited
 
     return lambda text, _: rules.sentences(Edited(text, rules.edits(text, LINES)).text)
 

@@ -1,6 +1,6 @@
-"""Fit the forests of `extractor: fast` on pages with gold text, and write scripts/ingest/blocks.json.
+"""Fit the forests of `extractor: fast` on pages with gold text, and write stages/ingest/blocks.json.
 
-    python -m benchmarks.fit_blocks --articles … --types … --crawl … --news … --out scripts/ingest/blocks.json
+    python -m benchmarks.fit_blocks --articles … --types … --crawl … --news … --out stages/ingest/blocks.json
     python -m benchmarks.fit_blocks --articles … --types … --crawl … --news … --out /tmp/blocks.json --leave 0
 
 Pages that are held (see benchmarks/gold_pages.py) and others of their hosts take no part. With `--leave` a third of the other hosts takes
@@ -30,10 +30,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from benchmarks.extraction import extractor, quality
 from benchmarks.gold_pages import GoldPage, news, options, pages
-from scripts.ingest import blocks, compiled, measures
-from scripts.ingest.forest import Forest
-from scripts.ingest.markup import parse, read
-from scripts.ingest.warc import tidy
+from crawl2llm.stages.ingest import blocks, compiled, measures
+from crawl2llm.stages.ingest.forest import Forest
+from crawl2llm.stages.ingest.markup import parse, read
+from crawl2llm.stages.ingest.warc import tidy
 
 WORD = re.compile(r"\w+")
 SCALE = 100  # scores are whole hundredths of the log of the odds
@@ -93,7 +93,7 @@ def fitted(
 
 
 def stored(model: HistGradientBoostingClassifier, names: list[str], depth: int) -> dict[str, Any]:
-    """The forest as complete trees in whole numbers (scripts/ingest/forest.py)."""
+    """The forest as complete trees in whole numbers (stages/ingest/forest.py)."""
     used: dict[str, int] = {}
     trees = []
     for (predictor,) in model._predictors:

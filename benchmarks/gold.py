@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.formats.documents import rows
+from crawl2llm.formats.documents import rows
 
 WORD = re.compile(r"\w+")
 TAG = re.compile(r"<[^>]+>")

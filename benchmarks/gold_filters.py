@@ -27,11 +27,11 @@ import yaml
 from benchmarks import gold
 from benchmarks.machine import processor, run, versions
 from benchmarks.presets import CRAWL, kept
-from scripts.formats.documents import rows
-from scripts.workflow import config as configuration
-from scripts.workflow import filtering, steps
-from scripts.workflow.config import ROOT
-from scripts.workflow.project import Project
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import filter_order, steps
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.project import Project
+from crawl2llm.formats.documents import rows
 
 LEAST = 20  # pages of a language that has a column
 FILTERS: dict[str, dict[str, Any]] = {
@@ -92,7 +92,7 @@ def originals(project: Project, variant: str, crawl: Path) -> dict[str, tuple[st
 def edited(project: Project, variant: str, pages: dict[str, tuple[str, int]]) -> tuple[Counter[str], Counter[str]]:
     """(documents by language that a filter edits, characters that it takes out of them)."""
     documents, characters, seen = Counter[str](), Counter[str](), set[str]()
-    for step in filtering.edits(filtering.filters(project.variants[variant])):
+    for step in filter_order.edits(filter_order.filters(project.variants[variant])):
         for path in sorted((Path(project.folder(variant, step)) / "spans").glob("*.parquet")):
             for row in rows(path):
                 if row["id"] in pages:

@@ -31,8 +31,8 @@ import pyarrow as pa
 from fastwarc.warc import WarcRecord
 
 from benchmarks.gold import TAG
-from scripts.ingest.charsets import decode_text
-from scripts.ingest.warc import Rejected, WarcReader, joined
+from crawl2llm.stages.ingest.charsets import decode_text
+from crawl2llm.stages.ingest.warc import Rejected, WarcReader, joined
 
 WORD = re.compile(r"\w+")
 PARAGRAPH = re.compile(rb"<p\b[^<>]*>", re.IGNORECASE)

@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks.contenders import completed, stand_in
 from benchmarks.gpu_training import PACKAGES, SIZES, gpus
 from benchmarks.machine import processor, versions
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
 
 RESULT = ROOT / "benchmarks/results/gpu_steps.json"
 VOCABULARY, CONTEXT, WARMUP = 32_768, 2048, 3
@@ -66,7 +66,7 @@ def draw_weights(config: Any, device: Any) -> Iterator[tuple[str, Any]]:
     """Weights of the usual size, drawn on the device: the real ones of a billion parameters take a CPU half a minute."""
     import torch
 
-    from scripts.pretrain import initial
+    from crawl2llm.training import initial
 
     chance, small = torch.Generator(device).manual_seed(0), deepcopy(config)
     for name, value in initial.empty(config).named_parameters():
@@ -106,9 +106,8 @@ def longest_kernels(step: Callable[[], Any], number: int = 12) -> list[dict[str,
 
 
 def estimate(config: Any, settings: dict[str, Any], micro_batch: int, parameters: int) -> dict[str, int]:
-    """What scripts/training says that a process takes on a GPU, in bytes by part, without CUDA's own."""
-    from scripts.pretrain import initial, model
-    from scripts.training import memory
+    """What training says that a process takes on a GPU, in bytes by part, without CUDA's own."""
+    from crawl2llm.training import initial, memory, model
 
     by_muon = [group["params"] for group in model.groups(initial.empty(config), settings) if "momentum" in group]
     matrices = sum(value.numel() for values in by_muon for value in values)
@@ -125,7 +124,7 @@ def measure(
     import torch
 
     stand_in()
-    from scripts.pretrain import engine, initial, measures
+    from crawl2llm.training import engine, initial, measures
 
     torch._dynamo.reset()  # compiled code holds the model of the row before
     gc.collect()
@@ -183,8 +182,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     import torch
 
-    from scripts.pretrain.group import start
-    from scripts.training.processes import environments, free_port
+    from crawl2llm.training.group import start
+    from crawl2llm.training.processes import environments, free_port
 
     gpu, vocabulary, context, micro_batch = gpus(), VOCABULARY, CONTEXT, args.micro_batch
     device = torch.device("cuda", 0) if gpu else torch.device("cpu")

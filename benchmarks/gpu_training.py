@@ -27,9 +27,9 @@ from typing import Any
 
 from benchmarks.contest import Plan, written
 from benchmarks.machine import group_of, processor, versions
-from scripts.pretrain import measures
-from scripts.training.processes import environments, free_port, heap
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.training import measures
+from crawl2llm.training.processes import environments, free_port, heap
 
 RESULT = ROOT / "benchmarks/results/gpu_training.json"
 # hidden size, layers, heads, key and value heads, feed-forward: a tiny one for CPUs; GPT-3's (arXiv:2005.14165, table 2.1); TinyLlama.

@@ -29,12 +29,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import processor, versions
-from scripts.heuristics.characters import tokenize
-from scripts.heuristics.measures import Limits, measure
-from scripts.heuristics.rules import FAMILIES, rules
-from scripts.heuristics.stop_words import tables
-from scripts.workflow import config
-from scripts.workflow.config import ROOT
+from crawl2llm.chain import config
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.heuristics_rules import FAMILIES, rules
+from crawl2llm.filters.heuristics.measures import Limits, measure
+from crawl2llm.text.characters import tokenize
+from crawl2llm.text.stop_words import tables
 
 SAMPLES = ("c4_demo", "hplt-en_100", "hplt-en_101")
 Verdicts = list[dict[str, bool]]

@@ -1,11 +1,11 @@
 """The peak memory of ingest.extract on files that are made to need much of it, by kind: small on the disk, gigabytes when they are read.
 
-    python -m benchmarks.hostile                 # all, about 15 minutes on one core; the table in docs/ingest.md
+    python -m benchmarks.hostile                 # all, about 15 minutes on one core; the table in docs/stages/ingest.md
     python -m benchmarks.hostile warc-zeros ...  # some
     python -m benchmarks.hostile --pool jsonl-line   # as two shards of one task: the largest of the pool's processes, too
 
-Each file is made in a temporary folder, read by `python -m scripts.ingest.extract` in a process of its own, and removed. Printed are the
-peak resident memory of that process (10⁶ bytes), of the largest process of its pool, seconds, and what became of the records.
+Each file is made in a temporary folder, read by `python -m crawl2llm.stages.ingest.extract` in a process of its own, and removed. Printed
+are the peak resident memory of that process (10⁶ bytes), of the largest process of its pool, seconds, and what became of the records.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONG = BODY // len(TEXT) * TEXT
 CHILD = """
 import re, resource, sys
 from pathlib import Path
-from scripts.ingest.extract import main
+from crawl2llm.stages.ingest.extract import main
 status = main(sys.argv[1:])
 own = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text()).group(1))
 print("PEAK", own * 1024, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)

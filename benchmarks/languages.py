@@ -29,18 +29,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import gold
-from scripts.formats import spans
-from scripts.formats.documents import rows, uniform
-from scripts.heuristics.measures import Limits, measure
-from scripts.heuristics.rules import FAMILIES, ByLanguage
-from scripts.heuristics.stop_words import STOP_WORDS, tables
-from scripts.language.score import Identifier, model_path
-from scripts.language.select import judge, own_thresholds
-from scripts.lines import rules as lines
-from scripts.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
-from scripts.quality.select import cut
-from scripts.workflow import config
-from scripts.workflow.config import ROOT
+from crawl2llm.chain import config
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.heuristics_rules import FAMILIES, ByLanguage
+from crawl2llm.filters.heuristics.measures import Limits, measure
+from crawl2llm.filters.language.score import Identifier, model_path
+from crawl2llm.filters.language.select import judge, own_thresholds
+from crawl2llm.filters.lines import rules as lines
+from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
+from crawl2llm.filters.quality.select import cut
+from crawl2llm.formats import spans
+from crawl2llm.formats.documents import rows, uniform
+from crawl2llm.text.stop_words import STOP_WORDS, tables
 
 TWICE = 2.0
 # Files of the Declaration by lid.176's label.

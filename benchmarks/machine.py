@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any
 
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
 
 TAIL = 12  # lines of its stderr that tell why a process failed
 
@@ -62,7 +62,7 @@ def run(command: list[str], folder: Path, **environment: str) -> tuple[dict[str,
 def group_of(command: list[str], places: list[dict[str, str]]) -> dict[str, Any]:
     """The JSON object that process 0 prints last, of a command that runs once for each place, all at the same time.
 
-    places: the variables of each process (scripts/training/processes.py, `environments`), in the order of the ranks. Where one fails
+    places: the variables of each process (training/processes.py, `environments`), in the order of the ranks. Where one fails
     the others are killed, since they may wait for it without end: RuntimeError with its rank and its last lines. All are ended
     when this returns or raises.
     """

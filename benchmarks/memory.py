@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import processor, versions
-from scripts.training.estimate.shape import PROGRAM
-from scripts.training.processes import TUNABLES
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.training.estimate.shape import PROGRAM
+from crawl2llm.training.processes import TUNABLES
 from tests.unit.training.peaks import VOCABULARY, estimated, grown, prepared, settings
 from tests.unit.training.test_peaks import BROAD, DEEP, WIDE
 

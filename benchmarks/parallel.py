@@ -21,9 +21,9 @@ from typing import Any
 
 from benchmarks.machine import group_of, processor, versions
 from benchmarks.walk import walk
-from scripts.pretrain.parallel import Degrees, Place
-from scripts.training.processes import environments, free_port
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.training.parallel import Degrees, Place
+from crawl2llm.training.processes import environments, free_port
 
 RESULT = ROOT / "benchmarks/results/parallel.json"
 VOCABULARY, CONTEXT, SEQUENCES, BATCH = 1024, 128, 16, 4  # BATCH: micro-batches of a step
@@ -66,8 +66,8 @@ def worker(kind: str, stage: int, degrees: Degrees, steps: int) -> None:
     import torch.distributed as dist
     from transformers import AutoConfig
 
-    from scripts.pretrain import engine, group, initial, parallel
-    from scripts.workflow import config
+    from crawl2llm.chain import config
+    from crawl2llm.training import engine, group, initial, parallel
 
     place, device = Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), degrees), torch.device("cpu")
     group.start("torch", device, 1)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.personal_data                 # writes benchmarks/results/personal_data.json
 
-Input: lines of a language's code, a tab and a text in which `[[kind|value]]` marks what is to be found; tests/unit/pii/labelled.txt unless
---input names another file. All values in it are invented or in ranges that are reserved for examples. A `·` in a value is left out: so no
-key stands in the file as a whole. Every second line is held out: the expressions were not changed after a look at these.
+Input: lines of a language's code, a tab and a text in which `[[kind|value]]` marks what is to be found; tests/unit/filters/pii/labelled.txt
+unless --input names another file. All values in it are invented or in ranges that are reserved for examples. A `·` in a value is left out:
+so no key stands in the file as a whole. Every second line is held out: the expressions were not changed after a look at these.
 
 A find counts as right where it has the label's kind and place; one of another place is a false alarm, and the label is missed.
 """
@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.pii.detect import Detector
-from scripts.pii.kinds import KINDS
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.filters.pii.detect import Detector
+from crawl2llm.filters.pii.kinds import KINDS
 
-LABELLED = ROOT / "tests" / "unit" / "pii" / "labelled.txt"
+LABELLED = ROOT / "tests" / "unit" / "filters" / "pii" / "labelled.txt"
 MARK = re.compile(r"\[\[(\w+)\|(.+?)\]\]")
 Place = tuple[int, int, str]
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 import xxhash
 
-from scripts.dedup.shingles import jaccard, normalise, shingle_set
-from scripts.formats.documents import DOCUMENT, VERDICT, Writer, rows, uniform
-from scripts.workflow.manifest import Manifest
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.documents import DOCUMENT, VERDICT, Writer, rows, uniform
+from crawl2llm.text.shingles import jaccard, normalise, shingle_set
 
 K = 5  # words of a shingle
 NEAR, EXACT = 0.22, 0.03  # shares of the documents

@@ -25,12 +25,12 @@ from typing import Any
 import yaml
 
 from benchmarks.machine import processor, run, versions
-from scripts.formats.documents import rows
-from scripts.workflow import config as configuration
-from scripts.workflow import filtering, readable, steps
-from scripts.workflow.config import ROOT
-from scripts.workflow.manifest import Manifest
-from scripts.workflow.project import Project
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import filter_order, steps, yaml_errors
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.project import Project
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.documents import rows
 
 PRESETS = ROOT / "configs" / "presets"
 LABELS = "language.score"
@@ -55,7 +55,7 @@ def configured(args: argparse.Namespace) -> dict[str, Any]:
 
 def presets(names: list[str]) -> dict[str, dict[str, Any]]:
     """The presets by name: those that are named, or all."""
-    found = {path.stem: readable.read(path) for path in sorted(PRESETS.glob("*.yaml"))}
+    found = {path.stem: yaml_errors.read(path) for path in sorted(PRESETS.glob("*.yaml"))}
     return {name: found[name] for name in names or found}
 
 
@@ -74,7 +74,7 @@ def kept(project: Project, variant: str, labels: dict[str, str]) -> tuple[Counte
     config = project.variants[variant]
     alive: Counter[str] = Counter()
     dropped: dict[str, Counter[str]] = {}
-    judging = filtering.verdicts(filtering.filters(config))[1:]
+    judging = filter_order.verdicts(filter_order.filters(config))[1:]
     for step in judging:
         for path in (Path(project.folder(variant, step)) / f"{shard}.parquet" for shard in steps.shards(config)):
             for row in rows(path, ["id", "kept"]):

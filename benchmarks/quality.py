@@ -32,7 +32,7 @@ from typing import Any
 
 from benchmarks.heuristics import SAMPLES, texts
 from benchmarks.machine import processor, versions
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
 
 PEER = """
 import json, sys, time
@@ -70,7 +70,7 @@ def timed(run: Callable[[], Any], rounds: int) -> dict[str, float]:
 
 def fasttext(documents: list[str], path: str, label: str, rounds: int) -> dict[str, Any]:
     """Ours and the floor."""
-    from scripts.quality.fasttext import Model, one_line
+    from crawl2llm.filters.quality.fasttext import Model, one_line
 
     model = Model({"name": "model", "path": path, "label": label})
     ready = [one_line(text) + "\n" for text in documents]
@@ -85,8 +85,8 @@ def transformers(documents: list[str], path: str, rounds: int) -> dict[str, Any]
     """Ours and the floor, on a CPU with one thread."""
     import torch
 
-    from scripts.quality.transformers import Model, grouped
-    from scripts.workflow import config
+    from crawl2llm.chain import config
+    from crawl2llm.filters.quality.transformers import Model, grouped
 
     torch.set_num_threads(1)
     settings = config.validate({})["quality"]["transformers"]
@@ -113,8 +113,9 @@ def transformers(documents: list[str], path: str, rounds: int) -> dict[str, Any]
 
 def kenlm(documents: list[str], path: str, rounds: int) -> dict[str, Any]:
     """Ours and the floor, by the first model of the folder."""
-    from scripts.quality import scorers, tools
-    from scripts.quality.perplexity import Models, lines
+    from crawl2llm.chain import scorers
+    from crawl2llm.filters.quality import tools
+    from crawl2llm.filters.quality.perplexity import Models, lines
 
     paths = dict([next(iter(scorers.models(Path(path)).items()))])
     language, models = next(iter(paths)), Models(paths)

@@ -31,12 +31,13 @@ from typing import Any
 
 from benchmarks.heuristics import SAMPLES, texts
 from benchmarks.machine import processor, versions
-from scripts.formats import filtered
-from scripts.formats.documents import DOCUMENT, VERDICT, Writer, document_id
-from scripts.workflow import config
-from scripts.workflow.config import ROOT
-from scripts.workflow.fingerprint import fingerprint
-from scripts.workflow.manifest import Manifest
+from crawl2llm.chain import config
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.chain.steps import program_of
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats import surviving_texts
+from crawl2llm.formats.documents import DOCUMENT, VERDICT, Writer, document_id
 
 HOSTS = 50
 WARM = 20  # texts that each side goes through before it is timed
@@ -94,7 +95,7 @@ def ours(folder: Path, read: list[str], name: str, keys: dict[str, Any]) -> tupl
         for option, of in zip(needs[needs[0] == "" :: 2], needs[1 + (needs[0] == "") :: 2], strict=True):
             argv += [option, str(folder / name / of / f"{task(of)}.manifest.json")]
         out = folder / name / step / f"{task(step)}.manifest.json"
-        program = import_module(f"scripts.{name}.{step}")
+        program = import_module(program_of(f"{name}.{step}"))
         argv = ["--config", fingerprint(f"{name}.{step}", complete), *argv, "--manifest", str(out)]
         found[step] = seconds(lambda program=program, argv=argv: _done(program.main(argv)))  # type: ignore[misc]
     return found, Manifest.read(folder / name / "score/00000.manifest.json").summary
@@ -150,7 +151,7 @@ def main(argv: list[str] | None = None) -> int:
             ours(folder / "warm" / name, warm, name, {})
         read = documents(folder, all_texts)
         shard, verdicts, columns = Path(read[1]), Path(read[3]), ["source", "curated"]
-        once = min(seconds(lambda: deque(filtered.texts(shard, verdicts, [], columns), 0)) for _ in range(3))
+        once = min(seconds(lambda: deque(surviving_texts.texts(shard, verdicts, [], columns), 0)) for _ in range(3))
         settings: dict[str, tuple[str, dict[str, Any]]] = {
             "boilerplate": ("boilerplate", {}),
             "paragraphs": ("paragraphs", {}),

@@ -30,10 +30,11 @@ import pyarrow.parquet as pq
 
 from benchmarks import planted
 from benchmarks.machine import processor, run, versions
-from scripts.workflow import config as configuration
-from scripts.workflow import fingerprint, steps
-from scripts.workflow.config import ROOT
-from scripts.workflow.manifest import Manifest
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import fingerprint, steps
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.steps import program_of
+from crawl2llm.core.manifest import Manifest
 
 PER_SHARD = 8000  # documents of a shard, about
 BINS = 10  # of similarity from 0.5 to 1
@@ -72,7 +73,7 @@ class Run:
             also = steps.owned(step, task, self.config)[1:]
             manifest = self.folder / name / (f"{task}.manifest.json" if task else "manifest.json")
             words = ["--config", mark, *options, *(["--also", *also] if also else []), "--manifest", str(manifest)]
-            took, _ = run([sys.executable, "-m", f"scripts.{step}", *words], Path.cwd())
+            took, _ = run([sys.executable, "-m", program_of(step), *words], Path.cwd())
             facts["tasks"] += 1
             facts["wall_seconds"] += took["clock"]
             facts["cpu_seconds"] += took["cpu"]

@@ -19,10 +19,10 @@ import torch
 
 from benchmarks.machine import versions
 from benchmarks.speculative import options, prompts, timed, written
-from scripts.compress import accepts
-from scripts.serve import gguf
-from scripts.serve.generate import Model, manifests
-from scripts.serve.offered import exports
+from crawl2llm.commands.serve import gguf
+from crawl2llm.commands.serve.catalog import exports
+from crawl2llm.commands.serve.generate import Model, manifests
+from crawl2llm.stages.compress import gguf_support
 
 
 def static(manifest: Path, compiled: bool) -> Model:
@@ -58,7 +58,7 @@ def main() -> int:
             first[name] = round(time.monotonic() - begun, 1)
     if args.export:
         ways |= {f"llama.cpp {one.type}": gguf.Model(one) for one in exports(args.results)[args.export]}
-    software = {**versions("torch", "transformers"), "llama_cpp_python": accepts.VERSION}
+    software = {**versions("torch", "transformers"), "llama_cpp_python": gguf_support.VERSION}
     written(args, plain, ways, kinds, software, seconds_of_first_answers=first)
     return 0
 

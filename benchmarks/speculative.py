@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 from benchmarks.machine import processor, versions
-from scripts.evaluate.documents import ranked, tokens
-from scripts.serve.ahead import Ahead
-from scripts.serve.generate import Model, Wanted, manifests
-from scripts.workflow.manifest import write_atomically
+from crawl2llm.commands.serve.generate import Model, Wanted, manifests
+from crawl2llm.commands.serve.speculative import Ahead
+from crawl2llm.core.manifest import write_atomically
+from crawl2llm.stages.evaluate.documents import ranked, tokens
 
 LOOKED_UP = (3, 10)
 

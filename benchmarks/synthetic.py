@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks.scale import Run, apart, complete
-from scripts.dedup.sets import in_groups
-from scripts.dedup.signature import schema
-from scripts.dedup.tables import DUPLICATE, SETS, WANTED, between, column, first_of, read
-from scripts.formats.documents import GROUP, Writer
-from scripts.workflow.manifest import Manifest
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.dedup.sets import in_groups
+from crawl2llm.filters.dedup.signature import schema
+from crawl2llm.formats.document_numbers import DUPLICATE, SETS, WANTED, between, column, first_of, read
+from crawl2llm.formats.documents import GROUP, Writer
 
 PER_SHARD = 250_000
 SHINGLES, CHANGED = 32, 8

@@ -25,11 +25,11 @@ from typing import Any
 import brotli
 import zstandard
 
-from scripts.ingest import http
-from scripts.ingest.charsets import decode_text
-from scripts.ingest.http import DECODERS
-from scripts.ingest.text_check import is_text, kind_of, why_not_text, wrong_characters
-from scripts.ingest.warc import Rejected, records, target
+from crawl2llm.stages.ingest import http
+from crawl2llm.stages.ingest.charsets import decode_text
+from crawl2llm.stages.ingest.http import DECODERS
+from crawl2llm.stages.ingest.text_check import is_text, kind_of, why_not_text, wrong_characters
+from crawl2llm.stages.ingest.warc import Rejected, records, target
 
 ENCODINGS = (
     "utf-8", "utf-16-le", "utf-16-be", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258",

@@ -35,7 +35,7 @@ from typing import Any
 
 from benchmarks.heuristics import texts
 from benchmarks.machine import processor, versions
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
 
 SAMPLES = ("c4_demo", "hplt-en_100", "hplt-en_101", "hplt-ru_10", "hplt-ru_11")
 SHARD = "00000"
@@ -43,7 +43,7 @@ SHARD = "00000"
 
 def trained(documents: list[str], vocabulary: int, digits: int) -> Any:
     """A tokenizer as tokenize.train makes it, of these documents."""
-    from scripts.tokenize.train import bpe, untrained
+    from crawl2llm.stages.tokenize.train import bpe, untrained
 
     tokenizer = bpe(iter(documents), untrained(digits), vocabulary)
     tokenizer.encode_special_tokens = True
@@ -82,7 +82,7 @@ def alternating(sides: dict[str, Callable[[], Any]], rounds: int, size: int) -> 
 
 def written(documents: list[str], folder: Path) -> Path:
     """The documents as corpus.write leaves them, of one source; the file."""
-    from scripts.formats.documents import DOCUMENT, Writer
+    from crawl2llm.formats.documents import DOCUMENT, Writer
 
     with Writer(folder / f"{SHARD}.parquet", DOCUMENT) as writer:
         for number, text in enumerate(documents):
@@ -148,9 +148,9 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"no such file: {', '.join(missing)}; give --input, or the data's folder in CRAWL2LLM_DATA")
     os.environ["RAYON_NUM_THREADS"] = str(args.threads)  # before tokenizers makes its pool
 
-    from scripts.tokenize.encode import encode
-    from scripts.tokenize.engine import choose, reference
-    from scripts.workflow.console import Progress
+    from crawl2llm.core.console import Progress
+    from crawl2llm.stages.tokenize.encode import encode
+    from crawl2llm.stages.tokenize.engine import choose, reference
 
     documents = [text for path in args.input for text in texts(path) if text]
     size = sum(len(text.encode()) for text in documents)

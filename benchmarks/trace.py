@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 
 from benchmarks import documents
 from benchmarks.machine import processor, versions
-from scripts.formats.documents import DOCUMENT, Writer, document_id, verdict_table
-from scripts.trace import index
-from scripts.trace.results import matching
-from scripts.trace.wrote import COLUMNS, Wanted, every, likely, search
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.commands.trace import index
+from crawl2llm.commands.trace.attribution import COLUMNS, Wanted, every, likely, search
+from crawl2llm.commands.trace.results import matching
+from crawl2llm.formats.documents import DOCUMENT, Writer, document_id, verdict_table
 
 FILTERS = 15
 SEARCHED = 20_000  # documents that a text is looked for in, at most

@@ -22,9 +22,9 @@ from typing import Any
 import yaml
 
 from benchmarks.machine import processor, run, versions
-from scripts.training.processes import heap
-from scripts.workflow.config import ROOT
-from scripts.workflow.manifest import Manifest
+from crawl2llm.chain.config import ROOT
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.training.processes import heap
 
 CONFIG = ROOT / "config.yaml"
 RESULT = ROOT / "benchmarks/results/tuning.json"
@@ -74,7 +74,7 @@ def train(case: Case, steps: int, results: Path) -> dict[str, Any]:
                 f"{results}/tokenize/encode has no manifests: run `make demo` first, and name its results/main"
             )
         command = [
-            sys.executable, "-m", "scripts.pretrain.train", "--config", "config.yaml", "--tokens", *map(str, shards),
+            sys.executable, "-m", "crawl2llm.stages.pretrain.train", "--config", "config.yaml", "--tokens", *map(str, shards),
             "--tokenizer", str(results / "tokenize/train/manifest.json"), "--manifest", "out/manifest.json",
             "--micro-batch", "4", "--checkpoint-every", str(steps * 10),
         ]  # fmt: skip

@@ -27,17 +27,17 @@ import pyarrow.compute as pc
 
 from benchmarks import documents
 from benchmarks.machine import processor, versions
-from scripts.formats.documents import Writer, batches, verdict_table
-from scripts.heuristics.measures import MEASURES
-from scripts.heuristics.rules import rules
-from scripts.language import score as language
-from scripts.lines import score as lines
-from scripts.report.kept import asks
-from scripts.report.kept.rows import Rows
-from scripts.workflow import config as configuration
-from scripts.workflow import fingerprint
-from scripts.workflow.config import ROOT
-from scripts.workflow.manifest import Manifest
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import fingerprint
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.heuristics_rules import rules
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.heuristics.measures import MEASURES
+from crawl2llm.filters.language import score as language
+from crawl2llm.filters.lines import score as lines
+from crawl2llm.formats.documents import Writer, batches, verdict_table
+from crawl2llm.stages.report.other_thresholds import thresholds
+from crawl2llm.stages.report.other_thresholds.rows import Rows
 
 FILTERS = ["language", "heuristics", "lines", "quality"]
 LABELS = np.array(["en", "de", "fr", "zh", "th"])
@@ -93,10 +93,10 @@ def judged(step: str, signals: pa.Table, labels: np.ndarray, settings: dict[str,
     rows = Rows([batch], nothing, labels, list(LABELS), np.zeros(len(batch), bool))
     rows.verdicts = pa.RecordBatch.from_arrays([signals["id"].combine_chunks()], ["id"])  # its length
     failed: dict[str, np.ndarray] = {}
-    for ask in asks.of(step, settings):
+    for ask in thresholds.of(step, settings):
         if ask.now is not None:
             values, _ = ask.measure(rows)
-            failed[ask.rules[0]] = values < ask.now if ask.keeps == asks.LEAST else values > ask.now
+            failed[ask.rules[0]] = values < ask.now if ask.keeps == thresholds.LEAST else values > ask.now
     if step == "quality.select":
         failed["fraction"] = rows.values("score") < np.quantile(rows.values("score"), 1 - settings["keep_fraction"])
     matrix = np.stack(list(failed.values()), axis=1)
@@ -147,7 +147,7 @@ def main(argv: list[str] | None = None) -> int:
         out = root / "report/whatif/manifest.json"
         words = [
             "-m",
-            "scripts.report.whatif",
+            "crawl2llm.stages.report.whatif",
             "--config",
             mark,
             "--manifests",

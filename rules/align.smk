@@ -37,7 +37,7 @@ rule align_pairs:
         placement=placement("align.pairs"),
     shell:
         """
-        python -m scripts.align.pairs \
+        python -m crawl2llm.stages.align.pairs \
             --config {params.fingerprint:q} \
             --pairs {input.pairs:q} \
             {params.model:q} \
@@ -67,14 +67,14 @@ rule align_reward:
         card=cards("align.reward"),
     params:
         fingerprint=fingerprint("align.reward"),
-        launcher=placement("align.reward", options.LAUNCHER),
+        launcher=placement("align.reward", placement_options.LAUNCHER),
         placement=placement("align.reward"),
     shell:
         """
-        exec python -m scripts.training.launch \
+        exec python -m crawl2llm.training.launch \
             {params.launcher:q} \
             {IMAGE:q} \
-            scripts.align.reward \
+            crawl2llm.stages.align.reward \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --pairs {input.pairs:q} \
@@ -104,14 +104,14 @@ rule align_train:
         card=cards("align.train"),
     params:
         fingerprint=fingerprint("align.train"),
-        launcher=placement("align.train", options.LAUNCHER),
+        launcher=placement("align.train", placement_options.LAUNCHER),
         placement=placement("align.train"),
     shell:
         """
-        exec python -m scripts.training.launch \
+        exec python -m crawl2llm.training.launch \
             {params.launcher:q} \
             {IMAGE:q} \
-            scripts.align.train \
+            crawl2llm.stages.align.train \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --pairs {input.pairs:q} \

@@ -5,7 +5,7 @@ An input is what a job waits for. The params beside it are the same manifests as
 thousands of paths would be longer than the kernel takes, and with 1,000 shards every edge costs a plan seconds. So a step that another
 input already waits for stands among the params alone.
 
-What is up to date, where each manifest lies, and what happens when a run starts: scripts/workflow/project.py and start.py.
+What is up to date, where each manifest lies, and what happens when a run starts: scripts/crawl2llm/chain/project.py and start.py.
 """
 
 import json
@@ -14,48 +14,34 @@ import sys
 from functools import cache
 from pathlib import Path
 
-sys.path.insert(0, workflow.basedir)
+CODE = Path(workflow.basedir) / "scripts"  # of a frozen copy too
+sys.path.insert(0, str(CODE))
 
-from scripts.ingest import sources
-from scripts.models import registry
-from scripts.pretrain import gpus
-from scripts.workflow import (
-    ahead,
-    config as configuration,
-    console,
-    devices,
-    driver,
-    engine,
-    filtering,
-    frozen,
-    halving,
-    lock,
-    options,
-    place,
-    readable,
-    slots,
-    start,
-    steps,
-)
-from scripts.workflow.errors import InputError
-from scripts.workflow.fingerprint import for_program
-from scripts.workflow.manifest import NewerError
-from scripts.workflow.project import Project
+from crawl2llm.chain import sources
+from crawl2llm.chain import model_registry
+from crawl2llm.training import gpus
+from crawl2llm.workflow import cutoff_planning, snakemake_internals, start
+from crawl2llm.chain import config as configuration, filter_order, halving, placement_options, yaml_errors, gpu_slots, steps
+from crawl2llm.core import console, devices, parent_watch, code_snapshot, run_lock, run_folder
+from crawl2llm.core.errors import InputError
+from crawl2llm.chain.fingerprint import for_program
+from crawl2llm.core.manifest import NewerError
+from crawl2llm.chain.project import Project
 
-from scripts.slurm import hook
-from scripts.watch import handler
+from crawl2llm.slurm import hook
+from crawl2llm.commands.watch import handler
 from snakemake.settings.types import DeploymentMethod
 
 handler.attach(workflow)
-engine.ignore_clocks()
+snakemake_internals.ignore_clocks()
 
 try:
     if workflow.is_main_process:
-        place.check(Path.cwd())
+        run_folder.check(Path.cwd())
     # The embedded default is a complete run, the demo. A run named by --configfile takes its place: it is not laid over it.
     # Snakemake would not say where a file is broken, and drops the first of two equal keys without a word.
     for path in (workflow.overwrite_configfiles or ["config.yaml"]) if workflow.is_main_process else []:
-        readable.read(Path(path))
+        yaml_errors.read(Path(path))
     if not workflow.overwrite_configfiles:
         workflow.configfile("config.yaml")
     validated = configuration.validate(config, source=", ".join(map(str, workflow.configfiles)) or "--config")
@@ -67,20 +53,20 @@ try:
     if workflow.is_main_process:
         PROJECT = Project(config)
         PROJECT.check()
-        SOURCES = frozen.beside(frozen.path(PROJECT.variants["main"], PROJECT.held))
+        SOURCES = code_snapshot.beside(code_snapshot.path(PROJECT.variants["main"], PROJECT.held))
     else:  # a job is told what was planned
-        SOURCES = frozen.beside(Path(workflow.overwrite_configfiles[0]))
-        PROJECT = Project(config, frozen.sources(SOURCES))
-except (configuration.ConfigError, InputError, place.Unusable) as error:
+        SOURCES = code_snapshot.beside(Path(workflow.overwrite_configfiles[0]))
+        PROJECT = Project(config, code_snapshot.sources(SOURCES))
+except (configuration.ConfigError, InputError, run_folder.Unusable) as error:
     raise WorkflowError(console.message(str(error))) from None
 VARIANTS = PROJECT.variants
 
-# Steps are `python -m scripts.<stage>.<step>` with the interpreter that runs Snakemake (or that of the rule's environment), from any
-# working directory. PYTHONSAFEPATH keeps the working directory's own scripts/ out.
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [workflow.basedir, os.environ.get("PYTHONPATH")]))
+# Steps are `python -m crawl2llm.stages.<stage>.<step>`, or `filters` for `stages`, with the interpreter that runs Snakemake (or that of the
+# rule's environment), from any working directory. PYTHONSAFEPATH keeps what lies in the working directory out.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
 os.environ["PYTHONSAFEPATH"] = "1"
 os.environ["CRAWL2LLM"] = str(workflow.basedir)  # envs/data.yaml installs a package of the project
-driver.announce()
+parent_watch.announce()
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 # Threads that wait give their core away. With OpenMP's default, two threads on two cores that somebody else uses too are
 # 20 times slower than one.
@@ -90,7 +76,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # A local run: GPUs are its resource `card`, all that are here unless --resources or the profile says fewer. A cluster's nodes have others.
 if workflow.is_main_process:
     GPUS = devices.visible() if workflow.resource_settings.nodes is None else []
-    slots.announce(GPUS, most=workflow.global_resources.get("card").value)
+    gpu_slots.announce(GPUS, most=workflow.global_resources.get("card").value)
     if GPUS and "card" not in workflow.global_resources:
         workflow.register_resource("card", len(GPUS))
     if GPUS and not workflow.deployment_settings.deployment_method:
@@ -105,21 +91,21 @@ wildcard_constraints:
     part=r"\d{3}",
     contender=r"[a-z][a-z0-9_-]*-rung\d",
     model="|".join(
-        {name: 0 for variant in VARIANTS.values() for name in [*registry.evaluated(variant), *variant["models"]]}
+        {name: 0 for variant in VARIANTS.values() for name in [*model_registry.evaluated(variant), *variant["models"]]}
     ),
 
 
 def section(wildcards, step):
     """The section of a step in the config of the variant, with the keys of the model's own where the wildcards name one."""
-    return registry.section(VARIANTS[wildcards.variant], step, getattr(wildcards, "model", ""))
+    return model_registry.section(VARIANTS[wildcards.variant], step, getattr(wildcards, "model", ""))
 
 
-def placement(step, whose=options.PROGRAM):
+def placement(step, whose=placement_options.PROGRAM):
     """A params entry: the placement keys of a step as options of its program; what is up to date does not depend on them.
 
-    whose: options.LAUNCHER for those of the launcher, which starts the program.
+    whose: placement_options.LAUNCHER for those of the launcher, which starts the program.
     """
-    return lambda wildcards: options.words(step, section(wildcards, step), whose)
+    return lambda wildcards: placement_options.words(step, section(wildcards, step), whose)
 
 
 def contender(wildcards):
@@ -127,9 +113,9 @@ def contender(wildcards):
     return VARIANTS[halving.parsed(wildcards.contender)[0]]["pretrain"]["train"]
 
 
-def contending(whose=options.PROGRAM):
+def contending(whose=placement_options.PROGRAM):
     """As `placement` of pretrain.train, of the variant whose training a task of pretrain.rung is."""
-    return lambda wildcards: options.words("pretrain.train", contender(wildcards), whose)
+    return lambda wildcards: placement_options.words("pretrain.train", contender(wildcards), whose)
 
 
 def rung_before(wildcards):
@@ -160,12 +146,12 @@ def cores(step):
 
 def cards(step):
     """A resource: the GPUs of this machine that a task takes; 0 where there are none, and on a cluster, whose profile says it."""
-    return lambda wildcards: slots.needed(step, section(wildcards, step))
+    return lambda wildcards: gpu_slots.needed(step, section(wildcards, step))
 
 
 def contending_cards(wildcards):
     """As `cards` of pretrain.train, of the variant whose training a task of pretrain.rung is."""
-    return slots.needed("pretrain.train", contender(wildcards))
+    return gpu_slots.needed("pretrain.train", contender(wildcards))
 
 
 def own(step, key):
@@ -175,7 +161,7 @@ def own(step, key):
 
 def profile_gpu(wildcards):
     """The GPU that the profile asks SLURM for to train on; "" where it asks for none."""
-    return gpus.of_profile(engine.asked(workflow, "pretrain_train", "gres"))
+    return gpus.of_profile(snakemake_internals.asked(workflow, "pretrain_train", "gres"))
 
 
 def source_access(wildcards):
@@ -211,14 +197,14 @@ def manifest(step):
 
 def model(wildcards):
     """Input function: the manifest of the model that the wildcards name."""
-    made = registry.task(VARIANTS[wildcards.variant], wildcards.model)
+    made = model_registry.task(VARIANTS[wildcards.variant], wildcards.model)
     return PROJECT.manifest(wildcards.variant, *made)
 
 
 def parent(wildcards):
     """Input function: the manifest of the model that the one that the wildcards name is made from."""
     config = VARIANTS[wildcards.variant]
-    made = registry.task(config, registry.parent(config, wildcards.model))
+    made = model_registry.task(config, model_registry.parent(config, wildcards.model))
     return PROJECT.manifest(wildcards.variant, *made)
 
 
@@ -229,10 +215,10 @@ def lineage(step=None):
 
     def found(wildcards):
         config = VARIANTS[wildcards.variant]
-        above = registry.lineage(config, wildcards.model)
+        above = model_registry.lineage(config, wildcards.model)
         if step:
             return [PROJECT.manifest(wildcards.variant, step, name) for name in above]
-        made = [registry.task(config, name) for name in above if name != registry.UNTRAINED]
+        made = [model_registry.task(config, name) for name in above if name != model_registry.UNTRAINED]
         return [PROJECT.manifest(wildcards.variant, *one) for one in made]
 
     return found
@@ -242,7 +228,7 @@ def reward_models(step):
     """Input function: the manifests of the models of a step that score the answers of the model that the wildcards name."""
 
     def found(wildcards):
-        names = registry.reward_models(VARIANTS[wildcards.variant], wildcards.model)
+        names = model_registry.reward_models(VARIANTS[wildcards.variant], wildcards.model)
         return [PROJECT.manifest(wildcards.variant, step, name) for name in names]
 
     return found
@@ -252,7 +238,7 @@ def answering(wildcards):
     """Input function: the manifest of the model whose answers align.pairs judges; none where its `from` is null."""
     config = VARIANTS[wildcards.variant]
     name = config["align"]["pairs"]["from"]
-    return PROJECT.manifest(wildcards.variant, *registry.task(config, name)) if name else []
+    return PROJECT.manifest(wildcards.variant, *model_registry.task(config, name)) if name else []
 
 
 def answering_option(wildcards):
@@ -294,7 +280,7 @@ def calibrating(step, ranged=False):
     """Input function: the manifests of all tasks of the step; none where the model that the wildcards name is quantized without any text."""
 
     def found(wildcards):
-        if not registry.calibrates(VARIANTS[wildcards.variant], wildcards.model):
+        if not model_registry.calibrates(VARIANTS[wildcards.variant], wildcards.model):
             return []
         return (_ranged if ranged else _all)(wildcards.variant, step)
 
@@ -303,7 +289,7 @@ def calibrating(step, ranged=False):
 
 def calibration_threads(wildcards):
     """The threads of a quantization: one where it reads no text."""
-    calibrated = registry.calibrates(VARIANTS[wildcards.variant], wildcards.model)
+    calibrated = model_registry.calibrates(VARIANTS[wildcards.variant], wildcards.model)
     return section(wildcards, "compress.quantize")["threads"] if calibrated else 1
 
 
@@ -330,24 +316,24 @@ def grouping(step, ranged=False):
 
 
 def _filters(wildcards):
-    return filtering.filters(VARIANTS[wildcards.variant])
+    return filter_order.filters(VARIANTS[wildcards.variant])
 
 
 def before(stage, ranged=False):
     """Input function: the newest verdicts before a filter, of the filter before it in the config's `filters` or of ingest.check."""
-    return lambda wildcards: _of(wildcards, filtering.verdicts(_filters(wildcards), stage)[-1:], ranged)
+    return lambda wildcards: _of(wildcards, filter_order.verdicts(_filters(wildcards), stage)[-1:], ranged)
 
 
 def verdicts(ranged=False):
     """Input function: all verdicts, in the order of the filters."""
-    return lambda wildcards: _of(wildcards, filtering.verdicts(_filters(wildcards)), ranged)
+    return lambda wildcards: _of(wildcards, filter_order.verdicts(_filters(wildcards)), ranged)
 
 
 def languages(stage, ranged=False):
     """Input function: the manifests of language.score where that filter comes before this one; else none."""
 
     def found(wildcards):
-        there = "language" in filtering.before(_filters(wildcards), stage)
+        there = "language" in filter_order.before(_filters(wildcards), stage)
         return _of(wildcards, ["language.score"] if there else [], ranged)
 
     return found
@@ -355,7 +341,7 @@ def languages(stage, ranged=False):
 
 def edits(stage=None, ranged=False):
     """Input function: the manifests of the steps before a filter that edit texts; without a filter: of all of them."""
-    return lambda wildcards: _of(wildcards, filtering.edits(_filters(wildcards), stage), ranged)
+    return lambda wildcards: _of(wildcards, filter_order.edits(_filters(wildcards), stage), ranged)
 
 
 def of_main(step, ranged=False):
@@ -367,7 +353,7 @@ def edits_of_main(ranged=False):
     """Input function: the manifests of the steps of main that edit texts."""
 
     def found(wildcards):
-        used = filtering.edits(filtering.filters(VARIANTS["main"]))
+        used = filter_order.edits(filter_order.filters(VARIANTS["main"]))
         return [path for step in used for path in (_ranged if ranged else _all)("main", step)]
 
     return found
@@ -456,7 +442,7 @@ def compared(step):
 
 
 if workflow.is_main_process:
-    engine.decide(workflow, start.stale(PROJECT))
+    snakemake_internals.decide(workflow, start.stale(PROJECT))
     try:
         start.check_tokenizers(PROJECT)
         start.check_tools(PROJECT)
@@ -470,7 +456,7 @@ if workflow.is_main_process:
 # Where this environment runs the jobs too: the compiled part fits the code, or no job that needs it would work.
 if workflow.is_main_process and not workflow.deployment_settings.deployment_method:
     try:
-        import scripts.ingest.compiled  # noqa: F401
+        import crawl2llm.stages.ingest.compiled  # noqa: F401
     except ImportError as error:
         raise WorkflowError(console.message(str(error))) from None
 
@@ -478,7 +464,7 @@ if workflow.is_main_process and not workflow.deployment_settings.deployment_meth
 # options for it; Snakemake runs the other rules in it.
 CONTAINER, IMAGE = None, []
 if DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
-    CONTAINER = str(frozen.home(Path(workflow.basedir)) / "crawl2llm.sif")
+    CONTAINER = str(code_snapshot.home(Path(workflow.basedir)) / "crawl2llm.sif")
     if not Path(CONTAINER).exists():
         raise WorkflowError(
             f"--sdm apptainer needs the image {CONTAINER}, and there is none. Build it in {Path(CONTAINER).parent}, on a "
@@ -489,14 +475,14 @@ if DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
 
 onstart:
     try:
-        lock.hold(lock.RUN)
+        run_lock.hold(run_lock.RUN)
         if found := start.replaced(workflow, PROJECT):
             logger.warning(found)
         hook.before_submission(workflow)
         start.prepare(workflow, PROJECT, logger.warning)
         if not workflow.touch:
-            engine.start_only_if(workflow, ahead.Ahead(PROJECT).nothing_to_do)
-    except lock.Busy as error:
+            snakemake_internals.start_only_if(workflow, cutoff_planning.Ahead(PROJECT).nothing_to_do)
+    except run_lock.Busy as error:
         raise WorkflowError(str(error)) from None
     except OSError as error:
-        raise WorkflowError(place.words(error, Path.cwd())) from None
+        raise WorkflowError(run_folder.words(error, Path.cwd())) from None

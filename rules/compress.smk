@@ -35,15 +35,15 @@ rule compress_prune:
         card=cards("compress.prune"),
     params:
         fingerprint=fingerprint("compress.prune"),
-        launcher=placement("compress.prune", options.LAUNCHER),
+        launcher=placement("compress.prune", placement_options.LAUNCHER),
         placement=placement("compress.prune"),
         tokens=ranged("tokenize.encode"),
     shell:
         """
-        exec python -m scripts.training.launch \
+        exec python -m crawl2llm.training.launch \
             {params.launcher:q} \
             {IMAGE:q} \
-            scripts.compress.prune \
+            crawl2llm.stages.compress.prune \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --tokens {params.tokens:q} \
@@ -71,7 +71,7 @@ rule compress_quantize:
         tokens=calibrating("tokenize.encode", ranged=True),
     shell:
         """
-        python -m scripts.compress.quantize \
+        python -m crawl2llm.stages.compress.quantize \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --tokens {params.tokens:q} \
@@ -109,7 +109,7 @@ rule compress_export:
         tokens=ranged("tokenize.encode"),
     shell:
         """
-        python -m scripts.compress.export \
+        python -m crawl2llm.stages.compress.export \
             --config {params.fingerprint:q} \
             --models {input.models:q} \
             --evaluations {input.evaluations:q} \

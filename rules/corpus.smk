@@ -39,7 +39,7 @@ rule corpus_split:
         pairs=ranged("dedup.verify"),
     shell:
         """
-        python -m scripts.corpus.split \
+        python -m crawl2llm.stages.corpus.split \
             --config {params.fingerprint:q} \
             --documents {params.documents:q} \
             --verdicts {params.verdicts:q} \
@@ -71,7 +71,7 @@ rule corpus_reference:
         edits=edits_of_main(ranged=True),
     shell:
         """
-        python -m scripts.corpus.reference \
+        python -m crawl2llm.stages.corpus.reference \
             --config {params.fingerprint:q} \
             --documents {params.documents:q} \
             --edits {params.edits:q} \
@@ -101,7 +101,7 @@ rule corpus_heldout:
         also=also("corpus.heldout"),
     shell:
         """
-        python -m scripts.corpus.heldout \
+        python -m crawl2llm.stages.corpus.heldout \
             --config {params.fingerprint:q} \
             --documents {input.documents:q} \
             --edits {input.edits:q} \
@@ -135,7 +135,7 @@ rule corpus_write:
         also=also("corpus.write"),
     shell:
         """
-        python -m scripts.corpus.write \
+        python -m crawl2llm.stages.corpus.write \
             --config {params.fingerprint:q} \
             --documents {input.documents:q} \
             --verdicts {input.verdicts:q} \

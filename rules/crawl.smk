@@ -3,7 +3,7 @@ crawl: the demo's crawl of this machine's own documentation, so that a complete 
 
 REQUIRED INPUTS:
 
-    scripts/crawl/pages/                                      the project's own pages (part of its fingerprint)
+    scripts/crawl2llm/stages/crawl/pages/                                      the project's own pages (part of its fingerprint)
 
 OUTPUTS:
 
@@ -25,7 +25,7 @@ rule crawl_render:
         fingerprint=fingerprint("crawl.render"),
     shell:
         """
-        python -m scripts.crawl.render \
+        python -m crawl2llm.stages.crawl.render \
             --config {params.fingerprint:q} \
             --workers {threads:q} \
             --manifest {output.manifest:q} \

@@ -41,7 +41,7 @@ rule evaluate_items:
         tokens=ranged("tokenize.encode"),
     shell:
         """
-        python -m scripts.evaluate.items \
+        python -m crawl2llm.stages.evaluate.items \
             --config {params.fingerprint:q} \
             --tokens {params.tokens:q} \
             --tokenizer {input.tokenizer:q} \
@@ -73,7 +73,7 @@ rule evaluate_model:
         tokens=ranged("tokenize.encode"),
     shell:
         """
-        python -m scripts.evaluate.model \
+        python -m crawl2llm.stages.evaluate.model \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --pairs {input.pairs:q} \
@@ -99,7 +99,7 @@ rule evaluate_stage:
         fingerprint=fingerprint("evaluate.stage"),
     shell:
         """
-        python -m scripts.evaluate.stage \
+        python -m crawl2llm.stages.evaluate.stage \
             --config {params.fingerprint:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
@@ -125,7 +125,7 @@ rule evaluate_public:
         fingerprint=fingerprint("evaluate.public"),
     shell:
         """
-        python -m scripts.evaluate.public \
+        python -m crawl2llm.stages.evaluate.public \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --staged {input.staged:q} \
@@ -153,7 +153,7 @@ rule evaluate_found:
         public=ranged("evaluate.public"),
     shell:
         """
-        python -m scripts.evaluate.found \
+        python -m crawl2llm.stages.evaluate.contamination \
             --config {params.fingerprint:q} \
             --index {input.index:q} \
             --selected {params.selected:q} \
@@ -182,7 +182,7 @@ rule evaluate_curve:
         fingerprint=fingerprint("evaluate.curve"),
     shell:
         """
-        python -m scripts.evaluate.curve \
+        python -m crawl2llm.stages.evaluate.curve \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --items {input.made:q} \
@@ -213,7 +213,7 @@ rule evaluate_common:
         corpus=of_main("corpus.write", ranged=True),
     shell:
         """
-        python -m scripts.evaluate.common \
+        python -m crawl2llm.stages.evaluate.common \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --corpus {params.corpus:q} \
@@ -243,7 +243,7 @@ rule evaluate_generate:
         fingerprint=fingerprint("evaluate.generate"),
     shell:
         """
-        python -m scripts.evaluate.generate \
+        python -m crawl2llm.stages.evaluate.generate \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --pairs {input.pairs:q} \
@@ -268,7 +268,7 @@ rule evaluate_judge:
         placement=placement("evaluate.judge"),
     shell:
         """
-        python -m scripts.evaluate.judge \
+        python -m crawl2llm.stages.evaluate.judge \
             --config {params.fingerprint:q} \
             --generated {input.generated:q} \
             {params.placement:q} \
@@ -303,7 +303,7 @@ rule evaluate_compare:
         judged=ranged("evaluate.judge"),
     shell:
         """
-        python -m scripts.evaluate.compare \
+        python -m crawl2llm.stages.evaluate.compare \
             --config {params.fingerprint:q} \
             --evaluations {params.evaluations:q} \
             --tokens {params.tokens:q} \

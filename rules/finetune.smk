@@ -31,7 +31,7 @@ rule finetune_pairs:
         index=option("--index", "decontaminate.index"),
     shell:
         """
-        python -m scripts.finetune.pairs \
+        python -m crawl2llm.stages.finetune.pairs \
             --config {params.fingerprint:q} \
             --corpus {params.corpus:q} \
             {params.index:q} \
@@ -59,14 +59,14 @@ rule finetune_train:
         card=cards("finetune.train"),
     params:
         fingerprint=fingerprint("finetune.train"),
-        launcher=placement("finetune.train", options.LAUNCHER),
+        launcher=placement("finetune.train", placement_options.LAUNCHER),
         placement=placement("finetune.train"),
     shell:
         """
-        exec python -m scripts.training.launch \
+        exec python -m crawl2llm.training.launch \
             {params.launcher:q} \
             {IMAGE:q} \
-            scripts.finetune.train \
+            crawl2llm.stages.finetune.train \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --pairs {input.pairs:q} \

@@ -38,7 +38,7 @@ rule ingest_list:
         missing=missing_files,
     shell:
         """
-        python -m scripts.ingest.list \
+        python -m crawl2llm.stages.ingest.list \
             --config {params.fingerprint:q} \
             --access {params.access:q} \
             --max-missing-files {params.missing:q} \
@@ -65,7 +65,7 @@ rule ingest_fetch:
         placement=placement("ingest.fetch"),
     shell:
         """
-        python -m scripts.ingest.fetch \
+        python -m crawl2llm.stages.ingest.fetch \
             --config {params.fingerprint:q} \
             --list {input.listed:q} \
             --access {params.access:q} \
@@ -99,7 +99,7 @@ rule ingest_extract:
         sources=SOURCES,  # thousands of names are longer than a command line takes
     shell:
         """
-        python -m scripts.ingest.extract \
+        python -m crawl2llm.stages.ingest.extract \
             --config {params.fingerprint:q} \
             --crawl {input.crawl:q} \
             --synthesized {input.rephrased:q} {input.seeded:q} \
@@ -130,7 +130,7 @@ rule ingest_check:
         documents=ranged("ingest.extract"),
     shell:
         """
-        python -m scripts.ingest.check \
+        python -m crawl2llm.stages.ingest.check \
             --config {params.fingerprint:q} \
             --documents {params.documents:q} \
             --manifest {output.manifest:q} \

@@ -44,7 +44,7 @@ rule pretrain_mix:
         tokens=ranged("tokenize.encode"),
     shell:
         """
-        python -m scripts.pretrain.mix \
+        python -m crawl2llm.stages.pretrain.mix \
             --config {params.fingerprint:q} \
             --tokens {params.tokens:q} \
             --tokenizer {input.tokenizer:q} \
@@ -74,11 +74,11 @@ rule pretrain_plan:
         gpu=profile_gpu,
         placement=placement("pretrain.plan"),
         training=placement("pretrain.train"),
-        launcher=placement("pretrain.train", options.LAUNCHER),
+        launcher=placement("pretrain.train", placement_options.LAUNCHER),
         tokens=ranged("tokenize.encode"),
     shell:
         """
-        python -m scripts.pretrain.plan \
+        python -m crawl2llm.stages.pretrain.plan \
             --config {params.fingerprint:q} \
             --tokens {params.tokens:q} \
             --tokenizer {input.tokenizer:q} \
@@ -112,15 +112,15 @@ rule pretrain_rung:
         card=contending_cards,
     params:
         fingerprint=fingerprint("pretrain.rung"),
-        launcher=contending(options.LAUNCHER),
+        launcher=contending(placement_options.LAUNCHER),
         placement=contending(),
         tokens=ranged("tokenize.encode"),
     shell:
         """
-        exec python -m scripts.training.launch \
+        exec python -m crawl2llm.training.launch \
             {params.launcher:q} \
             {IMAGE:q} \
-            scripts.pretrain.rung \
+            crawl2llm.stages.pretrain.rung \
             --config {params.fingerprint:q} \
             --tokens {params.tokens:q} \
             --tokenizer {input.tokenizer:q} \
@@ -149,7 +149,7 @@ rule pretrain_halve:
         rungs=ranged("pretrain.rung"),
     shell:
         """
-        python -m scripts.pretrain.halve \
+        python -m crawl2llm.stages.pretrain.halve \
             --config {params.fingerprint:q} \
             --rungs {params.rungs:q} \
             --manifest {output.manifest:q} \
@@ -178,13 +178,13 @@ rule pretrain_train:
         card=cards("pretrain.train"),
     params:
         fingerprint=fingerprint("pretrain.train"),
-        launcher=placement("pretrain.train", options.LAUNCHER),
+        launcher=placement("pretrain.train", placement_options.LAUNCHER),
         placement=placement("pretrain.train"),
         tokens=ranged("tokenize.encode"),
-        trainer=trainer("scripts.pretrain.train", judged="scripts.pretrain.contender"),
+        trainer=trainer("crawl2llm.stages.pretrain.train", judged="crawl2llm.stages.pretrain.halving.contender"),
     shell:
         """
-        exec python -m scripts.training.launch \
+        exec python -m crawl2llm.training.launch \
             {params.launcher:q} \
             {IMAGE:q} \
             {params.trainer:q} \

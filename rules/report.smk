@@ -36,7 +36,7 @@ rule report_whatif:
         manifests=read_by("report.whatif", ranged=True),
     shell:
         """
-        python -m scripts.report.whatif \
+        python -m crawl2llm.stages.report.whatif \
             --config {params.fingerprint:q} \
             --manifests {params.manifests:q} \
             --manifest {output.manifest:q} \
@@ -60,7 +60,7 @@ rule report_inspect:
         manifests=read_by("report.inspect", ranged=True),
     shell:
         """
-        python -m scripts.report.inspect \
+        python -m crawl2llm.stages.report.inspect \
             --config {params.fingerprint:q} \
             --manifests {params.manifests:q} \
             --manifest {output.manifest:q} \
@@ -108,7 +108,7 @@ rule report_render:
         manifests=ranged(),
     shell:
         """
-        python -m scripts.report.render \
+        python -m crawl2llm.stages.report.render \
             --config {params.fingerprint:q} \
             --complete-config {COMPLETE:q} \
             --manifests {params.manifests:q} \
@@ -140,7 +140,7 @@ rule report_compare:
         fingerprint=fingerprint("report.compare"),
     shell:
         """
-        python -m scripts.report.compare \
+        python -m crawl2llm.stages.report.compare \
             --config {params.fingerprint:q} \
             --complete-config {COMPLETE:q} \
             --sources {SOURCES:q} \
@@ -158,5 +158,5 @@ rule report_now:
         results=expand("results/{variant}", variant=VARIANTS),
     shell:
         """
-        python -m scripts.report.now --results {params.results:q} --configfile {COMPLETE:q}
+        python -m crawl2llm.commands.partial_report --results {params.results:q} --configfile {COMPLETE:q}
         """

@@ -28,7 +28,7 @@ rule synthesize_rephrase:
         placement=placement("synthesize.rephrase"),
     shell:
         """
-        python -m scripts.synthesize.rephrase \
+        python -m crawl2llm.stages.synthesize.rephrase \
             --config {params.fingerprint:q} \
             {params.placement:q} \
             --manifest {output.manifest:q} \
@@ -52,7 +52,7 @@ rule synthesize_seed:
         placement=placement("synthesize.seed"),
     shell:
         """
-        python -m scripts.synthesize.seed \
+        python -m crawl2llm.stages.synthesize.seed \
             --config {params.fingerprint:q} \
             {params.placement:q} \
             --manifest {output.manifest:q} \

@@ -29,7 +29,7 @@ rule tokenize_train:
         corpus=ranged("corpus.write"),
     shell:
         """
-        RAYON_NUM_THREADS={threads} python -m scripts.tokenize.train \
+        RAYON_NUM_THREADS={threads} python -m crawl2llm.stages.tokenize.train \
             --config {params.fingerprint:q} \
             --corpus {params.corpus:q} \
             --manifest {output.manifest:q} \
@@ -55,7 +55,7 @@ rule tokenize_encode:
         also=also("tokenize.encode"),
     shell:
         """
-        RAYON_NUM_THREADS={threads} python -m scripts.tokenize.encode \
+        RAYON_NUM_THREADS={threads} python -m crawl2llm.stages.tokenize.encode \
             --config {params.fingerprint:q} \
             --corpus {input.corpus:q} \
             --tokenizer {input.tokenizer:q} \

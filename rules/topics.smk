@@ -33,7 +33,7 @@ rule topics_train:
         languages=asked("language.score", "topics.train", ranged=True),
     shell:
         """
-        python -m scripts.topics.train \
+        python -m crawl2llm.stages.topics.train \
             --config {params.fingerprint:q} \
             --documents {params.documents:q} \
             --languages {params.languages:q} \
@@ -61,7 +61,7 @@ rule topics_score:
         also=also("topics.score"),
     shell:
         """
-        python -m scripts.topics.score \
+        python -m crawl2llm.stages.topics.score \
             --config {params.fingerprint:q} \
             --documents {input.documents:q} \
             --model {input.model:q} \
@@ -91,7 +91,7 @@ rule topics_count:
         also=also("topics.count"),
     shell:
         """
-        python -m scripts.topics.count \
+        python -m crawl2llm.stages.topics.count \
             --config {params.fingerprint:q} \
             --topics {input.topics:q} \
             --verdicts {input.verdicts:q} \

@@ -26,8 +26,8 @@ from typing import Any
 
 import psutil
 
-from scripts.workflow.config import ROOT
-from tests.unit.pretrain.conftest import launching, write_shards, write_tokenizer
+from crawl2llm.chain.config import ROOT
+from tests.unit.stages.pretrain.conftest import launching, write_shards, write_tokenizer
 
 HEAD = """\
 | engine | `zero_stage` | precision | checkpoints | kills | while written | rank 0, rank 1, launcher, all | resumed | trainings | results |

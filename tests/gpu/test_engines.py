@@ -1,4 +1,4 @@
-"""Every engine, stage and precision on a GPU, beside a plain loop on the CPU (tests/unit/pretrain/side_by_side.py)."""
+"""Every engine, stage and precision on a GPU, beside a plain loop on the CPU (tests/unit/stages/pretrain/side_by_side.py)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.unit.pretrain.side_by_side import CASES, MORE, named
-from tests.unit.pretrain.test_engines import side_by_side
+from tests.unit.stages.pretrain.side_by_side import CASES, MORE, named
+from tests.unit.stages.pretrain.test_engines import side_by_side
 
 pytestmark = pytest.mark.slow  # starts a process group
 ALL = [named(*case) for case in [*CASES, *MORE]]

@@ -11,10 +11,10 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from scripts.pretrain import engine, initial
-from scripts.pretrain.group import start
-from scripts.training.processes import environments, free_port
-from scripts.workflow.config import validate
+from crawl2llm.chain.config import validate
+from crawl2llm.training import engine, initial
+from crawl2llm.training.group import start
+from crawl2llm.training.processes import environments, free_port
 
 VOCABULARY, CONTEXT, MICRO, ACCUMULATION, STEPS = 2048, 256, 4, 2, 4
 CPU = torch.device("cpu")

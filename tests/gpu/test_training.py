@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from scripts.training.sealed import CHECKPOINT
-from tests.unit.pretrain.conftest import shards, start, tokenizer  # noqa: F401 - fixtures
-from tests.unit.pretrain.runs import finish, rows, wait_for
+from crawl2llm.core.atomic_folder import CHECKPOINT
+from tests.unit.stages.pretrain.conftest import shards, start, tokenizer  # noqa: F401 - fixtures
+from tests.unit.stages.pretrain.runs import finish, rows, wait_for
 
 pytestmark = pytest.mark.slow
 STEPS, KILLED_AT = 300, 100

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from scripts.training.processes import RESUBMIT, listen
+from crawl2llm.training.processes import RESUBMIT, listen
 
 if __name__ == "__main__":
     node = os.environ.get("SLURM_PROCID", "0")

@@ -17,8 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from scripts.slurm.patience import ask
-from scripts.workflow.console import Progress
+from crawl2llm.core.console import Progress
+from crawl2llm.core.retries import ask
 
 FACTS = ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "SLURM_JOB_ID")
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from scripts.slurm import status
+from crawl2llm.commands import status
 from tests.slurm.cluster import NAME, Cluster
 from tests.slurm.conftest import Drive, own_profile, slurm
 from tests.slurm.machine import obstacle

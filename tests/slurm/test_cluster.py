@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.slurm import patience, status
+from crawl2llm.commands import status
+from crawl2llm.core import retries
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import ROOT, Drive, beside, slurm, until
 
@@ -244,7 +245,7 @@ def test_a_controller_that_stays_silent(drive: Make, cluster: Cluster, unbroken:
     """The run ends with one line; the job keeps running, and the next start deals with what is left of it."""
     run = drive({"language_score": 1, "language_select": 1}, {"language_score": 450})
     silent = run.busy()
-    run.environment[patience.LIMIT] = "20"
+    run.environment[retries.LIMIT] = "20"
     run.start()
     until("the task at work", lambda: run.working("language_score"))
     silent.touch()
@@ -388,7 +389,7 @@ def test_what_the_cluster_cannot_give_is_refused_before_submission(drive: Make) 
 )
 def test_the_preflight_alone_submits_nothing(drive: Make, options: list[str], status: int, said: str) -> None:
     run = drive({"language_score": 1, "pretrain_train": 1})
-    command = [sys.executable, "-m", "scripts.crawl2llm", "preflight", "--profile", str(run.profile)]
+    command = [sys.executable, "-m", "crawl2llm.__main__", "preflight", "--profile", str(run.profile)]
     done = subprocess.run(
         [*command, "--snakefile", str(run.snakefile), "--configfile", "config.yaml", *options],
         cwd=run.folder,

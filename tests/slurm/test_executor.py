@@ -1,4 +1,4 @@
-"""What scripts/slurm/executor.py takes from the executor plugin (2.8.0): a test that fails here says what broke when it moved."""
+"""What slurm/executor.py takes from the executor plugin (2.8.0): a test that fails here says what broke when it moved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import snakemake_executor_plugin_slurm as plugin
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-from scripts.slurm import executor, patience, queue
+from crawl2llm.core import retries
+from crawl2llm.slurm import executor, queue
 
 HOME = Path(plugin.__file__).parent
 REPLACED = {
@@ -147,7 +148,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> 
         path.write_text(f"#!/bin/sh\necho {name} $* >>{tmp_path}/calls\n{body}\n")
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(patience, "PAUSE", 0.05)
+    monkeypatch.setattr(retries, "PAUSE", 0.05)
     return executor.Driver(SimpleNamespace(run_uuid="crawl2llm_17"))
 
 
@@ -170,7 +171,7 @@ def test_a_submission_whose_answer_was_lost_is_found(tmp_path: Path, monkeypatch
 def test_a_refusal_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = "echo 'sbatch: error: Batch job submission failed: Invalid partition name specified' >&2; exit 1"
     made = driver(tmp_path, monkeypatch, sbatch=refused)
-    with pytest.raises(patience.SlurmError, match="Invalid partition name"):
+    with pytest.raises(retries.SlurmError, match="Invalid partition name"):
         made.submit(LINE, None)
     assert len((tmp_path / "calls").read_text().splitlines()) == 1
 
@@ -180,6 +181,6 @@ def test_giving_up_ends_the_run_once() -> None:
     scheduler = SimpleNamespace(executor_error_callback=said.append)
     made = executor.Driver(SimpleNamespace(run_uuid="x", workflow=SimpleNamespace(scheduler=scheduler)))
     for _ in range(2):
-        made.give_up(patience.Silent("SLURM did not answer for 600 s (squeue: …)"))
+        made.give_up(retries.Silent("SLURM did not answer for 600 s (squeue: …)"))
     assert len(said) == 1 and str(said[0]).startswith("SLURM did not answer for 600 s (squeue: …). The run ends here")
     assert isinstance(made.stop, threading.Event) and made.stop.is_set()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.slurm.executor import quote_wrapped
+from crawl2llm.slurm.executor import quote_wrapped
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import Drive
 

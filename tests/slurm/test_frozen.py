@@ -30,7 +30,10 @@ def test_edits_while_jobs_wait(cluster: Cluster, complete: Path, tmp_path: Path)
             after = changed("language.select.threshold", 0.77)
             after["heuristics"]["select"]["families"] = ["c4"]
             (folder / "config.yaml").write_text(yaml.safe_dump(after), encoding="utf-8")
-            rule, program = root / "rules/heuristics.smk", root / "scripts/heuristics/select.py"
+            rule, program = (
+                root / "rules/filters/heuristics.smk",
+                root / "scripts/crawl2llm/filters/heuristics/select.py",
+            )
             held = {path: path.read_text(encoding="utf-8") for path in (rule, program)}
             rule.write_text(held[rule].replace("python -m", "exit 1; python -m"), encoding="utf-8")
             program.write_text(held[program] + "\nEDITED = True\n", encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.slurm import guard
+from crawl2llm.slurm import guard
 
 
 def left(path: Path, host: str, silent: float) -> None:

@@ -13,7 +13,7 @@ from tests.slurm.conftest import ROOT, slurm, until
 def submitted(folder: Path, nodes: int) -> str:
     """The number of a job that runs tests/slurm/stopping.py through the launcher, once it has begun on all nodes."""
     folder.mkdir()
-    line = f"exec {sys.executable} -m scripts.training.launch --nodes {nodes} tests.slurm.stopping {folder}"
+    line = f"exec {sys.executable} -m crawl2llm.training.launch --nodes {nodes} tests.slurm.stopping {folder}"
     options = ["-p", "cpu", f"--nodes={nodes}", "--time=5", "--requeue", "--open-mode=append", "--parsable"]
     number = slurm("sbatch", *options, f"--chdir={ROOT}", f"--output={folder}/log", f"--wrap={line}").strip()
     until("the program at work", lambda: len(list(folder.glob("starts-*"))) == nodes)

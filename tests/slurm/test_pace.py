@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from snakemake_executor_plugin_slurm import Executor
 
-from scripts.slurm import pace
+from crawl2llm.slurm import pace
 
 
 @pytest.mark.parametrize(("asked", "waited"), [(20, 20), (180, pace.LONGEST)])

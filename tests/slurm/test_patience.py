@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.slurm import patience
+from crawl2llm.core import retries
 
 CONTACT = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 
@@ -35,9 +35,9 @@ def calls(tmp_path: Path) -> int:
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Short pauses; what a person is told."""
     told: list[str] = []
-    monkeypatch.setattr(patience, "PAUSE", 0.1)
-    monkeypatch.setattr(patience, "TELL", 0.2)
-    monkeypatch.setattr(patience.silence, "tell", told.append)
+    monkeypatch.setattr(retries, "PAUSE", 0.1)
+    monkeypatch.setattr(retries, "TELL", 0.2)
+    monkeypatch.setattr(retries.silence, "tell", told.append)
     return told
 
 
@@ -45,42 +45,42 @@ def test_asked_again_until_it_answers_and_told_once(command: str, tmp_path: Path
     failure = tmp_path / "failure"
     failure.write_text(CONTACT)
     threading.Timer(1, failure.unlink).start()
-    assert patience.ask(command) == "17\n"
+    assert retries.ask(command) == "17\n"
     assert calls(tmp_path) >= 3
     assert len(quick) == 2 and CONTACT in quick[0] and quick[1].startswith("SLURM answers again, after ")
 
 
 def test_a_call_that_hangs_is_cut_off(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "CALL", 0.5)
+    monkeypatch.setattr(retries, "CALL", 0.5)
     (tmp_path / "hang").touch()
     begin = time.monotonic()
-    assert patience.ask(command) == "17\n"
+    assert retries.ask(command) == "17\n"
     assert calls(tmp_path) == 2 and time.monotonic() - begin < 20
 
 
 def test_silence_has_a_limit(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "failure").write_text(CONTACT)
-    monkeypatch.setenv(patience.LIMIT, "1")
-    with pytest.raises(patience.Silent, match=r"SLURM did not answer for 1 s .*Unable to contact"):
-        patience.ask(command)
+    monkeypatch.setenv(retries.LIMIT, "1")
+    with pytest.raises(retries.Silent, match=r"SLURM did not answer for 1 s .*Unable to contact"):
+        retries.ask(command)
     assert calls(tmp_path) >= 3
 
 
 def test_an_answer_is_an_answer(command: str, tmp_path: Path) -> None:
     (tmp_path / "failure").write_text("slurm_load_jobs error: Invalid job id specified\n")
-    with pytest.raises(patience.SlurmError, match="Invalid job id specified"):
-        patience.ask(command)
+    with pytest.raises(retries.SlurmError, match="Invalid job id specified"):
+        retries.ask(command)
     assert calls(tmp_path) == 1
-    with pytest.raises(patience.SlurmError, match="is not installed here"):
-        patience.ask(str(tmp_path / "absent"))
+    with pytest.raises(retries.SlurmError, match="is not installed here"):
+        retries.ask(str(tmp_path / "absent"))
 
 
 def test_nobody_waits_for_it(command: str, tmp_path: Path) -> None:
     (tmp_path / "failure").write_text(CONTACT)
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
-    with pytest.raises(patience.Stopped):
-        patience.ask(command, stop=stop)
+    with pytest.raises(retries.Stopped):
+        retries.ask(command, stop=stop)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_nobody_waits_for_it(command: str, tmp_path: Path) -> None:
     ],
 )
 def test_answers_and_silence(error: str, answer: bool) -> None:
-    assert patience.is_answer(error) == answer
+    assert retries.is_answer(error) == answer
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_answers_and_silence(error: str, answer: bool) -> None:
     ],
 )
 def test_a_name_that_a_person_chose_is_no_silence(command: str, error: str) -> None:
-    assert patience.is_answer(error, command)
-    assert not patience.is_answer(f"{error}. Unable to contact slurm controller (connect failure)", command)
+    assert retries.is_answer(error, command)
+    assert not retries.is_answer(f"{error}. Unable to contact slurm controller (connect failure)", command)
 
 
 def test_a_client_without_a_cluster_is_an_answer() -> None:
@@ -128,6 +128,6 @@ def test_a_client_without_a_cluster_is_an_answer() -> None:
     words = (
         "squeue: error: fetch_config: DNS SRV lookup failed squeue: error: Could not establish a configuration source"
     )
-    with pytest.raises(patience.SlurmError, match="SLURM is not set up here") as caught:
-        patience.once("sh", "-c", f"echo '{words}' >&2; exit 1")
+    with pytest.raises(retries.SlurmError, match="SLURM is not set up here") as caught:
+        retries.once("sh", "-c", f"echo '{words}' >&2; exit 1")
     assert "DNS SRV" not in str(caught.value) and "login node" in str(caught.value)

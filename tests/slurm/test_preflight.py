@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.plan import training
-from scripts.slurm import cluster, preflight, queue, status, trainings
-from scripts.slurm.cluster import Node, Partition
-from scripts.slurm.needs import Need
-from scripts.workflow import config
-from scripts.workflow.manifest import Manifest
+from crawl2llm.chain import config
+from crawl2llm.commands import preflight, status
+from crawl2llm.commands.plan import training
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.slurm import cluster, queue, trainings
+from crawl2llm.slurm.cluster import Node, Partition
+from crawl2llm.slurm.needs import Need
 
 H100 = Node("h1", 96, 2_000_000, {("gpu", "h100"): 8}, usable=True)
 PARTITIONS = {"h100": Partition("h100", True, 86400, None, (H100, replace(H100, name="h2")))}

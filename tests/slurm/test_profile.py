@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.quality import tools
-from scripts.workflow.filtering import FILTERS
-from scripts.workflow.steps import STEPS
+from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.chain.steps import STEPS
+from crawl2llm.filters.quality import tools
 from tests.slurm.conftest import own_profile
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.workflow.manifest import Manifest
+from crawl2llm.core.manifest import Manifest
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import ROOT, Drive, until
-from tests.unit.ingest.servers import Server, http_server
-from tests.unit.ingest.warcs import members, page
+from tests.unit.stages.ingest.servers import Server, http_server
+from tests.unit.stages.ingest.warcs import members, page
 
 CRAWL = "CC-MAIN-2026-08"
 FILES, PAGES = 3, 4

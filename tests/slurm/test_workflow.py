@@ -65,7 +65,7 @@ class Workflow(Drive):
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it has ended
                 module = (process / "cmdline").read_bytes().split(b"\0")[1:3]
-                if module == [b"-m", b"scripts.pretrain.train"] and (process / "cwd").samefile(self.folder):
+                if module == [b"-m", b"crawl2llm.stages.pretrain.train"] and (process / "cwd").samefile(self.folder):
                     os.kill(int(process.name), signal.SIGSTOP)
 
     def slurm_log(self, rule: str) -> str:

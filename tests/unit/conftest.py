@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.picture.browser import Page, browser
+from tests.unit.commands.plan.picture.browser import Page, browser
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.formats import spans
-from scripts.formats.documents import DOCUMENT, VERDICT, Writer, data, rows, shard_of
-from scripts.workflow import config as configuration
-from scripts.workflow import pinned
-from scripts.workflow.fingerprint import fingerprint
-from scripts.workflow.manifest import Manifest
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.core import pinned_names
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats import spans
+from crawl2llm.formats.documents import DOCUMENT, VERDICT, Writer, data, rows, shard_of
 
 
 def config(step: str, skipped_by: Sequence[str] = (), **settings: Any) -> str:
@@ -105,5 +105,5 @@ def spans_of(folder: Path, edits: dict[str, list[tuple[int, int, str]]], shard: 
 
 def folder_digest(folder: Path) -> str:
     """The SHA-256 of a folder, as the shell prints it."""
-    command = ["sh", "-c", pinned.folder_command(str(folder))]
+    command = ["sh", "-c", pinned_names.folder_command(str(folder))]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]

@@ -11,16 +11,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts import crawl2llm
-from scripts.workflow.config import ROOT
+from crawl2llm import __main__
+from crawl2llm.chain.config import ROOT
 
 
-@pytest.mark.parametrize("name", crawl2llm.COMMANDS)
+@pytest.mark.parametrize("name", __main__.COMMANDS)
 def test_every_command_has_a_help_with_an_example(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(str(tmp_path))
-    module, _ = crawl2llm.COMMANDS[name]
+    module, _ = __main__.COMMANDS[name]
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(module).main(["--help"])
     assert ended.value.code == 0
@@ -28,29 +28,29 @@ def test_every_command_has_a_help_with_an_example(
 
 
 def test_the_list_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert crawl2llm.main(["--help"]) == 0
+    assert __main__.main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in crawl2llm.COMMANDS)
+    assert all(name in shown for name in __main__.COMMANDS)
 
 
 def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     written = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert crawl2llm.main(["--version"]) == 0
+    assert __main__.main(["--version"]) == 0
     assert capsys.readouterr().out == f"crawl2llm {written}\n"
 
 
 def test_a_compiled_part_of_another_version_is_one_line(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-    with (tmp_path / "scripts/ingest/native/crawl2llm_native.pyx").open("a") as source:
+    with (tmp_path / "scripts/crawl2llm/stages/ingest/native/crawl2llm_native.pyx").open("a") as source:
         source.write("# another line\n")
-    command = [sys.executable, "-m", "scripts.crawl2llm", "new", "a.yaml", "--from", "b.warc.gz"]
+    command = [sys.executable, "-m", "crawl2llm.__main__", "new", "a.yaml", "--from", "b.warc.gz"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.startswith("error: crawl2llm_native was built from another version")
     assert done.stderr.count("\n") == 1 and "run `make install`" in done.stderr
 
 
 def test_an_unknown_command_is_refused_with_those_that_are_allowed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert crawl2llm.main(["staus"]) == 2
+    assert __main__.main(["staus"]) == 2
     assert "allowed are" in capsys.readouterr().err
 
 
@@ -59,7 +59,7 @@ def test_a_pipe_that_nobody_reads_ends_a_command_quietly(words: list[str], tmp_p
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.crawl2llm", *words, *(["--results", str(tmp_path)] * (words == ["verify"]))],
+        [sys.executable, "-m", "crawl2llm.__main__", *words, *(["--results", str(tmp_path)] * (words == ["verify"]))],
         stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
     os.close(writing)
@@ -75,6 +75,6 @@ def test_ctrl_c_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
     for module in (interrupted, lambda _: SimpleNamespace(main=interrupted)):
         with monkeypatch.context() as patched:
-            patched.setattr(crawl2llm.importlib, "import_module", module)
-            assert crawl2llm.main(["verify"]) == 130
+            patched.setattr(__main__.importlib, "import_module", module)
+            assert __main__.main(["verify"]) == 130
         assert capsys.readouterr().err == "stopped by Ctrl-C\n"

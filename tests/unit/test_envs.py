@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.ingest.compiled import NAMES, SELECTOLAX
+from crawl2llm.stages.ingest.compiled import NAMES, SELECTOLAX
 
 ENVS = Path(__file__).resolve().parents[2] / "envs"
 
@@ -34,7 +34,7 @@ def test_environment_equals_lock(path: Path) -> None:
 
 
 def test_conda_builds_the_compiled_part_again_where_its_source_is_another_one() -> None:
-    native = ENVS.parent / "scripts/ingest/native"
+    native = ENVS.parent / "scripts/crawl2llm/stages/ingest/native"
     sources = [sha256((native / name).read_bytes()).digest() for name in NAMES]
     mark = sha256(b"".join(sources)).hexdigest()[:8]
     assert f"# source {mark}:" in (ENVS / "data.yaml").read_text(), f"write {mark} there"
@@ -113,6 +113,6 @@ def test_install_leaves_the_callers_compiler_flags_out() -> None:
         pytest.skip("no make")
     command = ["make", "--dry-run", "--always-make", "install", "CFLAGS=-march=native"]
     shown = subprocess.run(command, cwd=ENVS.parent, capture_output=True, text=True, check=True).stdout
-    compiled = ("-r envs/lock.txt", "./scripts/ingest/native")
+    compiled = ("-r envs/lock.txt", "./scripts/crawl2llm/stages/ingest/native")
     lines = [line.strip() for line in shown.splitlines() if "pip install" in line and line.strip().endswith(compiled)]
     assert len(lines) == 2 and all(line.startswith("CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= ") for line in lines)

@@ -114,35 +114,36 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     """Functions that need more than a text."""
     import numpy as np
 
-    from scripts.align import rewards
-    from scripts.boilerplate import keys
-    from scripts.crawl import document as pydoc
-    from scripts.decontaminate import items, search
-    from scripts.dedup import minhash, shingles, signature
-    from scripts.evaluate import judging, overlap
-    from scripts.finetune import patterns, template
-    from scripts.formats import blocks, normal_forms
-    from scripts.heuristics import c4, measures, stop_words
-    from scripts.ingest import access, charsets, extractors, head, http, indexes, licences, markup, tags, text, warc
-    from scripts.language import compare
-    from scripts.language import score as language
-    from scripts.lines import corrections, rules
-    from scripts.multilingual import passages as multilingual
-    from scripts.paragraphs import hash as paragraphs
-    from scripts.picture import svg
-    from scripts.pii import checked, detect, masks, phones, runs
-    from scripts.quality import perplexity
-    from scripts.report import excerpts, samples
-    from scripts.serve import turns
-    from scripts.sourcecode import measures as sourcecode
-    from scripts.substrings import score as substrings
-    from scripts.substrings import words as substring_words
-    from scripts.synthesize import passages
-    from scripts.tokenize import train, unigram
-    from scripts.toxicity import terms as toxicity
-    from scripts.trace import document, wrote
-    from scripts.url import lists
-    from scripts.workflow import config
+    from crawl2llm.chain import config, remote_access
+    from crawl2llm.commands.plan.picture import svg
+    from crawl2llm.commands.serve import chat_tokens
+    from crawl2llm.commands.trace import attribution, document
+    from crawl2llm.core import judging
+    from crawl2llm.filters.boilerplate import keys
+    from crawl2llm.filters.decontaminate import items, search
+    from crawl2llm.filters.dedup import signature
+    from crawl2llm.filters.heuristics import measures
+    from crawl2llm.filters.language import compare
+    from crawl2llm.filters.language import score as language
+    from crawl2llm.filters.lines import corrections, rules
+    from crawl2llm.filters.multilingual import passages as multilingual
+    from crawl2llm.filters.paragraphs import hash as paragraphs
+    from crawl2llm.filters.pii import checksummed, detect, digit_runs, masks, phones
+    from crawl2llm.filters.quality import perplexity
+    from crawl2llm.filters.sourcecode import measures as sourcecode
+    from crawl2llm.filters.substrings import score as substrings
+    from crawl2llm.filters.substrings import words as substring_words
+    from crawl2llm.filters.toxicity import terms as toxicity
+    from crawl2llm.filters.url import lists
+    from crawl2llm.stages.align import rewards
+    from crawl2llm.stages.crawl import document as pydoc
+    from crawl2llm.stages.evaluate import overlap
+    from crawl2llm.stages.ingest import charsets, extractors, head, http, indexes, licences, markup, tags, text, warc
+    from crawl2llm.stages.report import excerpts, samples
+    from crawl2llm.stages.synthesize import passages
+    from crawl2llm.stages.tokenize import train, unigram
+    from crawl2llm.text import blocks, c4_lines, minhash, normal_forms, shingles, stop_words
+    from crawl2llm.training import pair_patterns, template
 
     default = config.validate({})
     corrected = {
@@ -162,11 +163,11 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     urls = lists.Lists({key: [] for key in ("folders", "domains", "suffixes", "words", "expressions")})
     urls.expressions = [lists.re2.compile("(a|b)*c$"), lists.re2.compile("(.*)(.*)x")]
     pieces = unigram.pieces(train.untrained(3))
-    wanted = wrote.Wanted("the cat sat on the mat a a a a a a a a a a", 8)
+    wanted = attribution.Wanted("the cat sat on the mat a a a a a a a a a a", 8)
     listed = toxicity.Terms([])
     listed.phrases, listed.firsts = {"a": [("a",) * 9 + ("b",)]}, frozenset("a")
     masked = masks.Masks({"score": default["pii"]["score"], "select": default["pii"]["select"]})
-    reached = access.Access({}, origins=frozenset(["https://host:443"]), allowed_hosts=("*.example.org",))
+    reached = remote_access.Access({}, origins=frozenset(["https://host:443"]), allowed_hosts=("*.example.org",))
     rows = text.JsonLinesReader({"name": "s", "kind": "jsonl"}, extract)
     kept = warc.WarcReader({"name": "s", "kind": "warc"}, extract)
     template_ = template.Template.parse("Question: {question}\nAnswer: {answer}")
@@ -177,7 +178,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     def record(body: str) -> object:
         from fastwarc.warc import WarcRecord
 
-        from tests.unit.ingest import warcs
+        from tests.unit.stages.ingest import warcs
 
         made = warcs.record("response", 1, warcs.http(_as("bytes", body)))
         one = WarcRecord.from_reader(io.BytesIO(made))
@@ -185,116 +186,130 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
         return kept.page(one)
 
     def both(t: str) -> list[tuple[int, int]]:
-        return runs.runs(t, t.encode("utf-8", "replace"))
+        return digit_runs.runs(t, t.encode("utf-8", "replace"))
 
     calls: dict[str, Call] = {
-        "scripts.align.rewards.exact": lambda t: rewards.exact()("", t, t),
-        "scripts.boilerplate.keys.keys": lambda t: keys.keys(t, 1),
-        "scripts.boilerplate.keys.rows": lambda t: keys.rows(t, 1),
-        "scripts.crawl.document.clean": lambda t: pydoc.clean(t, []),
-        "scripts.decontaminate.search.Index.find": lambda t: index.find([t]),
-        "scripts.dedup.shingles.keeps_numbers": lambda t: shingles.keeps_numbers(_as("bytes", t), "dense"),
-        "scripts.dedup.shingles.shingles": lambda t: shingles.shingles(_as("bytes", t), 5),
-        "scripts.dedup.shingles.shingle_set": lambda t: shingles.shingle_set(t, 5),
-        "scripts.dedup.signature.sign": lambda t: signature.sign([t], 5, hasher),
-        "scripts.evaluate.judging.asked": lambda t: judging.asked(t, t, "{answer}", t),
-        "scripts.evaluate.judging.score": lambda t: judging.score(t, 0, 10),
-        "scripts.evaluate.overlap.distinct": lambda t: overlap.distinct(t.split("\n"), 2),
-        "scripts.finetune.patterns.window": lambda t: patterns.window(t, len(t), 80),
-        "scripts.finetune.personal.Masks.__call__": lambda t: masked([t]),
-        "scripts.finetune.template.Template.parse": template.Template.parse,
-        "scripts.finetune.template.Template.completion": template_.completion,
-        "scripts.formats.blocks.taken_out": lambda t: blocks.taken_out(
+        "crawl2llm.stages.align.rewards.exact": lambda t: rewards.exact()("", t, t),
+        "crawl2llm.filters.boilerplate.keys.keys": lambda t: keys.keys(t, 1),
+        "crawl2llm.filters.boilerplate.keys.rows": lambda t: keys.rows(t, 1),
+        "crawl2llm.stages.crawl.document.clean": lambda t: pydoc.clean(t, []),
+        "crawl2llm.filters.decontaminate.search.Index.find": lambda t: index.find([t]),
+        "crawl2llm.text.shingles.keeps_numbers": lambda t: shingles.keeps_numbers(_as("bytes", t), "dense"),
+        "crawl2llm.text.shingles.shingles": lambda t: shingles.shingles(_as("bytes", t), 5),
+        "crawl2llm.text.shingles.shingle_set": lambda t: shingles.shingle_set(t, 5),
+        "crawl2llm.filters.dedup.signature.sign": lambda t: signature.sign([t], 5, hasher),
+        "crawl2llm.core.judging.asked": lambda t: judging.asked(t, t, "{answer}", t),
+        "crawl2llm.core.judging.score": lambda t: judging.score(t, 0, 10),
+        "crawl2llm.stages.evaluate.overlap.distinct": lambda t: overlap.distinct(t.split("\n"), 2),
+        "crawl2llm.training.pair_patterns.window": lambda t: pair_patterns.window(t, len(t), 80),
+        "crawl2llm.training.pair_masks.Masks.__call__": lambda t: masked([t]),
+        "crawl2llm.training.template.Template.parse": template.Template.parse,
+        "crawl2llm.training.template.Template.completion": template_.completion,
+        "crawl2llm.text.blocks.taken_out": lambda t: blocks.taken_out(
             t, [n for n, b in enumerate(blocks.blocks(t)) if b][::2], "x"
         ),
-        "scripts.formats.normal_forms.normal_form": lambda t: normal_forms.normal_form("NFKC", t),
-        "scripts.formats.blocks.around": lambda t: blocks.around(t, len(t) // 2, len(t) // 2),
-        "scripts.heuristics.c4.few_words": lambda t: c4.few_words(t, 5),
-        "scripts.heuristics.c4.has_long_word": lambda t: c4.has_long_word(t, 50),
-        "scripts.heuristics.measures.measure": lambda t: measures.measure(t, english, measures.Limits()),
-        "scripts.heuristics.stop_words.StopWords.count": lambda t: english.count(t, set(t.split())),
-        "scripts.ingest.access.Access.fill_url": lambda t: reached.fill_url(t, "source s"),
-        "scripts.ingest.access.Access.trusts": lambda t: reached.trusts(f"http://host/{t}", f"https://{t[:200]}/{t}"),
-        "scripts.ingest.access.Access.refusal": lambda t: reached.refusal(f"http://host/{t}", f"http://other/{t}"),
-        "scripts.ingest.charsets.attributes": lambda t: charsets.attributes(_as("bytes", t), 0),
-        "scripts.ingest.charsets.decode": lambda t: charsets.decode(_as("bytes", t), "gb18030"),
-        "scripts.ingest.charsets.decode_text": lambda t: charsets.decode_text(_as("bytes", t), None),
-        "scripts.ingest.extractors.fast": lambda t: extractors.fast(*page(t), True),
-        "scripts.ingest.extractors.fast_markdown": lambda t: extractors.fast_markdown(*page(t), False),
-        "scripts.ingest.head.facts": lambda t: head.facts(
+        "crawl2llm.text.normal_forms.normal_form": lambda t: normal_forms.normal_form("NFKC", t),
+        "crawl2llm.text.blocks.around": lambda t: blocks.around(t, len(t) // 2, len(t) // 2),
+        "crawl2llm.text.c4_lines.few_words": lambda t: c4_lines.few_words(t, 5),
+        "crawl2llm.text.c4_lines.has_long_word": lambda t: c4_lines.has_long_word(t, 50),
+        "crawl2llm.filters.heuristics.measures.measure": lambda t: measures.measure(t, english, measures.Limits()),
+        "crawl2llm.text.stop_words.StopWords.count": lambda t: english.count(t, set(t.split())),
+        "crawl2llm.chain.remote_access.Access.fill_url": lambda t: reached.fill_url(t, "source s"),
+        "crawl2llm.chain.remote_access.Access.trusts": lambda t: reached.trusts(
+            f"http://host/{t}", f"https://{t[:200]}/{t}"
+        ),
+        "crawl2llm.chain.remote_access.Access.refusal": lambda t: reached.refusal(
+            f"http://host/{t}", f"http://other/{t}"
+        ),
+        "crawl2llm.stages.ingest.charsets.attributes": lambda t: charsets.attributes(_as("bytes", t), 0),
+        "crawl2llm.stages.ingest.charsets.decode": lambda t: charsets.decode(_as("bytes", t), "gb18030"),
+        "crawl2llm.stages.ingest.charsets.decode_text": lambda t: charsets.decode_text(_as("bytes", t), None),
+        "crawl2llm.stages.ingest.extractors.fast": lambda t: extractors.fast(*page(t), True),
+        "crawl2llm.stages.ingest.extractors.fast_markdown": lambda t: extractors.fast_markdown(*page(t), False),
+        "crawl2llm.stages.ingest.head.facts": lambda t: head.facts(
             head.head(page(f"<title>{t}</title><script>{t}</script>")[1]), t
         ),
-        "scripts.ingest.http.decode_body": lambda t: http.decode_body(_as("bytes", t), ["chunked", "br"], 1 << 24),
-        "scripts.ingest.http.codings": lambda t: http.codings([("Content-Encoding", t)]),
-        "scripts.ingest.indexes.names_of": lambda t: indexes.names_of(_as("bytes", t), "http://host/"),
-        "scripts.ingest.licences.licence": lambda t: licences.licence(
+        "crawl2llm.stages.ingest.http.decode_body": lambda t: http.decode_body(
+            _as("bytes", t), ["chunked", "br"], 1 << 24
+        ),
+        "crawl2llm.stages.ingest.http.codings": lambda t: http.codings([("Content-Encoding", t)]),
+        "crawl2llm.stages.ingest.indexes.names_of": lambda t: indexes.names_of(_as("bytes", t), "http://host/"),
+        "crawl2llm.stages.ingest.licences.licence": lambda t: licences.licence(
             *page(f"creativecommons.org/<script>{t}</script>")
         ),
-        "scripts.ingest.tags.raised": lambda t: tags.raised("a", t, False),
-        "scripts.ingest.tags.said": tags.said,
-        "scripts.ingest.tags.conceals": tags.conceals,
-        "scripts.ingest.text.chunks": lambda t: list(text.chunks(t, 3)),
-        "scripts.ingest.text.TextReader.written": lambda t: (text.unwrapped(t), warc.tidy(t), warc.verbatim(t)),
-        "scripts.ingest.text.JsonLinesReader.line": lambda t: rows.line(text.Place("s", "f"), 0, _as("bytes", t)),
-        "scripts.ingest.warc._hides": warc._hides,
-        "scripts.ingest.warc._trimmed": lambda t: warc._trimmed(t, {"a"}),
-        "scripts.ingest.warc.WarcReader.html": record,
-        "scripts.language.compare.signals": lambda t: compare.signals(t, "en", [identify], True),
-        "scripts.language.score.Identifier.__call__": identify,
-        "scripts.lines.corrections.reason": lambda t: corrections.reason(t, corrected),
-        "scripts.lines.rules.reason": lambda t: rules.reason(t, corrected),
-        "scripts.lines.rules.edits": lambda t: list(rules.edits(t, corrected)),
-        "scripts.lines.rules.flagged": lambda t: rules.flagged(t, list(rules.edits(t, corrected))),
-        "scripts.multilingual.passages.passages": lambda t: multilingual.passages(
+        "crawl2llm.stages.ingest.tags.raised": lambda t: tags.raised("a", t, False),
+        "crawl2llm.stages.ingest.tags.said": tags.said,
+        "crawl2llm.stages.ingest.tags.conceals": tags.conceals,
+        "crawl2llm.stages.ingest.text.chunks": lambda t: list(text.chunks(t, 3)),
+        "crawl2llm.stages.ingest.text.TextReader.written": lambda t: (
+            text.unwrapped(t),
+            warc.tidy(t),
+            warc.verbatim(t),
+        ),
+        "crawl2llm.stages.ingest.text.JsonLinesReader.line": lambda t: rows.line(
+            text.Place("s", "f"), 0, _as("bytes", t)
+        ),
+        "crawl2llm.stages.ingest.warc._hides": warc._hides,
+        "crawl2llm.stages.ingest.warc._trimmed": lambda t: warc._trimmed(t, {"a"}),
+        "crawl2llm.stages.ingest.warc.WarcReader.html": record,
+        "crawl2llm.filters.language.compare.signals": lambda t: compare.signals(t, "en", [identify], True),
+        "crawl2llm.filters.language.score.Identifier.__call__": identify,
+        "crawl2llm.filters.lines.corrections.reason": lambda t: corrections.reason(t, corrected),
+        "crawl2llm.filters.lines.rules.reason": lambda t: rules.reason(t, corrected),
+        "crawl2llm.filters.lines.rules.edits": lambda t: list(rules.edits(t, corrected)),
+        "crawl2llm.filters.lines.rules.flagged": lambda t: rules.flagged(t, list(rules.edits(t, corrected))),
+        "crawl2llm.filters.multilingual.passages.passages": lambda t: multilingual.passages(
             t, lambda line: ("en", 0.9), "en", 3, 0.5
         ),
-        "scripts.multilingual.passages.foreign": lambda t: multilingual.foreign(t, _foreign(t), ["en"]),
-        "scripts.multilingual.passages.cuts": lambda t: list(multilingual.cuts(t, _foreign(t), ["en"])),
-        "scripts.paragraphs.hash.hashes": lambda t: paragraphs.hashes(t, "paragraph", 1),
-        "scripts.picture.svg.wide": lambda t: svg.wide(t, 9.0),
-        "scripts.picture.svg.fitted": lambda t: svg.fitted(t, 9.0, 80.0),
-        "scripts.pii.checked.cards": lambda t: list(checked.cards(t, both(t))),
-        "scripts.pii.detect.Detector.__call__": lambda t: detector(t, "en"),
-        "scripts.pii.masks.Masks.__call__": lambda t: masked([t]),
-        "scripts.pii.phones.phones": lambda t: list(phones.phones(t, both(t), ("DE", "US"))),
-        "scripts.quality.perplexity.lines": lambda t: list(perplexity.lines(t, perplexity.words)),
-        "scripts.report.excerpts.segments": lambda t: excerpts.segments(
+        "crawl2llm.filters.multilingual.passages.foreign": lambda t: multilingual.foreign(t, _foreign(t), ["en"]),
+        "crawl2llm.filters.multilingual.passages.cuts": lambda t: list(multilingual.cuts(t, _foreign(t), ["en"])),
+        "crawl2llm.filters.paragraphs.hash.hashes": lambda t: paragraphs.hashes(t, "paragraph", 1),
+        "crawl2llm.commands.plan.picture.svg.wide": lambda t: svg.wide(t, 9.0),
+        "crawl2llm.commands.plan.picture.svg.fitted": lambda t: svg.fitted(t, 9.0, 80.0),
+        "crawl2llm.filters.pii.checksummed.cards": lambda t: list(checksummed.cards(t, both(t))),
+        "crawl2llm.filters.pii.detect.Detector.__call__": lambda t: detector(t, "en"),
+        "crawl2llm.filters.pii.masks.Masks.__call__": lambda t: masked([t]),
+        "crawl2llm.filters.pii.phones.phones": lambda t: list(phones.phones(t, both(t), ("DE", "US"))),
+        "crawl2llm.filters.quality.perplexity.lines": lambda t: list(perplexity.lines(t, perplexity.words)),
+        "crawl2llm.stages.report.excerpts.segments": lambda t: excerpts.segments(
             t, list(rules.edits(t, corrected)), "lines", len(t)
         ),
-        "scripts.report.samples.shown": lambda t: samples.shown(t, len(t)),
-        "scripts.report.samples.compared": lambda t: samples.compared(t, " ".join(t.split()[::2]), len(t)),
-        "scripts.serve.turns.replaced": lambda t: turns.replaced(t, {"a": "b"}),
-        "scripts.sourcecode.measures.share": lambda t: sourcecode.share(t, t.encode("utf-8", "replace"), True),
-        "scripts.substrings.score.spans": lambda t: substrings.spans(
+        "crawl2llm.stages.report.samples.shown": lambda t: samples.shown(t, len(t)),
+        "crawl2llm.stages.report.samples.compared": lambda t: samples.compared(t, " ".join(t.split()[::2]), len(t)),
+        "crawl2llm.commands.serve.chat_tokens.replaced": lambda t: chat_tokens.replaced(t, {"a": "b"}),
+        "crawl2llm.filters.sourcecode.measures.share": lambda t: sourcecode.share(
+            t, t.encode("utf-8", "replace"), True
+        ),
+        "crawl2llm.filters.substrings.score.spans": lambda t: substrings.spans(
             t, np.arange(len(substring_words.words(t))) % 2 == 0
         ),
-        "scripts.synthesize.passages.passages": lambda t: list(passages.passages(t, 300)),
-        "scripts.synthesize.replies.Judge.__call__": _judged,
-        "scripts.tokenize.train.cut_long_pieces": lambda t: list(train.cut_long_pieces([t], pieces)),
-        "scripts.toxicity.terms.Terms.__call__": listed,
-        "scripts.trace.document.cut": lambda t: document.cut(t, 40),
-        "scripts.trace.document.beside": lambda t: document.beside(t, t[::2]),
-        "scripts.trace.wrote.Wanted.__init__": lambda t: wrote.Wanted(t, 8),
-        "scripts.trace.wrote.Wanted.runs": lambda t: list(wanted.runs(t)),
-        "scripts.url.lists.Hashes.__contains__": lambda t: t in urls.domains,
-        "scripts.url.lists.Lists.domain": urls.domain,
-        "scripts.url.lists.Lists.url": lambda t: urls.url(t * 8),  # copies of long addresses take little time
-        "scripts.url.lists.Lists.expression": urls.expression,
-        "scripts.url.lists.Lists.words_in": urls.words_in,
+        "crawl2llm.stages.synthesize.passages.passages": lambda t: list(passages.passages(t, 300)),
+        "crawl2llm.stages.synthesize.replies.Judge.__call__": _judged,
+        "crawl2llm.stages.tokenize.train.cut_long_pieces": lambda t: list(train.cut_long_pieces([t], pieces)),
+        "crawl2llm.filters.toxicity.terms.Terms.__call__": listed,
+        "crawl2llm.commands.trace.document.cut": lambda t: document.cut(t, 40),
+        "crawl2llm.commands.trace.document.beside": lambda t: document.beside(t, t[::2]),
+        "crawl2llm.commands.trace.attribution.Wanted.__init__": lambda t: attribution.Wanted(t, 8),
+        "crawl2llm.commands.trace.attribution.Wanted.runs": lambda t: list(wanted.runs(t)),
+        "crawl2llm.filters.url.lists.Hashes.__contains__": lambda t: t in urls.domains,
+        "crawl2llm.filters.url.lists.Lists.domain": urls.domain,
+        "crawl2llm.filters.url.lists.Lists.url": lambda t: urls.url(t * 8),  # copies of long addresses take little time
+        "crawl2llm.filters.url.lists.Lists.expression": urls.expression,
+        "crawl2llm.filters.url.lists.Lists.words_in": urls.words_in,
     }
     return calls
 
 
 def _foreign(text: str) -> Any:
-    from scripts.multilingual import passages
+    from crawl2llm.filters.multilingual import passages
 
     return passages.passages(text, lambda line: (line[:1], 0.9), "en", 1, 0.5)
 
 
 def _judged(text: str) -> object:
-    from scripts.synthesize import replies
-    from scripts.synthesize.asked import Asked, Seed
-    from scripts.synthesize.endpoint import Reply
+    from crawl2llm.stages.synthesize import replies
+    from crawl2llm.stages.synthesize.endpoint import Reply
+    from crawl2llm.stages.synthesize.prompts import Asked, Seed
 
     judge = replies.Judge({"refusals": ["I cannot"], "copy_max": 0.8, "language": ""})
     return judge(Asked(Seed("1", "the cat", "", ""), 0, "", "the cat", "the cat"), Reply(text))
@@ -302,47 +317,47 @@ def _judged(text: str) -> object:
 
 # Private ones are called by others of their module. Names or the beginnings of names.
 ELSEWHERE = {
-    "scripts.align.reward_model.": "a tokenizer and a model read it",
-    "scripts.align.rewards.Rewards.each": "the rewards are called by themselves",
-    "scripts.compress.llama.": "llama.cpp reads it",
-    "scripts.corpus.overlap.": "calls dedup.signature.sign and shingle_set",
-    "scripts.crawl.": "of packages that are installed: answers of our own pages, pydoc's HTML",
-    "scripts.decontaminate.command.Cleaner.__call__": "calls Index.find",
-    "scripts.evaluate.compressors.": "xz and zstd",
-    "scripts.evaluate.judging.request": "calls asked",
-    "scripts.evaluate.overlap.common": "rouge_score and sacrebleu, over an answer of a bounded number of tokens",
-    "scripts.evaluate.overlap.corpus": "sacrebleu, over answers of a bounded number of tokens",
-    "scripts.evaluate.overlap.Words.tokenize": "is words",
-    "scripts.finetune.layouts.columns": "fills in a template",
-    "scripts.finetune.pairs.pair": "puts it into a row",
-    "scripts.finetune.patterns.found": "patterns of the config, each with a limit of time",
-    "scripts.ingest.arc.as_warc": "a line that frames.LINE bounds to 12,000 bytes",
-    "scripts.ingest.extractors.resiliparse": "a library, behind ingest.bounds",
-    "scripts.ingest.extractors.trafilatura": "a library, behind ingest.bounds",
-    "scripts.ingest.fetch.": "asks a server",
-    "scripts.ingest.remote.": "asks a server",
-    "scripts.ingest.text.TextReader.page": "puts it into a page",
-    "scripts.ingest.transport.": "asks a server",
-    "scripts.ingest.warc.WarcReader.document": "puts it into a page",
-    "scripts.quality.classifier.Classifier.__call__": "fastText reads it",
-    "scripts.quality.fasttext.Model.__call__": "fastText reads it",
-    "scripts.quality.ngrams.Effects.log_odds": "fastText reads it",
-    "scripts.quality.transformers.": "a tokenizer and a model read it",
-    "scripts.serve.": "a tokenizer and a model read it",
-    "scripts.synthesize.replies.": "Judge.__call__ calls them",
-    "scripts.synthesize.run.": "puts it into a row",
-    "scripts.tokenize.ranks.merged": "of an entry of a vocabulary, at most PIECE characters",
-    "scripts.tokenize.unigram.train": "sentencepiece reads it",
-    "scripts.toxicity.classifiers.": "fastText reads it",
-    "scripts.toxicity.terms.Lists.__call__": "calls Terms",
-    "scripts.trace.document.nearest": "reads results",
-    "scripts.trace.forget.answer": "reads results",
-    "scripts.trace.wrote.": "reads an index",
-    "scripts.training.": "of the machine",
-    "scripts.plan.command.show": "prints",
-    "scripts.url.lists.Hashes.__init__": "hashes",
-    "scripts.watch.": "prints; a log's line is short",
-    "scripts.workflow.": "a file of the project",
+    "crawl2llm.stages.align.reward_model.": "a tokenizer and a model read it",
+    "crawl2llm.stages.align.rewards.Rewards.each": "the rewards are called by themselves",
+    "crawl2llm.stages.compress.llama_worker.": "llama.cpp reads it",
+    "crawl2llm.stages.corpus.overlap.": "calls dedup.signature.sign and shingle_set",
+    "crawl2llm.stages.crawl.": "of packages that are installed: answers of our own pages, pydoc's HTML",
+    "crawl2llm.filters.decontaminate.command.Cleaner.__call__": "calls Index.find",
+    "crawl2llm.stages.evaluate.compressors.": "xz and zstd",
+    "crawl2llm.core.judging.request": "calls asked",
+    "crawl2llm.stages.evaluate.overlap.common": "rouge_score and sacrebleu, over an answer of a bounded number of tokens",
+    "crawl2llm.stages.evaluate.overlap.corpus": "sacrebleu, over answers of a bounded number of tokens",
+    "crawl2llm.stages.evaluate.overlap.Words.tokenize": "is words",
+    "crawl2llm.training.pair_layouts.columns": "fills in a template",
+    "crawl2llm.stages.finetune.pairs.pair": "puts it into a row",
+    "crawl2llm.training.pair_patterns.found": "patterns of the config, each with a limit of time",
+    "crawl2llm.stages.ingest.arc.as_warc": "a line that frames.LINE bounds to 12,000 bytes",
+    "crawl2llm.stages.ingest.extractors.resiliparse": "a library, behind ingest.bounds",
+    "crawl2llm.stages.ingest.extractors.trafilatura": "a library, behind ingest.bounds",
+    "crawl2llm.stages.ingest.fetch.": "asks a server",
+    "crawl2llm.stages.ingest.remote.": "asks a server",
+    "crawl2llm.stages.ingest.text.TextReader.page": "puts it into a page",
+    "crawl2llm.stages.ingest.transport.": "asks a server",
+    "crawl2llm.stages.ingest.warc.WarcReader.document": "puts it into a page",
+    "crawl2llm.filters.quality.classifier.Classifier.__call__": "fastText reads it",
+    "crawl2llm.filters.quality.fasttext.Model.__call__": "fastText reads it",
+    "crawl2llm.filters.quality.ngrams.Effects.log_odds": "fastText reads it",
+    "crawl2llm.filters.quality.transformers.": "a tokenizer and a model read it",
+    "crawl2llm.commands.serve.": "a tokenizer and a model read it",
+    "crawl2llm.stages.synthesize.replies.": "Judge.__call__ calls them",
+    "crawl2llm.stages.synthesize.run.": "puts it into a row",
+    "crawl2llm.stages.tokenize.ranks.merged": "of an entry of a vocabulary, at most PIECE characters",
+    "crawl2llm.stages.tokenize.unigram.train": "sentencepiece reads it",
+    "crawl2llm.filters.toxicity.classifiers.": "fastText reads it",
+    "crawl2llm.filters.toxicity.terms.Lists.__call__": "calls Terms",
+    "crawl2llm.commands.trace.document.nearest": "reads results",
+    "crawl2llm.commands.trace.takedown.answer": "reads results",
+    "crawl2llm.commands.trace.attribution.": "reads an index",
+    "crawl2llm.training.": "of the machine",
+    "crawl2llm.commands.plan.command.show": "prints",
+    "crawl2llm.filters.url.lists.Hashes.__init__": "hashes",
+    "crawl2llm.commands.watch.": "prints; a log's line is short",
+    "crawl2llm.workflow.": "a file of the project",
 }
 
 
@@ -355,7 +370,7 @@ def _table() -> dict[str, Call]:
     calls = _calls()
     for name, function in functions().items():
         skipped = _private(name) or name.startswith(
-            ("scripts.evaluate.compressors.", "scripts.plan.command.show", "scripts.training.")
+            ("crawl2llm.stages.evaluate.compressors.", "crawl2llm.commands.plan.command.show", "crawl2llm.training.")
         )
         if name not in calls and not skipped and (call := _by_itself(function, name)):
             calls[name] = call
@@ -386,68 +401,70 @@ class Expression(NamedTuple):
 METHODS = {"search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "split"}
 # What an expression reads at most, in characters.
 AT_MOST = {
-    "scripts.pii.addresses.VERSION": 16,  # BEFORE
-    "scripts.pii.addresses.SCHEME": 20,  # url_credentials
-    "scripts.picture.svg.style": 20,  # its own stylesheet
+    "crawl2llm.filters.pii.addresses.VERSION": 16,  # BEFORE
+    "crawl2llm.filters.pii.addresses.SCHEME": 20,  # url_credentials
+    "crawl2llm.commands.plan.picture.svg.style": 20,  # its own stylesheet
 }
 # What reads logs, names and replies of programs gets fewer strings.
 OF_A_RUN = tuple(
-    f"scripts.{name}."
+    f"crawl2llm.{name}."
     for name in (
-        "compress",
-        "crawl",
-        "models",
-        "new",
-        "picture",
-        "plan",
-        "pretrain",
+        "chain",
+        "commands.new",
+        "commands.plan",
+        "commands.watch",
+        "core",
         "slurm",
-        "tools",
-        "watch",
+        "stages.compress",
+        "stages.crawl",
+        "stages.pretrain",
+        "training",
         "workflow",
     )
 )
 # Expressions that are made when the code runs.
 MADE = {
-    "scripts.align.rewards": "the config's, with a limit of time",
-    "scripts.compress.checks": "the config's, on names of layers",
-    "scripts.compress.layers": "the config's, on names of layers",
-    "scripts.finetune.patterns": "the config's, with a limit of time",
-    "scripts.formats.normal_forms": "two classes of characters, below",
-    "scripts.ingest.frames": "WARC and ARC, below",
-    "scripts.language.writing": "one class of characters",
-    "scripts.pii.checked": "IDS, below",
-    "scripts.pii.credentials": "FORMS, below",
-    "scripts.pretrain.gpus": "names of GPUs",
-    "scripts.serve.turns": "alternatives of one character each",
-    "scripts.slurm.patience": "a word of a message",
-    "scripts.synthesize.checks": "the config's, only compiled",
-    "scripts.synthesize.replies": "the config's, on 300 characters",
-    "scripts.tokenize.unigram": "the pre-tokenizer's, below",
+    "crawl2llm.stages.align.rewards": "the config's, with a limit of time",
+    "crawl2llm.stages.compress.checks": "the config's, on names of layers",
+    "crawl2llm.training.compressible_layers": "the config's, on names of layers",
+    "crawl2llm.training.pair_patterns": "the config's, with a limit of time",
+    "crawl2llm.text.normal_forms": "two classes of characters, below",
+    "crawl2llm.stages.ingest.frames": "WARC and ARC, below",
+    "crawl2llm.text.unicode_scripts": "one class of characters",
+    "crawl2llm.filters.pii.checksummed": "IDS, below",
+    "crawl2llm.filters.pii.credentials": "FORMS, below",
+    "crawl2llm.training.gpus": "names of GPUs",
+    "crawl2llm.commands.serve.chat_tokens": "alternatives of one character each",
+    "crawl2llm.core.retries": "a word of a message",
+    "crawl2llm.stages.synthesize.checks": "the config's, only compiled",
+    "crawl2llm.stages.synthesize.replies": "the config's, on 300 characters",
+    "crawl2llm.stages.tokenize.unigram": "the pre-tokenizer's, below",
 }
 
 
 def _made() -> Iterator[Expression]:
     """Those of MADE that are not of the config."""
-    from scripts.formats import normal_forms
-    from scripts.ingest import frames
-    from scripts.pii import checked, credentials
-    from scripts.tokenize import train, unigram
+    from crawl2llm.filters.pii import checksummed, credentials
+    from crawl2llm.stages.ingest import frames
+    from crawl2llm.stages.tokenize import train, unigram
+    from crawl2llm.text import normal_forms
 
-    yield Expression("scripts.formats.normal_forms.RUN", normal_forms.RUN, ["sub"])
-    yield Expression("scripts.formats.normal_forms.PERHAPS", normal_forms.PERHAPS, ["sub"])
+    yield Expression("crawl2llm.text.normal_forms.RUN", normal_forms.RUN, ["sub"])
+    yield Expression("crawl2llm.text.normal_forms.PERHAPS", normal_forms.PERHAPS, ["sub"])
     for name, grammar in (("WARC", frames.WARC), ("ARC", frames.ARC)):
-        yield Expression(f"scripts.ingest.frames.{name}.first", grammar.first, ["match"])
-        yield Expression(f"scripts.ingest.frames.{name}.next", grammar.next, ["search"])
-        yield Expression(f"scripts.ingest.frames.{name}.within", grammar.within, ["search"])
-    for one in checked.NAMED:
-        yield Expression(f"scripts.pii.checked.{one.name}", checked._bounded(one.pattern), ["finditer"])
+        yield Expression(f"crawl2llm.stages.ingest.frames.{name}.first", grammar.first, ["match"])
+        yield Expression(f"crawl2llm.stages.ingest.frames.{name}.next", grammar.next, ["search"])
+        yield Expression(f"crawl2llm.stages.ingest.frames.{name}.within", grammar.within, ["search"])
+    for one in checksummed.NAMED:
+        yield Expression(
+            f"crawl2llm.filters.pii.checksummed.{one.name}", checksummed._bounded(one.pattern), ["finditer"]
+        )
     for form in credentials.FORMS:
-        yield Expression(f"scripts.pii.credentials.{form.name}", form.pattern, ["finditer"])
+        yield Expression(f"crawl2llm.filters.pii.credentials.{form.name}", form.pattern, ["finditer"])
     for digits, marks in ((3, "separate"), (0, "separate"), (0, "letters"), (3, "letters")):
         with contextlib.suppress(ValueError):
             pieces: Any = unigram.pieces(train.untrained(digits, marks))
-            yield Expression(f"scripts.tokenize.unigram.pieces({digits}, {marks})", pieces, ["finditer"])
+            yield Expression(f"crawl2llm.stages.tokenize.unigram.pieces({digits}, {marks})", pieces, ["finditer"])
 
 
 def _evaluated(node: ast.expr, module: str) -> Any:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
 
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)")
 
 

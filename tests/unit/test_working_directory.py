@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
 from tests.__main__ import leftovers, written
 
 TESTS = """

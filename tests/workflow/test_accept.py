@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.workflow import record
+from crawl2llm.core import record
 from tests.workflow.conftest import TINY, environment, snapshot
 from tests.workflow.plan import planned
 from tests.workflow.test_matrix import checkout
 
-EDITED = "scripts/language/select.py"
+EDITED = "scripts/crawl2llm/filters/language/select.py"
 
 
 def accept(root: Path, folder: Path, *options: str, say: str = "") -> tuple[int, str]:
     """(exit status, what it printed) of the command of the code at `root`, in the folder of a run."""
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.crawl2llm", "accept", *options],
+        [sys.executable, "-m", "crawl2llm.__main__", "accept", *options],
         capture_output=True, text=True, cwd=folder, env={**environment(), "PYTHONPATH": str(root)}, input=say, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr

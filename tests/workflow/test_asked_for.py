@@ -46,7 +46,7 @@ def test_all_of_them(copy_of: Callable[[], Path], tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "scripts.crawl2llm",
+        "crawl2llm.__main__",
         "serve",
         "--port",
         "0",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.report import now
+from crawl2llm.commands import partial_report
 from tests.workflow.conftest import ROOT, TINY, can_be_alone, command, differences, environment, run, snapshot
 from tests.workflow.test_matrix import checkout, downstream
 
@@ -72,7 +72,7 @@ def test_killed_in_the_middle_of_stage_after_stage(
         assert not (folder / "results/main/report/render/manifest.json").exists()
         if step == "pretrain.train":
             assert not (folder / "results/main/pretrain/train/manifest.json").exists()
-            assert now.main(["--results", str(folder / "results/main"), "--configfile", str(TINY)]) == 0
+            assert partial_report.main(["--results", str(folder / "results/main"), "--configfile", str(TINY)]) == 0
             assert "missing     pretrain.train: in training, or interrupted in it; step " in capsys.readouterr().out
     run(folder, *(["--until", "pretrain_train"] if kills is KILLS else []))
     log = (folder / "logs/main/pretrain/train.log").read_text()
@@ -95,11 +95,11 @@ def test_second_run_does_nothing(complete: Path) -> None:
 
 
 def test_two_runs_in_one_folder_are_refused(copy_of: Callable[[], Path]) -> None:
-    from scripts.workflow import lock
+    from crawl2llm.core import run_lock
 
     folder = copy_of()
     (folder / "results/main/report/render/manifest.json").unlink()
-    lock.hold(folder / ".snakemake" / "run.lock")
+    run_lock.hold(folder / ".snakemake" / "run.lock")
     done = subprocess.run(command(folder), capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)
     assert done.returncode != 0
     assert f"another run (process {os.getpid()})" in done.stdout + done.stderr
@@ -110,7 +110,7 @@ def test_two_runs_in_one_folder_are_refused(copy_of: Callable[[], Path]) -> None
 def test_tasks_of_several_shards(complete: Path, tmp_path: Path) -> None:
     """With as many tasks as shards the data is the same, byte for byte."""
     with checkout(tmp_path) as root:
-        steps = root / "scripts/workflow/steps.py"
+        steps = root / "scripts/crawl2llm/chain/steps.py"
         text = steps.read_text(encoding="utf-8")
         steps.write_text(text.replace("AT_ONCE = 8", "AT_ONCE = 1"), encoding="utf-8")
         assert steps.read_text(encoding="utf-8") != text

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.dedup.shingles import jaccard, shingle_set
-from scripts.formats.documents import rows
-from scripts.workflow import config as configuration
-from scripts.workflow.manifest import Manifest
-from scripts.workflow.project import Project
-from scripts.workflow.verify import check
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain.project import Project
+from crawl2llm.commands.verify import check
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.documents import rows
+from crawl2llm.text.shingles import jaccard, shingle_set
 from tests.workflow.conftest import TINY, run
 from tests.workflow.test_variants import planned_for
 
@@ -128,7 +128,7 @@ def project(monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> Proje
 
 
 def used(found: Project, step: str) -> set[str]:
-    from scripts.workflow import steps
+    from crawl2llm.chain import steps
 
     return {name for name, config in found.variants.items() if steps.is_used(step, config)}
 

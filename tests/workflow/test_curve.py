@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.evaluate import curve
+from crawl2llm.stages.evaluate import curve
 from tests.workflow.conftest import TINY
 
 RUN = "results/main"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.workflow import record
+from crawl2llm.core import record
 from tests.workflow.conftest import TINY, differences, run, snapshot
 
 # What shows settings, and so is made again.

@@ -19,7 +19,7 @@ SNAKEFILE = """
 import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from scripts.workflow import engine
+from crawl2llm.workflow import engine
 engine.ignore_clocks()
 engine.decide(workflow, lambda job: {why!r} if job.rule.name == "second" else None)
 rule second:

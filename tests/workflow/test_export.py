@@ -11,10 +11,10 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from scripts.compress import accepts
-from scripts.report import now
-from scripts.workflow.manifest import Manifest
-from tests.unit.compress.conftest import needs_llama
+from crawl2llm.commands import partial_report
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.compress import gguf_support
+from tests.unit.stages.compress.conftest import needs_llama
 from tests.workflow.conftest import TINY, run
 from tests.workflow.plan import planned
 
@@ -42,7 +42,7 @@ def test_an_export_reruns_nothing_else(complete: Path, monkeypatch: pytest.Monke
     assert planned(complete, tree({"sft": SFT, "give": {**GIVE, "from": "base"}})) == ADDED
     assert planned(complete, tree({"sft": SFT}, **licensed("MIT"))) == set(), "a licence is for cards alone"
     assert planned(complete, tree({"sft": SFT}, compress={"export": {"types": ["q8_0"]}})) == set()
-    monkeypatch.setenv(accepts.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(gguf_support.VARIABLE, str(tmp_path))
     with pytest.raises(BaseException, match="make gguf-tools"):
         planned(complete, tree({"sft": SFT, "give": {**GIVE, "types": ["q8_0"]}}, tokenize={"train": {"digits": 1}}))
 
@@ -90,7 +90,7 @@ def test_a_run_with_an_export(copy_of: Callable[[], Path], tmp_path: Path, monke
     assert planned(folder, tree(models, **licensed("MIT"))) == ADDED
     with monkeypatch.context() as here:
         here.chdir(folder)
-        assert now.main(["--configfile", str(config)]) == 0
+        assert partial_report.main(["--configfile", str(config)]) == 0
 
 
 @needs_llama

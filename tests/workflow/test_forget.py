@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from scripts.crawl2llm import main
-from scripts.workflow.filtering import FILTERS
-from scripts.workflow.trees import merged
-from tests.unit.synthesize.writing import page, prompt, says, serving, words  # noqa: F401 - the fixture `endpoint`
+from crawl2llm.__main__ import main
+from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.core.nested_dicts import merged
+from tests.unit.stages.synthesize.writing import page, prompt, says, serving, words  # noqa: F401 - the fixture `endpoint`
 from tests.workflow.conftest import TINY, run
 from tests.workflow.test_models import LIKED, SCORES, SFT
 

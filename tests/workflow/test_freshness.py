@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.workflow.costs import WORK
+from crawl2llm.core.task_costs import WORK
 from tests.workflow.conftest import TINY, differences, run, snapshot
 from tests.workflow.plan import planned
 from tests.workflow.test_matrix import changed, downstream

@@ -22,9 +22,9 @@ DATA = set(ORDER[: ORDER.index("tokenize.encode") + 1]) - {
     "report.inspect",
 }  # what the run is asked for
 EDITS = {
-    "scripts/quality/select.py": ("BINS = 20", "BINS = 21"),
-    "rules/heuristics.smk": ("python -m", "exit 1; python -m"),
-    "scripts/formats/documents.py": ("BATCH = 1024", "BATCH = 1025"),
+    "scripts/crawl2llm/filters/quality/select.py": ("BINS = 20", "BINS = 21"),
+    "rules/filters/heuristics.smk": ("python -m", "exit 1; python -m"),
+    "scripts/crawl2llm/formats/documents.py": ("BATCH = 1024", "BATCH = 1025"),
     "profiles/local/config.yaml": ("cores: all", "cores: nonsense"),
     "schemas/config.schema.yaml": ("language:", "language_of_no_program:"),
 }
@@ -76,14 +76,14 @@ def test_edits_in_the_middle_of_a_run_with_seven_workers(root: Path, complete: P
     assert len(mine) > 30
     assert differences(mine, {path: body for path, body in snapshot(complete).items() if path in mine}) == []
 
-    for name in ("rules/heuristics.smk", "profiles/local/config.yaml", "schemas/config.schema.yaml"):
+    for name in ("rules/filters/heuristics.smk", "profiles/local/config.yaml", "schemas/config.schema.yaml"):
         (root / name).write_text(held[name])
-    edited = (root / "scripts/quality/select.py").read_text()
-    for name in ("scripts/quality/select.py", "scripts/formats/documents.py"):
+    edited = (root / "scripts/crawl2llm/filters/quality/select.py").read_text()
+    for name in ("scripts/crawl2llm/filters/quality/select.py", "scripts/crawl2llm/formats/documents.py"):
         (root / name).write_text(held[name])
     assert planned(folder, before, root) & DATA == set(), "what was made is not what the run was started with"
     assert planned(folder, after, root) & DATA == downstream("language.select") & DATA
-    (root / "scripts/quality/select.py").write_text(edited)
+    (root / "scripts/crawl2llm/filters/quality/select.py").write_text(edited)
     assert planned(folder, before, root) & DATA == downstream("quality.select") & DATA
 
 
@@ -94,19 +94,21 @@ def test_a_program_refuses_other_code_and_other_files_than_were_planned(
     import sys
 
     mark = subprocess.run(
-        [sys.executable, "-c", "from scripts.workflow.config import validate; from scripts.workflow.fingerprint import fingerprint; "
+        [sys.executable, "-c", "from crawl2llm.chain.config import validate; from crawl2llm.chain.fingerprint import fingerprint; "
          "print(fingerprint('language.select', validate({})))"],
         cwd=root, capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
-    path = root / "scripts/formats/documents.py"
+    path = root / "scripts/crawl2llm/formats/documents.py"
     path.write_text(path.read_text().replace("BATCH = 1024", "BATCH = 1025"))
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.language.select", "--config", mark, "--signals", "none",
+        [sys.executable, "-m", "crawl2llm.filters.language.select", "--config", mark, "--signals", "none",
          "--manifest", str(tmp_path / "out/manifest.json")],
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "not what this run was planned with: scripts/formats/documents.py; start the run again" in done.stderr
+    assert (
+        "not what this run was planned with: scripts/crawl2llm/formats/documents.py; start the run again" in done.stderr
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -125,7 +127,7 @@ def test_a_task_of_several_shards_redoes_what_changed_and_only_that(
     root: Path, tmp_path: Path, filters: list[str]
 ) -> None:
     """Beyond TASKS shards a task owns several: a replaced file, a forced step and an interruption reach each of them."""
-    steps = root / "scripts/workflow/steps.py"
+    steps = root / "scripts/crawl2llm/chain/steps.py"
     steps.write_text(steps.read_text().replace("TASKS = 256", "TASKS = 2").replace("AT_ONCE = 8", "AT_ONCE = 2"))
     pages = tmp_path / "pages"
     pages.mkdir()

@@ -23,7 +23,10 @@ MARK = f"gpus {os.getpid()}"  # in the environment of this test's processes
 def config_in(folder: Path) -> Path:
     """A config without filters: a corpus of this project's pages, and variants that differ in the seed of their training."""
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
-    pages = [str(ROOT / f"docs/{name}.md") for name in ("architecture", "pretrain", "engines", "finetune", "evaluate")]
+    pages = [
+        str(ROOT / f"docs/{name}.md")
+        for name in ("architecture", "stages/pretrain", "engines", "stages/finetune", "stages/evaluate")
+    ]
     tree["ingest"]["extract"] = {"shards": 1, "sources": [{"name": "pages", "kind": "text", "paths": pages}]}
     tree["filters"] = []
     tree["pretrain"]["train"] |= {"checkpoint_every": 1000}
@@ -72,7 +75,11 @@ def trainings() -> dict[str, set[str]]:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
-            if "scripts.pretrain.train" in words and "scripts.training.launch" not in words and "--manifest" in words:
+            if (
+                "crawl2llm.stages.pretrain.train" in words
+                and "crawl2llm.training.launch" not in words
+                and "--manifest" in words
+            ):
                 own = dict(
                     part.partition("=")[::2]
                     for part in (process / "environ").read_text(encoding="utf-8", errors="replace").split("\0")

@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from benchmarks.dry_run import imported, prepared
-from scripts.plan import dryrun
-from scripts.plan.reasons import reasons
-from scripts.tools import rulegraph
-from scripts.workflow.console import duration
+from crawl2llm.commands.plan import dryrun
+from crawl2llm.commands.plan.reasons import reasons
+from crawl2llm.core.console import duration
 from tests.workflow import forked
 from tests.workflow.conftest import ROOT, TINY, command, environment, run
 from tests.workflow.plan import planned
+from tools import rulegraph
 
 
 def snakemake(*options: str, profile: str = "local", folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -71,7 +71,7 @@ def test_a_broken_config_of_the_folder_is_named_with_its_place(tmp_path: Path) -
 def page(folder: Path, config: Path, *options: str) -> str:
     """What `crawl2llm plan` prints in the folder of a run."""
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.plan.command", "--configfile", str(config), "--cores", "2", *options],
+        [sys.executable, "-m", "crawl2llm.commands.plan.command", "--configfile", str(config), "--cores", "2", *options],
         capture_output=True, text=True, cwd=folder, env={**environment(), "PYTHONPATH": str(ROOT)}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts import crawl2llm
-from scripts.crawl2llm import COMMANDS
+from crawl2llm import __main__
+from crawl2llm.__main__ import COMMANDS
 from tests.workflow import forked
 from tests.workflow.conftest import ROOT, TINY, environment
 
@@ -65,7 +65,7 @@ def test_a_command_that_only_looks_leaves_the_folder_as_it_is(tmp_path: Path, co
     before = contents(tmp_path)
     path = os.pathsep.join([environment()["PATH"], str(ROOT)])
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.crawl2llm", command, *options],
+        [sys.executable, "-m", "crawl2llm.__main__", command, *options],
         cwd=tmp_path,
         env={**environment(), "PATH": path, "PYTHONPATH": str(ROOT), "CRAWL2LLM_SLURM_PATIENCE": "0"},
         stdin=subprocess.DEVNULL,
@@ -117,7 +117,7 @@ def test_what_looks_at_a_complete_run_leaves_it_as_it_is(
             continue
         more = [] if command in ("verify", "export") else config
         for options in rows:
-            crawl2llm.main([command, *options, *more])
+            __main__.main([command, *options, *more])
             said = capsys.readouterr()
             assert "No such file" not in said.err, (command, said.err)
             changed = contents(complete)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from scripts.marks import command
-from scripts.workflow import steps
-from scripts.workflow.manifest import Manifest
-from tests.unit.report.test_render import Page
+from crawl2llm.chain import steps
+from crawl2llm.commands.marks import command
+from crawl2llm.core.manifest import Manifest
+from tests.unit.stages.report.test_render import Page
 from tests.workflow.conftest import TINY
 from tests.workflow.plan import planned
 from tests.workflow.test_matrix import changed

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.quality import tools
-from scripts.workflow import config
-from scripts.workflow.filtering import FILTERS
+from crawl2llm.chain import config
+from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.filters.quality import tools
 from tests.workflow.conftest import ROOT, TINY
 from tests.workflow.plan import planned
 
@@ -137,24 +137,25 @@ Edit = tuple[str, Callable[[str], str]]
 EDITS: dict[str, tuple[list[Edit], str | None]] = {
     "a comment, a docstring, plumbing, the shell of a rule": (
         [
-            ("scripts/language/select.py", lambda text: text.replace('"""The verdict on', '"""A word on') + "\n# a comment\n"),
-            ("scripts/workflow/console.py", lambda text: text.replace("every: float = 5.0", "every: float = 6.0")),
-            ("scripts/workflow/cli.py", lambda text: text.replace("is neither a file nor", "is no file and not")),
-            ("scripts/workflow/steps.py", lambda text: text.replace("TASKS = 256", "TASKS = 255")),
-            ("rules/language.smk", lambda text: text.replace("python -m", "nice python -m")),
+            ("scripts/crawl2llm/filters/language/select.py",
+             lambda text: text.replace('"""The verdict on', '"""A word on') + "\n# a comment\n"),
+            ("scripts/crawl2llm/core/console.py", lambda text: text.replace("every: float = 5.0", "every: float = 6.0")),
+            ("scripts/crawl2llm/chain/command_line.py", lambda text: text.replace("is neither a file nor", "is no file and not")),
+            ("scripts/crawl2llm/chain/steps.py", lambda text: text.replace("TASKS = 256", "TASKS = 255")),
+            ("rules/filters/language.smk", lambda text: text.replace("python -m", "nice python -m")),
         ],
         None,
     ),
     "code of one step": (
-        [("scripts/quality/select.py", lambda text: text.replace("BINS = 20", "BINS = 21"))],
+        [("scripts/crawl2llm/filters/quality/select.py", lambda text: text.replace("BINS = 20", "BINS = 21"))],
         "quality.select",
     ),
     "a module that two steps share": (
-        [("scripts/quality/classifier.py", lambda text: text.replace("text.lower()", "text.casefold()"))],
+        [("scripts/crawl2llm/filters/quality/classifier.py", lambda text: text.replace("text.lower()", "text.casefold()"))],
         "quality.train",
     ),
     "a module that every step shares": (
-        [("scripts/formats/documents.py", lambda text: text.replace("BATCH = 1024", "BATCH = 512"))],
+        [("scripts/crawl2llm/formats/documents.py", lambda text: text.replace("BATCH = 1024", "BATCH = 512"))],
         "ingest.extract",
     ),
 }  # fmt: skip

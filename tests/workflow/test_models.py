@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.compress import quantize_tools
-from scripts.compress.quantize_tools import missing
-from scripts.report import now
-from scripts.workflow import unused, verify
-from scripts.workflow.manifest import Manifest
-from tests.unit.evaluate.endpoints import says, serving  # noqa: F401 - the fixture `served`
+from crawl2llm.commands import partial_report, verify
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.compress import quantize_tools
+from crawl2llm.stages.compress.quantize_tools import missing
+from crawl2llm.workflow import unused
+from tests.unit.stages.evaluate.endpoints import says, serving  # noqa: F401 - the fixture `served`
 from tests.workflow.conftest import TINY, run
 from tests.workflow.plan import planned
 from tests.workflow.test_look import page
@@ -138,7 +138,7 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
     assert all(made["training"] and made["evaluation"]["heldout_text"] for made in counts["models"])
     assert not verify.check(folder / "results", deep=True).faults
     capsys.readouterr()
-    assert now.main(["--results", str(results), "--configfile", str(config)]) == 0
+    assert partial_report.main(["--results", str(results), "--configfile", str(config)]) == 0
     printed = capsys.readouterr().out
     assert "\nsft2 " in printed and "missing" not in printed and "outdated" not in printed
 

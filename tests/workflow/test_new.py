@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.ingest.servers import http_server
-from tests.unit.ingest.warcs import members, page
-from tests.unit.new.test_new import ENGLISH
+from tests.unit.commands.new.test_new import ENGLISH
+from tests.unit.stages.ingest.servers import http_server
+from tests.unit.stages.ingest.warcs import members, page
 from tests.workflow.conftest import ROOT, environment
 
 CRAWL = "CC-MAIN-2026-08"
@@ -19,7 +19,7 @@ CRAWL = "CC-MAIN-2026-08"
 
 def said(folder: Path, *options: str) -> str:
     """What `crawl2llm` prints in a folder."""
-    command = [sys.executable, "-m", "scripts.crawl2llm", *options]
+    command = [sys.executable, "-m", "crawl2llm.__main__", *options]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment(), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

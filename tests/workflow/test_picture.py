@@ -14,15 +14,15 @@ import pytest
 import yaml
 from defusedxml import ElementTree
 
-from scripts.workflow.config import validate
-from scripts.workflow.steps import used
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.steps import used
 from tests.workflow.conftest import ROOT, TINY, environment
 
 
 def plan(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """`crawl2llm plan` in the folder of a run."""
     return subprocess.run(
-        [sys.executable, "-m", "scripts.crawl2llm", "plan", "--cores", "2", *options],
+        [sys.executable, "-m", "crawl2llm.__main__", "plan", "--cores", "2", *options],
         capture_output=True, text=True, cwd=folder, env={**environment(), "PYTHONPATH": str(ROOT)}, check=False,
     )  # fmt: skip
 

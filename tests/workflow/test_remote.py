@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.workflow.manifest import Manifest
-from tests.unit.ingest.servers import Server, http_server
-from tests.unit.ingest.warcs import members, page
+from crawl2llm.core.manifest import Manifest
+from tests.unit.stages.ingest.servers import Server, http_server
+from tests.unit.stages.ingest.warcs import members, page
 from tests.workflow import forked
 from tests.workflow.conftest import ROOT, environment
 
@@ -80,7 +80,7 @@ def test_copies_first(tmp_path: Path) -> None:
         crawl(server, 4)
         config(tmp_path, server.url, 4, fetch=True)
         said(tmp_path, "--cores", "2", "--until", "ingest_list")
-        plan = said(tmp_path, "--until", "ingest_check", program=("scripts.crawl2llm", "plan"))
+        plan = said(tmp_path, "--until", "ingest_check", program=("crawl2llm.__main__", "plan"))
         assert re.search(r"ingest\.fetch copies 0\.0 MB below results/\.", plan)
         said(tmp_path, "--cores", "2", "--until", "ingest_fetch")
     said(tmp_path, "--cores", "2", CHECK)  # the server is gone

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.formats.documents import rows
-from scripts.workflow.manifest import Manifest
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.documents import rows
 from tests.workflow.conftest import differences, run, snapshot
 
 MENU = "Home | News | Sport"

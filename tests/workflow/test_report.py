@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.report import page, render, state
-from scripts.workflow import steps
-from tests.unit.report.test_render import Page
+from crawl2llm.chain import steps
+from crawl2llm.stages.report import page, render, state
+from tests.unit.stages.report.test_render import Page
 from tests.workflow.conftest import ROOT, TINY, command, environment
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.formats.documents import rows
-from scripts.quality import tools
-from scripts.quality.classifier import Classifier
-from scripts.workflow.manifest import Manifest
-from tests.unit.quality.conftest import SETTINGS, needs_kenlm, sentence
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.quality import tools
+from crawl2llm.filters.quality.classifier import Classifier
+from crawl2llm.formats.documents import rows
+from tests.unit.filters.quality.conftest import SETTINGS, needs_kenlm, sentence
 from tests.workflow.conftest import run
 from tests.workflow.plan import planned
 

@@ -18,12 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from scripts.formats.documents import rows
-from scripts.workflow.manifest import Manifest
-from tests.unit.evaluate.endpoints import says as judged
-from tests.unit.evaluate.endpoints import serving as judging  # noqa: F401 - the fixture `served`
-from tests.unit.ingest.servers import Handler, Server, http_server
-from tests.unit.synthesize.writing import corpus, page, says, serving, words  # noqa: F401 - the fixture `endpoint`
+from crawl2llm.chain.steps import program_of
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.documents import rows
+from tests.unit.stages.evaluate.endpoints import says as judged
+from tests.unit.stages.evaluate.endpoints import serving as judging  # noqa: F401 - the fixture `served`
+from tests.unit.stages.ingest.servers import Handler, Server, http_server
+from tests.unit.stages.synthesize.writing import corpus, page, says, serving, words  # noqa: F401 - the fixture `endpoint`
 from tests.workflow import forked
 from tests.workflow.conftest import ROOT, TINY, environment
 
@@ -106,7 +107,7 @@ def start(folder: Path, step: str, *options: str, fails: bool = False, **more: s
             *line, "--configfile", "mine.yaml", cwd=folder, env={**environment(), **PLANTED, **more}
         )
     assert bool(done.returncode) == fails, done.stdout
-    assert any(f"scripts.{step}".encode() in one for one in processes), done.stdout
+    assert any(program_of(step).encode() in one for one in processes), done.stdout
     assert not [one for one in processes if secrets_in(one)]
     assert not secrets_in(done.stdout.encode()), done.stdout
     return done.stdout
@@ -120,7 +121,7 @@ def commands(folder: Path) -> None:
         ["record", "results/main"],
     ):
         done = subprocess.run(
-            [sys.executable, "-m", "scripts.crawl2llm", *words_],
+            [sys.executable, "-m", "crawl2llm.__main__", *words_],
             cwd=folder, env={**environment(), **PLANTED, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False,
         )  # fmt: skip
         assert not secrets_in(done.stdout + done.stderr), words_

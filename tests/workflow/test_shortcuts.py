@@ -10,7 +10,7 @@ import sys
 import pytest
 import snakemake.api  # noqa: F401 - first, since the modules import each other
 
-from scripts.workflow import shortcuts
+from crawl2llm.workflow import planning_shortcuts
 from tests.workflow.conftest import ROOT, environment
 
 # Shortcut → what it has Snakemake call less often.
@@ -44,7 +44,7 @@ START = """
 import atexit, json, os, pkgutil, sys
 import snakemake.api
 from snakemake.cli import main
-from scripts.workflow import shortcuts
+from crawl2llm.workflow import shortcuts
 
 def counted(path):
     holder, _, name = path.rpartition(".")
@@ -152,7 +152,7 @@ def calls(output: str, path: str) -> int:
 
 
 def test_every_shortcut_is_tested() -> None:
-    assert [shortcut.__name__ for shortcut in shortcuts.ALL] == list(SAVED)
+    assert [shortcut.__name__ for shortcut in planning_shortcuts.ALL] == list(SAVED)
 
 
 @pytest.mark.parametrize("shortcut", SAVED)
@@ -177,4 +177,4 @@ def test_no_environment_of_a_rule_depends_on_params() -> None:
 
 def test_the_version_of_the_lock_is_the_tested_one() -> None:
     lock = (ROOT / "envs/lock.txt").read_text(encoding="utf-8").splitlines()
-    assert f"snakemake=={shortcuts.TESTED}" in lock
+    assert f"snakemake=={planning_shortcuts.TESTED}" in lock

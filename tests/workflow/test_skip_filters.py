@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.formats.documents import rows
-from scripts.workflow.manifest import Manifest
-from tests.unit.heuristics.cases import page
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.documents import rows
+from tests.unit.filters.heuristics.cases import page
 from tests.workflow.conftest import differences, run, snapshot
 from tests.workflow.plan import planned
 

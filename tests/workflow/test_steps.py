@@ -7,19 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from scripts.workflow import config, filtering, steps
+from crawl2llm.chain import config, filter_order, steps
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = list(dict.fromkeys(name.split(".")[0] for name in steps.STEPS))
+PACKAGES = {stage: "filters" if stage in filter_order.FILTERS else "stages" for stage in STAGES}
 RULE = re.compile(r"^rule (\w+):\n(.*?)(?=^rule |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def rules_file(stage: str) -> Path:
+    return ROOT / "rules" / ("filters" if PACKAGES[stage] == "filters" else "") / f"{stage}.smk"
 
 
 def rules() -> dict[str, str]:
     """Rule name → its text, over all stages."""
     return {
-        name: text
-        for stage in STAGES
-        for name, text in RULE.findall((ROOT / "rules" / f"{stage}.smk").read_text(encoding="utf-8"))
+        name: text for stage in STAGES for name, text in RULE.findall(rules_file(stage).read_text(encoding="utf-8"))
     }
 
 
@@ -38,17 +41,17 @@ def test_a_rule_reads_what_the_table_says(step: str) -> None:
     named = set(re.findall(r'(?:manifests?|ranged|asked|lineage|reward_models|calibrating|grouping)\("([\w.]+)"', text))
     stage = steps.stage_of(step)
     words = {
-        filtering.BEFORE: f'verdicts=before("{stage}")',
-        filtering.LABELS: f'languages=languages("{stage}")',
-        filtering.EDITS: "edits=edits(" if stage == "corpus" else f'edits("{stage}")',
-        filtering.EVERY: "verdicts=verdicts(),",
+        filter_order.BEFORE: f'verdicts=before("{stage}")',
+        filter_order.LABELS: f'languages=languages("{stage}")',
+        filter_order.EDITS: "edits=edits(" if stage == "corpus" else f'edits("{stage}")',
+        filter_order.EVERY: "verdicts=verdicts(),",
     }
     named |= {need for need, word in words.items() if word in text}
     if re.search(r"model=(model|parent),|models=lineage\(\),", text):  # of one of the steps that make models
         named |= set(steps.MAKERS) & set(steps.STEPS[step].needs)
     assert named == set(steps.STEPS[step].needs)
     of_main = set(re.findall(r'=of_main\("([\w.]+)"', text)) | (
-        {filtering.EDITS} if "=edits_of_main(" in text else set()
+        {filter_order.EDITS} if "=edits_of_main(" in text else set()
     )
     assert of_main == set(steps.STEPS[step].common)
 
@@ -75,16 +78,17 @@ def test_one_name_everywhere(step: str) -> None:
     text = rules()[f"{stage}_{name}"]
     assert f'fingerprint("{step}")' in text
     assert f"results/{{variant}}/{stage}/{name}/" in text
-    assert f"scripts.{stage}." in text
-    assert (ROOT / "scripts" / stage / f"{name}.py").is_file()
-    assert (ROOT / "docs" / f"{stage}.md").is_file()
-    assert list((ROOT / "tests" / "unit" / stage).glob("test_*.py"))
+    package = PACKAGES[stage]
+    assert f"python -m crawl2llm.{package}.{stage}." in text
+    assert (ROOT / "scripts" / "crawl2llm" / package / stage / f"{name}.py").is_file()
+    assert (ROOT / "docs" / package / f"{stage}.md").is_file()
+    assert list((ROOT / "tests" / "unit" / package / stage).glob("test_*.py"))
     config.lookup(config.validate({}), step)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_rules_open_with_a_docstring(stage: str) -> None:
-    text = (ROOT / "rules" / f"{stage}.smk").read_text(encoding="utf-8")
+    text = rules_file(stage).read_text(encoding="utf-8")
     assert text.startswith(f'"""\n{stage}: ')
     assert "OUTPUTS:" in text
     assert "lambda" not in text
@@ -93,8 +97,8 @@ def test_rules_open_with_a_docstring(stage: str) -> None:
 def test_snakefile_reads_as_a_table_of_contents() -> None:
     lines = (ROOT / "Snakefile").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 60
-    included = [line.split("/")[1].split(".")[0] for line in lines if line.startswith('include: "rules/')]
-    assert included == ["common", *STAGES]
+    included = [line.split('"')[1] for line in lines if line.startswith("include: ")]
+    assert included == ["rules/common.smk", *(str(rules_file(stage).relative_to(ROOT)) for stage in STAGES)]
 
 
 @pytest.mark.parametrize("profile", ["local", "slurm"])

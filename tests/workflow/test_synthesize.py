@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.formats.documents import SPLITS, rows
-from scripts.workflow import config as configuration
-from scripts.workflow import leftovers
-from scripts.workflow.manifest import Manifest
-from scripts.workflow.project import Project
-from tests.unit.synthesize.writing import page, says, serving, words  # noqa: F401 - the fixture `endpoint`
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain.project import Project
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.documents import SPLITS, rows
+from crawl2llm.workflow import stale_results
+from tests.unit.stages.synthesize.writing import page, says, serving, words  # noqa: F401 - the fixture `endpoint`
 from tests.workflow.conftest import run, snapshot
 from tests.workflow.plan import planned
 
@@ -96,7 +96,7 @@ def test_texts_that_a_model_wrote_are_a_source(
     elsewhere = {**given, "synthesize": {"rephrase": {"endpoint": "http://127.0.0.1:9/v1", "requests": 1}}}
     assert planned(tmp_path, elsewhere) == rest
     monkeypatch.chdir(tmp_path)
-    assert not leftovers.of(Project(configuration.validate(given)).variants), "more files than shards"
+    assert not stale_results.of(Project(configuration.validate(given)).variants), "more files than shards"
     monkeypatch.undo()
     assert {"synthesize.rephrase", "corpus.write"} <= planned(tmp_path, tree(tmp_path, url, max_tokens=999))
     assert "synthesize.rephrase" in planned(tmp_path, {**given, "filters": []}), "main's corpus is made again before"

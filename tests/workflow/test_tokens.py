@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from scripts.formats.documents import rows
-from scripts.formats.indexed import open_indexed
-from scripts.workflow.manifest import Manifest
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.documents import rows
+from crawl2llm.formats.megatron import open_indexed
 
 
 @pytest.mark.slow

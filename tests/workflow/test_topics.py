@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.formats.documents import rows
-from scripts.report import topics
-from scripts.report.records import Run
+from crawl2llm.formats.documents import rows
+from crawl2llm.formats.run_records import Run
+from crawl2llm.stages.report import topics
 from tests.workflow.conftest import TINY, command, environment
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.workflow.trees import merged
+from crawl2llm.core.nested_dicts import merged
 from tests.workflow.conftest import TINY, command, environment, run, snapshot
 
 VARIANTS = ("main", "same", "seed-1", "words_min-31", "words_min-31-seed-1")

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.plan import dryrun
-from scripts.watch import handler
+from crawl2llm.commands.plan import dryrun
+from crawl2llm.commands.watch import handler
 from tests.workflow.conftest import ROOT
 from tests.workflow.forked import snakemake
 

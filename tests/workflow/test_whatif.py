@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.trace.results import Results
-from scripts.whatif.command import answer
-from scripts.workflow import steps
-from scripts.workflow.trees import merged, placed
-from tests.unit.whatif.test_command import counts
+from crawl2llm.chain import steps
+from crawl2llm.commands.trace.results import Results
+from crawl2llm.commands.whatif.command import answer
+from crawl2llm.core.nested_dicts import merged, placed
+from tests.unit.commands.whatif.test_command import counts
 from tests.workflow.conftest import TINY, run
 
 DRAWN = random.Random(7)  # noqa: S311

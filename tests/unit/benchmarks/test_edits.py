@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from benchmarks import edits
-from scripts.workflow import config as configuration
+from crawl2llm.chain import config as configuration
 
 
 @pytest.mark.parametrize("name", edits.NO_DOCUMENT | edits.TRAINING)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import gpu_steps
-from scripts.pretrain import initial
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.training import initial
 
 
 def test_weights_are_given_for_every_name() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.machine import group_of
-from scripts.training.processes import environments, free_port
+from crawl2llm.training.processes import environments, free_port
 
 # Process 0 waits in torch's rendezvous for the others, for a minute at most, so that a test that fails ends too.
 TOGETHER = """

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from benchmarks import tuning
-from scripts.workflow.config import validate
-from tests.unit.pretrain.conftest import write_shards, write_tokenizer
+from crawl2llm.chain.config import validate
+from tests.unit.stages.pretrain.conftest import write_shards, write_tokenizer
 
 STEPS = tuning.parsed(["--results", "x"]).steps
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.formats.blocks import LINE, PARAGRAPH, around, blocks, lines, taken_out
-from scripts.formats.spans import Edited
+from crawl2llm.formats.spans import Edited
+from crawl2llm.text.blocks import LINE, PARAGRAPH, around, blocks, lines, taken_out
 
 TEXT = st.text(alphabet="aB1. \n\tÄ。ß\u00a0", max_size=40)
 
@@ -58,7 +58,7 @@ def test_what_stays_is_every_other_block(text: str, data: st.DataObject) -> None
 
 
 def places(text: str, by: str) -> list[tuple[int, int]]:
-    from scripts.formats.blocks import _groups
+    from crawl2llm.text.blocks import _groups
 
     return _groups(text) if by == PARAGRAPH else [(number, number + 1) for number in range(text.count("\n") + 1)]
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.formats.counted import merged
+from crawl2llm.formats.aggregate import merged
 
 ROW = np.dtype([("hash", "u8"), ("key", "u8"), ("count", "i8"), ("at", "i8")])
 SMALL = st.integers(0, 3)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scripts.formats import dealt
-from scripts.formats.dealt import ANSWER, Answers, Dealer, Table, answers, bounds, of_part, pieces, within
-from scripts.formats.firsts import UNIT, merged, units
-from scripts.formats.spill import by_hash
-from scripts.workflow.manifest import Manifest, ManifestError
+from crawl2llm.core.manifest import Manifest, ManifestError
+from crawl2llm.formats import hash_shuffle
+from crawl2llm.formats.external_partition import by_hash
+from crawl2llm.formats.first_occurrence import UNIT, merged, units
+from crawl2llm.formats.hash_shuffle import ANSWER, Answers, Dealer, Table, answers, bounds, of_part, pieces, within
 
 HASH = st.integers(0, (1 << 64) - 1) | st.sampled_from([0, 1, 1 << 32, 1 << 63, (1 << 64) - 1])
 
@@ -49,7 +49,7 @@ def test_every_row_is_in_one_piece_with_all_of_its_hash(
     size: int,
 ) -> None:
     for name in ("BLOCK", "SMALL", "HELD"):
-        monkeypatch.setattr(dealt, name, size)
+        monkeypatch.setattr(hash_shuffle, name, size)
     folder = tmp_path_factory.mktemp("dealt")
     files = dealt_out(folder, shards)
     seen: dict[int, tuple[int, int]] = {}

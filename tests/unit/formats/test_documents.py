@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.formats import documents
-from scripts.formats.documents import (
+from crawl2llm.core.manifest import Manifest, ManifestError, consumed, recording
+from crawl2llm.formats import documents
+from crawl2llm.formats.documents import (
     DOCUMENT,
     GROUP,
     KEPT,
@@ -36,7 +37,6 @@ from scripts.formats.documents import (
     verdict_digests,
     verdict_file,
 )
-from scripts.workflow.manifest import Manifest, ManifestError, consumed, recording
 from tests.unit import making
 
 NAMES = pa.schema([("id", pa.string()), ("n", pa.int64())])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.formats.indexed import IndexedWriter, open_indexed, token_dtype
-from scripts.workflow.errors import InputError
+from crawl2llm.core.errors import InputError
+from crawl2llm.formats.megatron import IndexedWriter, open_indexed, token_dtype
 from tests.unit.formats.megatron import read
 
 

@@ -8,7 +8,7 @@ from unicodedata import combining, normalize
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.formats.normal_forms import MANY, normal_form
+from crawl2llm.text.normal_forms import MANY, normal_form
 
 FORMS = get_args(get_type_hints(normal_form)["form"])
 MARKS = [chr(point) for point in range(0x300, 0x1F000) if combining(chr(point))]

@@ -7,8 +7,8 @@ import difflib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.formats import opcodes as compared
-from scripts.formats.opcodes import opcodes
+from crawl2llm.text import opcodes as compared
+from crawl2llm.text.opcodes import opcodes
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=12)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.formats.origins import LARGEST, MOST, Split, origin
+from crawl2llm.text.group_split import LARGEST, MOST, Split, origin
 
 Row = dict[str, Any]
 

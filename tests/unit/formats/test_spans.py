@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.formats.spans import Edited, Span, counted, joined, read
-from scripts.workflow.manifest import ManifestError
+from crawl2llm.core.manifest import ManifestError
+from crawl2llm.formats.spans import Edited, Span, counted, joined, read
 
 
 def test_removed_and_replaced() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.formats.spill import Spill, by_hash, ranges
+from crawl2llm.formats.external_partition import Spill, by_hash, ranges
 
 PIECES = st.lists(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 99)), max_size=9), max_size=9)
 

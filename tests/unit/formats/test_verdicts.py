@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.formats.verdicts import Failed, verdict
+from crawl2llm.formats.verdicts import Failed, verdict
 
 LONG, LICENCE = Failed("words_max", 9.0, 5.0), Failed("licence", detail="gpl-3.0")
 

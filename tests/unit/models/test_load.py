@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.models.load import load, load_tokenizer
-from scripts.tokenize.special import EOS
-from scripts.tokenize.train import bpe, untrained
-from scripts.workflow.config import ROOT
-from scripts.workflow.errors import InputError
+from crawl2llm.chain.config import ROOT
+from crawl2llm.core.errors import InputError
+from crawl2llm.stages.tokenize.train import bpe, untrained
+from crawl2llm.training.model_loading import load, load_tokenizer
+from crawl2llm.training.special_tokens import EOS
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3", "gpt2"])

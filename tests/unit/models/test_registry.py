@@ -9,11 +9,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.models import registry
-from scripts.workflow import steps
-from scripts.workflow.config import ConfigError, schema, tracked, validate
-from scripts.workflow.fingerprint import fingerprint
-from scripts.workflow.fingerprint import settings as settings_of
+from crawl2llm.chain import model_registry, steps
+from crawl2llm.chain.config import ConfigError, schema, tracked, validate
+from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.chain.fingerprint import settings as settings_of
 
 SFT = {"from": "base", "step": "finetune.train"}
 CHAIN = {"sft": SFT, "other": {**SFT, "epochs": 2}, "sft2": {**SFT, "from": "sft", "learning_rate": 0.0002}}
@@ -104,8 +103,8 @@ def test_an_old_name_is_refused_with_the_new_one(old: str, new: str) -> None:
 
 
 def test_the_default_is_one_fine_tuned_model_and_none_is_allowed() -> None:
-    assert registry.names(config()) == ["base", "sft"]
-    assert registry.names(config({})) == registry.names(config({"sft": None})) == ["base"]
+    assert model_registry.names(config()) == ["base", "sft"]
+    assert model_registry.names(config({})) == model_registry.names(config({"sft": None})) == ["base"]
     assert steps.tasks("finetune.train", config({})) == []
     assert steps.needs("evaluate.model", config({})) == (
         "pretrain.train",
@@ -136,7 +135,9 @@ def test_the_untrained_model_is_evaluated_where_it_is_asked_for() -> None:
     """Whether it is decides no byte of another evaluation."""
     with_it, without = config(CHAIN), config(CHAIN, evaluate={"model": {"untrained": False}})
     assert steps.tasks("evaluate.model", without) == ["base", "sft", "other", "sft2"]
-    assert registry.names(with_it) == registry.names(without) and "untrained" not in registry.names(with_it)
+    assert model_registry.names(with_it) == model_registry.names(without) and "untrained" not in model_registry.names(
+        with_it
+    )
     before, after = fingerprints(with_it), fingerprints(without)
     changed = {of for of in before if after.get(of) != before[of]}
     assert changed == {("evaluate.model", "untrained"), ("report.render", "")}
@@ -162,10 +163,12 @@ def test_what_each_model_reads() -> None:
 def test_an_export_is_no_model() -> None:
     give = {"from": "sft2", "step": "compress.export", "licence": "mit"}
     made, without = config({**CHAIN, "give": give}), config(CHAIN)
-    assert registry.names(made) == registry.names(without) and registry.evaluated(made) == registry.evaluated(without)
-    assert registry.listed(made) == registry.listed(without)
+    assert model_registry.names(made) == model_registry.names(without) and model_registry.evaluated(
+        made
+    ) == model_registry.evaluated(without)
+    assert model_registry.listed(made) == model_registry.listed(without)
     assert steps.tasks("compress.export", made) == ["give"] and "compress.export" not in steps.used(without)
-    assert registry.lineage(made, "give") == ["sft2", "sft", "base", "untrained"]
+    assert model_registry.lineage(made, "give") == ["sft2", "sft", "base", "untrained"]
     read = steps.upstream("compress.export", made, "give")
     evaluated = [("evaluate.model", name) for name in ("base", "sft", "sft2", "untrained")]
     assert [of for of in read if of[0] == "evaluate.model"] == evaluated, "not those of other models"
@@ -187,12 +190,12 @@ def test_a_models_own_keys_hold_for_it_alone() -> None:
     assert rates == {"sft": 0.001, "other": 0.001, "sft2": 0.0002}
     assert all(settings_of("finetune.train", made, name)["warmup"] == 0.5 for name in CHAIN)
     assert settings_of("finetune.train", made) == tracked(made, "finetune.train")
-    assert registry.section(config({"sft": {**SFT, "processes": 4}}), "finetune.train", "sft")["processes"] == 4
+    assert model_registry.section(config({"sft": {**SFT, "processes": 4}}), "finetune.train", "sft")["processes"] == 4
 
 
 def test_the_steps_that_make_models_are_those_of_the_schema() -> None:
     allowed = schema()["properties"]["models"]["additionalProperties"]["properties"]["step"]["enum"]
-    assert [registry.BASE_STEP, *allowed] == [*steps.MAKERS, registry.EXPORT_STEP]
+    assert [model_registry.BASE_STEP, *allowed] == [*steps.MAKERS, model_registry.EXPORT_STEP]
     assert all(steps.STEPS[step].per == "model" for step in allowed)
 
 
@@ -222,7 +225,7 @@ def above(made: dict[str, Any], step: str, task: str) -> set[tuple[str, str]]:
 def test_the_models_that_one_is_made_from_are_all_upstream_of_it(models: dict[str, Any]) -> None:
     made = config(models)
     for name in models:
-        ancestors = {registry.task(made, other) for other in registry.ancestors(models, name)}
+        ancestors = {model_registry.task(made, other) for other in model_registry.ancestors(models, name)}
         found = above(made, "finetune.train", name)
         assert {of for of in found if of[0] in steps.MAKERS} == ancestors
         assert ("finetune.train", name) not in found
@@ -234,7 +237,7 @@ def test_an_edit_of_one_model_reruns_it_and_what_is_made_from_it(models: dict[st
     edited = data.draw(st.sampled_from(list(models)))
     changed = {**models, edited: {**models[edited], "learning_rate": 0.0123}}
     before, after = fingerprints(config(models)), fingerprints(config(changed))
-    touched = {name for name in models if name == edited or edited in registry.ancestors(models, name)}
+    touched = {name for name in models if name == edited or edited in model_registry.ancestors(models, name)}
     expected = {(step, name) for step in ("finetune.train", "evaluate.model") for name in touched}
     assert {of for of in before if before[of] != after[of]} == {*expected, ("report.render", "")}
 

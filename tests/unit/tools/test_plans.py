@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.pretrain import gpus
-from scripts.pretrain.placed import TIGHT
-from scripts.tools import plans
-from scripts.workflow import config
+from crawl2llm.chain import config
+from crawl2llm.training import gpus
+from crawl2llm.training.resource_plan import TIGHT
+from tools import plans
 
 GPU_CONFIGS = [path for path in plans.configs() if "precision: bf16" in path.read_text(encoding="utf-8")]
 

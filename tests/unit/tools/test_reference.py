@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.tools import reference
-from scripts.workflow.config import leaves
+from crawl2llm.chain.config import leaves
+from tools import reference
 
 
 def test_page_of_all_keys_is_up_to_date() -> None:

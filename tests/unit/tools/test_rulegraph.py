@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.tools.rulegraph import BEGIN, COUNTED, END, edges, mermaid, svg, with_graph
-from scripts.workflow.steps import STEPS
+from crawl2llm.chain.steps import STEPS
+from tools.rulegraph import BEGIN, COUNTED, END, edges, mermaid, svg, with_graph
 
 DOT = """digraph snakemake_dag {
     0[label = "all", color = "0.1 0.6 0.85", style="rounded"];

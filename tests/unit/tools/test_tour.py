@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.tools import tour
-from scripts.workflow.config import ROOT
-from scripts.workflow.steps import STEPS
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.steps import STEPS
+from tools import tour
 
 MODULES = sorted(path for path in (ROOT / "scripts").rglob("*.py") if path.name != "__init__.py")
 

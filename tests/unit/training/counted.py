@@ -30,11 +30,10 @@ def main() -> int:
     from torch.utils._pytree import tree_leaves
     from transformers import AutoConfig
 
-    import scripts.pretrain.engines.torch as engines
-    from scripts.pretrain import engine, entropy, initial
-    from scripts.training import memory
-    from scripts.training.estimate import torch as estimate
-    from scripts.workflow.config import completed
+    import crawl2llm.training.engines.torch as engines
+    from crawl2llm.chain.config import completed
+    from crawl2llm.training import engine, fused_cross_entropy, initial, memory
+    from crawl2llm.training.estimate import torch as estimate
 
     class Live(TorchDispatchMode):
         """Adds up the storages that are alive after each operation."""
@@ -93,7 +92,7 @@ def main() -> int:
             accumulated=steps > 1, cuda=True,
         )  # fmt: skip
         validated = estimate.validated(shape, how)
-        entropy.CACHE, live = entropy.GPU, Live()
+        fused_cross_entropy.CACHE, live = fused_cross_entropy.GPU, Live()
         with FakeTensorMode(allow_non_fake_inputs=True), live:
             job = engine.Job(
                 config=config, settings=train, device=torch.device("cpu"), micro_batch=micro, accumulation=steps,
@@ -107,7 +106,7 @@ def main() -> int:
                 gc.collect()
                 live.peak = 0
                 built.step(tokens, 1e-3)
-            counted["step"], live.peak, entropy.CACHE = live.peak, 0, entropy.PIECE
+            counted["step"], live.peak, fused_cross_entropy.CACHE = live.peak, 0, fused_cross_entropy.PIECE
             gc.collect()
             built.evaluate(tokens[0, :, :-1].contiguous(), tokens[0, :, 1:].contiguous())
             counted["validation"] = live.peak

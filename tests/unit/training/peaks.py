@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scripts.pretrain import placed
-from scripts.pretrain.plan import facts
-from scripts.training.processes import environments, free_port
-from scripts.workflow import config
-from scripts.workflow.config import ROOT
-from scripts.workflow.fingerprint import fingerprint
-from scripts.workflow.manifest import Manifest
-from tests.unit.pretrain.conftest import write_indexed
+from crawl2llm.chain import config
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.pretrain.plan import facts
+from crawl2llm.training import resource_plan
+from crawl2llm.training.processes import environments, free_port
+from tests.unit.stages.pretrain.conftest import write_indexed
 
 VOCABULARY = 4096
 NOTHING = {"hidden_size": 8, "intermediate_size": 8, "layers": 1, "heads": 1, "kv_heads": 1, "context": 8}
@@ -76,7 +76,7 @@ def settings(shape: dict[str, Any], micro: int, processes: int = 1, **more: Any)
 def estimated(tree: dict[str, Any], vocabulary: int = VOCABULARY) -> dict[str, int]:
     """The estimate of pretrain.plan for the same, by parts."""
     train = {**tree["pretrain"]["train"], "device": "cpu"}
-    found = placed.place(facts(train, None, vocabulary), train, tree["pretrain"]["plan"], has=1e15)
+    found = resource_plan.place(facts(train, None, vocabulary), train, tree["pretrain"]["plan"], has=1e15)
     return {name: size for name, size in found["memory"].items() if name != "total"}
 
 
@@ -136,7 +136,8 @@ def start(folder: str, arguments: list[str], place: dict[str, str]) -> int:
         return child
     os.chdir(folder)
     os.environ |= place | {"OMP_NUM_THREADS": "1"}
-    from scripts.pretrain import run, train
+    from crawl2llm.stages.pretrain import train
+    from crawl2llm.training import run
 
     machine = run.Run.machine
 
@@ -153,8 +154,8 @@ def start(folder: str, arguments: list[str], place: dict[str, str]) -> int:
 
 def main() -> int:
     """Train all cases, one after another; the first exit status that is not 0."""
-    engines = ("scripts.pretrain.engines.torch", "scripts.pretrain.engines.deepspeed", "deepspeed")
-    for module in ("scripts.pretrain.train", *engines, LLAMA):
+    engines = ("crawl2llm.training.engines.torch", "crawl2llm.training.engines.deepspeed", "deepspeed")
+    for module in ("crawl2llm.stages.pretrain.train", *engines, LLAMA):
         importlib.import_module(module)
     for folder, arguments, processes in json.load(sys.stdin):
         places = environments(0, 1, processes, "127.0.0.1", free_port())

@@ -10,16 +10,14 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from scripts.align import sampling, values
-from scripts.finetune import rounding
-from scripts.finetune.settings import whole
-from scripts.pretrain import initial
-from scripts.pretrain.model import size
-from scripts.slurm import trainings
-from scripts.training import memory
-from scripts.training.estimate.shape import Shape, Training, drawing, keys_and_values, with_values
-from scripts.training.estimate.torch import copies, state
-from scripts.workflow.manifest import Manifest
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.slurm import trainings
+from crawl2llm.stages.align import value_model
+from crawl2llm.training import initial, memory, rounding, sampling
+from crawl2llm.training.estimate.shape import Shape, Training, drawing, keys_and_values, with_values
+from crawl2llm.training.estimate.torch import copies, state
+from crawl2llm.training.finetune_settings import whole
+from crawl2llm.training.model import size
 
 ANSWERS, PROMPT, TOKENS = 3, 5, 7
 
@@ -107,10 +105,10 @@ def test_the_second_copy_of_weights_that_are_rounded(precision: str, recomputed:
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_model_of_values(tied: bool) -> None:
     """Parameters, layers and tables as transformers builds them; no mean is kept of it."""
-    both = values.configuration(config(tied), 0, "here")
+    both = value_model.configuration(config(tied), 0, "here")
     made = initial.empty(both)
     found = with_values(shape(tied))
-    own = sum(value.numel() for name, value in made.named_parameters() if name.startswith(values.OWN))
+    own = sum(value.numel() for name, value in made.named_parameters() if name.startswith(value_model.OWN))
     assert found.parameters == size(both) and found.valued == own and found.layers == len(initial.blocks(made))
     tables = {
         id(module.weight): module.weight.numel() for module in made.modules() if isinstance(module, torch.nn.Embedding)
@@ -147,7 +145,7 @@ def test_the_preflight_counts_what_the_training_counts(tmp_path: Path) -> None:
     foreseen = partial(trainings.shape_for, shape())
     own = {"method": "ppo", "rewards": entries, "max_length": 48}
     found = foreseen(own, "align.train")
-    body = size(values.configuration(config(), 0, "here")) - size(config())
+    body = size(value_model.configuration(config(), 0, "here")) - size(config())
     assert found.scored == body + 12_345 and found.drawn == 3 and found.valued == body and found.context == 48
     assert foreseen({**own, "method": "grpo"}, "align.train").valued == 0
     assert foreseen({**own, "method": "dpo"}, "align.train") == shape(context=48)

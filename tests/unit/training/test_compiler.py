@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.training import compiler
-from scripts.workflow.errors import InputError
+from crawl2llm.core.errors import InputError
+from crawl2llm.training import compiler
 
 
 def has_headers() -> bool:

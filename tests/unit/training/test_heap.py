@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from scripts.training.processes import TUNABLES
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.training.processes import TUNABLES
 
 PROGRAM = """
 import sys
 import numpy as np
-from scripts.training import heap
+from crawl2llm.training import heap
 
 def resident():  # MB
     return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6

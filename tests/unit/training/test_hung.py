@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scripts.training import alive, hung
+from crawl2llm.training import hang_detector, heartbeat
 
 
 def said(**changes: Any) -> dict[str, Any]:
@@ -29,34 +29,34 @@ def said(**changes: Any) -> dict[str, Any]:
     return {**usual, "calls": {"0 0": 20}, **changes}
 
 
-def beats(*calls: dict[str, int]) -> dict[str, hung.Beat]:
+def beats(*calls: dict[str, int]) -> dict[str, hang_detector.Beat]:
     made = {}
     for rank, one in enumerate(calls):
-        made[str(rank)] = hung.Beat(0)
+        made[str(rank)] = hang_detector.Beat(0)
         made[str(rank)].hear(said(calls=one), 0)
     return made
 
 
 def test_the_one_with_fewer_calls_is_behind() -> None:
-    assert hung.behind(beats({"0 0": 5}, {"0 0": 4}, {"0 0": 5})) == ["1"]
-    assert hung.behind(beats({"0 0": 5}, {"0 0": 5})) == []
+    assert hang_detector.behind(beats({"0 0": 5}, {"0 0": 4}, {"0 0": 5})) == ["1"]
+    assert hang_detector.behind(beats({"0 0": 5}, {"0 0": 5})) == []
 
 
 def test_groups_are_compared_one_by_one() -> None:
     """2 waits in its pair for 3, and so 0 and 1 wait for 2 in the group of all."""
     found = beats({"0 0": 5, "1 0": 9}, {"0 0": 5, "1 0": 9}, {"0 0": 4, "2 2": 3}, {"0 0": 4, "2 2": 2})
-    assert hung.behind(found) == ["3"]
+    assert hang_detector.behind(found) == ["3"]
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(hung.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(hang_detector.time, "monotonic", lambda: now[0])
     return now
 
 
 def test_only_after_the_limit_and_where_nothing_moves(tmp_path: Path, clock: list[float]) -> None:
-    watch = hung.Watch(tmp_path, ["0"], 2)  # rank 1 is of another node
+    watch = hang_detector.Watch(tmp_path, ["0"], 2)  # rank 1 is of another node
     (tmp_path / "0").write_text(json.dumps(said(calls={"0 0": 21})))
     (tmp_path / "1").write_text(json.dumps(said()))
 
@@ -82,7 +82,7 @@ def test_only_after_the_limit_and_where_nothing_moves(tmp_path: Path, clock: lis
 
 def test_one_without_beats_is_not_given_the_time_to_work_alone(tmp_path: Path, clock: list[float]) -> None:
     """It was stopped in a checkpoint, for which the others wait for hours."""
-    watch = hung.Watch(tmp_path, ["0"], 2)
+    watch = hang_detector.Watch(tmp_path, ["0"], 2)
     (tmp_path / "0").write_text(json.dumps(said(limit=1e5)))
     (tmp_path / "1").write_text(json.dumps(said(limit=1e5)))
     for number in range(200):
@@ -90,11 +90,15 @@ def test_one_without_beats_is_not_given_the_time_to_work_alone(tmp_path: Path, c
         (tmp_path / "0").write_text(json.dumps(said(limit=1e5, number=number)))
         if found := watch.look():
             break
-    assert found and found[0].startswith("rank 1 (of 2") and 90 + hung.ANSWER < clock[0] < 95 + hung.ANSWER
+    assert (
+        found
+        and found[0].startswith("rank 1 (of 2")
+        and 90 + hang_detector.ANSWER < clock[0] < 95 + hang_detector.ANSWER
+    )
 
 
 def test_time_in_which_the_launcher_was_stopped_does_not_count(tmp_path: Path, clock: list[float]) -> None:
-    watch = hung.Watch(tmp_path, ["0"], 1)
+    watch = hang_detector.Watch(tmp_path, ["0"], 1)
     (tmp_path / "0").write_text(json.dumps(said()))
     clock[0] += 2
     assert watch.look() is None
@@ -104,7 +108,7 @@ def test_time_in_which_the_launcher_was_stopped_does_not_count(tmp_path: Path, c
 
 def test_what_another_attempt_left_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "0").write_text(json.dumps(said()))
-    hung.Watch(tmp_path, ["0"], 1)
+    hang_detector.Watch(tmp_path, ["0"], 1)
     assert not (tmp_path / "0").exists()
 
 
@@ -116,7 +120,7 @@ def test_what_a_killed_launcher_left_is_removed_once_it_is_old(tmp_path: Path) -
             os.utime(path, (time.time() - age,) * 2)
     (tmp_path / ".alive-young/1").write_text("{}")
     (tmp_path / "step-000010").mkdir()
-    hung.Watch(tmp_path / ".alive-this", ["0"], 1)
+    hang_detector.Watch(tmp_path / ".alive-this", ["0"], 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         ".alive-new",
         ".alive-this",
@@ -130,7 +134,7 @@ def test_the_main_threads_frames_alone() -> None:
         "Thread 0x00007f0000000001 (most recent call first):\n  File \"a\", line 1 in other\n\n"
         "Current thread 0x00007f0000000002 (most recent call first):\n  File \"b\", line 2 in main\n"
     )  # fmt: skip
-    assert list(hung._thread(dump.splitlines(), 0x7F0000000002)) == ['  File "b", line 2 in main']
+    assert list(hang_detector._thread(dump.splitlines(), 0x7F0000000002)) == ['  File "b", line 2 in main']
 
 
 def test_a_stack_that_is_written_slowly_is_waited_for(tmp_path: Path) -> None:
@@ -148,13 +152,13 @@ print(threading.get_ident(), flush=True)
 time.sleep(60)
 """
     path.touch()
-    place = {**os.environ, alive.FOLDER: str(tmp_path), "RANK": "0"}
+    place = {**os.environ, heartbeat.FOLDER: str(tmp_path), "RANK": "0"}
     process = subprocess.Popen([sys.executable, "-c", program], env=place, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     ident = int(process.stdout.readline())
     try:
         told = {"pid": process.pid, "main": ident, "outermost": "_run"}
-        _, lines = hung._stack(told, path, "0", str(tmp_path))
+        _, lines = hang_detector._stack(told, path, "0", str(tmp_path))
     finally:
         process.kill()
         process.wait()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.training import launch, processes
+from crawl2llm.training import launch, processes
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def test_statuses() -> None:
 def supervised(*programs: str) -> Iterator[subprocess.Popen[str]]:
     """A launcher of real Python processes; nothing of it is left behind, whatever the test finds."""
     commands = [([sys.executable, "-c", program], dict(os.environ)) for program in programs]
-    code = f"from scripts.training import processes as p; p.GRACE = 0.3; raise SystemExit(p.supervise({commands!r}))"
+    code = f"from crawl2llm.training import processes as p; p.GRACE = 0.3; raise SystemExit(p.supervise({commands!r}))"
     root = Path(launch.__file__).resolve().parents[2]
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -67,7 +67,7 @@ def test_one_failure_ends_the_others() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_passes_signals_on(number: signal.Signals) -> None:
     listen = (
-        "import os, signal, sys; from scripts.training.processes import listen; listen(lambda *_: sys.exit(85)); "
+        "import os, signal, sys; from crawl2llm.training.processes import listen; listen(lambda *_: sys.exit(85)); "
         "os.write(1, b'ready\\n'); signal.pause()"
     )
     with supervised(listen, listen) as process:
@@ -79,7 +79,7 @@ def test_passes_signals_on(number: signal.Signals) -> None:
 
 def test_a_signal_waits_until_they_listen() -> None:
     late = (
-        "import os, select, signal, sys; from scripts.training.processes import listen; os.write(1, b'starting\\n'); "
+        "import os, select, signal, sys; from crawl2llm.training.processes import listen; os.write(1, b'starting\\n'); "
         "select.select([], [], [], 1); listen(lambda *_: sys.exit(85)); signal.pause()"
     )
     with supervised(late) as process:
@@ -90,10 +90,10 @@ def test_a_signal_waits_until_they_listen() -> None:
 
 
 def test_a_signal_from_before_the_processes_is_passed_on() -> None:
-    listen = "import sys, time; from scripts.training.processes import listen; listen(lambda *_: sys.exit(85)); time.sleep(60)"
+    listen = "import sys, time; from crawl2llm.training.processes import listen; listen(lambda *_: sys.exit(85)); time.sleep(60)"
     code = f"""if True:
         import os, signal, sys
-        from scripts.training import processes as p
+        from crawl2llm.training import processes as p
         p.hold()
         os.kill(os.getpid(), signal.SIGUSR1)
         raise SystemExit(p.supervise([([sys.executable, "-c", {listen!r}], dict(os.environ))]))
@@ -115,7 +115,7 @@ def test_they_end_with_a_launcher_that_is_killed() -> None:
 
 def test_several_nodes_need_slurm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert launch.main(["--nodes", "2", "scripts.pretrain.train", "--config", "x"]) == 1
+    assert launch.main(["--nodes", "2", "crawl2llm.stages.pretrain.train", "--config", "x"]) == 1
     assert "has to be started by the script of a SLURM job" in capsys.readouterr().err
 
 
@@ -130,10 +130,10 @@ def test_only_the_script_of_a_job_goes_through_srun(tmp_path: Path, monkeypatch:
 
 
 def test_in_an_image() -> None:
-    command = launch.program("scripts.pretrain.train", "/shared/crawl2llm.sif", "--bind '/a b'")
+    command = launch.program("crawl2llm.stages.pretrain.train", "/shared/crawl2llm.sif", "--bind '/a b'")
     assert command[1:5] == ["exec", "--home", str(Path.cwd()), "--nv"]
-    assert command[5:] == ["--bind", "/a b", "/shared/crawl2llm.sif", "python", "-m", "scripts.pretrain.train"]
-    assert launch.program("scripts.pretrain.train", None, "")[1:] == ["-m", "scripts.pretrain.train"]
+    assert command[5:] == ["--bind", "/a b", "/shared/crawl2llm.sif", "python", "-m", "crawl2llm.stages.pretrain.train"]
+    assert launch.program("crawl2llm.stages.pretrain.train", None, "")[1:] == ["-m", "crawl2llm.stages.pretrain.train"]
 
 
 def test_what_slurm_says_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_what_slurm_says_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     log = tmp_path / "train.log"
-    own = ["--nodes", "2", "--processes", "1", "--on-a-node", "scripts.pretrain.train", "--log", str(log)]
+    own = ["--nodes", "2", "--processes", "1", "--on-a-node", "crawl2llm.stages.pretrain.train", "--log", str(log)]
     monkeypatch.setenv("SLURM_STEP_ID", "0")
     assert launch.main(own) == 1
     assert log.read_text().rstrip().endswith("Invalid job id specified")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.workflow import console, secret
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.core import console, secret_masking
 
 VALUE = "planted-S3cret-value-42"
 URL = "https://user:pass@example.org/x?session=abcdef1234"
@@ -22,7 +22,7 @@ raise RuntimeError(f"401 for {os.environ['JUDGE_TOKEN']} at " + os.environ["AT"]
 """
 TASK = """
 import logging, sys, threading, warnings
-from scripts.workflow import console, secret
+from crawl2llm.workflow import console, secret
 console.setup("a.step")
 value = secret.of_environment("NAMED_ODDLY", "here")
 warnings.warn(f"a library warns of {value}")
@@ -48,8 +48,8 @@ def test_a_rank_of_a_training(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     code = f"""
 import os, sys
-from scripts.training import launch, processes
-say = launch.teller("scripts.pretrain.train", ["--log", {str(log)!r}])
+from crawl2llm.training import launch, processes
+say = launch.teller("crawl2llm.stages.pretrain.train", ["--log", {str(log)!r}])
 raise SystemExit(processes.supervise([([sys.executable, "-c", {RANK!r}], dict(os.environ))], say=say))
 """
     said = of(code, JUDGE_TOKEN=VALUE, AT=URL)
@@ -67,7 +67,7 @@ def test_what_libraries_and_threads_print() -> None:
 
 
 def test_a_stream_is_what_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(secret, "_known", {VALUE})
+    monkeypatch.setattr(secret_masking, "_known", {VALUE})
     with (tmp_path / "out").open("w+") as file:
         stream = console.Masked(file)
         assert stream.fileno() == file.fileno() and not stream.isatty()

@@ -16,16 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.finetune.settings import whole
-from scripts.pretrain import checks
-from scripts.pretrain.muon import AT_ONCE as in_muon
-from scripts.pretrain.parallel import Degrees
-from scripts.training import memory
-from scripts.training.estimate import deepspeed, torch
-from scripts.training.estimate.shape import AT_ONCE, Shape, Training, orthogonal, shared_out
-from scripts.training.memory import available, check
-from scripts.workflow.config import ROOT, completed
-from scripts.workflow.errors import InputError
+from crawl2llm.chain.config import ROOT, completed
+from crawl2llm.core.errors import InputError
+from crawl2llm.training import checks, memory
+from crawl2llm.training.estimate import deepspeed, torch
+from crawl2llm.training.estimate.shape import AT_ONCE, Shape, Training, orthogonal, shared_out
+from crawl2llm.training.finetune_settings import whole
+from crawl2llm.training.memory import available, check
+from crawl2llm.training.muon import AT_ONCE as in_muon
+from crawl2llm.training.parallel import Degrees
 
 SMALL = Shape(parameters=1_300_000, layers=4, hidden=128, intermediate=384, vocabulary=4096, context=256)
 # The defaults of the first release, on a laptop: 111 million parameters, a context of 2,048 and a vocabulary of 32,768.
@@ -302,7 +301,7 @@ def test_a_real_control_group() -> None:
     except OSError as error:
         pytest.skip(f"no control group of one's own can be made here: {error}")
     try:
-        code = "from scripts.training.memory import available; print(available())"
+        code = "from crawl2llm.training.memory import available; print(available())"
         enter = f"echo $$ > {group}/cgroup.procs && exec {sys.executable} -c '{code}'"
         out = subprocess.run(["sh", "-c", enter], capture_output=True, text=True, check=True, cwd=ROOT)
         assert 0.9 * (1 << 30) < int(out.stdout) <= 1 << 30

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from scripts.training import numa
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.training import numa
 
 GPU = "0000:1b:00.0"
 # Binds itself, with a thread that is there before, and shows the cores of both.
 BINDS = """
 import os, sys, threading
 from pathlib import Path
-from scripts.training import numa
+from crawl2llm.training import numa
 done = threading.Event()
 other = threading.Thread(target=done.wait, daemon=True)
 other.start()

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from scripts.training.estimate.shape import PROGRAM
-from scripts.training.processes import TUNABLES
+from crawl2llm.training.estimate.shape import PROGRAM
+from crawl2llm.training.processes import TUNABLES
 from tests.unit.training.peaks import NOTHING, estimated, grown, prepared, settings
 
 pytestmark = pytest.mark.slow  # trains

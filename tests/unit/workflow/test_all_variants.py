@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from scripts.report import variants
-from scripts.sweeps.read import Variant, consumed
-from scripts.workflow import steps
-from scripts.workflow.config import validate
-from scripts.workflow.fingerprint import fingerprint
-from scripts.workflow.manifest import Manifest
-from scripts.workflow.project import Project
+from crawl2llm.chain import steps
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.chain.project import Project
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.report import variants
+from crawl2llm.stages.report.sweeps.read import Variant, consumed
 
 STEP = steps.COMPARE_ALL
 

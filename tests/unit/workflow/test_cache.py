@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.workflow.cache import Cache
+from crawl2llm.core.plan_cache import Cache
 
 
 def test_what_is_kept_is_found(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from scripts import crawl2llm
-from scripts.workflow import cli, console
-from scripts.workflow.config import ConfigError, validate
-from scripts.workflow.config import leaves as leaves_of_schema
-from scripts.workflow.errors import InputError
-from scripts.workflow.fingerprint import digest, fingerprint
-from scripts.workflow.manifest import Manifest, ManifestError, links_out
+from crawl2llm import __main__
+from crawl2llm.chain import command_line
+from crawl2llm.chain.config import ConfigError, validate
+from crawl2llm.chain.config import leaves as leaves_of_schema
+from crawl2llm.chain.fingerprint import digest, fingerprint
+from crawl2llm.core import console
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import Manifest, ManifestError, links_out
 from tests.unit import making
 
 STEP = "language.select"
@@ -29,7 +30,7 @@ def run(folder: Path, config: str, body: Any = None) -> int:
         return [folder / "out.txt"]
 
     argv = ["--config", config, "--manifest", str(folder / "manifest.json"), "--log", str(folder / "logs/a.log")]
-    return cli.run(cli.parser(STEP, "What it does.", "--config config.yaml"), body or keep_two, argv)
+    return command_line.run(command_line.parser(STEP, "What it does.", "--config config.yaml"), body or keep_two, argv)
 
 
 def test_run_with_a_fingerprint(tmp_path: Path) -> None:
@@ -45,9 +46,9 @@ def test_run_with_a_fingerprint(tmp_path: Path) -> None:
 def test_run_with_a_config_file_is_the_same_run(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("language: {select: {threshold: 0.25}}\n")
-    assert cli.settings(STEP, str(file)) == cli.settings(STEP, making.config(STEP, threshold=0.25))
+    assert command_line.settings(STEP, str(file)) == command_line.settings(STEP, making.config(STEP, threshold=0.25))
     file.write_text("")
-    assert cli.settings(STEP, str(file))[1] == fingerprint(STEP, validate({}))
+    assert command_line.settings(STEP, str(file))[1] == fingerprint(STEP, validate({}))
 
 
 @pytest.fixture
@@ -205,7 +206,7 @@ def test_fingerprint_of_another_step_or_none_is_refused(tmp_path: Path, capsys: 
 
 def test_errors_that_the_user_can_mend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def body(*_: Any) -> list[Path]:
-        raise cli.InputError("source 'web': no such file x.warc")
+        raise command_line.InputError("source 'web': no such file x.warc")
 
     assert run(tmp_path, making.config(STEP), body) == 1
     assert "error: source 'web': no such file x.warc" in capsys.readouterr().err
@@ -232,10 +233,10 @@ def test_an_error_of_the_program_itself_is_not_hidden(tmp_path: Path) -> None:
 
 def test_help_shows_what_it_does_and_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        cli.parser(STEP, "What it does.", "--config config.yaml").parse_args(["--help"])
+        command_line.parser(STEP, "What it does.", "--config config.yaml").parse_args(["--help"])
     assert stopped.value.code == 0
     shown = capsys.readouterr().out
-    assert "What it does." in shown and "python -m scripts.language.select --config config.yaml" in shown
+    assert "What it does." in shown and "python -m crawl2llm.filters.language.select --config config.yaml" in shown
 
 
 def test_manifest_is_the_same_wherever_and_however_often(tmp_path: Path) -> None:
@@ -249,7 +250,7 @@ def test_manifest_is_the_same_wherever_and_however_often(tmp_path: Path) -> None
 
 
 def test_fail_prints_as_a_step_does(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.fail("no") == 1
+    assert command_line.fail("no") == 1
     assert capsys.readouterr().err == "error: no\n"
 
 
@@ -258,7 +259,7 @@ def test_a_command_answers_an_error_in_one_line(error: Exception, capsys: pytest
     def main(argv: list[str] | None = None) -> int:
         raise error
 
-    assert cli.answered(main)([]) == 1 and capsys.readouterr() == ("", "error: no\n")
+    assert command_line.answered(main)([]) == 1 and capsys.readouterr() == ("", "error: no\n")
 
 
 def test_a_command_whose_reader_has_gone_raises() -> None:
@@ -266,12 +267,12 @@ def test_a_command_whose_reader_has_gone_raises() -> None:
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        cli.answered(main)([])
+        command_line.answered(main)([])
 
 
 def test_a_command_shows_lines_or_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.show(argparse.Namespace(json=False), {"a": "ä"}, lambda: iter(["one", "two"])) == 0
-    assert cli.show(argparse.Namespace(json=True), {"a": "ä"}, lambda: []) == 0
+    assert command_line.show(argparse.Namespace(json=False), {"a": "ä"}, lambda: iter(["one", "two"])) == 0
+    assert command_line.show(argparse.Namespace(json=True), {"a": "ä"}, lambda: []) == 0
     assert capsys.readouterr().out == 'one\ntwo\n{\n "a": "ä"\n}\n'
 
 
@@ -291,8 +292,8 @@ def test_duration(seconds: float, words: str) -> None:
 
 
 def test_placement_options_are_those_of_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = cli.parser("finetune.train", "", "")
-    cli.placement(parser, "finetune.train")
+    parser = command_line.parser("finetune.train", "", "")
+    command_line.placement(parser, "finetune.train")
     leaves, given = dict(leaves_of_schema()), ["--config", "x", "--manifest", "y"]
     for name, value in vars(parser.parse_args(given)).items():
         if f"finetune.train.{name}" in leaves:
@@ -312,8 +313,8 @@ def test_placement_options_are_those_of_the_schema(capsys: pytest.CaptureFixture
 
 def test_configfile_takes_files_and_no_other_words() -> None:
     """A key, a document or a folder behind it were taken for a config."""
-    made = cli.described("x", "", "")
-    cli.configfile_option(made, "")
+    made = command_line.described("x", "", "")
+    command_line.configfile_option(made, "")
     made.add_argument("words", nargs="*")
     for line, files, words in (
         ("--configfile a.yaml KEY=1", ["a.yaml"], ["KEY=1"]),
@@ -344,6 +345,6 @@ def test_every_command_leaves_words_behind_its_config(
     for name in "ab":
         (tmp_path / "results" / name).mkdir(parents=True)
     command, *words = line
-    assert crawl2llm.main([command, "--configfile", "mine.yaml", *words]) == 1
+    assert __main__.main([command, "--configfile", "mine.yaml", *words]) == 1
     said = capsys.readouterr().err
     assert "nonsense" in said and "No such file" not in said, said

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from scripts.ingest.extractors import EXTRACTORS, MARKDOWN
-from scripts.workflow import config as configuration
-from scripts.workflow import scalars
-from scripts.workflow.config import ROOT, ConfigError, has, leaves, lookup, merged, schema, tracked, validate, validator
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain.config import ROOT, ConfigError, has, leaves, lookup, merged, schema, tracked, validate, validator
+from crawl2llm.core import yaml_hints
+from crawl2llm.stages.ingest.extractors import EXTRACTORS, MARKDOWN
 
 LEAVES = dict(leaves())
 
@@ -180,7 +180,7 @@ def test_a_value_of_another_type_is_said_once() -> None:
 )
 def test_the_literal_that_a_hint_gives_is_read_as_the_same_number(value: float, spelled: Any) -> None:
     text = spelled(value)
-    hint = scalars.literal(text)
+    hint = yaml_hints.literal(text)
     assert hint is not None
     read = yaml.safe_load(hint)
     assert isinstance(read, int | float) and float(read) == float(text)
@@ -188,7 +188,7 @@ def test_the_literal_that_a_hint_gives_is_read_as_the_same_number(value: float, 
 
 @pytest.mark.parametrize("text", ["high", "nan", "inf", "-inf", "", "1.2.3", "0x10"])
 def test_what_is_no_number_has_no_literal(text: str) -> None:
-    assert scalars.literal(text) is None
+    assert yaml_hints.literal(text) is None
 
 
 def test_filled_defaults_are_nobody_elses() -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.workflow import console
+from crawl2llm.core import console
 
 ROOT = Path(console.__file__).resolve().parents[2]
 
@@ -15,7 +15,7 @@ ROOT = Path(console.__file__).resolve().parents[2]
 def logged(folder: Path, code: str) -> tuple[list[str], list[str]]:
     """(lines of the log, lines of stderr) of a program with this code."""
     log = folder / "x.log"
-    head = f"from pathlib import Path; from scripts.workflow.console import log, setup; setup('a.b 00001', Path({str(log)!r}))"
+    head = f"from pathlib import Path; from crawl2llm.core.console import log, setup; setup('a.b 00001', Path({str(log)!r}))"
     done = subprocess.run(
         [sys.executable, "-c", f"{head}\n{code}"], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
         check=False,

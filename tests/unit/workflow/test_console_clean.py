@@ -14,15 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from scripts.plan import command as plan
-from scripts.report import glance, page
-from scripts.trace.words import lines
-from scripts.watch.lines import Lines
-from scripts.watch.run import Run
-from scripts.watch.screen import Screen
-from scripts.watch.tail import Tail
-from scripts.workflow import cli, console
-from scripts.workflow.config import ROOT
+from crawl2llm.chain import command_line
+from crawl2llm.chain.config import ROOT
+from crawl2llm.commands.plan import command as plan
+from crawl2llm.commands.trace.words import lines
+from crawl2llm.commands.watch.lines import Lines
+from crawl2llm.commands.watch.run import Run
+from crawl2llm.commands.watch.screen import Screen
+from crawl2llm.commands.watch.tail import Tail
+from crawl2llm.core import console
+from crawl2llm.stages.report import page, whatif_figures
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202eevil\u2066\x00\x7f"
 SHOWN = "\\u001b]0;owned\\u0007\\u001b[2J\\u009b31m\\u000d\\u202eevil\\u2066\\u0000\\u007f"
@@ -60,7 +61,7 @@ def journey() -> dict[str, object]:
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_a_command_answers(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     found = journey()
-    cli.show(argparse.Namespace(json=as_json), found, lambda: lines(found))
+    command_line.show(argparse.Namespace(json=as_json), found, lambda: lines(found))
     said = capsys.readouterr().out
     assert not console.OBEYED.search(said) and "evil" in said
     if as_json:
@@ -68,7 +69,7 @@ def test_what_a_command_answers(as_json: bool, capsys: pytest.CaptureFixture[str
 
 
 def test_what_an_error_and_a_plan_say(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.fail(f"no document {URL}")
+    command_line.fail(f"no document {URL}")
     plan.show([f"auto: {EVIL}", f"error: no file matches '{EVIL}'"])
     said = capsys.readouterr()
     assert f"error: no document https://a.org/{SHOWN}" in said.err and SHOWN in said.out
@@ -106,7 +107,7 @@ def test_an_id_of_a_figure_is_an_id() -> None:
     }
     step = {"step": name, "in": {"documents": {"all": 9}}}
     rule = {"key": name, "kept": {"documents": {"all": [9, 1]}}, "points": [1.0, 2.0], "now": None}
-    for made in (glance.upset(name, found), glance.curve(step, rule, str)["svg"]):
+    for made in (whatif_figures.upset(name, found), whatif_figures.curve(step, rule, str)["svg"]):
         assert not console.OBEYED.search(made)
         names = [key for one in ElementTree.fromstring(made).iter() for key in one.attrib]  # noqa: S314 - of this test
         ids = re.findall(r' (?:id|aria-labelledby|aria-describedby)="([^"]*)"', made)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.workflow import devices
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.core import devices
 
 TWO = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-11111111-aaaa-bbbb-cccc-000000000001)
 GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-22222222-aaaa-bbbb-cccc-000000000002)
@@ -119,7 +119,7 @@ def test_a_driver_too_old_for_a_wheel_is_named(machine: Path, driver: str, cuda:
 def test_before_the_install_one_line_says_it(machine: Path) -> None:
     """With an interpreter that has no package, as at the first `make install`."""
     pretend(machine, TWO, "535.104.05")
-    command = [sys.executable, "-S", "-m", "scripts.workflow.devices"]
+    command = [sys.executable, "-S", "-m", "crawl2llm.core.devices"]
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert out.stdout.count("\n") == 1 and "535.104.05 is too old" in out.stdout and not out.stderr
     pretend(machine, TWO, "580.65.06")

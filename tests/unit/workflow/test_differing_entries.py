@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scripts.workflow.freshness import difference
+from crawl2llm.chain.freshness import difference
 
 WEB = {"name": "web", "kind": "warc", "paths": ["crawl/a.warc.gz"], "options": {"anon": True}}
 BOOKS = {"name": "books", "kind": "text", "paths": ["books/*.txt"], "curated": True}

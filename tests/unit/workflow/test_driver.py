@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from scripts.workflow import driver
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.core import parent_watch
 
-TASK = "from scripts.workflow import driver; import time; driver.watch(); print('at work', flush=True); time.sleep({})"
+TASK = (
+    "from crawl2llm.workflow import driver; import time; driver.watch(); print('at work', flush=True); time.sleep({})"
+)
 DRIVER = """
 import subprocess, sys, time
-from scripts.workflow import driver
+from crawl2llm.workflow import driver
 driver.announce()
 subprocess.Popen([sys.executable, "-c", sys.argv[1]])
 time.sleep(60)
@@ -44,6 +46,6 @@ def test_a_task_goes_with_its_driver() -> None:
     "told", ["", "elsewhere 1 1", f"{os.uname().nodename} 1 no", f"{os.uname().nodename} 99999999 5"]
 )
 def test_a_driver_that_is_not_to_be_seen_is_not_waited_for(told: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), driver.VARIABLE: told}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), parent_watch.VARIABLE: told}
     done = subprocess.run([sys.executable, "-c", TASK.format(1)], env=environment, check=False)
     assert done.returncode == 0 != -signal.SIGTERM

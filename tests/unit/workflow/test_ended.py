@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.training import launch
-from scripts.workflow import ended
+from crawl2llm.chain import exit_signals
+from crawl2llm.training import launch
 
 ROOT = Path(launch.__file__).resolve().parents[2]
 
@@ -21,26 +21,29 @@ ROOT = Path(launch.__file__).resolve().parents[2]
     ("status", "number"), [(-9, 9), (137, 9), (-11, 11), (139, 11), (1, None), (255, None), (0, None)]
 )
 def test_a_signal_in_a_status(status: int, number: int | None) -> None:
-    assert ended.of_status(status) == number
+    assert exit_signals.of_status(status) == number
 
 
 def test_a_kill_without_a_sign_of_memory_names_both_causes() -> None:
-    said = ended.explained(9, "pretrain.train", None)
+    said = exit_signals.explained(9, "pretrain.train", None)
     assert said.startswith("was ended by SIGKILL (signal 9): by a person or a batch system, or out of memory")
     assert "pretrain.train.micro_batch" in said
 
 
 def test_other_signals_say_what_they_mean() -> None:
-    assert "CPU lacks an instruction" in ended.explained(signal.SIGILL, "ingest.extract", None)
-    assert ended.explained(signal.SIGSEGV, "ingest.extract", None) == "was ended by SIGSEGV (signal 11)"
+    assert "CPU lacks an instruction" in exit_signals.explained(signal.SIGILL, "ingest.extract", None)
+    assert exit_signals.explained(signal.SIGSEGV, "ingest.extract", None) == "was ended by SIGSEGV (signal 11)"
 
 
 def test_a_training_that_was_ended_says_how_it_goes_on() -> None:
-    for step in ended.MAKERS:
+    for step in exit_signals.MAKERS:
         for memory in (None, "the kernel says so"):
-            assert ended.explained(9, step, memory).endswith(ended.AGAIN)
-        assert ended.explained(signal.SIGSEGV, step, None) == f"was ended by SIGSEGV (signal 11). {ended.AGAIN}"
-    assert "resume" not in ended.explained(9, "evaluate.model", None)
+            assert exit_signals.explained(9, step, memory).endswith(exit_signals.AGAIN)
+        assert (
+            exit_signals.explained(signal.SIGSEGV, step, None)
+            == f"was ended by SIGSEGV (signal 11). {exit_signals.AGAIN}"
+        )
+    assert "resume" not in exit_signals.explained(9, "evaluate.model", None)
 
 
 def launched(folder: Path, *ranks: str, prefix: tuple[str, ...] = ()) -> tuple[str, str]:
@@ -49,8 +52,8 @@ def launched(folder: Path, *ranks: str, prefix: tuple[str, ...] = ()) -> tuple[s
     module.write_text(f"import os\nexec({list(ranks)!r}[int(os.environ['RANK'])])\n", encoding="utf-8")
     log = folder / "train.log"
     done = subprocess.run(
-        [*prefix, sys.executable, "-c", "from scripts.training import processes; processes.GRACE = 0.3\n"
-         "from scripts.training import launch; raise SystemExit(launch.main())",
+        [*prefix, sys.executable, "-c", "from crawl2llm.training import processes; processes.GRACE = 0.3\n"
+         "from crawl2llm.training import launch; raise SystemExit(launch.main())",
          "--processes", str(len(ranks)), "rank", "--log", str(log), "--checkpoints", str(folder / "checkpoints")],
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"}, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
@@ -98,9 +101,9 @@ def test_a_rank_out_of_memory(tmp_path: Path, group: Callable[[int], tuple[str, 
 
 def test_a_process_of_the_group_is_not_said_to_be_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's counter counts those of its groups too."""
-    group = next(iter(ended.counters()), None)
-    if group is None or group == ended.VMSTAT:
+    group = next(iter(exit_signals.counters()), None)
+    if group is None or group == exit_signals.VMSTAT:
         pytest.skip("this process's control group has no counter of its own")
-    before = ended.counters()
-    monkeypatch.setattr(ended, "counters", lambda: {file: number + 1 for file, number in before.items()})
-    assert "of this control group for lack of memory" in str(ended.lack_of_memory(before))
+    before = exit_signals.counters()
+    monkeypatch.setattr(exit_signals, "counters", lambda: {file: number + 1 for file, number in before.items()})
+    assert "of this control group for lack of memory" in str(exit_signals.lack_of_memory(before))

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from scripts.ingest import compiled
-from scripts.workflow import cli
-from scripts.workflow import config as configuration
-from scripts.workflow import fingerprint as module
-from scripts.workflow.cache import Cache
-from scripts.workflow.config import ROOT, leaves, lookup, validate, validator
-from scripts.workflow.errors import InputError
-from scripts.workflow.filtering import FILTERS
-from scripts.workflow.fingerprint import canonical, closure, code, digest, fingerprint, settings
-from scripts.workflow.project import Project
-from scripts.workflow.steps import COMPARE_ALL, STEPS, common, models, needs, used
+from crawl2llm.chain import command_line
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import fingerprint as module
+from crawl2llm.chain.config import ROOT, leaves, lookup, validate, validator
+from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.chain.fingerprint import canonical, closure, code, digest, fingerprint, settings
+from crawl2llm.chain.project import Project
+from crawl2llm.chain.steps import COMPARE_ALL, STEPS, common, models, needs, program_of, used
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.plan_cache import Cache
+from crawl2llm.stages.ingest import compiled
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def codes(root: Path) -> dict[str, str]:
     module._module.cache_clear()
     module._cached = Cache(module.CACHE)
     code.cache_clear()
-    return {step: code(f"scripts.{step}", root) for step in SOME}
+    return {step: code(program_of(step), root) for step in SOME}
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -59,7 +59,7 @@ def test_copy_has_the_same_code(copy: Path) -> None:
 
 def test_comments_docstrings_and_layout_do_not_count(copy: Path) -> None:
     before = codes(copy)
-    path = copy / "scripts/language/select.py"
+    path = copy / "scripts/crawl2llm/filters/language/select.py"
     edit(path, '"""Keep the documents whose', '"""Hold the documents whose')
     edit(path, '    """The verdict on one signals row.', '    """The judgement on one row.')
     edit(path, "    failed = []\n", "    # A comment.\n\n    failed = [ ]  # another\n")
@@ -69,52 +69,52 @@ def test_comments_docstrings_and_layout_do_not_count(copy: Path) -> None:
 
 def test_code_counts_for_those_that_import_it_and_no_others(copy: Path) -> None:
     before = codes(copy)
-    edit(copy / "scripts/language/select.py", "value < limit", "value <= limit")
+    edit(copy / "scripts/crawl2llm/filters/language/select.py", "value < limit", "value <= limit")
     changed = {step for step, found in codes(copy).items() if found != before[step]}
     assert changed == {"language.select"}
 
     before = codes(copy)
-    edit(copy / "scripts/ingest/http.py", "len(out) > limit", "len(out) >= limit")
+    edit(copy / "scripts/crawl2llm/stages/ingest/http.py", "len(out) > limit", "len(out) >= limit")
     changed = {step for step, found in codes(copy).items() if found != before[step]}
-    importing = {s for s in SOME if copy / "scripts/ingest/http.py" in closure(f"scripts.{s}", copy)}
+    importing = {s for s in SOME if copy / "scripts/crawl2llm/stages/ingest/http.py" in closure(program_of(s), copy)}
     assert "ingest.extract" in changed == importing
 
     before = codes(copy)
-    edit(copy / "scripts/formats/documents.py", "BATCH = 1024", "BATCH = 512")
+    edit(copy / "scripts/crawl2llm/formats/documents.py", "BATCH = 1024", "BATCH = 512")
     changed = {step for step, found in codes(copy).items() if found != before[step]}
-    importing = {s for s in SOME if copy / "scripts/formats/documents.py" in closure(f"scripts.{s}", copy)}
+    importing = {s for s in SOME if copy / "scripts/crawl2llm/formats/documents.py" in closure(program_of(s), copy)}
     assert {"language.score", "corpus.write"} <= changed == importing
 
 
 def test_code_of_a_package_counts(copy: Path) -> None:
     before = codes(copy)
-    (copy / "scripts/quality/__init__.py").write_text("import os\n")
+    (copy / "scripts/crawl2llm/filters/quality/__init__.py").write_text("import os\n")
     changed = {step for step, found in codes(copy).items() if found != before[step]}
     assert {"quality.train", "quality.score", "quality.select"} <= changed
     assert "language.score" not in changed
 
 
 def test_pages_and_templates_beside_a_program_count_for_its_stage(copy: Path) -> None:
-    (copy / "scripts/quality/page.html").write_text("<p>")
+    (copy / "scripts/crawl2llm/filters/quality/page.html").write_text("<p>")
     before = codes(copy)
-    (copy / "scripts/quality/page.html").write_text("<p>.")
+    (copy / "scripts/crawl2llm/filters/quality/page.html").write_text("<p>.")
     changed = {step for step, found in codes(copy).items() if found != before[step]}
     assert changed == {step for step in STEPS if step.startswith("quality.")}
 
 
 def test_what_is_beside_programs_counts_for_those_that_name_it(copy: Path) -> None:
     """What is compiled for the extraction reruns no list of remote files. What no module names counts for the whole folder."""
-    before = {step: code(f"scripts.{step}", copy) for step in ("ingest.extract", "ingest.list", "ingest.check")}
-    native = {f"scripts/ingest/native/{name}" for name in compiled.NAMES}
+    before = {step: code(program_of(step), copy) for step in ("ingest.extract", "ingest.list", "ingest.check")}
+    native = {f"scripts/crawl2llm/stages/ingest/native/{name}" for name in compiled.NAMES}
     assert native <= set(before["ingest.extract"])
-    assert "scripts/ingest/blocks.json" in before["ingest.extract"]
+    assert "scripts/crawl2llm/stages/ingest/blocks.json" in before["ingest.extract"]
     for step in ("ingest.list", "ingest.check"):
         assert not any(Path(name).suffix in (".json", ".pyx", ".pxi", ".toml") for name in before[step])
 
 
 def test_modules_that_only_show_do_not_count(copy: Path) -> None:
     before = codes(copy)
-    edit(copy / "scripts/workflow/console.py", "every: float = 5.0", "every: float = 9.0")
+    edit(copy / "scripts/crawl2llm/core/console.py", "every: float = 5.0", "every: float = 9.0")
     assert codes(copy) == before
 
 
@@ -148,7 +148,7 @@ def test_relative_imports_are_refused_as_nothing_would_follow_them(tmp_path: Pat
 
 def test_every_step_is_hashed_with_what_decides_its_bytes() -> None:
     for step in written():
-        names = {str(path.relative_to(ROOT)) for path in closure(f"scripts.{step}")}
+        names = {str(path.relative_to(ROOT)) for path in closure(program_of(step))}
         assert f"scripts/{step.replace('.', '/')}.py" in names
 
 
@@ -287,15 +287,15 @@ def test_a_folder_of_data_that_moved(tmp_path: Path, monkeypatch: pytest.MonkeyP
     before = marks("one")
     assert before == marks("two") == marks(f"{tmp_path}/two/")
     told = module.for_program(before["finetune.pairs "], "two")
-    settings, mark = cli.settings("finetune.pairs", told)
+    settings, mark = command_line.settings("finetune.pairs", told)
     assert (
         settings["files"] == [{"path": "two/pairs.jsonl", "question": "{data}"}] and mark == before["finetune.pairs "]
     )
-    assert cli.settings("toxicity.score", module.for_program(before["toxicity.score "], "two"))[0]["lists"] == [
-        "two/words"
-    ]
+    assert command_line.settings("toxicity.score", module.for_program(before["toxicity.score "], "two"))[0][
+        "lists"
+    ] == ["two/words"]
     assert module.for_program(before["language.score "], "two") == before["language.score "]
     Path("one/words/en").write_text("y\n")
     with pytest.raises(InputError, match=r"not what this run was planned with: two/words/en"):
-        cli.settings("toxicity.score", module.for_program(before["toxicity.score "], "two"))
+        command_line.settings("toxicity.score", module.for_program(before["toxicity.score "], "two"))
     assert {name for name, mark in marks("two").items() if mark != before[name]} >= {"toxicity.score "}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from scripts.workflow import record
-from scripts.workflow.freshness import OLD, UNKNOWN, Freshness, difference
-from scripts.workflow.manifest import Manifest, combined, consumed, digest, recording
+from crawl2llm.chain.freshness import OLD, UNKNOWN, Freshness, difference
+from crawl2llm.core import record
+from crawl2llm.core.manifest import Manifest, combined, consumed, digest, recording
 
 CONTENTS = {"00000": "aa", "00001": "bb"}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import crawl2llm_native
 import pytest
 
-from scripts.workflow import frozen
-from scripts.workflow.config import ROOT
+from crawl2llm.chain.config import ROOT
+from crawl2llm.core import code_snapshot
 
 
 @pytest.fixture
@@ -33,58 +33,67 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_copy_holds_what_jobs_read_and_nothing_else(project: Path) -> None:
-    copy = frozen.code(project)
+    copy = code_snapshot.code(project)
     names = sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file())
     built = Path(crawl2llm_native.__file__).name
     assert names == ["Snakefile", built, "home", "rules/a.smk", "schemas/s.yaml", "scripts/a.py"]
-    assert frozen.home(copy) == project == frozen.home(project)
+    assert code_snapshot.home(copy) == project == code_snapshot.home(project)
 
 
 def test_a_run_keeps_the_compiled_part_that_it_was_started_with(project: Path) -> None:
     """`make install` meanwhile replaces the installed one."""
-    copy = frozen.code(ROOT)
-    command = [sys.executable, "-c", "from scripts.ingest import compiled; print(compiled.crawl2llm_native.__file__)"]
+    copy = code_snapshot.code(ROOT)
+    command = [
+        sys.executable,
+        "-c",
+        "from crawl2llm.stages.ingest import compiled; print(compiled.crawl2llm_native.__file__)",
+    ]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True, check=True
     )
-    assert Path(done.stdout.strip()).parent == copy == frozen.code(copy)
+    assert Path(done.stdout.strip()).parent == copy == code_snapshot.code(copy)
 
 
 def test_another_environment_has_a_compiled_part_of_its_own(project: Path) -> None:
     """What is installed here may be older than an image."""
-    assert not list(frozen.code(ROOT, here=False).glob("crawl2llm_native*"))
+    assert not list(code_snapshot.code(ROOT, here=False).glob("crawl2llm_native*"))
 
 
 def test_the_same_code_is_the_same_copy_and_an_edit_is_another(project: Path) -> None:
-    first = frozen.code(project)
-    assert frozen.code(project) == first
-    assert frozen.home(frozen.code(first)) == project  # a run that is started from a copy
+    first = code_snapshot.code(project)
+    assert code_snapshot.code(project) == first
+    assert code_snapshot.home(code_snapshot.code(first)) == project  # a run that is started from a copy
     (project / "scripts/a.py").write_text("edited")
-    second = frozen.code(project)
+    second = code_snapshot.code(project)
     assert second != first
     assert (first / "scripts/a.py").read_text() == "scripts/a.py"
-    frozen.forget_others(second)
-    assert [path.name for path in frozen.FOLDER.iterdir()] == [second.name]
+    code_snapshot.forget_others(second)
+    assert [path.name for path in code_snapshot.FOLDER.iterdir()] == [second.name]
 
 
 def test_every_file_of_the_project_that_a_job_needs_is_in_a_copy() -> None:
-    names = {str(path.relative_to(ROOT)) for path in frozen.files(ROOT)}
-    assert {"Snakefile", "rules/common.smk", "scripts/workflow/cli.py", "schemas/config.schema.yaml"} <= names
-    assert {"envs/data.yaml", "scripts/report/style.css", "rules/report/page.rst"} <= names
+    names = {str(path.relative_to(ROOT)) for path in code_snapshot.files(ROOT)}
+    assert {
+        "Snakefile",
+        "rules/common.smk",
+        "scripts/crawl2llm/chain/command_line.py",
+        "schemas/config.schema.yaml",
+    } <= names
+    assert {"envs/data.yaml", "scripts/crawl2llm/stages/report/style.css", "rules/report/page.rst"} <= names
 
 
 def test_a_config_with_its_sources(project: Path) -> None:
-    path = frozen.config({"a": 1}, [{"main": {"00000": ["web=x"]}}, {}])
+    path = code_snapshot.config({"a": 1}, [{"main": {"00000": ["web=x"]}}, {}])
     assert json.loads(path.read_text()) == {"a": 1}
-    assert path == frozen.path({"a": 1}, [{"main": {"00000": ["web=x"]}}, {}]).absolute()
-    assert frozen.sources(frozen.beside(path)) == [{"main": {"00000": ["web=x"]}}, {}]
-    assert frozen.config({"a": 1}, [{"main": {"00000": ["web=y"]}}, {}]) != path
+    assert path == code_snapshot.path({"a": 1}, [{"main": {"00000": ["web=x"]}}, {}]).absolute()
+    assert code_snapshot.sources(code_snapshot.beside(path)) == [{"main": {"00000": ["web=x"]}}, {}]
+    assert code_snapshot.config({"a": 1}, [{"main": {"00000": ["web=y"]}}, {}]) != path
 
 
 @pytest.mark.parametrize("where", ["edit", "more", "compiled", "link", "lacks", "instead"])
 def test_a_copy_that_came_with_the_folder_is_not_run_as_it_is(project: Path, tmp_path: Path, where: str) -> None:
     """A run's folder that somebody else gave has a copy of the right name, with other code in it."""
-    folder = frozen.code(project)
+    folder = code_snapshot.code(project)
     whole = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     if where == "edit":
         (folder / "scripts/a.py").write_text("planted")
@@ -102,7 +111,7 @@ def test_a_copy_that_came_with_the_folder_is_not_run_as_it_is(project: Path, tmp
     else:
         folder.rename(tmp_path / "elsewhere")
         folder.symlink_to(tmp_path / "elsewhere")
-    assert frozen.code(project) == folder and not folder.is_symlink()
+    assert code_snapshot.code(project) == folder and not folder.is_symlink()
     there = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
     assert {name: path.read_bytes() for name, path in there.items()} == whole
     assert not any(path.is_symlink() for path in there.values())

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from scripts.workflow import halving, steps
-from scripts.workflow.config import ConfigError, of_variant, validate
-from scripts.workflow.project import Project
+from crawl2llm.chain import halving, steps
+from crawl2llm.chain.config import ConfigError, of_variant, validate
+from crawl2llm.chain.project import Project
 
 RATE = "pretrain.train.learning_rate"
 SOURCE = {"name": "books", "kind": "text", "paths": ["a.txt"]}

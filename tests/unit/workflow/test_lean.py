@@ -7,12 +7,13 @@ import sys
 
 import pytest
 
-from scripts.workflow import lean
+from crawl2llm.chain import skip_pandas
+from crawl2llm.chain.steps import program_of
 
 PROGRAM = """
 import sys
 import pyarrow as pa
-from scripts.workflow import lean
+from crawl2llm.workflow import lean
 
 with lean.without_pandas("{step}"):
     table = pa.Table.from_pylist([{{"a": 1, "b": [None, "x"]}}])
@@ -33,11 +34,15 @@ def test_pandas_is_imported_only_by_who_may_need_it(step: str, there: bool) -> N
 
 
 def test_no_program_of_the_data_half_imports_pandas_before_it_begins() -> None:
-    programs = ", ".join(f"scripts.{step}" for step in lean.DATA)
+    programs = ", ".join(program_of(step) for step in skip_pandas.DATA)
     check = f"import sys, {programs}; print([name for name in sys.modules if name == 'pandas'])"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 
 def test_the_data_half_ends_before_the_first_training() -> None:
-    assert "tokenize.encode" in lean.DATA and "pretrain.train" not in lean.DATA and "evaluate.model" not in lean.DATA
+    assert (
+        "tokenize.encode" in skip_pandas.DATA
+        and "pretrain.train" not in skip_pandas.DATA
+        and "evaluate.model" not in skip_pandas.DATA
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.workflow.leftovers import leftovers, lone, remove
+from crawl2llm.workflow.stale_results import leftovers, lone, remove
 
 
 def test_only_what_is_of_no_task_goes(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.workflow.config import ROOT
-from scripts.workflow.lock import HELD, Busy, hold
+from crawl2llm.chain.config import ROOT
+from crawl2llm.core.run_lock import HELD, Busy, hold
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from scripts.workflow.lock import hold
+from crawl2llm.core.run_lock import hold
 hold(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)

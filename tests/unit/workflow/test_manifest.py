@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scripts.workflow.manifest import Manifest, ManifestError, checksum, consumed, recording, write_atomically
+from crawl2llm.core.manifest import Manifest, ManifestError, checksum, consumed, recording, write_atomically
 
 
 def made(folder: Path, **fields: Any) -> Path:

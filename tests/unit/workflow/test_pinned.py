@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from scripts.workflow import pinned
-from scripts.workflow.checks import check
-from scripts.workflow.config import named_files, validate
-from scripts.workflow.errors import InputError
+from crawl2llm.chain.config import named_files, validate
+from crawl2llm.core import pinned_names
+from crawl2llm.core.errors import InputError
+from crawl2llm.workflow.config_checks import check
 from tests.unit.making import folder_digest
 
 KEY = "quality.transformers.models: edu"
@@ -35,9 +35,9 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_folder_has_the_digest_that_the_command_prints(folder: Path) -> None:
     digest = folder_digest(folder)
-    assert pinned.path_with_its_digest(f"{folder}#sha256={digest.upper()}", KEY) == str(folder)
+    assert pinned_names.path_with_its_digest(f"{folder}#sha256={digest.upper()}", KEY) == str(folder)
     (folder / ".cache/metadata").write_text("fetched at another time")
-    assert pinned.path_with_its_digest(f"{folder}#sha256={digest}", KEY) == str(folder)
+    assert pinned_names.path_with_its_digest(f"{folder}#sha256={digest}", KEY) == str(folder)
 
 
 @pytest.mark.parametrize("change", ["content", "name", "more", "less", "elsewhere"])
@@ -56,20 +56,20 @@ def test_another_folder_is_refused(folder: Path, change: str) -> None:
     with pytest.raises(
         InputError, match=f"{folder_digest(folder)}, and {digest} is named: it is another folder"
     ) as error:
-        pinned.path_with_its_digest(f"{folder}#sha256={digest}", KEY)
+        pinned_names.path_with_its_digest(f"{folder}#sha256={digest}", KEY)
     assert str(error.value).startswith(KEY)
 
 
 def test_an_error_says_how_the_digest_is_computed(folder: Path) -> None:
     with pytest.raises(InputError) as error:
-        pinned.path_with_its_digest(f"{folder}#sha256=12ab", KEY)
-    assert pinned.folder_command(str(folder)) in str(error.value)
+        pinned_names.path_with_its_digest(f"{folder}#sha256=12ab", KEY)
+    assert pinned_names.folder_command(str(folder)) in str(error.value)
 
 
 def test_a_name_that_could_pass_for_two_files_is_refused(folder: Path) -> None:
     (folder / f"x\n{hashlib.sha256().hexdigest()}  y").write_text("")
     with pytest.raises(InputError, match="no name has a line end or a backslash"):
-        pinned.path_with_its_digest(f"{folder}#sha256={'0' * 64}", KEY)
+        pinned_names.path_with_its_digest(f"{folder}#sha256={'0' * 64}", KEY)
 
 
 @pytest.mark.parametrize("target", ["deep", ".", "..", ".cache"])
@@ -78,15 +78,15 @@ def test_links_are_counted_as_the_command_does_or_refused(folder: Path, target: 
     (folder / "deep/link").symlink_to(folder / target)
     named = f"{folder}#sha256={folder_digest(folder)}"
     if target == ".cache":
-        assert pinned.path_with_its_digest(named, KEY) == str(folder)
+        assert pinned_names.path_with_its_digest(named, KEY) == str(folder)
     elif target == "..":
         (folder / "deep/link").unlink()
         (folder / "deep/link").symlink_to(folder.parent / "blobs")
-        assert pinned.path_with_its_digest(f"{folder}#sha256={folder_digest(folder)}", KEY) == str(folder)
+        assert pinned_names.path_with_its_digest(f"{folder}#sha256={folder_digest(folder)}", KEY) == str(folder)
     else:
         first = folder / "deep" if target == "deep" else folder
         with pytest.raises(InputError, match=re.escape(f"{first} and {folder / 'deep/link'} are the same folder")):
-            pinned.path_with_its_digest(named, KEY)
+            pinned_names.path_with_its_digest(named, KEY)
 
 
 def test_what_is_no_file_is_not_counted(folder: Path) -> None:
@@ -94,7 +94,7 @@ def test_what_is_no_file_is_not_counted(folder: Path) -> None:
     (folder / "broken").symlink_to("nothing")
     os.mkfifo(folder / "pipe")
     assert folder_digest(folder) == digest
-    assert pinned.path_with_its_digest(f"{folder}#sha256={digest}", KEY) == str(folder)
+    assert pinned_names.path_with_its_digest(f"{folder}#sha256={digest}", KEY) == str(folder)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.workflow import fingerprint as module
-from scripts.workflow.cache import Cache
-from scripts.workflow.config import ROOT
-from scripts.workflow.fingerprint import closure, code
-from scripts.workflow.plumbing import PLUMBING, is_plumbing
-from scripts.workflow.steps import STEPS
+from crawl2llm.chain import fingerprint as module
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.fingerprint import closure, code
+from crawl2llm.chain.steps import STEPS, program_of
+from crawl2llm.chain.unhashed import PLUMBING, is_plumbing
+from crawl2llm.core.plan_cache import Cache
 
 TABLE = yaml.safe_load(Path(__file__).with_name("modules.yaml").read_text(encoding="utf-8"))
 MODULES = sorted(
@@ -31,7 +31,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def codes(root: Path) -> dict[str, dict[str, str]]:
     module._module.cache_clear()
     code.cache_clear()
-    return {step: code(f"scripts.{step}", root) for step in STEPS}
+    return {step: code(program_of(step), root) for step in STEPS}
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +73,13 @@ def test_the_lists_name_what_is_there_and_give_reasons() -> None:
 
 def test_what_computes_bytes_is_not_plumbing() -> None:
     for step in STEPS:
-        assert ROOT / f"scripts/{step.replace('.', '/')}.py" in closure(f"scripts.{step}")
+        assert ROOT / f"scripts/{step.replace('.', '/')}.py" in closure(program_of(step))
 
 
 def test_the_number_raised_by_hand_reruns_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     code.cache_clear()
-    old = {step: code(f"scripts.{step}") for step in STEPS}
+    old = {step: code(program_of(step)) for step in STEPS}
     monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
     code.cache_clear()
-    assert all(code(f"scripts.{step}") != old[step] for step in STEPS)
+    assert all(code(program_of(step)) != old[step] for step in STEPS)
     code.cache_clear()

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from scripts.formats.documents import data
-from scripts.language import score
-from scripts.workflow import cli, console
-from scripts.workflow.driver import started
-from scripts.workflow.manifest import Manifest
+from crawl2llm.chain import command_line
+from crawl2llm.core import console
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.parent_watch import started
+from crawl2llm.filters.language import score
+from crawl2llm.formats.documents import data
 from tests.unit import making
 
 STEP = "language.score"
@@ -39,7 +40,7 @@ def scored(ingested: Path, folder: Path, at_once: int, log: Path | None = None) 
     verdicts = str(ingested.parent / "check/manifest.json")
     argv = ["--config", making.config(STEP), "--documents", documents, "--verdicts", verdicts, "--also", *SHARDS[1:]]
     argv += ["--at-once", str(at_once), "--manifest", str(folder / "00000.manifest.json")]
-    cli._input.cache_clear()
+    command_line._input.cache_clear()
     return score.main([*argv, *(["--log", str(log)] if log else [])])
 
 
@@ -78,9 +79,9 @@ def test_a_shard_that_fails_is_named_and_the_others_stay(ingested: Path, tmp_pat
 
 def task(folder: Path, body: Any, *also: str, at_once: int = 2, log: Path | None = None) -> int:
     """A step with this body, over shards."""
-    made = cli.parser(STEP, "What it does.", "")
+    made = command_line.parser(STEP, "What it does.", "")
     argv = ["--config", making.config(STEP), "--also", *also, "--at-once", str(at_once)]
-    return cli.run(
+    return command_line.run(
         made, body, [*argv, "--manifest", str(folder / "00000.manifest.json"), *(["--log", str(log)] if log else [])]
     )
 
@@ -138,7 +139,7 @@ def test_progress_is_that_of_all_shards(monkeypatch: pytest.MonkeyPatch) -> None
 SLOW = """
 import sys, time
 from pathlib import Path
-from scripts.workflow import cli
+from crawl2llm.workflow import cli
 
 def body(args, settings, manifest):
     args.manifest.with_suffix(".pid").write_text(str(__import__("os").getpid()))

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.workflow import record
-from scripts.workflow.manifest import digest
+from crawl2llm.core import record
+from crawl2llm.core.manifest import digest
 
 
 def test_where_it_lies() -> None:

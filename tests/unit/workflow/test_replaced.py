@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.ingest import sources
-from scripts.workflow import replaced
+from crawl2llm.chain import changed_sources, sources
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def of(folder: Path, names: str) -> list[str]:
 
 
 def ask(folder: Path, entries: list[str]) -> str:
-    return replaced.named(folder / "00001.manifest.json", "00001", entries)
+    return changed_sources.named(folder / "00001.manifest.json", "00001", entries)
 
 
 def test_files_are_named_with_what_became_of_them(tmp_path: Path, entries: list[str]) -> None:

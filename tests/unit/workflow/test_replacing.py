@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.workflow.freshness import replaced_in_words
+from crawl2llm.chain.freshness import replaced_in_words
 
 WHICH = "; `crawl2llm plan` says which and why"
 

@@ -12,19 +12,19 @@ from urllib.parse import quote
 
 import pytest
 
-from scripts.workflow import console, secret
-from scripts.workflow.checks import check_secrets
-from scripts.workflow.config import ConfigError, validate
-from scripts.workflow.errors import InputError
+from crawl2llm.chain.config import ConfigError, validate
+from crawl2llm.core import console, secret_masking
+from crawl2llm.core.errors import InputError
+from crawl2llm.workflow.config_checks import check_secrets
 
 VALUE = "planted/S3cret+value=42"
 
 
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secret, "_known", set())
+    monkeypatch.setattr(secret_masking, "_known", set())
     monkeypatch.setenv("COOKIE_OF_MINE", VALUE)
-    assert secret.of_environment("COOKIE_OF_MINE", "here") == VALUE
+    assert secret_masking.of_environment("COOKIE_OF_MINE", "here") == VALUE
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     [VALUE, VALUE.upper(), quote(VALUE, safe=""), json.dumps({"k": VALUE}), base64.b64encode(VALUE.encode()).decode()],
 )
 def test_every_form_is_masked(form: str) -> None:
-    said = secret.mask(f"bad key {form}, go away")
+    said = secret_masking.mask(f"bad key {form}, go away")
     assert said.startswith("bad key ") and said.endswith(", go away") and "***" in said
     assert "planted" not in said.lower() and base64.b64encode(b"planted").decode()[:8] not in said
 
@@ -40,14 +40,14 @@ def test_every_form_is_masked(form: str) -> None:
 @pytest.mark.parametrize("part", [VALUE[:14], VALUE[-13:], VALUE[3:20]])
 def test_parts_are_masked(part: str) -> None:
     """A server quotes a part, or a message is cut within it."""
-    assert secret.mask(f"key {part}…") == "key ***…"
+    assert secret_masking.mask(f"key {part}…") == "key ***…"
 
 
 def test_ordinary_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "EMPTY")
     monkeypatch.setenv("GOOGLE_CREDENTIALS", "/home/me/results.json")
     said = "results/main is EMPTY: /home/me/results.json, 3 tokens, a=1&page=2"
-    assert secret.mask(said) == said
+    assert secret_masking.mask(said) == said
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_ordinary_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_the_environment_holds_is_masked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that reads it itself may quote it in an error."""
     monkeypatch.setenv(name, "hunter2hunter2")
-    assert secret.mask("denied: hunter2hunter2") == "denied: ***"
+    assert secret_masking.mask("denied: hunter2hunter2") == "denied: ***"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_the_environment_holds_is_masked(name: str, monkeypatch: pytest.Mon
     ],
 )
 def test_urls_are_masked(said: str, shown: str) -> None:
-    assert secret.mask(said) == shown
+    assert secret_masking.mask(said) == shown
 
 
 def test_a_log_has_no_secret_and_no_escape(tmp_path: Path) -> None:
@@ -105,29 +105,29 @@ def test_a_file_of_its_owner_alone(tmp_path: Path) -> None:
         with pytest.raises(
             InputError, match=rf"x.key names {file}, which others can read \(mode {mode:04o}\): chmod 600 {file}"
         ):
-            secret.value_of(f"file:{file}", "x.key")
+            secret_masking.value_of(f"file:{file}", "x.key")
     file.chmod(0o600)
-    assert secret.value_of(f"file:{file}", "x.key") == f"{VALUE}-of-a-file"
-    assert secret.fill({"a": [f"Bearer {{file:{file}}}", 1]}, "x") == {"a": [f"Bearer {VALUE}-of-a-file", 1]}
+    assert secret_masking.value_of(f"file:{file}", "x.key") == f"{VALUE}-of-a-file"
+    assert secret_masking.fill({"a": [f"Bearer {{file:{file}}}", 1]}, "x") == {"a": [f"Bearer {VALUE}-of-a-file", 1]}
     file.write_text(" \n")
     with pytest.raises(InputError, match="which is empty"):
-        secret.value_of(f"file:{file}", "x.key")
+        secret_masking.value_of(f"file:{file}", "x.key")
     for name in (tmp_path, tmp_path / "none"):
         with pytest.raises(InputError, match=f"x.key names {name}, which"):
-            secret.value_of(f"file:{name}", "x.key")
+            secret_masking.value_of(f"file:{name}", "x.key")
     if os.geteuid() == 0:
         file.write_text(VALUE)
         os.chown(file, 12345, 12345)
         with pytest.raises(InputError, match="belongs to another user"):
-            secret.value_of(f"file:{file}", "x.key")
+            secret_masking.value_of(f"file:{file}", "x.key")
 
 
 def test_what_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_HERE", raising=False)
     with pytest.raises(InputError, match=r"^x\.key is 'NOT_HERE', and no such environment variable is set$"):
-        secret.value_of("NOT_HERE", "x.key")
+        secret_masking.value_of("NOT_HERE", "x.key")
     with pytest.raises(InputError, match=r"^x\.key is a name that is not shown, and no such"):
-        secret.value_of("hf_abcdefgh", "x.key")
+        secret_masking.value_of("hf_abcdefgh", "x.key")
 
 
 @pytest.mark.parametrize("step", ["evaluate.judge", "align.pairs.judge", "synthesize.rephrase", "synthesize.seed"])

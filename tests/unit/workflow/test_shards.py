@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.formats.documents import data
-from scripts.language import score
-from scripts.workflow import cli, config, steps
-from scripts.workflow.manifest import Manifest, ManifestError
+from crawl2llm.chain import command_line, config, steps
+from crawl2llm.core.manifest import Manifest, ManifestError
+from crawl2llm.filters.language import score
+from crawl2llm.formats.documents import data
 from tests.unit import making
 
 
@@ -88,12 +88,12 @@ def test_a_shard_whose_data_are_half_replaced_is_not_done(
     with monkeypatch.context() as patched, pytest.raises(AssertionError):
         patched.setattr(score, "body", killed)
         making.documents(tmp_path / "extract", [making.document("1", "Replaced.")], shard="00001")
-        cli._input.cache_clear()  # another program
+        command_line._input.cache_clear()  # another program
         scored(ingested[0], tmp_path, "00001")
     making.documents(
         tmp_path / "extract", [making.document("1", "Die zweite Seite ist auf Deutsch geschrieben.")], shard="00001"
     )
-    cli._input.cache_clear()  # another program
+    command_line._input.cache_clear()  # another program
     scored(ingested[0], tmp_path, "00001")
     assert (tmp_path / "00001.parquet").read_bytes() == right
 
@@ -110,7 +110,7 @@ def test_a_task_whose_manifest_was_removed_works_only_where_something_changed(
         """Whether the file was made again; its bytes and the manifest are as before."""
         nonlocal stamp
         manifest.unlink(missing_ok=True)
-        cli._input.cache_clear()
+        command_line._input.cache_clear()
         scored(ingested[0], tmp_path)
         assert manifest.read_bytes() == before
         old, stamp = stamp, file.stat().st_mtime_ns
@@ -126,7 +126,7 @@ def test_a_task_whose_manifest_was_removed_works_only_where_something_changed(
     assert again()
     making.documents(tmp_path / "extract", [making.document("1", "Replaced.")], shard="00000")
     manifest.unlink()
-    cli._input.cache_clear()
+    command_line._input.cache_clear()
     scored(ingested[0], tmp_path)
     assert file.read_bytes() != right
 
@@ -144,14 +144,14 @@ def test_a_task_that_is_given_another_manifest_too_works(tmp_path: Path) -> None
         return [] if Manifest.read(given[0]).counts else [Path()]
 
     (tmp_path / "out").mkdir()
-    made = cli.task(args(1), {}, mark, body)
-    assert cli.done(args(1), mark) and not cli.done(args(2), mark)
-    made = cli.task(args(2), {}, mark, body)
-    assert cli.done(args(2), mark) and made.inputs["ingest.extract 00001"] == {}
+    made = command_line.task(args(1), {}, mark, body)
+    assert command_line.done(args(1), mark) and not command_line.done(args(2), mark)
+    made = command_line.task(args(2), {}, mark, body)
+    assert command_line.done(args(2), mark) and made.inputs["ingest.extract 00001"] == {}
 
 
 def test_ranges() -> None:
-    assert cli.expanded([Path("a/{08..10}.json"), Path("b.json")]) == [
+    assert command_line.expanded([Path("a/{08..10}.json"), Path("b.json")]) == [
         Path("a/08.json"), Path("a/09.json"), Path("a/10.json"), Path("b.json"),
     ]  # fmt: skip
 
@@ -162,7 +162,7 @@ def test_what_names_the_own_shard_names_the_other_one() -> None:
     args = Namespace(
         manifest=own, documents=Path("d") / own.name, split=lone, verdicts=[lone, Path("v") / own.name], every=every
     )
-    found = cli.for_shard(args, "00001")
+    found = command_line.for_shard(args, "00001")
     assert found.manifest == Path("x/00001.manifest.json") and found.documents == Path("d/00001.manifest.json")
     assert found.split == lone and found.every == every
     assert found.verdicts == [lone, Path("v/00001.manifest.json")]

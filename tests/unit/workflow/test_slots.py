@@ -15,14 +15,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.workflow import devices, slots, steps
-from scripts.workflow.config import ROOT
+from crawl2llm.chain import gpu_slots, steps
+from crawl2llm.chain.config import ROOT
+from crawl2llm.core import devices
 
 TWO = ["GPU-1", "GPU-2"]
 # Takes GPUs, says so, and holds them for a while, or until it is ended.
 JOB = """
 import os, sys, time
-from scripts.workflow import slots
+from crawl2llm.workflow import slots
 locks = slots.take(int(sys.argv[1]))
 begun = time.monotonic()
 print(os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
@@ -39,8 +40,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """start(number, seconds, …): a job of a run that has TWO."""
     monkeypatch.delenv(devices.VISIBLE, raising=False)
-    monkeypatch.setenv(slots.VARIABLE, "")  # is taken away again at the end
-    slots.announce(TWO, tmp_path / "gpus")
+    monkeypatch.setenv(gpu_slots.VARIABLE, "")  # is taken away again at the end
+    gpu_slots.announce(TWO, tmp_path / "gpus")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     def job(*words: float | str) -> subprocess.Popen[str]:
@@ -58,7 +59,7 @@ def line(job: subprocess.Popen[str]) -> str:
 def free(folder: Path) -> list[str]:
     """The GPUs that nobody holds."""
     for number in (2, 1):
-        if held := slots.taken(folder, TWO, number):
+        if held := gpu_slots.taken(folder, TWO, number):
             for _, handle in held:
                 handle.close()
             return [name for name, _ in held]
@@ -121,22 +122,22 @@ def test_a_gpu_is_held_while_a_process_of_the_job_lives(start: Start, tmp_path: 
 def test_a_job_that_wants_more_gets_all_and_one_outside_a_run_none(start: Start) -> None:
     many = start(4, 0)
     assert line(many) == "GPU-1,GPU-2" and many.wait() == 0
-    slots.announce([])
+    gpu_slots.announce([])
     outside = start(1, 0)
     assert line(outside) == "None" and outside.wait() == 0
 
 
 def test_a_run_that_may_have_fewer_gives_a_job_no_more(start: Start, tmp_path: Path) -> None:
     """`--resources card=1` on a machine with two GPUs: the other may be somebody else's. With `card=0` jobs see none."""
-    slots.announce(TWO, tmp_path / "gpus", most=1)
+    gpu_slots.announce(TWO, tmp_path / "gpus", most=1)
     many = start(2, 60)
     assert line(many) == "GPU-1" and free(tmp_path / "gpus") == ["GPU-2"]
     many.kill()
     many.wait()
-    slots.announce(TWO, tmp_path / "gpus", most=0)
+    gpu_slots.announce(TWO, tmp_path / "gpus", most=0)
     none = start(1, 0)
     assert line(none) == "" and none.wait() == 0
-    slots.announce(TWO, tmp_path / "gpus", most=8)
+    gpu_slots.announce(TWO, tmp_path / "gpus", most=8)
     both = start(8, 0)
     assert line(both) == "GPU-1,GPU-2" and both.wait() == 0
 
@@ -146,7 +147,7 @@ def test_a_signal_that_is_held_back_ends_the_wait(start: Start, tmp_path: Path) 
     other = start(2, 60)
     line(other)
     waits = subprocess.Popen(
-        [sys.executable, "-m", "scripts.training.launch", "--processes", "1", "platform"], cwd=ROOT, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "crawl2llm.training.launch", "--processes", "1", "platform"], cwd=ROOT, stderr=subprocess.DEVNULL
     )  # fmt: skip
     time.sleep(2)
     assert waits.poll() is None
@@ -166,13 +167,13 @@ def test_the_processes_of_a_training_see_its_gpus(
         "import os\nos.write(1, f\"{os.environ.get('CUDA_VISIBLE_DEVICES')}\\n\".encode())\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{tmp_path}")
-    command = [sys.executable, "-m", "scripts.training.launch", "--processes", "2", "shown", *options]
+    command = [sys.executable, "-m", "crawl2llm.training.launch", "--processes", "2", "shown", *options]
     out = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert set(out.split()) == expected and len(out.split()) == 2
 
 
 def test_an_evaluation_takes_one_and_another_step_none(start: Start) -> None:
-    program = "import os, sys\nfrom scripts.workflow import slots\nslots.take_for_step(*sys.argv[1:])\n"
+    program = "import os, sys\nfrom crawl2llm.workflow import slots\nslots.take_for_step(*sys.argv[1:])\n"
     program += "print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
     for words, expected in (
         (("evaluate.model",), "GPU-1"),
@@ -184,13 +185,13 @@ def test_an_evaluation_takes_one_and_another_step_none(start: Start) -> None:
 
 
 def test_who_needs_how_many(start: Start) -> None:
-    assert slots.needed("pretrain.train", {"device": "auto", "processes": 4}) == 4
-    assert slots.needed("pretrain.train", {"device": "cpu", "processes": 4}) == 0
-    assert slots.needed("evaluate.public", {}) == 1
-    assert slots.needed("quality.transformers", {"device": "cpu"}) == 0
-    assert slots.needed("dedup.band", {}) == 0
-    slots.announce([])
-    assert slots.needed("pretrain.train", {"device": "auto", "processes": 4}) == 0
+    assert gpu_slots.needed("pretrain.train", {"device": "auto", "processes": 4}) == 4
+    assert gpu_slots.needed("pretrain.train", {"device": "cpu", "processes": 4}) == 0
+    assert gpu_slots.needed("evaluate.public", {}) == 1
+    assert gpu_slots.needed("quality.transformers", {"device": "cpu"}) == 0
+    assert gpu_slots.needed("dedup.band", {}) == 0
+    gpu_slots.announce([])
+    assert gpu_slots.needed("pretrain.train", {"device": "auto", "processes": 4}) == 0
 
 
 def test_every_rule_that_takes_a_gpu_on_a_cluster_takes_one_here() -> None:
@@ -200,22 +201,26 @@ def test_every_rule_that_takes_a_gpu_on_a_cluster_takes_one_here() -> None:
     profile = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8"))
     there = {rule for rule, wants in profile["set-resources"].items() if "card" in wants}
     assert here == there | {"align_pairs"}
-    assert set(slots.ALONE) <= {step for step in steps.STEPS if step.replace(".", "_") in here}
+    assert set(gpu_slots.ALONE) <= {step for step in steps.STEPS if step.replace(".", "_") in here}
 
 
 def test_torchs_allocator_grows_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (slots.ALLOCATION, "PYTORCH_CUDA_ALLOC_CONF"):
+    for name in (gpu_slots.ALLOCATION, "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
-    assert slots.allocation(tmp_path) == {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-    assert slots.allocation(tmp_path / "no driver") == {}
-    for name in (slots.ALLOCATION, "PYTORCH_CUDA_ALLOC_CONF"):
+    assert gpu_slots.allocation(tmp_path) == {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    assert gpu_slots.allocation(tmp_path / "no driver") == {}
+    for name in (gpu_slots.ALLOCATION, "PYTORCH_CUDA_ALLOC_CONF"):
         with monkeypatch.context() as own:
             own.setenv(name, "max_split_size_mb:64")
-            assert slots.allocation(tmp_path) == {}
+            assert gpu_slots.allocation(tmp_path) == {}
 
 
 def test_the_folder_is_the_runs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(slots.VARIABLE, "")
-    slots.announce(TWO, tmp_path / "gpus")
+    monkeypatch.setenv(gpu_slots.VARIABLE, "")
+    gpu_slots.announce(TWO, tmp_path / "gpus")
     assert (tmp_path / "gpus").stat().st_mode & 0o077 == 0
-    assert json.loads(os.environ[slots.VARIABLE])["names"] == TWO and slots.run_has() == (tmp_path / "gpus", TWO, 2)
+    assert json.loads(os.environ[gpu_slots.VARIABLE])["names"] == TWO and gpu_slots.run_has() == (
+        tmp_path / "gpus",
+        TWO,
+        2,
+    )

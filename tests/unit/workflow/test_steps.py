@@ -5,17 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.models.registry import EXPORT_STEP, REWARD_STEP
-from scripts.workflow.config import schema, validate
-from scripts.workflow.filtering import (
-    BEFORE,
-    EXEMPTING,
-    FILTERS,
-    edits,
-    verdicts,
-    wrong_order,
-)
-from scripts.workflow.steps import (
+from crawl2llm.chain.config import schema, validate
+from crawl2llm.chain.filter_order import BEFORE, EXEMPTING, FILTERS, edits, verdicts, wrong_order
+from crawl2llm.chain.model_registry import EXPORT_STEP, REWARD_STEP
+from crawl2llm.chain.steps import (
     COMPARE_ALL,
     EXPORT,
     ON_DEMAND,
@@ -30,7 +23,7 @@ from scripts.workflow.steps import (
     tasks,
     used,
 )
-from scripts.workflow.trees import lookup
+from crawl2llm.core.nested_dicts import lookup
 
 ASKED_FOR = {
     "language.compare",

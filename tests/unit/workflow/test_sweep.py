@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.workflow import sweep, swept
-from scripts.workflow.config import ConfigError, of_variant, validate
-from scripts.workflow.errors import InputError
-from scripts.workflow.project import Project
-from scripts.workflow.trees import lookup
+from crawl2llm.chain import sweep, sweep_errors
+from crawl2llm.chain.config import ConfigError, of_variant, validate
+from crawl2llm.chain.project import Project
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.nested_dicts import lookup
 
 RATE, FRACTION = "pretrain.train.learning_rate", "quality.select.keep_fraction"
 
@@ -241,7 +241,9 @@ def test_the_part_of_a_sweep_that_is_wrong_is_named() -> None:
     steps, filters = "pretrain.train.steps", ["heuristics", "language"]
     config = validate({"sweep": {"sizes": [{steps: 100}], "grid": {steps: [100], "filters": [filters]}}})
     (name,) = (name for name in config["variants"] if "filters" in name)
-    assert swept.whose(config, name) == f"sweep.grid.{steps} 100, sweep.grid.filters {filters!r} (variant {name})"
+    assert (
+        sweep_errors.whose(config, name) == f"sweep.grid.{steps} 100, sweep.grid.filters {filters!r} (variant {name})"
+    )
 
 
 def test_settings_that_cannot_go_together_are_named_by_the_sweep_and_once() -> None:

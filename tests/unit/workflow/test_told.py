@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from scripts.workflow import told
-from scripts.workflow.config import validate
-from scripts.workflow.filtering import EXEMPTING
-from scripts.workflow.steps import STEPS
+from crawl2llm.chain import step_inputs
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.filter_order import EXEMPTING
+from crawl2llm.chain.steps import STEPS
 
 
 def test_all_are_steps() -> None:
-    assert EXEMPTING < set(told.TOLD) < set(STEPS)
-    assert told.of("tokenize.train", validate({})) == {}
+    assert EXEMPTING < set(step_inputs.TOLD) < set(STEPS)
+    assert step_inputs.of("tokenize.train", validate({})) == {}
 
 
 def test_a_calibration_is_told_thresholds_and_who_skips_it() -> None:
-    found = told.of("heuristics.calibrate", validate({}))
+    found = step_inputs.of("heuristics.calibrate", validate({}))
     assert found.keys() == {"select", "skipped_by"} and "languages" not in found["select"]

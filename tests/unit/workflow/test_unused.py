@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from scripts.models.registry import BASE_STEP
-from scripts.workflow import config as configuration
-from scripts.workflow import record, unused
-from scripts.workflow.manifest import Manifest, digest
-from scripts.workflow.project import Project
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain.model_registry import BASE_STEP
+from crawl2llm.chain.project import Project
+from crawl2llm.core import record
+from crawl2llm.core.manifest import Manifest, digest
+from crawl2llm.workflow import unused
 
 SFT: dict[str, Any] = {"from": "base", "step": "finetune.train"}
 STEP, PLACE = "finetune.train", Path("results/main/finetune/train")

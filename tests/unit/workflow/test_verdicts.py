@@ -14,32 +14,32 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.decontaminate.cuts import judge as judge_decontaminate
-from scripts.dedup import select as dedup
-from scripts.dedup.components import EDGE, greedy
-from scripts.dedup.tables import DUPLICATE
-from scripts.formats.left import judge as judge_left
-from scripts.heuristics import rules as heuristics
-from scripts.heuristics.measures import MEASURES
-from scripts.heuristics.select import judge as judge_heuristics
-from scripts.language.select import judge as judge_language
-from scripts.licence.select import judge as judge_licence
-from scripts.lines.select import judge as judge_lines
-from scripts.multilingual.select import judge as judge_multilingual
-from scripts.pii.kinds import KINDS
-from scripts.pii.select import judge as judge_pii
-from scripts.quality.score import SIGNAL
-from scripts.quality.select import cut
-from scripts.quality.select import judged as judged_quality
-from scripts.sourcecode.select import MEASURED
-from scripts.sourcecode.select import judge as judge_sourcecode
-from scripts.toxicity.select import judge as judge_toxicity
-from scripts.url.select import judge as judge_url
-from scripts.workflow import config as configuration
-from scripts.workflow.filtering import FILTERS
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import heuristics_rules as heuristics
+from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.filters.decontaminate.cuts import judge as judge_decontaminate
+from crawl2llm.filters.dedup import select as dedup
+from crawl2llm.filters.dedup.components import EDGE, greedy
+from crawl2llm.filters.edit_filter import judge as judge_left
+from crawl2llm.filters.heuristics.measures import MEASURES
+from crawl2llm.filters.heuristics.select import judge as judge_heuristics
+from crawl2llm.filters.language.select import judge as judge_language
+from crawl2llm.filters.licence.select import judge as judge_licence
+from crawl2llm.filters.lines.select import judge as judge_lines
+from crawl2llm.filters.multilingual.select import judge as judge_multilingual
+from crawl2llm.filters.pii.kinds import KINDS
+from crawl2llm.filters.pii.select import judge as judge_pii
+from crawl2llm.filters.quality.score import SIGNAL
+from crawl2llm.filters.quality.select import cut
+from crawl2llm.filters.quality.select import judged as judged_quality
+from crawl2llm.filters.sourcecode.select import MEASURED
+from crawl2llm.filters.sourcecode.select import judge as judge_sourcecode
+from crawl2llm.filters.toxicity.select import judge as judge_toxicity
+from crawl2llm.filters.url.select import judge as judge_url
+from crawl2llm.formats.document_numbers import DUPLICATE
 
 COMPLETE = configuration.validate({})
-# Of filters that take parts out and drop what too little is left of (scripts/formats/left.py).
+# Of filters that take parts out and drop what too little is left of (filters/edit_filter.py).
 LEFT: dict[str, Callable[[float, float], bool] | None]
 LEFT = {"characters_min": operator.lt, "words_min": operator.lt, "removed_max": operator.gt}
 # Rule → how a dropped document's value stands to the threshold. None: the rule compares no number.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.workflow import verify
-from scripts.workflow.manifest import Manifest, consumed, recording
+from crawl2llm.commands import verify
+from crawl2llm.core.manifest import Manifest, consumed, recording
 
 
 def made(results: Path, step: str, task: str, text: str, *inputs: Path, variant: str = "main") -> Path:

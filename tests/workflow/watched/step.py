@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from scripts.training.processes import RESUBMIT, listen
-from scripts.workflow.console import log, setup
+from crawl2llm.core.console import log, setup
+from crawl2llm.training.processes import RESUBMIT, listen
 
 stopping: list[int] = []
 step, task, how, manifest, file = sys.argv[1:]

@@ -1,7 +1,0 @@
-"""`crawl2llm record` as a command of its own."""
-
-from __future__ import annotations
-
-from scripts.compare.command import write as main
-
-__all__ = ["main"]

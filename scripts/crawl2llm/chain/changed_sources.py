@@ -1,0 +1,43 @@
+"""Which source files are not those that a shard was made from, in words for a person.
+
+That they differ is decided by the digests in the manifests. The record of ingest.extract holds one for each file, and so says which.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crawl2llm.chain import sources
+from crawl2llm.chain.config import ConfigError
+from crawl2llm.core import record
+
+MOST = 3  # names that are shown
+WORDS = "source files"  # in every sentence of this module
+
+
+def named(manifest: Path, shard: str, entries: list[str]) -> str:
+    """`source files: x.warc.gz replaced, y.warc.gz new, z.warc.gz gone` of a shard that now has the files `entries`.
+
+    manifest: that of ingest.extract for the shard. Where its record does not name the files that it read, the shard and the first of
+    its files are named.
+    """
+    then = record.read(manifest).get("files")
+    try:
+        now = sources.digests(entries)
+    except ConfigError:  # gone since the plan was made
+        now = {}
+    if not isinstance(then, dict) or not now:
+        names = [name.split("=", 1)[1] for name in now]
+        return f"other {WORDS} in shard {shard}" + (f" ({first(names)})" if names else ", which has none now")
+    found = [
+        f"{name.split('=', 1)[1]} {'new' if name not in then else 'gone' if name not in now else 'replaced'}"
+        for name in sorted(then.keys() | now.keys())
+        if then.get(name) != now.get(name)
+    ]
+    return f"{WORDS}: {first(found) or 'in another order of the sources'}"
+
+
+def first(names: list[str]) -> str:
+    """The first names, and how many more there are: `a, b, c and 5 more`."""
+    more = len(names) - MOST
+    return ", ".join(names[:MOST]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,101 @@
+"""Whether a result would come out the same: its settings, its code and what it consumed are as before, whatever differs above.
+
+A fingerprint chains the steps above, so that an edit is seen although a run ended between two steps. What a task reads of them is in
+its manifest, part by part, with digests. So once all that it reads is made, a result whose settings, code, files named by keys and
+inputs are the same is the result of today's fingerprint too, and is marked so. With what it was made is in the record beside its
+manifest, which counts only as far as it is that of this manifest: the two name the same fingerprint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain.steps import COMPARE_ALL, EXPORT_STEP, LAST, LIST, MAKERS, RUNG, SYNTHESIZE, is_of_main
+from crawl2llm.core import checkpoint_folders, manifest_ranges, record
+from crawl2llm.core.manifest import Manifest, canonical, combined, digest, task_of
+
+NOTHING = "nothing to do: settings, code and input are as before"
+JOB = "unchanged"  # in what Snakemake logs: the number of a job that had nothing to do and was not started
+ABOVE = "upstream"  # in a fingerprint: the steps above, by name, with a digest of the fingerprint of each
+TELLS_ABOVE = (EXPORT_STEP, LAST, COMPARE_ALL)  # show fingerprints of the steps above: these count for them
+# Read what no manifest holds: servers, a model behind an endpoint, and what each task cost.
+ALWAYS_START = (LIST, *SYNTHESIZE, LAST, COMPARE_ALL)
+CHECKPOINTS = Path("checkpoints")  # of all trainings of a run, as the rules leave it
+KEEPS_CHECKPOINTS = (*MAKERS, RUNG)
+
+
+def without_above(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """What a fingerprint (parsed) says of the step alone: settings, code, and files that keys name."""
+    if fingerprint.get("step") in TELLS_ABOVE:
+        return dict(fingerprint)
+    return {key: value for key, value in fingerprint.items() if key != ABOVE}
+
+
+def is_made_by(manifest: Manifest, path: Path, fingerprint: str) -> bool:
+    """Whether a result was made with the settings, code and files of a fingerprint. path: where its manifest lies, or lay.
+
+    False without its record, and with one of another result: then nobody knows.
+    """
+    if manifest.fingerprint == digest(fingerprint):
+        return True
+    held = record.read(path)
+    before = held.get("fingerprint")
+    if not isinstance(before, dict):
+        return False
+    if manifest.fingerprint not in (digest(canonical(before)), held.get(record.RENEWED)):
+        return False
+    return without_above(before) == without_above(json.loads(fingerprint))
+
+
+def consumes_the_same(manifest: Manifest, given: Mapping[str, Manifest], others: Mapping[str, dict[str, str]]) -> bool:
+    """Whether a task that is given these manifests would read what its manifest says that it read; False where it reads nothing.
+
+    others: what it reads that is no manifest, as `inputs` of its manifest names it.
+    """
+    names, held = given.keys() | others.keys(), manifest_ranges.unpacked(manifest.inputs)
+    return (
+        bool(names)
+        and names == held.keys()
+        and all(held[key] == marks for key, marks in others.items())
+        and all(given[key].digest_of(part) == mark for key in given for part, mark in held[key].items())
+    )
+
+
+def sources_if_same(
+    manifest: Manifest,
+    path: Path,
+    fingerprint: str,
+    given: Mapping[str, Manifest],
+    others: Mapping[str, dict[str, str]],
+) -> dict[str, str] | None:
+    """`sources` as they are now of a result that would come out the same; None of any other.
+
+    path, fingerprint: as of `is_made_by`; given, others: as of `consumes_the_same`.
+    """
+    if not is_made_by(manifest, path, fingerprint) or not consumes_the_same(manifest, given, others):
+        return None
+    held = manifest_ranges.unpacked(manifest.inputs)
+    files = [{task_of(path): mark} for marks in others.values() for mark in marks.values()]
+    return combined([*files, *sources_of(manifest.step, (there for key, there in given.items() if held[key]))])
+
+
+def sources_of(step: str, read: Iterable[Manifest]) -> list[dict[str, str]]:
+    """`sources` of what a task of a step has read, without what is main's in every variant, whose source files may be others."""
+    return [found.sources for found in read if not is_of_main(step, found.step)]
+
+
+def renew(manifest: Manifest, fingerprint: str, sources: dict[str, str], checkpoints: Path) -> None:
+    """Mark a result as that of a fingerprint and of these source files. checkpoints: the folder of all trainings' checkpoints.
+
+    The record first: where this is cut off before the manifest, the record says of which fingerprint the manifest still is.
+    """
+    mark, before = digest(fingerprint), manifest.fingerprint
+    assert manifest.path is not None
+    if before != mark:
+        record.renew(manifest.path, fingerprint, **{record.RENEWED: before})
+        if manifest.step in KEEPS_CHECKPOINTS:
+            checkpoint_folders.rename(checkpoints, manifest.path, before, mark)
+    manifest.renew(mark, sources)

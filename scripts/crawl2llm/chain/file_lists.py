@@ -1,0 +1,94 @@
+"""Lists of files on this disk, `@list.txt`: one path or URL a line. A plan reads them, so it needs no network."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crawl2llm.chain.config import ConfigError, to_folder
+from crawl2llm.chain.urls import COMMON_CRAWL, SCHEMES, is_url, paths, refused
+from crawl2llm.core import run_folder, secret_masking
+
+TAKEN_APART = frozenset("@?;#")  # a URL without them has no place for a secret
+
+
+class Line(NamedTuple):
+    """A line of a list: its number from 1, and the path or URL that it names."""
+
+    number: int
+    name: str
+
+
+def named(text: str) -> list[Line]:
+    """The lines of a list that name something: empty ones, and those that begin with `#`, do not."""
+    found = [Line(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    return [line for line in found if line.name and not line.name.startswith("#")]
+
+
+def lines(path: str, data: str) -> list[Line]:
+    """The lines of a list on this disk, `{data}` put in. Raises ConfigError where it cannot be read."""
+    return _filled(_held(path), data)
+
+
+def _filled(found: list[Line], data: str) -> list[Line]:
+    return [Line(line.number, to_folder(line.name, data)) for line in found]
+
+
+def _held(path: str) -> list[Line]:
+    try:
+        facts = os.stat(path)  # noqa: PTH116 - a plan asks for each task
+        return _read(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
+    except FileNotFoundError:
+        raise ConfigError(f"the list {path}: no such file{run_folder.search_hint(path)}") from None
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"the list {path}: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def _read(path: str, mark: tuple[int, int, int]) -> list[Line]:
+    """mark: what changes with the file, so that it is read again then."""
+    return named(Path(path).read_text(encoding="utf-8"))
+
+
+def is_remote(entry: str, data: str) -> bool:
+    """Whether an entry of `paths`, `{data}` put in, names files at URLs: a URL, `@URL` of a list, or a list here whose first line is one.
+
+    Raises ConfigError where a list cannot be read.
+    """
+    name = entry.removeprefix("@")
+    return is_url(name) or (entry.startswith("@") and any(is_url(line.name) for line in _filled(_held(name)[:1], data)))
+
+
+def is_listed(source: dict[str, Any], data: str) -> bool:
+    """Whether the files of a source are found by ingest.list: those of a crawl, and those at URLs. data: the config's `data`.
+
+    Raises ConfigError where a list cannot be read: without it nobody knows.
+    """
+    return source["kind"] == COMMON_CRAWL or any(is_remote(entry, data) for entry in paths(source, data))
+
+
+def check(path: str, data: str) -> None:
+    """Raises ConfigError, with the list and the line, for a line that cannot be read: a URL with a secret, or one among paths."""
+    first: Line | None = None
+    for line in lines(path, data):
+        here, name = f"the list {path}, line {line.number}", line.name
+        first, remote = first or line, is_url(name)
+        if not remote and "://" in name:
+            raise ConfigError(
+                f"{here}: {secret_masking.mask(name)!r} begins with none of {', '.join(f'{one}://' for one in SCHEMES)}"
+            )
+        # A list may have 90,000 lines, and few of them anything that needs to be taken apart.
+        if remote and secret_masking.has_reference(name):
+            raise ConfigError(f"{here}: a list names no secret, only a URL in `paths` does, or its `options`")
+        if remote and not TAKEN_APART.isdisjoint(name) and (why := refused(name)):
+            raise ConfigError(f"{here}: {why}")
+        if remote and "*" in name.partition("?")[0]:
+            raise ConfigError(f"{here}: {name!r} is a pattern: it goes into `paths`, a list names each file")
+        if remote != is_url(first.name):
+            urls, files = (line, first) if remote else (first, line)
+            raise ConfigError(
+                f"the list {path} has files here (line {files.number}: {files.name!r}) and at URLs (line {urls.number}): "
+                "make them two lists, and two sources"
+            )

@@ -1,0 +1,83 @@
+"""What the variants of a run are compared on: the held-out documents and the items of `main`, the same for all of them.
+
+A variant's complete config has main's under KEY (chain/config.py puts it there), so that its fingerprints can depend on what
+it is compared with. A run without variants has no reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+KEY = "reference"  # of a variant's complete config; no key of the schema
+Config = dict[str, Any]
+
+
+class Reference:
+    """The complete config of `main`, and main's fingerprints as far as they were asked for."""
+
+    def __init__(self, main: Config) -> None:
+        self.main = main
+        self.memo: dict[str, str] = {}
+        self.same_files: bool | None = None  # whether the source files hold the same, where somebody has looked
+        self._differs: bool | None = None
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Reference:
+        return self  # nobody changes it, and a copy would hold another whole config
+
+    def differs(self, config: Config) -> bool:
+        """Whether a variant chooses its documents otherwise than main: by other sources, or anything that corpus.split depends on."""
+        if self._differs is None:
+            self._differs = self._compare(config)
+        return self._differs
+
+    def _compare(self, config: Config) -> bool:
+        from crawl2llm.chain.fingerprint import fingerprint  # which asks this module what a step reads
+
+        # How source files are found is in no fingerprint.
+        named = config["ingest"]["extract"]["sources"] == self.main["ingest"]["extract"]["sources"]
+        if not (named if self.same_files is None else self.same_files):
+            return True
+        return fingerprint("corpus.split", config) != fingerprint("corpus.split", self.main, self.memo)
+
+
+def own(config: Config) -> Config:
+    """A complete config without what it is compared with, as the schema knows it."""
+    return {key: value for key, value in config.items() if not isinstance(value, Reference)}
+
+
+def main(config: Config) -> Config | None:
+    """The complete config of the variant that a variant is compared with: `main`. None where nothing is compared.
+
+    config: complete; that of main has its `variants`.
+    """
+    found = config[KEY].main if KEY in config else config if config["variants"] else None
+    wanted = found and all(each["evaluate"]["common"]["enabled"] for each in (config, found))
+    return found if wanted else None
+
+
+def told(config: Config) -> Config:
+    """The same; without a comparison the config itself, as where a program is started by hand."""
+    return main(config) or config
+
+
+def memo(config: Config, own: dict[str, str]) -> dict[str, str]:
+    """Main's fingerprints so far. own: those of the config itself, which may be main's."""
+    return config[KEY].memo if KEY in config else own
+
+
+def drops(config: Config) -> bool:
+    """Whether corpus.split takes near-duplicates of the validation documents out of the training text by itself: of every source."""
+    sources = config["ingest"]["extract"]["sources"]
+    skipped = any("dedup" in source.get("skip_filters", []) for source in sources)
+    return "dedup" in config["filters"] and bool(config["corpus"]["split"]["drop_near_duplicates"]) and not skipped
+
+
+def cleans(config: Config) -> bool:
+    """Whether a variant's training text has to be searched for what main holds out.
+
+    Where main's split does that by itself, main need not be searched, nor a variant that has the same documents.
+    """
+    found = main(config)
+    if found is None:
+        return False
+    return not drops(found) or (KEY in config and config[KEY].differs(config))

@@ -1,0 +1,140 @@
+"""What a run would take, from a sample: tokens, a model that fits, hours here and on one node of eight H100. All estimates."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from typing import Any, NamedTuple
+
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import steps
+from crawl2llm.commands.new.places import Source
+from crawl2llm.commands.new.sample import Sampled
+from crawl2llm.core.processors import cores
+from crawl2llm.training import auto
+from crawl2llm.training.cost_estimate import MFU
+from crawl2llm.training.gpus import KINDS
+from crawl2llm.training.vocabulary_size import TABLE, entries
+
+# Bytes of text a token by entries of the vocabulary, English: 2.7 was measured on a run of this project,
+# the others are what such tokenizers usually reach.
+BYTES_A_TOKEN = dict(zip((number for _, number in TABLE), (2.7, 3.1, 3.5, 3.9, 4.2, 4.4), strict=True))
+DATA_HALF = (
+    4.0  # the steps up to the tokens take this many times what reading, language and heuristics of a sample take
+)
+# To start a task: Python, the libraries, Snakemake's own. Measured on a run that had hardly any data: 1.0 to 1.3 seconds of
+# processor time a task, sampled and so a lower bound.
+TASK_SECONDS = 1.5
+TRAINING_SECONDS = 8.0  # the same for the pretraining: torch and DeepSpeed in each of its processes
+BEFORE = steps.PLAN  # the steps up to the tokens stand before it
+OWN = {"name": "own", "kind": "warc", "paths": ["own"]}  # any source that is no crawl of this machine
+H100 = KINDS["h100"].peak
+STEP_SECONDS = 0.05  # assumed least time of a step on GPUs
+NODE_CORES = 96
+
+
+HELD_OUT = 100  # documents that a config of `crawl2llm new` wants to be held out
+MOST_HELD_OUT = 0.1  # most that it takes from training for them, as the demo does
+
+
+class Estimate(NamedTuple):
+    """What is expected of a run; seconds are of the clock."""
+
+    documents: int  # to train on and held out
+    text_bytes: int
+    tokens: int
+    vocabulary: int
+    settings: dict[str, Any]  # pretrain.train, with a number for each `auto`
+    parameters: int
+    operations: float
+    data_here: float
+    train_here: float
+    data_node: float
+    train_node: float
+    tasks: int  # up to the tokens
+    starts_here: float  # within data_here
+    validation_fraction: float  # of the documents
+    left: list[str]  # languages that were asked for, of which the filters left nothing in the sample
+
+
+def starts(shards: int, cores: int) -> tuple[int, float]:
+    """(tasks up to the tokens, seconds of the clock to start them): the steps one after the other, each on all cores."""
+    config = configuration.validate({"ingest": {"extract": {"shards": shards, "sources": [OWN]}}})
+    order = steps.used(config)
+    before = order[: order.index(BEFORE)]
+    numbers = [len(steps.tasks(step, config)) for step in before if step != "crawl.render"]
+    return sum(numbers), TASK_SECONDS * sum(-(-number // cores) for number in numbers)
+
+
+def speed(threads: int) -> float:
+    """Floating-point operations a second of training on this machine, idle: a few steps of a model of 1.4 million parameters."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the workflow sets it (rules/common.smk)
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.set_num_threads(threads)
+    wanted, vocabulary = auto.row(3_000_000), 4096
+    shape = LlamaConfig(
+        hidden_size=wanted.hidden_size,
+        intermediate_size=wanted.intermediate_size,
+        num_hidden_layers=wanted.layers,
+        num_attention_heads=wanted.heads,
+        vocab_size=vocabulary,
+        tie_word_embeddings=True,
+    )
+    model = LlamaForCausalLM(shape)
+    tokens = torch.zeros((4, wanted.context), dtype=torch.long)
+    cost = auto.operations({**wanted._asdict(), "tie_embeddings": True}, vocabulary) * tokens.numel()
+    times = []
+    for _ in range(3):  # the first warms up
+        start = time.process_time()  # of all threads: the machine may be busy with other things
+        model(tokens, labels=tokens).loss.backward()
+        times.append((time.process_time() - start) / threads)
+    return cost / min(times[1:])
+
+
+def validation_fraction(documents: float) -> float:
+    """The share of so many documents that is held out, in whole per cent: what makes HELD_OUT of them, from the key's default on, at most
+    MOST_HELD_OUT.
+    """
+    least = float(configuration.completed("corpus.split", {})["validation_fraction"])
+    return min(MOST_HELD_OUT, max(least, math.ceil(100 * HELD_OUT / max(documents, 1)) / 100))
+
+
+def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: int) -> Estimate:
+    """What a run over the sources would take, if the rest of the files is as their sample."""
+    documents = text = reading = 0.0
+    for source, seen in found:
+        scale = source.bytes / max(seen.bytes, 1)
+        documents += scale * sum(seen.kept_documents[name] for name in languages)
+        text += scale * sum(seen.kept[name] for name in languages)
+        reading += scale * seen.seconds
+    held = validation_fraction(documents)
+    text *= 1 - held
+    vocabulary = entries("auto", int(text))
+    tokens = int(text / BYTES_A_TOKEN[vocabulary])
+    defaults = configuration.completed("pretrain.train", {})
+    settings = auto.resolve(defaults, max(tokens, 300), vocabulary)
+    trained = settings["steps"] * settings["global_batch_tokens"]
+    operations = float(auto.operations(settings["model"], vocabulary)) * trained
+    usable = cores()
+    tasks, here = starts(shards, usable)
+    gpus = operations / (8 * H100 * MFU)
+    return Estimate(
+        documents=round(documents),
+        text_bytes=round(text),
+        tokens=tokens,
+        vocabulary=vocabulary,
+        settings=settings,
+        parameters=auto.parameters(settings["model"], vocabulary)[0],
+        operations=operations,
+        data_here=DATA_HALF * reading / usable + here,
+        train_here=operations / speed(settings["threads"]) + TRAINING_SECONDS,
+        data_node=DATA_HALF * reading / NODE_CORES + starts(shards, NODE_CORES)[1],
+        train_node=max(gpus, settings["steps"] * STEP_SECONDS) + TRAINING_SECONDS,
+        tasks=tasks,
+        starts_here=here,
+        validation_fraction=held,
+        left=[name for name in languages if not any(seen.kept_documents[name] for _, seen in found)],
+    )

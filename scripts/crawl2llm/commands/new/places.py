@@ -1,0 +1,282 @@
+"""What `--from` names: files here, at URLs, or of a crawl of Common Crawl, as sources of one kind each.
+
+A kind is told by the first bytes of a file. Remote files are asked for their lengths, and nothing is copied to the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crawl2llm.chain import file_lists, urls
+from crawl2llm.chain import sources as ingest
+from crawl2llm.chain.config import ConfigError
+from crawl2llm.commands.new import columns
+from crawl2llm.core.console import log
+from crawl2llm.core.errors import InputError
+from crawl2llm.stages.ingest.files import File, First, TransferError
+
+if TYPE_CHECKING:  # it imports a network's libraries, which files here do not need
+    from crawl2llm.stages.ingest.list import Found
+    from crawl2llm.stages.ingest.remote import Access
+
+BOOK = 100_000  # bytes from which on a text file is cut into pieces
+PREFIX = 2_000_000  # most bytes read of each file of the sample, as they lie there
+START = 2**18  # bytes of a file, decompressed, that tell its kind
+LENGTHS = 1000  # most remote files that are asked for their lengths
+PATIENCE = 20.0  # seconds to wait for a server that is busy or gone
+NAMES = {"warc": "web", urls.COMMON_CRAWL: "web", "text": "texts", "jsonl": "records", "parquet": "records"}
+CRAWL = re.compile(r"CC-MAIN-[0-9]{4}(-[0-9]{2,4})?")  # as the schema has it
+HERE = "--from"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line says beside the patterns.
+
+    files, format, base: of a crawl. options: of fsspec's file system, for remote files. text_key: the column of the text.
+    """
+
+    files: int | None = None
+    format: str = ""
+    base: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    text_key: str = ""
+
+
+@dataclass
+class Source:
+    """Files of one kind and of one layout, all here or all at URLs, by the patterns that name them."""
+
+    kind: str
+    patterns: list[str] = field(default_factory=list)
+    files: Sequence[File] = ()
+    keys: dict[str, Any] = field(default_factory=dict)  # more keys of the source
+    name: str = ""
+    books: bool = False  # long texts, of which no one document should be made
+
+    @property
+    def remote(self) -> bool:
+        """Whether its files come over a network."""
+        return bool(self.files) and not isinstance(self.files[0], Path)
+
+    @property
+    def unknown(self) -> int:
+        """The number of files whose length is not known: the server does not tell it, or was not asked."""
+        return sum(length(file) is None for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all files. One of unknown length counts as the mean of the others; where none is known, as what is read of it."""
+        known = [size for file in self.files if (size := length(file)) is not None]
+        mean = sum(known) / len(known) if known else PREFIX
+        return sum(known) + round(mean * (len(self.files) - len(known)))
+
+    def entry(self) -> dict[str, Any]:
+        """The source as `ingest.extract.sources` takes it."""
+        paths = {} if self.kind == urls.COMMON_CRAWL else {"paths": self.patterns}
+        # Longer than 100,000 words, and the heuristics drop a text (heuristics.select.gopher_quality.words_max).
+        long = {"unwrap": True, "chunk_words": 1000} if self.books else {}
+        return {"name": self.name or NAMES[self.kind], "kind": self.kind, **paths, **self.keys, **long}
+
+
+def length(file: File) -> int | None:
+    """The bytes of a file; None where that is not known."""
+    if isinstance(file, Path):
+        return file.stat().st_size
+    return length(file.file) if isinstance(file, First) else file.facts.bytes
+
+
+def start(file: File) -> bytes:
+    """The first bytes of a file, decompressed. Raises OSError, ValueError, TransferError."""
+    from crawl2llm.stages.ingest import (
+        decompress,  # the libraries of readers, which an import of this module does not need
+    )
+
+    out = b""
+    with contextlib.closing(decompress.decompressed(file)) as pieces:
+        for piece in pieces:
+            if isinstance(piece, decompress.Damage):
+                if not out:
+                    raise ValueError(piece.what)
+                break
+            out += piece
+            if len(out) >= START:
+                break
+    return out
+
+
+def kind(file: File, text_key: str = "") -> tuple[str, dict[str, str]]:
+    """(kind, keys) of a file by what it holds, and where that says nothing by its name; keys: `preset` or `text_key`, where needed.
+
+    text_key: the column of the text, where a person named it. Raises InputError for a file that is of no kind that can be read, with what
+    it looks like, and for one that cannot be had.
+    """
+    from crawl2llm.stages.ingest.decompress import is_tar
+    from crawl2llm.stages.ingest.text_check import is_text
+
+    try:
+        first = start(file)
+        if first.startswith(b"PAR1"):
+            return "parquet", columns.keys(schema(file), text_key, str(file))
+    except TransferError as error:
+        raise InputError(str(error)) from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from error
+    name = file.name.lower()
+    if (
+        first.startswith((b"WARC/", b"filedesc://"))
+        or ".warc" in name
+        or ".arc" in name
+        or (".lz4" in name and not first.strip())
+    ):
+        return "warc", {}
+    if is_tar(file):
+        return "text", {}
+    if first.lstrip().startswith(b"{"):
+        found = columns.of_lines(first)
+        return "jsonl", columns.keys(found, text_key, str(file)) if found else {}
+    if not is_text(first):
+        raise InputError(
+            f"{file} is neither WARC, WET, ARC, JSON Lines, Parquet nor text: it begins with {first[:12]!r}"
+        )
+    return "text", {}
+
+
+def schema(file: File) -> columns.Columns:
+    """The columns of a Parquet file. Raises OSError, ValueError, TransferError."""
+    import pyarrow.parquet as pq
+
+    with file.open("rb", 0) as stream, pq.ParquetFile(stream) as opened:
+        return columns.of_schema(opened.schema_arrow)
+
+
+def some(items: Sequence[T], number: int) -> list[T]:
+    """Up to `number` of the items, evenly spread over them."""
+    if len(items) <= number:
+        return list(items)
+    return [items[round(at * (len(items) - 1) / (number - 1))] for at in range(number)] if number > 1 else [*items[:1]]
+
+
+def sources(patterns: Sequence[str], wanted: Wanted = Wanted()) -> list[Source]:
+    """The files of the patterns (paths, globs, URLs, lists, crawls) by kind and layout, in the order of the patterns.
+
+    Each pattern is of the kind of its first file, or of its largest. Raises InputError for one without files, or that cannot be read.
+    """
+    patterns = list(dict.fromkeys(patterns))
+    crawls = [pattern for pattern in patterns if CRAWL.fullmatch(pattern)]
+    given = [f"--{name}" for name in ("files", "format", "base") if getattr(wanted, name)]
+    if given and not crawls:
+        raise InputError(f"{', '.join(given)}: of a crawl, such as --from CC-MAIN-2026-08, and {HERE} names none")
+    found: dict[Any, Source] = {}
+    for pattern in patterns:
+        try:
+            is_remote = pattern not in crawls and file_lists.is_remote(pattern, ".")
+            made = crawl(pattern, wanted) if pattern in crawls else (remote if is_remote else local)(pattern, wanted)
+        except (TransferError, ConfigError) as error:
+            raise InputError(f"{HERE} {pattern!r}: {error}") from error
+        if preset := made.keys.get("preset"):
+            log.info("%s: its columns are those of %s (preset: %s)", pattern, preset, preset)
+        elif key := made.keys.get("text_key"):
+            log.info("%s: the text is under %s (text_key: %s)", pattern, key, key)
+        alike = (pattern,) if pattern in crawls else (made.kind, made.remote, *sorted(map(repr, made.keys.items())))
+        source = found.setdefault(alike, made)
+        if source is not made:
+            source.patterns += made.patterns
+            source.files = [*source.files, *made.files]
+            source.books = source.books or made.books
+    if wanted.options and not any(source.keys.get("options") for source in found.values()):
+        raise InputError(f"--options: of remote files, and {HERE} names none")
+    if wanted.text_key and not any(source.keys.get("text_key") for source in found.values()):
+        raise InputError(f"--text-key: of JSON Lines and Parquet, and {HERE} names none")
+    used: set[str] = set()
+    for source in found.values():
+        base = source.keys.get("preset") or NAMES[source.kind]
+        source.name = next(name for n in range(1, 999) if (name := f"{base}-{n}" if n > 1 else base) not in used)
+        used.add(source.name)
+    return list(found.values())
+
+
+def local(pattern: str, wanted: Wanted) -> Source:
+    """The files here of a path, a glob or a list. Raises InputError, ConfigError."""
+    if pattern.startswith("@"):
+        file_lists.check(pattern[1:], ".")
+    files: list[File] = [Path(name) for name, _ in ingest.expand(pattern, ".")]
+    if not files:
+        hint = "; a crawl of Common Crawl is called CC-MAIN-2026-08, or so" if pattern.startswith("CC-") else ""
+        raise InputError(f"{HERE} {pattern!r}: no file matches (a relative path is looked for in {Path.cwd()}){hint}")
+    what, keys = kind(max(files[:50], key=lambda file: length(file) or 0), wanted.text_key)
+    return Source(what, [pattern], files, dict(keys), books=what == "text" and _books(files))
+
+
+def _books(files: Sequence[File]) -> bool:
+    return max(length(file) or 0 for file in files) > BOOK
+
+
+def remote(pattern: str, wanted: Wanted) -> Source:
+    """The files of a URL, a pattern of a store, or a list of URLs. Raises InputError, ConfigError, TransferError."""
+    from crawl2llm.stages.ingest import list as listing
+    from crawl2llm.stages.ingest.remote import Access, Remote
+
+    check({"kind": "warc", "paths": [pattern], "options": wanted.options})
+    access = Access(wanted.options, PATIENCE, urls=frozenset([pattern.removeprefix("@")]))
+    log.info("asking for %s", pattern)
+    try:
+        found = listing.of_paths({"paths": [pattern]}, access)
+    except InputError as error:
+        raise InputError(f"{HERE} {pattern!r}: {error}") from error
+    first = max(found[:50], key=lambda one: (one[2].bytes if one[2] else 0) or 0)
+    what, keys = kind(Remote(first[0], first[2] or listing.Facts(), access), wanted.text_key)
+    files = with_lengths(found, access, page=what == "text")
+    options = {"options": wanted.options} if wanted.options else {}
+    return Source(what, [pattern], files, {**keys, **options}, books=what == "text" and _books(files))
+
+
+def check(entry: dict[str, Any]) -> None:
+    """Raises InputError for a source that a config may not have; a URL with a secret is not repeated."""
+    try:
+        ingest.check({"name": HERE, **entry}, ".", HERE)
+    except ConfigError as error:
+        raise InputError(str(error).replace(f"{HERE}.paths", HERE)) from error
+
+
+def crawl(pattern: str, wanted: Wanted) -> Source:
+    """The chosen files of a crawl. Raises InputError, ConfigError, TransferError."""
+    from crawl2llm.stages.ingest import list as listing
+    from crawl2llm.stages.ingest.remote import Access
+
+    if wanted.files is None:
+        raise InputError(
+            f"{HERE} {pattern}: say how many of its files: --files 100, which are chosen by a hash of their names (a WARC file of Common "
+            "Crawl has about 1 GB)"
+        )
+    more = {"format": wanted.format, "base": wanted.base, "options": wanted.options}
+    keys = {"crawl": pattern, "files": wanted.files, **{name: held for name, held in more.items() if held}}
+    entry = {"name": pattern, "kind": urls.COMMON_CRAWL, **keys}
+    check(entry)
+    access = Access(wanted.options, PATIENCE)
+    log.info("asking for the files of %s", pattern)
+    found = listing.of_crawl(entry, access)
+    if not found:
+        raise InputError(f"{HERE} {pattern}: its list names no file")
+    return Source(urls.COMMON_CRAWL, [pattern], with_lengths(found, access, page=False), keys)
+
+
+def with_lengths(found: list[Found], access: Access, page: bool) -> list[File]:
+    """The files, with what the servers say of them; of more than LENGTHS, of so many. page: whether they may be web pages."""
+    from crawl2llm.stages.ingest.list import asked
+    from crawl2llm.stages.ingest.remote import Remote
+    from crawl2llm.stages.ingest.transport import Facts
+
+    ask = some([one for one in found if one[2] is None and urls.is_url(one[0])], LENGTHS)
+    answers, _ = asked(ask, access)
+    known = {url: facts for url, _, facts in found if facts} | {url: facts for url, _, facts in answers}
+    return [
+        Remote(url, known.get(url) or Facts(), access, page) if urls.is_url(url) else Path(url) for url, _, _ in found
+    ]

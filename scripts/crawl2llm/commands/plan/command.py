@@ -1,0 +1,294 @@
+"""What would run, why, and about how long it takes: one line for each rule and reason. Runs nothing.
+
+Options that are not listed go to Snakemake as they are: --configfile mine.yaml, --profile profiles/slurm, --until …
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import steps, yaml_errors
+from crawl2llm.chain.command_line import described
+from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.project import Project
+from crawl2llm.commands.plan import dryrun, exports, halving_savings, training, variants, words
+from crawl2llm.commands.plan.dryrun import Task
+from crawl2llm.commands.plan.estimate import Estimate, Work, by_rule
+from crawl2llm.commands.plan.last_run import Last
+from crawl2llm.commands.plan.reasons import AGAIN, CHANGED, reasons
+from crawl2llm.core import processors, record, secret_masking
+from crawl2llm.core.console import put
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import write_atomically
+from crawl2llm.slurm import local_plugin
+from crawl2llm.stages.pretrain.auto_preview import MARK
+from crawl2llm.workflow import stale_results, unused, variant_placement
+
+WIDTH = 120  # columns at most
+
+
+def notes(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, after those on what is `auto` have been printed."""
+    for line in lines:
+        if line.startswith(MARK):
+            put(line.rstrip())
+        else:
+            yield line
+
+
+def newer(results: Path) -> list[str]:
+    """Where today's libraries are not those that the results were made with; that alone reruns nothing."""
+    then: dict[str, set[str]] = {}
+    for folder in results.glob("*/*/*/"):
+        # The records of a step's shards are mostly the same bytes: each is read, and one of the equal ones parsed.
+        for text in {record.text(path) for path in folder.glob("*run.json")}:
+            for name, version in record.parsed(text).get("versions", {}).items():
+                now = platform.python_version() if name == "python" else record.version(name)
+                if now and version != now:
+                    then.setdefault(f"{name} {version}, now {now}", set()).add(".".join(folder.parts[-2:]))
+    return [f"made with {versions}: {', '.join(sorted(steps))}" for versions, steps in sorted(then.items())]
+
+
+def dry_run(command: list[str]) -> tuple[int, list[str], list[str]]:
+    """(exit status, what Snakemake printed, what `newer` says of the folder that it works in), both made at the same time."""
+    said: list[str] = []
+    found: Future[list[str]] | None = None
+    with (
+        ThreadPoolExecutor(1) as beside,
+        subprocess.Popen(
+            command, env=local_plugin.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process,
+    ):
+        for line in process.stdout or ():
+            said.append(secret_masking.mask(line.rstrip("\n")))
+            if found is None and dryrun.FOLDER.match(line):
+                found = beside.submit(newer, dryrun.folder([said[-1]]) / "results")
+    return process.returncode, said, found.result() if found else []
+
+
+def options_of(options: list[str]) -> argparse.Namespace:
+    """The config files (`configfile`) and single keys (`config`) among Snakemake's options."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, default=[])
+    parser.add_argument("--config", "-C", nargs="*", default=[])
+    return parser.parse_known_args(options)[0]
+
+
+def configured(options: list[str], folder: Path) -> dict[str, Any] | None:
+    """The complete config that Snakemake's options name, or that of the run's folder; None where there is none that is readable."""
+    given = options_of(options)
+    try:
+        tree = yaml_errors.laid(given.configfile or [folder / "config.yaml"])
+        for name, _, value in (entry.partition("=") for entry in given.config):
+            tree = configuration.merged(tree, {name: yaml.safe_load(value)})
+        return configuration.validate(tree)
+    except (yaml.YAMLError, configuration.ConfigError):
+        return None
+
+
+def project_of(config: dict[str, Any], folder: Path) -> Project | None:
+    """The project in the folder of a run; None where its source files changed while the plan was made."""
+    try:
+        with contextlib.chdir(folder):
+            return Project(config)
+    except (configuration.ConfigError, InputError):
+        return None
+
+
+def ask_again(tasks: Iterable[Task], project: Project, folder: Path) -> None:
+    """Add what differs of its own to the reason of each task that runs because of one above: Snakemake does not ask these."""
+    with contextlib.chdir(folder):
+        for task in tasks:
+            reason, config = task.facts.get("reason", ""), project.variants.get(task.variant)
+            if not reason.startswith(AGAIN) or CHANGED in reason or config is None or task.step not in steps.STEPS:
+                continue
+            if own := project.stale(task.variant, task.step, steps.owned(task.step, task.id, config)):
+                task.facts["reason"] = f"{CHANGED}{own}; {reason}"
+
+
+def cores(profile: Path, options: list[str]) -> int | None:
+    """The cores that a run may use on this machine; None where SLURM starts its tasks."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(profile.glob("config*.yaml"))]
+    if any(re.search(r"^executor: slurm\b", text, re.MULTILINE) for text in texts):
+        return None
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--cores", "-c", "--jobs", "-j")
+    said = [parser.parse_known_args(options)[0].cores, *re.findall(r"^cores: *(\w+)", "\n".join(texts), re.MULTILINE)]
+    number = next(filter(None, said), "all")
+    return max(1, int(number)) if number.isdigit() else processors.cores()
+
+
+def moved(project: Project, folder: Path) -> Iterator[str]:
+    """What a run in `folder` removes, sets aside and brings back when it starts, in words."""
+    with contextlib.chdir(folder):
+        if paths := stale_results.of(project.variants):
+            yield f"the run first removes {stale_results.described(paths)}"
+        if moves := list(unused.leaving(project.variants)):
+            yield f"the run first sets aside {unused.described(moves)}, {unused.LEAVES}"
+        if moves := unused.coming_back(project):
+            yield f"the run first brings back {unused.described(moves)} {unused.RETURNS}"
+
+
+def without_returning(tasks: list[Task], project: Project, folder: Path) -> list[Task]:
+    """The tasks without those whose results come back when the run starts; a task that a person forces runs all the same."""
+    with contextlib.chdir(folder):
+        back = {(move.variant, move.step, move.task) for move in unused.coming_back(project)}
+    return [
+        task
+        for task in tasks
+        if (task.variant, task.step, task.id) not in back or "Forced execution" in task.facts.get("reason", "")
+    ]
+
+
+@dataclass
+class Plan:
+    """A plan that Snakemake made to its end. project: None where the config cannot be read as Snakemake read it."""
+
+    tasks: list[Task]
+    project: Project | None
+    work: Work
+    cores: int | None
+    costs: dict[str, Estimate]
+
+    @property
+    def gpus(self) -> bool:
+        """Whether any task uses a GPU."""
+        return any(map(self.work.gpus, self.tasks))
+
+
+def planned(tasks: list[Task], folder: Path, options: list[str] | None, profile: Path) -> Plan:
+    """The plan of these tasks. options: those that Snakemake was given."""
+    config = None if options is None else configured(options, folder)
+    project = project_of(config, folder) if config else None
+    if project:
+        tasks = without_returning(tasks, project, folder)
+        ask_again(tasks, project, folder)
+    known = (project.variants, project.sources) if project else (None, None)
+    work, here = Work(Last(folder), tasks, *known), cores(profile, options or [])
+    return Plan(tasks, project, work, here, by_rule(tasks, work, here))
+
+
+def show(
+    lines: Iterable[str],
+    options: list[str] | None = None,
+    profile: Path = ROOT / "profiles/local",
+    pictures: dict[str, Path] | None = None,
+) -> int:
+    """Print the plan in a dry run's output; the exit status. options: those that Snakemake was given; pictures: kind → file to write."""
+    lines = list(notes(lines))
+    tasks, errors = dryrun.read(lines)
+    if not errors and not any(line.startswith(dryrun.ENDS) for line in lines):
+        # Refused, killed, or not Snakemake's at all.
+        errors = [*filter(None, lines), "error: Snakemake ended before its plan was complete; what it said is above"]
+    if errors:
+        # Of an option that it does not know, Snakemake first prints all that it does.
+        usage = [line.partition(": ")[2] for line in lines if ": error: " in line and lines[0].startswith("usage: ")]
+        put("\n".join(usage or errors))
+        return 1
+    if not tasks:
+        put("nothing to do: every result is up to date")
+        if not pictures:
+            return 0
+    plan = planned(tasks, dryrun.folder(lines), options, profile)
+    tasks = plan.tasks
+    columns = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
+    width = min(WIDTH, max(80, columns))
+    if tasks:
+        put(
+            "\n".join(
+                words.page(
+                    reasons(tasks, plan.project.variants if plan.project else None), plan.costs, plan.gpus, width
+                )
+            )
+        )
+        for line in variants.table(plan, width):
+            put(line)
+        closing = words.closing(plan.costs, plan.gpus, plan.cores)
+        if any(task.step == steps.FETCH for task in tasks):
+            put(
+                "\n".join(
+                    textwrap.wrap(
+                        words.to_copy(tasks, plan.work.last, plan.work.variants), width, break_on_hyphens=False
+                    )
+                )
+            )
+        put("\n".join(textwrap.wrap(closing, width, break_on_hyphens=False)))
+        for line in moved(plan.project, plan.work.last.folder) if plan.project else ():
+            put("\n".join(textwrap.wrap(line, width, subsequent_indent="    ", break_on_hyphens=False)))
+        shared = variant_placement.lines(plan.project) if plan.project else ()
+        possible = exports.lines(tasks, plan.project.variants) if plan.project else ()
+        for line in [*halving_savings.lines(plan), *shared, *training.lines(tasks, plan.work), *possible]:
+            indent = "  " if line.startswith("  ") else ""
+            put(
+                "\n".join(
+                    textwrap.wrap(line, width, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)
+                )
+            )
+    return draw(plan, pictures) if pictures else 0
+
+
+def draw(plan: Plan, pictures: dict[str, Path]) -> int:
+    """Write the pictures of a plan and say where they are; the exit status."""
+    from crawl2llm.commands.plan.picture import output  # its layout engine is loaded only where a picture is wanted
+
+    if plan.project is None:
+        put("error: no picture was written: the config cannot be read as Snakemake read it, or files changed meanwhile")
+        return 1
+    for kind, text in output.texts(plan, list(pictures)).items():
+        write_atomically(pictures[kind], text)
+        put(f"picture: {pictures[kind]}")
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = described("crawl2llm plan", __doc__, "--configfile mine.yaml --profile profiles/slurm", allow_abbrev=False)
+    parser.add_argument("--profile", default="profiles/local", help="Snakemake's profile (default: %(default)s)")
+    parser.add_argument(
+        "--html",
+        nargs="?",
+        const="plan.html",
+        type=Path,
+        metavar="FILE",
+        help="also draw it as a page for a browser (default: %(const)s)",
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw it as one SVG file")
+    args, more = parser.parse_known_args(argv)
+    pictures = {kind: path.absolute() for kind, path in (("html", args.html), ("svg", args.svg)) if path}
+    for kind, path in pictures.items():
+        if not path.parent.is_dir() or path.is_dir():
+            parser.error(
+                f"--{kind} {path}: {path if path.is_dir() else path.parent} is {'a' if path.is_dir() else 'no'} folder"
+            )
+    profile = args.profile if Path(args.profile).exists() else str(ROOT / args.profile)
+    options = list(more)
+    if unreadable := yaml_errors.main(map(str, options_of(options).configfile)):
+        return unreadable
+    if not Path("Snakefile").exists() and not {"-s", "--snakefile"} & set(more):  # in the folder of a run
+        more = ["--snakefile", str(ROOT / "Snakefile"), *more]
+    command = [*local_plugin.command(), "--profile", profile, "--dry-run", *more]
+    returned, said, differing = dry_run(command)
+    status = show(said, options, Path(profile), pictures)
+    if returned and not status:
+        put("\n".join(said))
+    for line in differing:
+        put(line)
+    return status or returned
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,101 @@
+"""What a picture of a plan shows: a box for each step in the folder of a variant, and which boxes read from which.
+
+A variant reads from `main` what does not differ there, so such a step is one box, with edges into every variant that reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from crawl2llm.chain.steps import stage_of
+
+UP_TO_DATE, RUNS, MISSING, LEFT_OUT = "up to date", "will run", "missing", "left out"
+# What a state says, in the legend. `left out` is rare: a plan of a part (--until), or results deleted to free the disk.
+STATES = {
+    RUNS: "will run again",
+    MISSING: "missing, will run",
+    UP_TO_DATE: "up to date",
+    LEFT_OUT: "not in this plan",
+}
+
+Edge = tuple[str, str]  # (key of a box, key of a box that reads from it)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A step in a variant's folder. state: one of STATES; "" in a picture of the workflow alone, which has no plan.
+
+    tasks: how many it has, `run` of which the plan runs. reasons: (words, tasks) as `crawl2llm plan` prints them. changes: every key,
+    module and file that differs from what its result was made with, in full; differs: the same from main's, of a variant. about,
+    gpu_hours: the estimate in words, empty where nothing runs or no GPU is used.
+    """
+
+    variant: str
+    step: str
+    state: str = ""
+    tasks: int = 1
+    run: int = 0
+    reasons: tuple[tuple[str, int], ...] = ()
+    changes: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+    about: str = ""
+    gpu_hours: str = ""
+    said: str = ""  # of a picture without a plan: how its tasks are counted
+
+    @property
+    def key(self) -> str:
+        """Its name in edges and in the page."""
+        return f"{self.variant}/{self.step}"
+
+    @property
+    def stage(self) -> str:
+        """`language` of language.score."""
+        return stage_of(self.step)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Boxes by key, and edges between their keys. steps and variants are in the order in which they are drawn."""
+
+    steps: tuple[str, ...]
+    variants: tuple[str, ...]
+    boxes: dict[str, Box]
+    edges: tuple[Edge, ...]
+
+    def reduced(self) -> Graph:
+        """The same boxes with the fewest edges from which the same boxes are reached."""
+        return replace(self, edges=reduce(self.edges))
+
+
+def above(edges: Iterable[Edge]) -> dict[str, set[str]]:
+    """Key → the keys of all boxes that it reads from, through others too. Raises ValueError where the edges go in a circle."""
+    needs: dict[str, list[str]] = {}
+    for one, other in edges:
+        needs.setdefault(other, []).append(one)
+    found: dict[str, set[str]] = {}
+    begun: set[str] = set()
+
+    def of(key: str) -> set[str]:
+        if key not in found:
+            if key in begun:
+                raise ValueError(f"{key} reads from itself")
+            begun.add(key)
+            found[key] = set(needs.get(key, ())).union(*(of(near) for near in needs.get(key, ())))
+        return found[key]
+
+    for key in list(needs):
+        of(key)
+    return found
+
+
+def reduce(edges: Iterable[Edge]) -> tuple[Edge, ...]:
+    """The transitive reduction: without edges to what is reached through another box too. Of a graph without circles it is one alone."""
+    held = tuple(dict.fromkeys(edges))
+    far = above(held)
+    needs: dict[str, list[str]] = {}
+    for one, other in held:
+        needs.setdefault(other, []).append(one)
+    return tuple(
+        (one, other) for one, other in held if not any(one in far.get(near, ()) for near in needs[other] if near != one)
+    )

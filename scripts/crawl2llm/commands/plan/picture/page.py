@@ -1,0 +1,146 @@
+"""A picture as one HTML page without any request: the SVG, its styles, a script for keyboard, filter and details, and what they show."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from crawl2llm.commands.plan.picture import svg
+from crawl2llm.commands.plan.picture.graph import STATES, Box, Graph
+from crawl2llm.commands.plan.picture.routes import Picture, draw
+from crawl2llm.core.console import quantity
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What stands above a plan's picture, in words. gpu_hours: empty where no GPU is used. estimate: what the numbers were made from."""
+
+    title: str
+    folder: str
+    tasks: int
+    about: str
+    gpu_hours: str
+    estimate: str
+
+    @property
+    def line(self) -> str:
+        """All of it as one line."""
+        if not self.tasks:
+            return "nothing to do: every result is up to date"
+        known = [self.about, f"{self.gpu_hours} GPU-hours" * bool(self.gpu_hours)]
+        cost = f"about {' and '.join(filter(None, known))}" if self.about != "?" else "not measured yet"
+        return f"{quantity(self.tasks, 'task')} to run, {cost}"
+
+
+def layouts(graph: Graph) -> dict[str, tuple[Graph, Picture]]:
+    """The pictures that the page changes between: `wide`, `tall` for a phone, and each with `-all` edges."""
+    reduced = graph.reduced()
+    found = {"wide": (reduced, draw(reduced)), "wide-all": (graph, draw(graph))}
+    tall = draw(reduced, 1)
+    if tall.width < found["wide"][1].width:
+        found |= {"tall": (reduced, tall), "tall-all": (graph, draw(graph, 1))}
+    return found
+
+
+def notes(graph: Graph) -> dict[str, str]:
+    """What stands beside a variant's name: how much of it is its own."""
+    number = Counter(box.variant for box in graph.boxes.values())
+    return {name: f"{number[name]} of its own" for name in graph.variants if name != "main"}
+
+
+def script(text: str) -> Markup:
+    """JSON or code for a <script>: nothing in it can end the element."""
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))  # noqa: S704
+
+
+def data(graph: Graph, found: dict[str, tuple[Graph, Picture]]) -> dict[str, Any]:
+    """What the script shows: the boxes by id, and where they are in each layout."""
+    ids = svg.names(graph)
+    reads: dict[str, list[str]] = {key: [] for key in graph.boxes}
+    readers: dict[str, list[str]] = {key: [] for key in graph.boxes}
+    for one, other in graph.edges:
+        reads[other].append(ids[one])
+        readers[one].append(ids[other])
+    boxes = {
+        ids[key]: {
+            "step": box.step,
+            "variant": box.variant,
+            "state": svg.CLASSES[box.state],
+            "words": STATES.get(box.state, ""),
+            "amount": svg.amount(box),
+            "cost": svg.cost(box),
+            "reasons": box.reasons,
+            "changes": [] if named(box) else box.changes,
+            "differs": box.differs,
+            "reads": reads[key],
+            "readers": readers[key],
+        }
+        for key, box in graph.boxes.items()
+    }
+    places = {
+        name: {
+            "width": picture.width,
+            "height": picture.height,
+            "at": {ids[key]: [rect.x, rect.y] for key, rect in picture.boxes.items()},
+        }
+        for name, (_, picture) in found.items()
+    }
+    return {"boxes": boxes, "layouts": places, "variants": len(graph.variants)}
+
+
+def named(box: Box) -> bool:
+    """Whether the reasons name all that differs already; of many modules they name the first."""
+    said = "; ".join(words for words, _ in box.reasons)
+    return all(words in said for words in box.changes)
+
+
+def layers(found: dict[str, tuple[Graph, Picture]], part: str, words: dict[str, str]) -> Iterator[str]:
+    """What differs between the layouts, a group each: the `heads` of the variants, or the `ground` with the edges."""
+    for name, (graph, picture) in found.items():
+        inside = svg.heads(graph, picture, words) if part == "heads" else svg.ground(graph, picture)
+        yield f'<g class="layer" data-layout="{name}">{"".join(inside)}</g>'
+
+
+def states(graph: Graph) -> list[tuple[str, str, Markup, int]]:
+    """(class, words, sign, boxes) of each state that is there."""
+    number = Counter(box.state for box in graph.boxes.values())
+    return [
+        (svg.CLASSES[state], words, Markup(svg.sign(state, 9, 9)), number[state])  # noqa: S704
+        for state, words in STATES.items()
+        if number[state]
+    ]
+
+
+def render(graph: Graph, summary: Summary) -> str:
+    """The page. Every text of a config, a path or a plan is escaped: by Jinja, by svg.clean, or shown as text by the script."""
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    found = layouts(graph)
+    ids = svg.names(graph)
+    wide = found["wide"][1]
+    boxes = [svg.drawn(graph.boxes[key], rect, ids[key], "button") for key, rect in wide.boxes.items()]
+    read = lambda name: (HERE / name).read_text(encoding="utf-8")  # noqa: E731
+    page = environment.get_template("page.html.j2").render(
+        summary=summary,
+        states=states(graph),
+        several=len(graph.variants) > 1,
+        size=(wide.width, wide.height),
+        style=Markup(read("picture.css") + read("page.css")),  # noqa: S704 - files of this project
+        code=Markup(read("page.js")),  # noqa: S704
+        arrows=Markup("".join(svg.ARROW.format(name=name) for name in ("arrow", "arrow-on"))),  # noqa: S704
+        heads=Markup("".join(layers(found, "heads", notes(graph)))),  # noqa: S704
+        ground=Markup("".join(layers(found, "ground", {}))),  # noqa: S704
+        boxes=Markup("".join(boxes)),  # noqa: S704
+        data=script(json.dumps(data(graph, found))),
+    )
+    return page.encode("utf-8", "replace").decode("utf-8")

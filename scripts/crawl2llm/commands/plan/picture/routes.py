@@ -1,0 +1,245 @@
+"""Where the boxes and edges of a picture are, in pixels: edges run between rows and between columns, and never through a box.
+
+Every edge is made of horizontal lines in channels (between two rows) and vertical ones in gutters (between two columns); neither holds a
+box. The edges of one box share their lines as far as they go together. Lines of different boxes get tracks of their own, so they cross
+but never lie on each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from crawl2llm.commands.plan.picture.graph import Edge, Graph
+from crawl2llm.commands.plan.picture.grid import Grid, place
+from crawl2llm.commands.plan.picture.tracks import Tracks
+
+WIDTH, HEIGHT = 212.0, 62.0  # a box
+LABEL = 112.0  # the names of the stages
+MARGIN, TOP = 12.0, 12.0
+GUTTER, BETWEEN = 30.0, 44.0  # between columns, and between those of two variants, without lines
+INSIDE, APART = 24.0, 8.0  # between rows of a band, and between bands, without lines
+PADDING = 11.0  # of a band, above and below its boxes
+TRACK = 7.0  # between two lines
+PORT = 14.0  # between two arrows into a box
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Rect:
+    """Left, top, width and height."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Everything with its place: boxes by key, bands by stage, the columns of a variant, and the corners of each edge. high: of a box."""
+
+    width: float
+    height: float
+    high: float
+    boxes: dict[str, Rect]
+    bands: tuple[tuple[str, Rect], ...]
+    variants: tuple[tuple[str, Rect], ...]
+    edges: dict[Edge, tuple[Point, ...]]
+
+
+def kind(grid: Grid, edge: Edge) -> str:
+    """How an edge goes: `beside` to the next box in the row, `row` to a later one there, `next` straight down, `far` along a gutter."""
+    (row, column), (to_row, to_column) = grid.cells[edge[0]], grid.cells[edge[1]]
+    if edge in grid.lanes:
+        return "far"
+    if row != to_row:
+        return "next"
+    between = {at for at in grid.cells.values() if at[0] == row and column < at[1] < to_column}
+    return "beside" if to_column > column and not between else "row"
+
+
+def draw(graph: Graph, most: int | None = None, high: float = HEIGHT) -> Picture:
+    """The picture of a graph with at most `most` steps of a variant side by side (None: as fits a screen), of boxes so high."""
+    return Drawing(graph, place(graph, most), high).picture()
+
+
+class Drawing:
+    """The picture of a grid while it is made: gutters, then what is horizontal, then what is vertical."""
+
+    def __init__(self, graph: Graph, grid: Grid, high: float) -> None:
+        self.graph, self.grid, self.high = graph, grid, high
+        self.kinds = {edge: kind(grid, edge) for edge in graph.edges}
+        self.rows = sum(rows for _, rows in grid.bands)
+        self.gutters = [Tracks() for _ in range(len(grid.columns) + 1)]
+        self.channels = [Tracks() for _ in range(self.rows + 1)]
+        for edge, lane in self.lanes():
+            self.gutters[lane].add(edge[0], *self.reach(edge))
+        self.lane = [tracks.numbered() for tracks in self.gutters]
+        self.left, self.middle = self.across()
+        self.ports = self.entries()
+        for edge in graph.edges:
+            for channel, *ends in self.horizontals(edge):
+                self.channels[int(channel)].add(edge[0], *ends)
+        self.track = [tracks.numbered() for tracks in self.channels]
+        self.top, self.line = self.down()
+
+    def lanes(self) -> Iterable[tuple[Edge, int]]:
+        """The edges with a line in a gutter, and which gutter."""
+        for edge, how in self.kinds.items():
+            if how in ("far", "row"):
+                yield edge, self.gutter(edge)
+
+    def gutter(self, edge: Edge) -> int:
+        """The gutter of an edge: right of the box that it leaves for a later one of the same row."""
+        return self.grid.lanes[edge] if self.kinds[edge] == "far" else self.grid.cells[edge[0]][1] + 1
+
+    def reach(self, edge: Edge) -> tuple[int, int]:
+        """From where to where an edge is in its gutter: channel n is 2n, and row n, below it, 2n + 1."""
+        row, to_row = self.grid.cells[edge[0]][0], self.grid.cells[edge[1]][0]
+        return (2 * row + 1, 2 * row) if self.kinds[edge] == "row" else (2 * row + 2, 2 * to_row)
+
+    def across(self) -> tuple[list[float], list[float]]:
+        """(the left of each column, the middle of each gutter's lines)."""
+        left, middle, x = [], [], MARGIN + LABEL
+        for number, lane in enumerate(self.lane):
+            around = self.grid.columns[max(0, number - 1) : number + 1]
+            outer = number in (0, len(self.grid.columns))
+            space = GUTTER / 2 if outer else BETWEEN if len(set(around)) > 1 else GUTTER
+            lines = max(lane.values(), default=-1) + 1
+            # The arrow of a neighbour, or the air at the sides, is there beside the lines.
+            width = space + TRACK * max(0, lines - 1) + (TRACK if lines and not outer else 0)
+            middle.append(x + width / 2 - TRACK * max(0, lines - 1) / 2)
+            x += width
+            left.append(x)
+            x += WIDTH
+        self.right = x - WIDTH
+        return left[:-1], middle
+
+    def centre(self, key: str) -> float:
+        """The middle of a box, where its edges leave it downwards."""
+        return self.left[self.grid.cells[key][1]] + WIDTH / 2
+
+    def vertical(self, edge: Edge) -> float:
+        """Where an edge comes from before it runs to the box that it leads to: its line in a gutter, or the box above."""
+        if self.kinds[edge] == "next":
+            return self.centre(edge[0])
+        number = self.gutter(edge)
+        return self.middle[number] + TRACK * self.lane[number][edge[0]]
+
+    def entries(self) -> dict[Edge, float]:
+        """Where each edge enters its box from above: in the middle from the box right above it, others beside that.
+
+        The middle is where boxes above are left, so no other edge may come down there.
+        """
+        found: dict[Edge, float] = {}
+        into: dict[str, list[Edge]] = {}
+        for edge, how in self.kinds.items():
+            if how != "beside":
+                into.setdefault(edge[1], []).append(edge)
+        for key, edges in into.items():
+            middle = self.centre(key)
+            from_left = sorted(
+                (edge for edge in edges if self.vertical(edge) < middle), key=self.vertical, reverse=True
+            )
+            from_right = sorted((edge for edge in edges if self.vertical(edge) > middle), key=self.vertical)
+            apart = min(PORT, (WIDTH / 2 - 8) / max(len(from_left), len(from_right), 1))
+            found |= {edge: middle for edge in edges if self.vertical(edge) == middle}
+            found |= {edge: middle - apart * number for number, edge in enumerate(from_left, start=1)}
+            found |= {edge: middle + apart * number for number, edge in enumerate(from_right, start=1)}
+        return found
+
+    def horizontals(self, edge: Edge) -> list[tuple[float, float, float]]:
+        """(channel, from, to) of each horizontal line of an edge that needs a track."""
+        how, row, to_row = self.kinds[edge], self.grid.cells[edge[0]][0], self.grid.cells[edge[1]][0]
+        if how == "beside":
+            return []
+        last = (to_row, self.vertical(edge), self.ports[edge])
+        first = [(row + 1, self.centre(edge[0]), self.vertical(edge))] if how == "far" else []
+        return [line for line in (*first, last) if line[1] != line[2]]
+
+    def down(self) -> tuple[list[float], list[float]]:
+        """(the top of each row, the first line of each channel); bands are put around their rows."""
+        starts, row = set(), 0
+        for _, rows in self.grid.bands:
+            starts.add(row)
+            row += rows
+        top, line, y = [], [], TOP
+        self.bands: list[tuple[float, float]] = []
+        for number, track in enumerate(self.track):
+            lines = max(track.values(), default=-1) + 1
+            deep = TRACK * max(0, lines - 1)
+            if number in starts or number == self.rows:  # between two bands, above the first or below the last
+                y += PADDING if number else 0.0
+                if number:
+                    self.bands[-1] = (self.bands[-1][0], y)
+                space = (APART if 0 < number < self.rows else 0.0) + deep + (TRACK if lines else 0)
+                line.append(y + (space - deep) / 2)
+                y += space
+                if number < self.rows:
+                    self.bands.append((y, y))
+                    y += PADDING
+            else:
+                space = INSIDE + deep
+                line.append(y + (space - deep) / 2 - 3)  # more room below, for the arrows
+                y += space
+            top.append(y)
+            y += self.high
+        self.bottom = y - self.high
+        return top[:-1], line
+
+    def corners(self, edge: Edge) -> tuple[Point, ...]:
+        """The corners of an edge, from box to box."""
+        source, how = edge[0], self.kinds[edge]
+        (row, column), (to_row, to_column) = self.grid.cells[source], self.grid.cells[edge[1]]
+        middle = self.top[row] + self.high / 2
+        side = self.left[column] + WIDTH
+        if how == "beside":
+            return (side, middle), (self.left[to_column], middle)
+
+        def y(channel: int) -> float:
+            return self.line[channel] + TRACK * self.track[channel].get(source, 0)
+
+        x, port = self.vertical(edge), self.ports[edge]
+        low = self.centre(source), self.top[row] + self.high
+        points = [(side, middle), (x, middle)] if how == "row" else [low]
+        if how == "far":
+            points += [(self.centre(source), y(row + 1)), (x, y(row + 1))]
+        points += [(x, y(to_row)), (port, y(to_row)), (port, self.top[to_row])]
+        return straightened(points)
+
+    def picture(self) -> Picture:
+        """All of it."""
+        columns: dict[str, list[int]] = {}
+        for number, variant in enumerate(self.grid.columns):
+            columns.setdefault(variant, []).append(number)
+        wide = self.right - MARGIN
+        bands = zip(self.grid.bands, self.bands, strict=True)
+        return Picture(
+            width=self.right + MARGIN,
+            height=self.bottom + TOP,
+            high=self.high,
+            boxes={
+                key: Rect(self.left[column], self.top[row], WIDTH, self.high)
+                for key, (row, column) in self.grid.cells.items()
+            },
+            bands=tuple((stage, Rect(MARGIN, top, wide, end - top)) for (stage, _), (top, end) in bands),
+            variants=tuple(
+                (name, Rect(self.left[held[0]], 0, self.left[held[-1]] + WIDTH - self.left[held[0]], self.bottom))
+                for name, held in columns.items()
+            ),
+            edges={edge: self.corners(edge) for edge in self.graph.edges},
+        )
+
+
+def straightened(points: list[Point]) -> tuple[Point, ...]:
+    """Without corners that are none: twice the same point, or one on the way."""
+    found: list[Point] = []
+    for point in points:
+        if found and point == found[-1]:
+            continue
+        if len(found) > 1 and (found[-2][0] == found[-1][0] == point[0] or found[-2][1] == found[-1][1] == point[1]):
+            found.pop()
+        found.append(point)
+    return tuple(found)

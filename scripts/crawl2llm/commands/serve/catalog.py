@@ -1,0 +1,109 @@
+"""What can be talked to: the models of a run by transformers, and its exports as GGUF by llama.cpp, `gguf:q8_0`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain.model_registry import EXPORT_STEP
+from crawl2llm.chain.steps import folder_of
+from crawl2llm.commands.serve import generate, gguf, speculative
+from crawl2llm.commands.serve.gguf import Export
+from crawl2llm.commands.serve.speculative import Ahead
+from crawl2llm.core.console import log
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.compress import gguf_support
+from crawl2llm.training import model_loading
+from crawl2llm.workflow import unused
+
+Offer = Path | Export  # a model's manifest, or a GGUF file
+
+
+def exports(results: Path) -> dict[str, list[Export]]:
+    """The GGUF files of each export in the results of a variant, in the order of its types. Raises ManifestError."""
+    found = {}
+    for path in sorted(results.glob(f"{folder_of(EXPORT_STEP)}/*.manifest.json")):
+        files = Manifest.parse(path).summary["gguf"]
+        found[model_loading.name(path)] = [Export(path, one["type"], one["file"]) for one in files]
+    return found
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add --type, --draft and --lookup."""
+    parser.add_argument(
+        "--type", help="of a model that is exported as GGUF, the file of this type (default: the last in its `types`)"
+    )
+    speculative.options(parser)
+
+
+def asked(args: argparse.Namespace) -> tuple[dict[str, Offer], str, Ahead]:
+    """(what is offered, the name of what is shown first, how tokens are said ahead), by the options `results`, `model`, `type`, `draft`
+    and `lookup`.
+
+    Raises InputError that names what is not there and what is. Where tokens are said ahead, GGUF files are left out.
+    """
+    models, made = generate.manifests(args.results), exports(args.results)
+    told = speculative.asked(args, models)
+    files = {f"{name}:{one.type}": one for name, held in made.items() for one in held}
+    why = (
+        "--draft and --lookup are of models that transformers runs"
+        if told != Ahead()
+        else gguf_support.missing(gguf_support.tools())
+    )
+    first = chosen(models, made, args.model, args.type)
+    if first in files and why:
+        raise InputError(f"{first} is run by llama.cpp; {why}")
+    if files and why:
+        log.info("left out: %s, which llama.cpp runs; %s", ", ".join(files), why)
+    return {**models, **({} if why else files)}, first, told
+
+
+def chosen(models: dict[str, Path], made: dict[str, list[Export]], name: str | None, kind: str | None) -> str:
+    """The name of what is shown first: that which is named, by its type where it is exported, or the last model that was made.
+
+    Raises InputError for one that is not there.
+    """
+    if name is None:
+        name = max(models, key=lambda other: models[other].stat().st_mtime)
+    name, _, said = name.partition(":")
+    kind = kind or said or None
+    there = ", ".join([*models, *made])
+    if name not in models and name not in made:
+        raise InputError(f"there is no model {name!r}; there are {there}{set_aside(name, next(iter(models.values())))}")
+    if name in models:
+        if kind:
+            raise InputError(f"{name} has no types: it is no export as GGUF")
+        return name
+    types = [one.type for one in made[name]]
+    if not types:
+        raise InputError(
+            f"{name} is exported as safetensors alone, the weights of the model that it is made from; talk to that: {', '.join(models)}"
+        )
+    if kind and kind.lower() not in types:
+        raise InputError(f"{name} has no file of type {kind!r}; it has {', '.join(types)}")
+    return f"{name}:{kind.lower() if kind else types[-1]}"
+
+
+def set_aside(name: str, manifest: Path) -> str:
+    """Where a model is that the config no longer has, for an error; "" of one that is not set aside. manifest: of a model of the run."""
+    results = next((path for path in manifest.absolute().parents if path.name == unused.RESULTS.name), None)
+    found = [held for held in (unused.set_aside(results) if results else []) if held.model == name]
+    return (
+        f". The config no longer has {name}: its results are in {found[0].folder}, and come back with it"
+        if found
+        else ""
+    )
+
+
+def opened(offer: Offer, told: Ahead | None = None) -> generate.Model | gguf.Model:
+    """What is offered, in memory. Raises as generate.Model and gguf.Model."""
+    return gguf.Model(offer) if isinstance(offer, Export) else generate.Model(offer, told)
+
+
+def described(offer: Offer) -> dict[str, Any]:
+    """What it is without loading it: `context` in tokens, and whether it `chats`."""
+    if isinstance(offer, Export):
+        return {"context": model_loading.CONTEXT, "chats": False} | gguf.described(offer)
+    return generate.described(offer)

@@ -1,0 +1,248 @@
+"""A GGUF file as it answers, run by llama.cpp on the CPU (`make gguf-tools`): tokenizer, template and end token are the file's own.
+
+Its interface is that of commands/serve/generate.py. Each answer reads its prompt from the beginning: what was asked before changes no
+digit.
+"""
+
+from __future__ import annotations
+
+import codecs
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.commands.serve import chat_tokens, gguf_header
+from crawl2llm.commands.serve.chat_template import ChatTemplate
+from crawl2llm.commands.serve.generate import COLDEST, Ended, Wanted, Writer
+from crawl2llm.core.console import log
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.processors import cores
+from crawl2llm.stages.compress import gguf_support
+from crawl2llm.stages.compress.llama_worker import BATCH, Loaded
+from crawl2llm.training import model_loading
+
+ANY_SEED = 0xFFFFFFFF  # llama.cpp's LLAMA_DEFAULT_SEED: another one each time
+ERROR = 4  # its level of messages (ggml.h). It warns of contexts that are no multiple of 256, of which nothing is wrong
+SMALL = 16 << 20  # bytes
+WALL = 60  # seconds of the clock for a header: the file may come from a slow file system
+ROOM = 64  # bytes of a token's text; a longer one is asked for again
+
+
+@dataclass(frozen=True)
+class Export:
+    """A GGUF file of compress.export: the export's manifest, the file's type, and its name in the export's folder."""
+
+    manifest: Path
+    type: str
+    file: str
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies."""
+        return model_loading.home(self.manifest) / self.file
+
+    def checked(self) -> Path:
+        """The file. Raises ManifestError where it is missing or does not have its checksum: llama.cpp would end the process."""
+        name = str(self.path.relative_to(self.manifest.parent))
+        return Manifest.read(self.manifest, only=name).sound(name).file(name)
+
+
+@cache
+def library() -> Any:
+    """llama.cpp's bindings; its errors are logged. Raises InputError where the tools are not there, or cannot be loaded."""
+    folder = gguf_support.tools()
+    if why := gguf_support.missing(folder):
+        raise InputError(why)
+    sys.path.append(str(folder / "site"))
+    # Threads that spin while they wait slow each other down beside other work.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        import llama_cpp
+    except (ImportError, OSError, RuntimeError) as error:
+        raise InputError(
+            f"llama.cpp in {folder} cannot be loaded: {error}; remove the folder and make gguf-tools again"
+        ) from error
+
+    @llama_cpp.llama_log_callback
+    def say(level: int, text: bytes, _: Any) -> None:
+        if level == ERROR:
+            log.error("llama.cpp: %s", text.decode(errors="replace").strip())
+
+    llama_cpp.llama_log_set(say, ctypes.c_void_p(0))
+    llama_cpp.kept = say  # for as long as the library may call it
+    return llama_cpp
+
+
+def described(export: Export) -> dict[str, Any]:
+    """What a file is, of which no weight is loaded: `context` in tokens, and whether it `chats`. {} for one that cannot be read."""
+    try:
+        return _header(export.path, export.path.stat().st_mtime_ns)
+    except OSError:
+        return {}
+    except InputError as error:
+        log.warning("%s", error)
+        return {}
+
+
+@cache
+def _header(path: Path, _: int) -> dict[str, Any]:
+    """What the header of a file says. A process with limits reads it, once if it can be read.
+
+    Raises InputError if not, and the next call tries again: the tools may be there by then, or the file system may be faster.
+    """
+    command = [sys.executable, "-P", gguf_header.__file__, str(path)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(gguf_support.tools() / "site"),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "GGML_NO_BACKTRACE": "1",
+    }
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=WALL, env=environment, check=False
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        why = f"its header was not read within {WALL} s"
+    else:
+        if not done.returncode:
+            return dict(json.loads(done.stdout))
+        why = _last_words(done)
+    raise InputError(f"llama.cpp cannot load {path}: {why}")
+
+
+def _last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """Why a process that reads a header failed."""
+    if done.returncode < 0:
+        return f"the process that read its header was ended by {signal.Signals(-done.returncode).name}"
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return lines[-1][:500] if lines else f"the process that read its header ended with status {done.returncode}"
+
+
+class Model:
+    """A GGUF file in memory.
+
+    Raises ManifestError as Export.checked, InputError as `library` and for a file that llama.cpp does not take.
+    """
+
+    def __init__(self, export: Export) -> None:
+        self.api = library()
+        # Where weights have 32 bits, keys and values have too: the text is that of transformers. Otherwise 16, llama.cpp's default.
+        try:
+            file = export.checked()
+            _header(file, file.stat().st_mtime_ns)
+            held = Loaded(str(file), 0, threads(file.stat().st_size), exact=export.type == "f32")
+        except SystemExit as error:
+            raise InputError(str(error)) from error
+        self.held, self.context = held, int(self.api.llama_model_n_ctx_train(held.model))
+        weakref.finalize(self, held.close)
+        self.eos = int(self.api.llama_vocab_eos(held.vocab))
+        self.special = {
+            self.piece(token, True).decode(): token for token in range(held.size) if self._is_special(token)
+        }
+        found = self.api.llama_model_chat_template(held.model, None)
+        self.chats = bool(found)
+        if found:
+            end = self.piece(self.eos, True).decode()
+            special = {"eos_token": end, "bos_token": end}
+            self.template = ChatTemplate(found.decode(errors="replace"), special, str(export.path))
+
+    def _is_special(self, token: int) -> bool:
+        return bool(self.api.llama_vocab_is_control(self.held.vocab, token))
+
+    def piece(self, token: int, special: bool = False) -> bytes:
+        """The bytes of a token; of a special one none, unless they are asked for."""
+        size = ROOM
+        while True:
+            room = ctypes.create_string_buffer(size)
+            if (found := self.api.llama_token_to_piece(self.held.vocab, token, room, size, 0, special)) >= 0:
+                return room.raw[:found]
+            size = -found
+
+    def chat(self, messages: chat_tokens.Messages) -> list[int]:
+        """The token ids of a conversation up to where its answer begins; see commands/serve/chat_tokens.py.
+
+        Raises InputError as ChatTemplate.
+        """
+        return chat_tokens.ids(messages, self.special, self.template, self.held.tokens)
+
+    def encoded(self, text: str) -> list[int]:
+        """The token ids of a text; of none the end token, after which a document begins."""
+        return self.held.tokens(text, special=True) or [self.eos]
+
+    def answer(self, wanted: Wanted, say: Callable[[str], None], stopped: threading.Event) -> Ended:
+        """Generate, and `say` each piece of text as soon as it is there, until an end, or `stopped` is set."""
+        characters = Characters()
+        writer = Writer(lambda token: characters.of(self.piece(token)), wanted, say)
+        sampler = self._sampler(wanted)
+        try:
+            self.held.forget()
+            for start in range(0, len(wanted.prompt), BATCH):
+                if stopped.is_set():
+                    break
+                self._read(wanted.prompt[start : start + BATCH])
+            while not stopped.is_set() and writer.tokens < wanted.max_tokens:
+                token = int(self.api.llama_sampler_sample(sampler, self.held.context, -1))
+                writer.take(token)
+                if token == self.eos or writer.found or writer.tokens == wanted.max_tokens:
+                    break
+                self._read([token])
+        finally:
+            self.api.llama_sampler_free(sampler)
+        writer.end()
+        return Ended("stop" if writer.found or writer.last == self.eos else "length", writer.tokens)
+
+    def _read(self, ids: Sequence[int]) -> None:
+        """Have the model read tokens after those that it has read; logits are of the last."""
+        given = (ctypes.c_int32 * len(ids))(*ids)
+        if status := self.api.llama_decode(self.held.context, self.api.llama_batch_get_one(given, len(ids))):
+            raise RuntimeError(f"llama.cpp cannot read {len(ids)} tokens: status {status}")
+
+    def _sampler(self, wanted: Wanted) -> Any:
+        """What takes a token of the logits, as transformers does: the likeliest, or by temperature, then top_p."""
+        api = self.api
+        chain = api.llama_sampler_chain_init(api.llama_sampler_chain_default_params())
+        if wanted.temperature < COLDEST:
+            steps = [api.llama_sampler_init_greedy()]
+        else:
+            seed = ANY_SEED if wanted.seed is None else wanted.seed % ANY_SEED
+            top = [api.llama_sampler_init_top_p(wanted.top_p, 1)] if wanted.top_p < 1 else []
+            steps = [api.llama_sampler_init_temp(wanted.temperature), *top, api.llama_sampler_init_dist(seed)]
+        for step in steps:
+            api.llama_sampler_chain_add(chain, step)
+        return chain
+
+
+class Characters:
+    """Makes characters of bytes that come one after the other; bytes at the end that are none are held back, as by `tokenizers`."""
+
+    def __init__(self) -> None:
+        self.decoder, self.held = codecs.getincrementaldecoder("utf-8")("replace"), ""
+
+    def of(self, more: bytes) -> str:
+        """The characters that are sure after these bytes."""
+        text = self.held + self.decoder.decode(more)
+        sure = text.rstrip("\ufffd")
+        self.held = text[len(sure) :]
+        return sure
+
+
+def threads(size: int) -> int:
+    """How many threads run a file of `size` bytes: the cores that this process may use; of a small file one, which is faster alone.
+
+    A token is some hundred short products, after each of which threads wait for each other.
+    """
+    if size < SMALL:
+        return 1
+    return cores()

@@ -1,0 +1,87 @@
+"""What a running task has written into its log since one last looked: its newest line, warnings, loss and time left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from crawl2llm.core.console import clean
+
+LINE = re.compile(r"^\d\d:\d\d:\d\d (?P<name>[\w.]+(?: [\w.-]+)?): (?P<message>.*)$")  # core/console.py
+LEFT = re.compile(r"\b(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? left\b")
+LOSS = re.compile(r"\bloss (\d+\.\d+)")
+RESULT = re.compile(
+    r"\b((?:held-out|validation) loss)(?: after:)? (\d+\.\d+)"
+)  # not of a step's batch, which is another each time
+SPEED = re.compile(r"(?<![\d,.])([\d,.]++) tokens/s")
+WARNING = "warning: "  # how a message begins that is shown
+RESUMING = "resuming after step"  # core/checkpoint_folders.py
+BLOCK = 1 << 20  # bytes read at once
+
+
+def seconds_left(message: str) -> float | None:
+    """The seconds of `…, 1h02m left`; None where a message does not say."""
+    match = LEFT.search(message)
+    if not match or not any(match.groups()):
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(hours * 3600 + minutes * 60 + seconds)
+
+
+class Tail:
+    """The end of a log that is being written; a file that is not there yet, or begins again, is no error."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offset = 0
+        self.rest = b""
+        try:  # what an earlier start has written into a log that is continued
+            self.old = path.stat().st_size
+        except OSError:
+            self.old = 0
+        self.message = ""  # the newest line, without its time and name
+        self.left: tuple[float, float] | None = None  # (seconds left, the file's time when it said so)
+        self.loss: float | None = None
+        self.speed = ""
+        self.result = ""  # `held-out loss 3.798 nats a token`
+
+    def look(self) -> list[str]:
+        """Read what is new; returns its warnings, and that this start resumes a training, headed by the task's name."""
+        found = []
+        for line, written, end in self._lines():
+            match = LINE.match(line)
+            if not match:
+                continue
+            self.message = message = match["message"]
+            if message.startswith(WARNING) or (message.startswith(RESUMING) and end > self.old):
+                found.append(f"{match['name']}: {message}")
+            if end <= self.old:
+                continue
+            if (left := seconds_left(message)) is not None:
+                self.left = (left, written)
+            if loss := LOSS.search(message):
+                self.loss = float(loss.group(1))
+            if result := RESULT.search(message):
+                self.result = f"{result[1]} {float(result[2]):.3f} nats a token"
+            if speed := SPEED.search(message):
+                self.speed = f"{speed.group(1)} tokens/s"
+        return found
+
+    def _lines(self) -> Iterator[tuple[str, float, int]]:
+        """(line, the file's time, the byte after the line's last) of each whole line that is new."""
+        try:
+            with self.path.open("rb") as handle:
+                about = self.path.stat()
+                if about.st_size < self.offset:
+                    self.offset, self.rest, self.old = 0, b"", 0
+                handle.seek(self.offset)
+                while block := handle.read(BLOCK):
+                    end = self.offset - len(self.rest)
+                    self.offset += len(block)
+                    *whole, self.rest = (self.rest + block).split(b"\n")
+                    for line in whole:
+                        end += len(line) + 1
+                        yield clean(line.decode("utf-8", "replace")), about.st_mtime, end
+        except OSError:
+            return

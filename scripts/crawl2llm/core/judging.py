@@ -1,0 +1,43 @@
+"""What a judge behind an endpoint is asked of an answer, and the score that its reply holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from crawl2llm.core.errors import InputError
+
+FIELD = re.compile(r"\{(question|answer|reference)\}")
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?!\w)")
+OUT_OF = re.compile(r"(\d)\W*(?:/|\bout of\b)\s*\d+(?:\.\d+)?(?!\w)", re.IGNORECASE)
+
+
+def ends(scale: Sequence[float], where: str) -> tuple[float, float]:
+    """The lowest and the highest score. Raises InputError, naming the section `where`, where they are not in this order."""
+    low, high = map(float, scale)
+    if low >= high:
+        raise InputError(f"{where}.scale is {list(scale)}; its second number must be the greater one")
+    return low, high
+
+
+def asked(prompt: str, question: str, answer: str, reference: str) -> str:
+    """The prompt with an answer in it; what the answer itself spells is not filled in."""
+    given = {"question": question, "answer": answer, "reference": reference}
+    return FIELD.sub(lambda match: str(given[match[1]]), prompt)
+
+
+def request(settings: dict[str, Any], question: str, answer: str, reference: str) -> dict[str, Any]:
+    """The body of a chat completion that asks for a score. settings: model, prompt, max_tokens."""
+    return {
+        "model": settings["model"],
+        "messages": [{"role": "user", "content": asked(settings["prompt"], question, answer, reference)}],
+        "max_tokens": settings["max_tokens"],
+        "temperature": 0,
+    }
+
+
+def score(reply: str | None, low: float, high: float) -> float | None:
+    """The last number of a reply, but for what another is out of ("7/10", "7 out of 10"); None without one or a reply, or off the scale."""
+    found = [float(number) for number in NUMBER.findall(OUT_OF.sub(r"\1", reply or ""))]
+    return found[-1] if found and low <= found[-1] <= high else None

@@ -1,0 +1,61 @@
+"""One run at a time in a folder, by a lock of the kernel's: it goes with the process, so kill -9 leaves no stale lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from crawl2llm.core import run_folder
+
+RUN = Path(".snakemake/run.lock")  # of a run, below its folder
+HELD: list[IO[str]] = []  # keeps the file open, and so the lock, until the process ends
+
+
+class Busy(RuntimeError):
+    """Another run works in this folder."""
+
+
+def hold(path: Path) -> None:
+    """Take the lock at `path` for the life of this process.
+
+    Raises Busy, naming the process that has it, and place.Unusable where the file system keeps no locks, or cannot be written.
+    """
+    try:
+        _hold(path)
+    except OSError as error:
+        raise run_folder.Unusable(run_folder.words(error, path)) from None
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """The same lock until the block ends."""
+    hold(path)
+    handle = HELD[-1]
+    try:
+        yield
+    finally:
+        HELD.remove(handle)
+        handle.close()
+
+
+def _hold(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.seek(0)
+        owner = handle.read().strip() or "unknown"
+        handle.close()
+        raise Busy(f"another run (process {owner}) works in {Path.cwd()}; wait for it, or stop it") from None
+    except OSError as error:
+        handle.close()
+        raise run_folder.Unusable(f"{path}: {run_folder.NO_LOCKS} ({error.strerror})") from None
+    handle.truncate(0)
+    handle.write(str(os.getpid()))
+    handle.flush()
+    HELD.append(handle)

@@ -1,0 +1,31 @@
+"""Questions and answers from files that are items of evaluation sets, so that nothing is trained on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.filters.decontaminate import cuts, items
+from crawl2llm.filters.decontaminate.search import index
+
+
+class Guard:
+    """Says which evaluation set rows to train on have an item of.
+
+    manifest: of decontaminate.index; None: nothing is searched for. settings: those of the step, with `decontaminate` where it is used.
+    """
+
+    def __init__(self, manifest: Path | None, settings: dict[str, Any]) -> None:
+        self.index = None
+        if manifest:
+            found, how = items.read(manifest)
+            self.index = index(found, how)
+            self.most = cuts.limit(settings["decontaminate"], self.index.method)
+
+    def reason(self, question: str, *answers: str | None) -> str:
+        """`in_hellaswag` for a question with one of its answers that hold an item of hellaswag; "" for one that holds none."""
+        if self.index is None:
+            return ""
+        texts = [f"{question}\n{answer}" for answer in answers if answer] or [question]
+        found = [match for of in self.index.find(texts) for match in of if match.overlap > self.most]
+        return f"in_{min(match.set for match in found)}" if found else ""

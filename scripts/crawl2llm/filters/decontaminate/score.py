@@ -1,0 +1,129 @@
+"""Search every document for the items of the evaluation sets.
+
+Signals, a row for each document: `id, source, curated, characters, matches, overlap` (the highest; 0 without any), `set` and `item` (of
+that one). `matches/<shard>.parquet`, a row for each item in a document: `id, url, set, item, overlap, words, answered`, `start, end` in
+characters of the original text, `searched_start` and `searched_end` in those of the text that is searched, `characters` long: that with
+the edits of the filters before, but for masks, which would hide an item. Memory: the index (filters/decontaminate/search.py), and BATCH
+documents.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.decontaminate import items
+from crawl2llm.filters.decontaminate.search import Index, Match, index
+from crawl2llm.formats import surviving_texts
+from crawl2llm.formats.documents import Writer, shard_of
+
+BATCH = 64  # documents that are searched at once
+SIGNAL = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("curated", pa.bool_()),
+        ("characters", pa.int64()),
+        ("matches", pa.int64()),
+        ("overlap", pa.float64()),
+        ("set", pa.string()),
+        ("item", pa.string()),
+    ]
+)
+MATCH = pa.schema(
+    [
+        ("id", pa.string()),
+        ("url", pa.string()),
+        ("set", pa.string()),
+        ("item", pa.string()),
+        ("overlap", pa.float64()),
+        ("words", pa.int64()),
+        ("answered", pa.bool_()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("searched_start", pa.int64()),
+        ("searched_end", pa.int64()),
+    ]
+)
+
+
+@cache
+def loaded(manifest: Path) -> Index:
+    """The index of a manifest of decontaminate.index; of all shards of a task the same."""
+    found, how = items.read(manifest)
+    return index(found, how)
+
+
+def matches_of(manifest: Path) -> Path:
+    """Where the matches of a shard's manifest are."""
+    return manifest.parent / "matches" / f"{shard_of(manifest)}.parquet"
+
+
+def searched(rows: Iterator[dict[str, Any]], found: Index) -> Iterator[tuple[dict[str, Any], list[Match]]]:
+    """Each row with its matches, in characters of its `text`."""
+    while some := list(islice(rows, BATCH)):
+        yield from zip(some, found.find([row["text"] for row in some]), strict=True)
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    progress, documents = Progress(surviving_texts.number(args.documents, args.verdicts), "documents"), 0
+    columns = ["source", "curated", "url"]
+    with Writer(out, SIGNAL) as writer, Writer(matches_of(args.manifest), MATCH) as places:
+        texts = surviving_texts.texts(args.documents, args.verdicts, args.edits, columns, originals=True)
+        for row, found in searched(texts, loaded(args.index)):
+            for one in found:
+                start, end = row["original"](one.start, one.end)
+                told = {key: getattr(one, key) for key in ("set", "item", "overlap", "words", "answered")}
+                places.add(
+                    {
+                        "id": row["id"],
+                        "url": row["url"] or "",
+                        **told,
+                        "start": start,
+                        "end": end,
+                        "searched_start": one.start,
+                        "searched_end": one.end,
+                    }
+                )
+            best = found[0] if found else None
+            writer.add(
+                {
+                    **{key: row[key] for key in ("id", "source", "curated")},
+                    "characters": len(row["text"]),
+                    "matches": len(found),
+                    "overlap": best.overlap if best else 0.0,
+                    "set": best.set if best else None,
+                    "item": best.item if best else None,
+                }
+            )
+            documents += bool(found)
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {"method": loaded(args.index).method, "with_matches": documents}
+    return [out, matches_of(args.manifest)]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "decontaminate.score",
+        __doc__,
+        f"--config config.yaml {surviving_texts.EXAMPLE} --index results/main/decontaminate/index/manifest.json "
+        "--manifest /tmp/00000.manifest.json",
+    )
+    surviving_texts.options(parser)
+    parser.add_argument("--index", required=True, type=Path, help="manifest of decontaminate.index")
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,176 @@
+"""The shingle sets of the shard's documents that are in a candidate pair: each text is read once, in order.
+
+Writes `part, document, shingles` (sorted distinct xxh3-64): a set for each part of `dedup.verify` that needs it, by part, so that a task
+there reads its own sets only. Memory: up to 512 MB of sets, then they are written.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.dedup import previous_corpora
+from crawl2llm.formats import spans
+from crawl2llm.formats.document_numbers import (
+    BLOCK,
+    EARLIER,
+    SETS,
+    WANTED,
+    Numbers,
+    Shingles,
+    between,
+    column,
+    first_of,
+    lists,
+    read,
+    same,
+    sixteen,
+)
+from crawl2llm.formats.documents import Writer, data, shard_of
+from crawl2llm.formats.documents import texts as document_texts
+from crawl2llm.text.shingles import shingle_set
+
+GROUP = 1 << 20  # shingles of a row group
+
+
+def wanted(files: Sequence[Path], shard: int) -> tuple[Numbers, Numbers]:
+    """(row, part) of the shard's documents that a part needs, sorted, each once. files: WANTED, of all bands."""
+    keys = np.zeros(0, np.int64)
+    for path in files:  # one after the other: a document is in pairs of most bands
+        table = between(path, "document", first_of(shard), first_of(shard + 1), WANTED)
+        keys = np.union1d(keys, (column(table, "document") - first_of(shard)) << 16 | column(table, "part"))
+    return keys >> 16, keys & 0xFFFF
+
+
+def texts(documents: Path, ids: list[str], edits: Sequence[Path] = ()) -> Iterator[str]:
+    """The texts of these documents of a shard, which are in its order; edits: manifests of the filters that edited texts before.
+
+    Raises InputError where one is not there, or they are in another order.
+    """
+
+    def moved(name: str) -> command_line.InputError:
+        return command_line.InputError(
+            f"{documents}: the documents are newer than their signatures: {name} is not where it was"
+        )
+
+    wanted = pa.array(ids, pa.string())
+    edited, expected = spans.read(edits, documents.stem, wanted), iter(ids)
+    for name, text in document_texts(documents, wanted):
+        if name != next(expected, None):
+            raise moved(name)
+        yield spans.Edited(text, edited[name]).text if name in edited else text
+    for name in expected:
+        raise moved(name)
+
+
+def in_groups(part: Numbers, sizes: Numbers) -> list[tuple[int, int]]:
+    """Which rows go into one row group, (first, last + 1): of one part, and about GROUP shingles. part: ascending."""
+    at = np.cumsum(sizes) // GROUP
+    starts = np.flatnonzero(np.diff(part, prepend=-1) | np.diff(at, prepend=-1)).tolist()
+    return list(zip(starts, [*starts[1:], len(part)], strict=True))
+
+
+def write(writer: Writer, first: int, rows: Numbers, parts: Numbers, sets: dict[int, Shingles]) -> None:
+    """Write a block of sets by part. first: the shard's first document. rows, parts: (needed,). sets: row → its shingles."""
+    order = np.lexsort((rows, parts))
+    rows, parts = rows[order], parts[order]
+    sizes = np.array([len(sets[row]) for row in rows.tolist()], np.int64)
+    for start, end in in_groups(parts, sizes):
+        found = lists([sets[row] for row in rows[start:end].tolist()])
+        writer.add_group(pa.table([pa.array(parts[start:end]), pa.array(first + rows[start:end]), found], SETS.names))
+
+
+def write_all(
+    writer: Writer, shard: int, rows: Numbers, parts: Numbers, progress: Progress, found: Iterable[tuple[int, Shingles]]
+) -> int:
+    """Write the sets of a shard's documents, a block at a time; returns the number of shingles.
+
+    rows, parts: from `wanted`. found: (row, its shingles) of each of these rows, ascending.
+    """
+    block: dict[int, Shingles] = {}
+    held = start = total = 0
+    for row, shingles in found:
+        block[row] = shingles
+        held += len(shingles)
+        if held >= BLOCK or row == rows[-1]:
+            end = int(np.searchsorted(rows, row, "right"))
+            write(writer, first_of(shard), rows[start:end], parts[start:end], block)
+            total, block, held, start = total + held, {}, 0, end
+        progress.add()
+    return total
+
+
+def of_rows(args: argparse.Namespace, rows: Numbers) -> Iterator[str]:
+    """The texts of these rows of the shard's signals, ascending. Raises InputError where the signals or the documents have moved."""
+    identity = sixteen(read(data(args.signals), ["id"])["id"])
+    if len(rows) and rows[-1] >= len(identity):
+        raise command_line.InputError(
+            f"{args.pairs[0]} and others name documents that {args.signals} does not have: run dedup.band again"
+        )
+    ids = [f"{high:016x}{low:016x}" for high, low in identity[rows].tolist()]
+    del identity
+    return texts(data(args.documents), ids, args.edits)
+
+
+def owner(number: int, shards: int) -> int:
+    """The shard of this run whose task writes the sets of an earlier corpus's shard. number: of that one. shards: of this run."""
+    return (number - EARLIER) % shards
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    shard = shard_of(args.manifest)
+    bands = [Manifest.read(path) for path in args.pairs]
+    k, numbers, shards = (same(bands, key) for key in ("shingle_words", "numbers", "shards"))
+    files = [found.file(f"wanted/{shard_of(path)}.parquet") for found, path in zip(bands, args.pairs, strict=True)]
+    old = [
+        one
+        for one in previous_corpora.shards(Manifest.read(args.exact).part("earlier"))
+        if owner(one.number, shards) == int(shard)
+    ]
+    out = args.manifest.with_name(f"{shard}.parquet")
+    with Writer(out, SETS, hashes=["shingles.list.element"]) as writer:
+        rows, parts = wanted(files, int(shard))
+        own = np.unique(rows)
+        progress = Progress(len(own), "documents")
+        found = (
+            (row, shingle_set(text, k, numbers)) for row, text in zip(own.tolist(), of_rows(args, own), strict=True)
+        )
+        total = write_all(writer, int(shard), rows, parts, progress, found)
+        for one in old:
+            rows, parts = wanted(files, one.number)
+            progress = Progress(len(rows), "documents of earlier corpora")
+            total += write_all(
+                writer, one.number, rows, parts, progress, previous_corpora.sets(one.sets, np.unique(rows).tolist())
+            )
+    manifest.summary = {"documents": len(own), "shingles": total, "parts": same(bands, "parts")}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "dedup.sets",
+        __doc__,
+        "--config config.yaml --pairs results/main/dedup/band/*.manifest.json"
+        " --exact results/main/dedup/exact/manifest.json --signals results/main/dedup/signature/00000.manifest.json"
+        " --documents results/main/ingest/extract/00000.manifest.json --manifest /tmp/sets/00000.manifest.json",
+    )
+    parser.add_argument("--pairs", required=True, type=Path, nargs="+", help="manifests of dedup.band")
+    parser.add_argument("--exact", required=True, type=Path, help="manifest of dedup.exact")
+    parser.add_argument("--signals", required=True, type=Path, help="manifest of a dedup.signature shard")
+    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
+    parser.add_argument(
+        "--edits", type=Path, nargs="*", default=[], help="manifests of the steps before that edit texts"
+    )
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,135 @@
+"""The signature of every document that reached dedup: a hash of its text, and MinHash bands of its shingles.
+
+Signals: `id` (binary), `text_hash` (xxh3-128 of the exact text in UTF-8), `words` (tokens), `numbers` (tokens that are numbers),
+`shingles` (distinct), `source`, `curated`, and `band_00` … the hash of each band, null for a text without a word. Shard and row are the
+document's number in the steps that follow.
+Defaults: FineWeb's 5-word shingles, 112 permutations in 14 bands of 8 rows (datatrove, examples/fineweb.py), which make a pair of
+similarity 0.8 a candidate with a probability of 92.4 %, one of 0.9 with 99.96 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from crawl2llm.chain import command_line
+from crawl2llm.chain.config import completed
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats import surviving_texts
+from crawl2llm.formats.document_numbers import batched
+from crawl2llm.formats.documents import Writer, shard_of
+from crawl2llm.text.minhash import MinHasher
+from crawl2llm.text.shingles import (
+    KEEP,
+    ZERO,
+    count_numbers,
+    count_tokens,
+    distinct,
+    hashes32,
+    keeps_numbers,
+    normalise,
+)
+
+BATCH = 1 << 19  # characters of text hashed at a time
+
+
+def band_name(band: int) -> str:
+    """The column of a band's hashes."""
+    return f"band_{band:02d}"
+
+
+def names(bands: int) -> list[str]:
+    """The columns of all bands' hashes."""
+    return [band_name(band) for band in range(bands)]
+
+
+def schema(bands: int) -> pa.Schema:
+    """The signals' schema."""
+    return pa.schema(
+        [
+            ("id", pa.binary(16)),
+            ("text_hash", pa.binary(16)),
+            ("words", pa.int64()),
+            ("numbers", pa.int64()),
+            ("shingles", pa.int64()),
+            ("source", pa.string()),
+            ("curated", pa.bool_()),
+            *((name, pa.uint64()) for name in names(bands)),
+        ]
+    )
+
+
+def sign(texts: list[str], k: int, hasher: MinHasher, numbers: str = ZERO) -> list[dict[str, Any]]:
+    """The signals of many texts, without their ids and sources. numbers: as for `normalise`."""
+    zeroed = [normalise(text) for text in texts]
+    normals = [
+        normalise(text, KEEP) if keeps_numbers(zero, numbers) else zero
+        for text, zero in zip(texts, zeroed, strict=True)
+    ]
+    hashes, counts = hashes32([normal for normal in normals if normal], k)
+    signed = zip(hasher.signatures(hashes, counts), np.split(hashes, np.cumsum(counts)[:-1]), strict=True)
+    columns = names(hasher.bands)
+    signals = []
+    for text, normal, zero in zip(texts, normals, zeroed, strict=True):
+        signature, own = next(signed) if normal else (None, hashes[:0])
+        bands = [None] * hasher.bands if signature is None else hasher.band_hashes(signature)
+        signals.append(
+            {
+                "text_hash": xxhash.xxh3_128_digest(text.encode()),
+                "words": count_tokens(normal),
+                "numbers": count_numbers(zero),
+                "shingles": len(distinct(own)),
+                **dict(zip(columns, bands, strict=True)),
+            }
+        )
+    return signals
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    settings = completed("dedup.signature", settings)
+    hasher = MinHasher(*(settings[key] for key in ("permutations", "bands", "rows", "seed")))
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    totals = {"words": 0, "shingles": 0}
+    columns = schema(hasher.bands)
+    with Writer(out, columns, hashes=["id", "text_hash", *names(hasher.bands)]) as writer:
+        documents = surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"])
+        for batch in batched(documents, lambda row: len(row["text"]), BATCH):
+            signals = sign([row["text"] for row in batch], settings["shingle_words"], hasher, settings["numbers"])
+            for row, found in zip(batch, signals, strict=True):
+                found |= {"id": bytes.fromhex(row["id"]), "source": row["source"], "curated": bool(row["curated"])}
+                for key in totals:
+                    totals[key] += found[key]
+            writer.add_table(pa.Table.from_pylist(signals, schema=columns))
+            progress.add(len(batch))
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {
+        **totals,
+        "documents": progress.done,
+        "shingle_words": settings["shingle_words"],
+        "numbers": settings["numbers"],
+        "bands": hasher.bands,
+        "rows": settings["rows"],
+        "seed": settings["seed"],
+    }
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "dedup.signature",
+        __doc__,
+        f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json",
+    )
+    surviving_texts.options(parser)
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,161 @@
+"""The exact Jaccard similarity of every candidate pair of this part.
+
+MinHash only proposes: what is measured here is the two documents' own shingle sets, as 64-bit hashes. Signals: `low, high,
+similarity`, for every candidate, so that a new threshold measures nothing again. The sets of lower documents are held in
+blocks of up to 512 MB; all sets of the part are read once a block, one row group at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.document_numbers import (
+    BLOCK,
+    PAIR,
+    SETS,
+    VERIFIED,
+    Numbers,
+    Shingles,
+    batched,
+    between,
+    column,
+    first_of,
+    members,
+    part_of,
+    same,
+    split,
+    starts,
+)
+from crawl2llm.formats.documents import Writer, data, opened, shard_of
+from crawl2llm.text.shingles import jaccard
+
+BINS = 20  # of the similarity histogram, 0.05 wide
+
+
+def candidates(files: Iterable[Path], part: int) -> tuple[Numbers, Numbers]:
+    """(low, high) of the pairs of one part, each once, sorted. files: PAIR, of all bands."""
+    low, high = np.zeros((2, 0), np.int64)
+    for path in files:  # one after the other: a pair of similar documents is in most bands
+        table = between(path, "part", part, part + 1, PAIR)
+        low, high = np.concatenate((low, column(table, "low"))), np.concatenate((high, column(table, "high")))
+        order = np.lexsort((high, low))
+        low, high = low[order], high[order]
+        first = starts(low, high)
+        low, high = low[first], high[first]
+    return low, high
+
+
+def sets(path: Path, part: int) -> Iterator[tuple[Numbers, Shingles, list[int]]]:
+    """The sets of one part from a file of SETS, a row group at a time: documents, all their shingles, and where each set begins and ends.
+
+    The set of `documents[n]` is `shingles[ends[n] : ends[n + 1]]`.
+    """
+    with opened(path) as file:
+        for group in range(file.num_row_groups):
+            if file.metadata.row_group(group).column(0).statistics.min == part:  # a row group is of one part
+                table = file.read_row_group(group, SETS.names[1:]).combine_chunks()
+                lists = table["shingles"].chunk(0)
+                yield column(table, "document"), lists.values.to_numpy(), lists.offsets.to_numpy().tolist()
+
+
+def blocks(files: Iterable[Path], part: int, low: Numbers, most: int) -> Iterator[dict[int, Shingles]]:
+    """The sets of the lower documents, in blocks that end with the `most`-th shingle.
+
+    files: of the shards that these are in. low: sorted.
+    """
+
+    def found() -> Iterator[tuple[int, Shingles]]:
+        for path in files:
+            for documents, shingles, ends in sets(path, part):
+                for at in np.flatnonzero(members(documents, low)).tolist():
+                    # A copy: not the row group that it is a part of
+                    yield int(documents[at]), shingles[ends[at] : ends[at + 1]].copy()
+
+    return map(dict, batched(found(), lambda one: len(one[1]), most))
+
+
+def similarities(
+    low: Numbers, high: Numbers, files: Sequence[tuple[int, Path]], part: int, parts: int, most: int = BLOCK
+) -> npt.NDArray[np.float64]:
+    """The Jaccard similarity of every pair, (pairs,) float64.
+
+    low, high: from `candidates`. files: (shard, its file of SETS) of all shards. most: see `blocks`. Raises InputError where a document
+    of a pair has no set.
+    """
+    measured = np.full(len(low), np.nan)
+    progress = Progress(len(low), "pairs")
+    order = np.argsort(high, kind="stable")
+    by_high = high[order]
+    own = [path for shard, path in files if part_of(np.array([first_of(shard)]), parts)[0] == part]
+    for block in blocks(own, part, low, most):
+        for _, path in files:
+            for documents, shingles, ends in sets(path, part):
+                first, last = (np.searchsorted(by_high, documents, side) for side in ("left", "right"))
+                for at in np.flatnonzero(first < last).tolist():
+                    set_ = shingles[ends[at] : ends[at + 1]]
+                    for row in order[first[at] : last[at]].tolist():
+                        if (other := block.get(int(low[row]))) is not None:
+                            measured[row] = jaccard(other, set_)
+                            progress.add()
+    if (missing := np.flatnonzero(np.isnan(measured))).size:
+        names = " and ".join(words(ends[missing]) for ends in (low, high))
+        raise command_line.InputError(
+            f"{missing.size} candidate pairs name documents that have no shingle set, for example {names}: run dedup.sets again"
+        )
+    return measured
+
+
+def words(documents: Numbers) -> str:
+    """The first of these documents for a person."""
+    shard, row = split(documents)
+    return f"document {row[0]} of shard {shard[0]:05d}"
+
+
+def histogram(similarity: npt.NDArray) -> list[int]:
+    """The number of pairs in each twentieth of [0, 1]; 1 counts in the last."""
+    return np.bincount(np.minimum((similarity * BINS).astype(int), BINS - 1), minlength=BINS).tolist()
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    part = shard_of(args.manifest)
+    bands = [Manifest.read(path) for path in args.pairs]
+    parts = same(bands, "parts")
+    files = [(int(shard_of(path)), data(path)) for path in args.sets]
+    low, high = candidates([data(path) for path in args.pairs], int(part))
+    similarity = similarities(low, high, files, int(part), parts)
+    out = args.manifest.with_name(f"{part}.parquet")
+    with Writer(out, VERIFIED) as writer:
+        writer.add_table(pa.table({"low": low, "high": high, "similarity": similarity}))
+    manifest.summary = {
+        "pairs": len(low),
+        "cut": sum(band.part("by_part", str(int(part)))["cut"] for band in bands),
+        "similarity": histogram(similarity),
+        "parts": parts,
+    }
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "dedup.verify",
+        __doc__,
+        "--config config.yaml --pairs results/main/dedup/band/*.manifest.json"
+        " --sets results/main/dedup/sets/*.manifest.json --manifest /tmp/verify/000.manifest.json",
+    )
+    parser.add_argument("--pairs", required=True, type=Path, nargs="+", help="manifests of dedup.band")
+    parser.add_argument("--sets", required=True, type=Path, nargs="+", help="manifests of dedup.sets")
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,101 @@
+"""What is left of a document that a filter took parts out of, and whether that is too little: for every filter that only removes.
+
+Signals: `id, source, curated, taken` (units, such as lines, that were taken out), `removed` (share of the characters that are in them),
+`words` and `characters` (left).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.documents import Writer, select_shard, shard_of
+from crawl2llm.formats.spans import SCHEMA, Edited, Span, file_of
+from crawl2llm.formats.verdicts import Failed, verdict
+from crawl2llm.text.c4_lines import count_words
+from crawl2llm.text.characters import SPACELESS
+
+SIGNAL = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("curated", pa.bool_()),
+        ("taken", pa.int64()),
+        ("removed", pa.float64()),
+        ("words", pa.int64()),
+        ("characters", pa.int64()),
+    ]
+)
+
+
+def measures(row: dict[str, Any], found: Sequence[Span]) -> dict[str, Any]:
+    """The signals of a document. row: its `id`, `source`, `curated` and `text`. found: what is taken out of that text, without overlaps."""
+    text = row["text"]
+    left = Edited(text, found).text if found else text
+    words = count_words(left) if SPACELESS.search(left) else len(left.split())
+    return {
+        **{key: row[key] for key in ("id", "source", "curated")},
+        "removed": sum(span.end - span.start for span in found) / max(1, len(text)),
+        "words": words,
+        "characters": len(left.strip()),
+    }
+
+
+def judge(row: dict[str, Any], words_min: int, removed_max: float | None) -> dict[str, Any]:
+    """The verdict on one signals row, by the rules `characters_min` (nothing is left), `words_min` and `removed_max`.
+
+    A document that nothing was taken out of stays, however short it is: others judge that.
+    """
+    least = {"characters": 1, "words": words_min} if row["taken"] else {}
+    failed = [Failed(f"{name}_min", row[name], number) for name, number in least.items() if row[name] < number]
+    if removed_max is not None and row["removed"] > removed_max:
+        failed.append(Failed("removed_max", row["removed"], removed_max))
+    return verdict(row["id"], failed, stays=row["curated"])
+
+
+def select(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    """Write the verdicts of a shard by `judge`: the body of a step. settings: its `words_min`, `removed_max` and `skipped_by`."""
+    judged = partial(judge, words_min=settings["words_min"], removed_max=settings["removed_max"])
+    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
+
+
+class Scored:
+    """Writes the spans and the signals of a shard. Use as a context manager; files: what it wrote."""
+
+    def __init__(self, manifest: Path) -> None:
+        """manifest: the path of the task's."""
+        self.files = [manifest.with_name(f"{shard_of(manifest)}.parquet"), file_of(manifest)]
+        self.writers = [Writer(self.files[0], SIGNAL), Writer(self.files[1], SCHEMA)]
+        self.documents = self.edited = self.taken = 0
+
+    def __enter__(self) -> Scored:
+        for writer in self.writers:
+            writer.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        for writer in self.writers:
+            writer.__exit__(kind, *rest)
+
+    def add(self, row: dict[str, Any], found: Sequence[Span], taken: int) -> None:
+        """Add a document of filtered.texts(…, originals=True). found: see `measures`. taken: units in these places."""
+        for span in found:
+            start, end = row["original"](span.start, span.end)
+            self.writers[1].add(
+                {"id": row["id"], "start": start, "end": end, "replacement": span.replacement, "rule": span.rule}
+            )
+        self.writers[0].add({**measures(row, found), "taken": taken})
+        self.documents += 1
+        self.edited += bool(found)
+        self.taken += taken
+
+    def fill(self, manifest: Manifest, what: str) -> None:
+        """Counts and summary. what: the units that were taken out, in the plural."""
+        manifest.counts = {"in": self.documents, "kept": self.documents, "dropped": {}}
+        manifest.summary = {"edited": self.edited, "taken": {what: self.taken}}

@@ -1,0 +1,73 @@
+"""Find the lines of every document that the rules of C4 and RefinedWeb take out, and count what is left.
+
+Writes `spans/<shard>.parquet` (formats/spans.py), which later filters read through and corpus.write applies. Signals: `id,
+source, curated, lines` (taken out), `sentences` and `characters` (left), `flagged` (share of the words that are on lines that were taken
+out or cut).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crawl2llm.chain import command_line
+from crawl2llm.chain import config as configuration
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.lines import rules
+from crawl2llm.formats import spans, surviving_texts
+from crawl2llm.formats.documents import Writer, shard_of
+
+SIGNAL = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("curated", pa.bool_()),
+        *((name, pa.int64()) for name in ("lines", "sentences", "characters")),
+        ("flagged", pa.float64()),
+    ]
+)
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    settings = configuration.completed("lines.score", settings)
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    edited = spans.file_of(args.manifest)
+    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    taken: dict[str, int] = {}
+    with Writer(out, SIGNAL) as writer, Writer(edited, spans.SCHEMA) as places:
+        for row in surviving_texts.texts(
+            args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True
+        ):
+            # The text of a curated source, or of one that skips this filter, stays as it is.
+            whole = row["curated"] or row["source"] in settings["skipped_by"]
+            found = [] if whole else list(rules.edits(row["text"], settings))
+            for span in found:
+                start, end = row["original"](span.start, span.end)
+                places.add({"id": row["id"], "start": start, "end": end, "replacement": "", "rule": span.rule})
+                taken[span.rule] = taken.get(span.rule, 0) + 1
+            left = spans.Edited(row["text"], found).text
+            lines = sum(span.rule not in rules.INSIDE for span in found)
+            counts: dict[str, float]
+            counts = {"lines": lines, "sentences": rules.sentences(left), "characters": len(left.strip())}
+            counts["flagged"] = rules.flagged(row["text"], found)
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts})
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {"taken": taken}
+    return [out, edited]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "lines.score", __doc__, f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json"
+    )
+    surviving_texts.options(parser)
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

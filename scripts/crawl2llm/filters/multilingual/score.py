@@ -1,0 +1,96 @@
+"""Find the language of every line of a document, and cut the lines that are in none of the wanted ones.
+
+Writes `spans/<shard>.parquet` (formats/spans.py), which later filters read through and corpus.write applies; nothing is cut where
+`cut` is false. Signals: `id, source, curated, languages` (of lines, the most characters first), `foreign` (the share of characters on
+lines in languages that are not wanted) and `characters` (left).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crawl2llm.chain import command_line
+from crawl2llm.core import language_codes
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.language.score import Identifier, model_path
+from crawl2llm.filters.multilingual.passages import cuts, foreign, passages
+from crawl2llm.formats import spans, surviving_texts
+from crawl2llm.formats.documents import Writer, shard_of
+from crawl2llm.formats.labels_by_document import lookup
+
+SIGNAL = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("curated", pa.bool_()),
+        ("languages", pa.list_(pa.string())),
+        ("foreign", pa.float64()),
+        ("characters", pa.int64()),
+    ]
+)
+
+
+def chosen(languages: list[str], wanted: list[str]) -> list[str]:
+    """Of a document's languages, those that are wanted; its own, the first, where none is named."""
+    return [name for name in languages if language_codes.listed(name, wanted)] if wanted else languages[:1]
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    key = "multilingual.score.model"
+    identify = Identifier(model_path(settings["model"], key), key)
+    language_of = lookup(args.languages, args.documents)
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    edited = spans.file_of(args.manifest)
+    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    mixed, taken = 0, Counter[str]()
+    with Writer(out, SIGNAL) as writer, Writer(edited, spans.SCHEMA) as places:
+        for row in surviving_texts.texts(
+            args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True
+        ):
+            text, own = row["text"], language_of(row["id"])
+            found = passages(text, identify, own, settings["characters_min"], settings["threshold"])
+            counts: Counter[str] = Counter()
+            for line in found:
+                counts[line.language] += len(text[line.start : line.end].strip())
+            languages = sorted(filter(counts.get, counts), key=lambda name: (-counts[name], name))
+            wanted = chosen(languages, settings["languages"])
+            # The text of a curated source, or of one that skips this filter, stays as it is.
+            whole = row["curated"] or row["source"] in settings["skipped_by"] or not settings["cut"]
+            cut = [] if whole else list(cuts(text, found, wanted))
+            for span in cut:
+                start, end = row["original"](span.start, span.end)
+                places.add({"id": row["id"], "start": start, "end": end, "replacement": "", "rule": span.rule})
+                taken[span.rule] += 1
+            mixed += len(languages) > 1
+            measures = {
+                "languages": languages,
+                "foreign": foreign(text, found, wanted) / max(counts.total(), 1),
+                "characters": len(spans.Edited(text, cut).text.strip()),
+            }
+            writer.add({**{name: row[name] for name in ("id", "source", "curated")}, **measures})
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {"mixed": mixed, "taken": dict(sorted(taken.items()))}
+    return [out, edited]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "multilingual.score",
+        __doc__,
+        f"--config config.yaml {surviving_texts.EXAMPLE}"
+        " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
+    )
+    surviving_texts.options(parser)
+    parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,70 @@
+"""What is done with personal data that was found: kept, replaced by a placeholder, or the document dropped.
+
+Also for texts that are no documents: pairs and preferences from files, which finetune.pairs and align.pairs mask where a run uses the
+filter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crawl2llm.filters.pii.detect import Detector
+from crawl2llm.filters.pii.kinds import KINDS
+
+
+def placeholder(kind: str, settings: Mapping[str, Any]) -> str:
+    """What stands in the place of a find. settings: `pii.select`."""
+    found = settings["replacements"].get(kind)
+    return settings["placeholder"].replace("{kind}", kind.upper()) if found is None else found
+
+
+def failed(counts: Mapping[str, int], settings: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    """(rule, value, threshold) of what drops a document. counts: finds by kind; settings: `pii.select`.
+
+    A kind whose action is `drop` drops from `drop_from` finds on; `total_max` counts the finds of all kinds but those that are kept.
+    """
+    least, most = settings["drop_from"], settings["total_max"]
+    out = [
+        (kind, counts[kind], least)
+        for kind in KINDS
+        if settings["actions"].get(kind) == "drop" and counts[kind] >= least
+    ]
+    total = sum(counts[kind] for kind in KINDS if action(kind, settings) != "keep")
+    return [*out, ("total_max", total, most)] if most is not None and total > most else out
+
+
+def action(kind: str, settings: Mapping[str, Any]) -> str:
+    """`mask`, `drop` or `keep`."""
+    return str(settings["actions"].get(kind, "mask"))
+
+
+class Masks:
+    """settings: {"score": those of `pii.score`, "select": of `pii.select`}. `masked`: how many of each kind were replaced."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.detect = Detector(settings["score"]["kinds"], settings["score"]["regions"])
+        self.settings = settings["select"]
+        self.masked: Counter[str] = Counter()
+
+    def __call__(self, texts: Sequence[str], counted: bool = True) -> list[str] | None:
+        """The texts of one row with placeholders; None where the filter would drop a document with what they hold.
+
+        Nobody says which language they are in: phone numbers are found with + or 00 alone. counted: whether `masked` counts them.
+        """
+        every = [self.detect(text) for text in texts]
+        counts = Counter(dict.fromkeys(KINDS, 0))
+        counts.update(one.kind for found in every for one in found)
+        if failed(counts, self.settings):
+            return None
+        out = []
+        for text, found in zip(texts, every, strict=True):
+            parts, at = [], 0
+            for one in found:
+                if action(one.kind, self.settings) != "keep":
+                    parts += [text[at : one.start], placeholder(one.kind, self.settings)]
+                    at = one.end
+                    self.masked[one.kind] += counted
+            out.append("".join([*parts, text[at:]]))
+        return out

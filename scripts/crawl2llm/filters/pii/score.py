@@ -1,0 +1,81 @@
+"""Find the personal data in every document: e-mail and public IP addresses, phone numbers, IBANs, card numbers, national ids, keys.
+
+Signals: `id, source, curated` and how many of each kind were found. `found/<shard>.parquet` says where, in the documents' order: `id,
+start, end` (characters of the original text), `kind`, `detail`; never what stands there.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.pii.detect import Detector
+from crawl2llm.filters.pii.kinds import KINDS
+from crawl2llm.formats import surviving_texts
+from crawl2llm.formats.documents import Writer, shard_of
+from crawl2llm.formats.labels_by_document import lookup
+
+SIGNAL = pa.schema(
+    [("id", pa.string()), ("source", pa.string()), ("curated", pa.bool_()), *((kind, pa.int64()) for kind in KINDS)]
+)
+FOUND = pa.schema(
+    [
+        ("id", pa.string()),
+        ("start", pa.int64()),  # first character, from 0
+        ("end", pa.int64()),  # the character after the last
+        ("kind", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+
+
+def file_of(manifest: Path) -> Path:
+    """Where the places of a shard are written: found/<shard>.parquet beside the manifest."""
+    return manifest.parent / "found" / f"{shard_of(manifest)}.parquet"
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    language_of = lookup(args.languages, args.documents)
+    detect = Detector(settings["kinds"], settings["regions"])
+    out, places = args.manifest.with_name(f"{shard_of(args.documents)}.parquet"), file_of(args.manifest)
+    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    total: dict[str, dict[str, int]] = {}
+    with Writer(out, SIGNAL) as writer, Writer(places, FOUND) as found:
+        for row in surviving_texts.texts(
+            args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True
+        ):
+            language = language_of(row["id"])
+            counts = dict.fromkeys(KINDS, 0)
+            for one in detect(row["text"], language):
+                start, end = row["original"](one.start, one.end)
+                found.add({"id": row["id"], "start": start, "end": end, "kind": one.kind, "detail": one.detail})
+                counts[one.kind] += 1
+                of = total.setdefault(one.kind, {})
+                of[one.detail] = of.get(one.detail, 0) + 1
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts})
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {"found": {kind: dict(sorted(total[kind].items())) for kind in sorted(total)}}
+    return [out, places]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "pii.score",
+        __doc__,
+        f"--config config.yaml {surviving_texts.EXAMPLE}"
+        " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
+    )
+    surviving_texts.options(parser)
+    parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,83 @@
+"""Score every document of a shard with ready fastText classifiers, such as DCLM's or n-gram classifiers of educational value.
+
+Signals: `id, source, curated` and a column for each model of `quality.fasttext.models`: the probability of its `label`, or the
+expected value of its labels where `values` gives each a number. Null where fastText knows no word of a document.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.quality import sidecars
+from crawl2llm.formats import fasttext_models, surviving_texts
+from crawl2llm.formats.documents import Writer, shard_of
+from crawl2llm.formats.fasttext_models import PREFIX
+
+
+def one_line(text: str) -> str:
+    """Text as DCLM gives it to its classifier: on one line, its case as it is (mlfoundations/dclm, classify_fasttext_hq_prob)."""
+    return " ".join(text.strip().splitlines())
+
+
+class Model:
+    """A fastText classifier: text on one line → score, or None for one without a known word.
+
+    entry: of `quality.fasttext.models`. Raises InputError where the file is no such model, and where it has no such label.
+    """
+
+    def __init__(self, entry: dict[str, Any]) -> None:
+        who = f"quality.fasttext.models: {entry['name']}"
+        self.model = fasttext_models.load(entry["path"], who)
+        known = self.model.labels
+        # A label may be named with its prefix or without.
+        numbers = entry["values"] if "values" in entry else {entry["label"]: 1.0}
+        self.worth = {name if name in known else PREFIX + name: float(number) for name, number in numbers.items()}
+        wrong = sorted(set(self.worth) - set(known))
+        lacking = sorted(set(known) - set(self.worth)) if "values" in entry else []
+        if wrong or lacking or not known:
+            key, names = ("values", wrong or lacking) if "values" in entry else ("label", wrong)
+            raise command_line.InputError(
+                f"{who}: {key} {'names' if wrong else 'lacks'} {', '.join(names)}; the model's labels are {', '.join(known) or 'none'}"
+            )
+
+    def __call__(self, line: str) -> float | None:
+        """The probability of the label, or the sum of probability times value over all labels."""
+        found = self.model.f.predict(line.replace("\n", " ") + "\n", -1, 0.0, "strict")
+        if not found:
+            return None
+        return float(sum(min(float(share), 1.0) * self.worth.get(label, 0.0) for share, label in found))
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    entries, limit = settings["models"], settings["max_characters"]
+    models = {entry["name"]: Model(entry) for entry in entries}
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    with Writer(out, sidecars.schema(list(models))) as writer:
+        for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
+            line = one_line(row["text"][:limit])
+            scores = {name: model(line) for name, model in models.items()}
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **scores})
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {"scorers": sidecars.described(entries, "fasttext")}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "quality.fasttext",
+        __doc__,
+        f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json",
+    )
+    surviving_texts.options(parser)
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,52 @@
+"""Score every document of a shard with the quality classifier.
+
+Signals: `id, source, curated, score`; the score is null where no classifier was trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.quality.classifier import Classifier, one_line
+from crawl2llm.formats import surviving_texts
+from crawl2llm.formats.documents import Writer, shard_of
+
+SIGNAL = pa.schema([("id", pa.string()), ("source", pa.string()), ("curated", pa.bool_()), ("score", pa.float64())])
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    trained = Manifest.read(args.model).sound("model.bin")
+    classify = Classifier.load(trained.file("model.bin")) if trained.files else None
+    limit = settings["max_characters"]
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    with Writer(out, SIGNAL) as writer:
+        for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
+            score = classify(one_line(row["text"][:limit])) if classify else None
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, "score": score})
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "quality.score",
+        __doc__,
+        f"--config config.yaml {surviving_texts.EXAMPLE} --model results/main/quality/train/manifest.json "
+        "--manifest /tmp/00000.manifest.json",
+    )
+    surviving_texts.options(parser)
+    parser.add_argument("--model", required=True, type=Path, help="manifest of quality.train")
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,77 @@
+"""Sidecars of scores: one column for each scorer of a step, in the order of the documents that got to this filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crawl2llm.chain.scorers import TRAINED
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.documents import data, opened, shard_of
+
+KNOWN = [("id", pa.string()), ("source", pa.string()), ("curated", pa.bool_())]
+LANGUAGE = ("language", pa.string())
+CLASSIFIER = "quality.score"  # writes `score`, of TRAINED
+
+
+def schema(names: Sequence[str], language: bool = False) -> pa.Schema:
+    """The columns of a sidecar with these scorers: float64, null where a scorer has nothing to say on a document."""
+    return pa.schema([*KNOWN, *([LANGUAGE] if language else []), *((name, pa.float64()) for name in names)])
+
+
+def described(entries: Sequence[dict[str, Any]], kind: str, better: str = "high") -> dict[str, Any]:
+    """What a step's summary says of its scorers: kind, and whether high or low scores are better."""
+    return {entry["name"]: {"kind": kind, "better": entry.get("better", better)} for entry in entries}
+
+
+def scorers(manifests: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """Scorer → kind and `better`, from one manifest of each step, in this order and by name; TRAINED with a classifier or without."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in manifests:
+        made = Manifest.read(path)
+        own = {TRAINED: {"kind": "trained", "better": "high"}} if made.step == CLASSIFIER else made.summary["scorers"]
+        found |= own
+    return found
+
+
+def joined(manifests: Sequence[Path]) -> pa.Table:
+    """The scores of a shard: id, source, curated, language (null where no step knows it) and a column for each scorer.
+
+    manifests: one of each step. Raises InputError where two sidecars are not of the same documents.
+    """
+    table: pa.Table | None = None
+    for path in manifests:
+        with opened(data(path)) as file:
+            found = file.read()
+        if Manifest.read(path).step == CLASSIFIER:
+            found = found.rename_columns([TRAINED if name == "score" else name for name in found.column_names])
+        if table is None:
+            table = found
+            continue
+        if not table["id"].equals(found["id"]):
+            raise InputError(f"{path}: its documents are not those of {manifests[0]}")
+        for name in found.column_names:
+            if name not in table.column_names:
+                table = table.append_column(name, found[name])
+    assert table is not None
+    if LANGUAGE[0] not in table.column_names:
+        table = table.append_column(LANGUAGE[0], pa.nulls(len(table), LANGUAGE[1]))
+    return table.combine_chunks()
+
+
+def values(table: pa.Table, name: str) -> np.ndarray:
+    """A scorer's column as float64; NaN where it is null."""
+    return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=float)
+
+
+def by_shard(manifests: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
+    """(shard, its manifests, one of each step) of the manifests of several steps, each of all shards."""
+    found: dict[str, list[Path]] = {}
+    for path in manifests:
+        found.setdefault(shard_of(path), []).append(path)
+    yield from sorted(found.items())

@@ -1,0 +1,148 @@
+"""Train the quality classifier: fastText supervised, curated documents against random pages of the crawl.
+
+Positives are the documents of curated sources, negatives a random sample of the rest, both after deduplication; documents of
+sources that skip this filter are neither. A share of
+each is held out by origin (text/group_split.py) and never trained on; ROC-AUC is measured on it. Hyper-parameters follow
+DCLM (Li et al. 2024, arXiv:2406.11794, section 4.4) and CCNet. With fewer than `min_examples` on a side no model is trained,
+and later steps keep everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import Progress, log
+from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
+from crawl2llm.formats import surviving_texts
+from crawl2llm.formats.documents import data, shard_of, survivors, uniform, verdict_file
+from crawl2llm.text.group_split import COLUMNS, Split
+
+
+def roc_auc(positive: np.ndarray, negative: np.ndarray) -> float:
+    """Area under the ROC curve of scores, ties counted half (Mann-Whitney U). NaN where a side is empty."""
+    if not len(positive) or not len(negative):
+        return float("nan")
+    ranks = rankdata(np.concatenate([positive, negative]))
+    wins = ranks[: len(positive)].sum() - len(positive) * (len(positive) + 1) / 2
+    return float(wins / (len(positive) * len(negative)))
+
+
+SIDES = {True: "curated documents", False: "documents of the crawl"}
+SIDE = ["source", "curated"]  # what decides a document's side
+Shards = list[tuple[Path, Path]]  # Parquet files of documents and of their verdicts
+
+
+def examples(documents: Iterable[dict[str, Any]], settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The documents that are on a side: those of sources that skip this filter are on none, curated or not."""
+    return (row for row in documents if row["source"] not in settings["skipped_by"])
+
+
+def rates(shards: Shards, settings: dict[str, Any]) -> tuple[dict[bool, int], dict[bool, float]]:
+    """How many candidates each side (curated: True, crawl: False) has, and the share to sample of each."""
+    found = {True: 0, False: 0}
+    for documents, verdicts in shards:
+        for row in examples(survivors(documents, verdicts, ["id", *SIDE]), settings):
+            found[row["curated"]] += 1
+    wanted = {True: settings["max_positives"], False: settings["max_negatives"]}
+    return found, {side: min(1.0, wanted[side] / max(found[side], 1)) for side in found}
+
+
+def sampled(
+    documents: Iterable[dict[str, Any]], share: dict[bool, float], settings: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """The documents of the sample."""
+    candidates, seed = examples(documents, settings), settings["seed"]
+    return (row for row in candidates if uniform(seed, row["id"], "sample") < share[row["curated"]])
+
+
+def splits(shards: Shards, share: dict[bool, float], settings: dict[str, Any]) -> dict[bool, Split]:
+    """Which documents of the sample are held out, of each side."""
+    made = {side: Split(settings["heldout_fraction"], settings["seed"], settings["split_by"]) for side in SIDES}
+    documents = (row for pair in shards for row in survivors(*pair, [*COLUMNS, *SIDE]))
+    for row in sampled(documents, share, settings):
+        made[row["curated"]].add(row)
+    for side, split in made.items():
+        split.decide(SIDES[side])
+    return made
+
+
+def too_few(splits: dict[bool, Split], least: int) -> str | None:
+    """Why no classifier can be trained, as a sentence for the report; None where it can."""
+    train = {side: split.documents - split.summary["heldout"]["documents"] for side, split in splits.items()}
+    if min(train.values()) >= least:
+        return None
+    counts = " and ".join(f"{number:,} {SIDES[side]}" for side, number in train.items())
+    return (
+        f"No quality classifier was trained: there are {counts} to train on, and quality.train.min_examples is {least}. "
+        "Quality selection keeps every document."
+    )
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    before = {path: surviving_texts.of_shard(args.verdicts, shard_of(path)) for path in args.documents}
+    shards = [(data(path), verdict_file(verdicts, shard_of(path))) for path, verdicts in before.items()]
+    found, share = rates(shards, settings)
+    split = splits(shards, share, settings)
+    if note := too_few(split, settings["min_examples"]):
+        log.info("%s", note)
+        manifest.summary = {"trained": False, "positives": found[True], "negatives": found[False], "notes": [note]}
+        return []
+
+    columns = [*COLUMNS, *SIDE]
+    whole = (
+        row for path, verdicts in before.items() for row in surviving_texts.texts(path, verdicts, args.edits, columns)
+    )
+    out = args.manifest.with_name("model.bin")
+    counts = {"train": {True: 0, False: 0}, "heldout": {True: 0, False: 0}}
+    with scratch(args.manifest.with_name(".examples")) as folder:
+        lines, heldout = folder / "train.txt", folder / "heldout.txt"
+        progress = Progress(sum(part.documents for part in split.values()), "documents read")
+        with lines.open("w", encoding="utf-8") as train, heldout.open("w", encoding="utf-8") as held:
+            for row in sampled(whole, share, settings):
+                progress.add()
+                aside = split[row["curated"]].holds(row)
+                counts["heldout" if aside else "train"][row["curated"]] += 1
+                label = POSITIVE if row["curated"] else NEGATIVE
+                (held if aside else train).write(f"{label} {one_line(row['text'])}\n")
+        log.info("training on %s curated and %s crawl documents", *(counts["train"][side] for side in SIDES))
+        classifier = Classifier.train(lines, settings)
+        classifier.save(out)
+        scores: dict[bool, list[float]] = {True: [], False: []}
+        with heldout.open(encoding="utf-8") as held:
+            for line in held:
+                label, _, text = line.partition(" ")
+                scores[label == POSITIVE].append(classifier(text))
+    auc = roc_auc(np.array(scores[True]), np.array(scores[False]))
+    log.info("ROC-AUC %.4f on %s held-out documents", auc, len(scores[True]) + len(scores[False]))
+    manifest.summary = {
+        "trained": True,
+        "positives": counts["train"][True],
+        "negatives": counts["train"][False],
+        "heldout": {"positives": counts["heldout"][True], "negatives": counts["heldout"][False]},
+        "split": {"positives": split[True].summary, "negatives": split[False].summary},
+        "roc_auc": None if np.isnan(auc) else round(auc, 6),
+        "notes": [*split[True].notes, *split[False].notes],
+    }
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "quality.train",
+        __doc__,
+        f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/quality/manifest.json",
+    )
+    surviving_texts.options(parser, all_shards=True)
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,25 @@
+"""Drop the documents of which too little is left after the passages that others have too; those of curated sources stay.
+
+Rules: `characters_min` (nothing is left), `words_min` and `removed_max`. Documents that nothing was taken out of stay.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crawl2llm.chain import command_line
+from crawl2llm.filters import edit_filter
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "substrings.select",
+        __doc__,
+        "--config config.yaml --signals results/main/substrings/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
+    )
+    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same substrings.score shard")
+    return command_line.run(parser, edit_filter.select, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,73 @@
+"""Count the listed words of every document, and ask classifiers for its probability of being toxic or adult.
+
+Signals: `id, source, curated`, `words`, `hits` (of listed words and phrases), `terms` (different ones), `classifiers` (names) and
+`probabilities` (of each one's label, in their order). A document of a language without a list is compared with those of `always` alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.toxicity.classifiers import Classifier
+from crawl2llm.filters.toxicity.terms import Lists
+from crawl2llm.formats import surviving_texts
+from crawl2llm.formats.documents import Writer, shard_of
+from crawl2llm.formats.labels_by_document import lookup
+
+SIGNAL = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("curated", pa.bool_()),
+        *((name, pa.int64()) for name in ("words", "hits", "terms")),
+        ("classifiers", pa.list_(pa.string())),
+        ("probabilities", pa.list_(pa.float64())),
+    ]
+)
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    language_of = lookup(args.languages, args.documents)
+    lists = Lists(settings["lists"], settings["always"], settings["ignored"])
+    classifiers = [Classifier(number, entry) for number, entry in enumerate(settings["classifiers"])]
+    names = [one.name for one in classifiers]
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    with Writer(out, SIGNAL) as writer:
+        for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
+            language = language_of(row["id"])
+            words, hits = lists(row["text"], language)
+            found = {"words": words, "hits": hits.total(), "terms": len(hits)}
+            said = {"classifiers": names, "probabilities": [one(row["text"]) for one in classifiers]}
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **found, **said})
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    nothing = not settings["lists"] and not classifiers
+    manifest.summary = {
+        "without_list": dict(sorted((+lists.without).items())) if settings["lists"] else {},
+        "notes": ["toxicity.score names neither lists nor classifiers: nothing was compared."] * nothing,
+    }
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "toxicity.score",
+        __doc__,
+        f"--config config.yaml {surviving_texts.EXAMPLE}"
+        " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
+    )
+    surviving_texts.options(parser)
+    parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,29 @@
+"""The languages that language.score found, by document, for the steps that measure or judge by language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from crawl2llm.core.errors import InputError
+from crawl2llm.formats.documents import data, rows
+
+
+def languages(manifests: Iterable[Path]) -> dict[str, str]:
+    """Id → language, of shards in memory. manifests: of language.score; none where nothing is to be looked up."""
+    return {row["id"]: row["language"] for path in manifests for row in rows(data(path), ["id", "language"])}
+
+
+def lookup(manifest: Path, documents: Path) -> Callable[[str], str]:
+    """Id → language of a shard's documents; InputError for one that language.score did not see.
+
+    manifest: of the same language.score shard. documents: the manifest that the documents are from.
+    """
+    known = languages([manifest])
+
+    def of(identifier: str) -> str:
+        if identifier not in known:
+            raise InputError(f"{manifest}: no language for document {identifier} of {documents}")
+        return known[identifier]
+
+    return of

@@ -1,0 +1,205 @@
+"""Public tasks by name: the definition of lm-evaluation-harness, the files and columns that it needs, and how the result is read.
+
+Prompts, choices and metrics are those of the harness's own YAML files (`lm_eval/tasks`). Rows are given in the columns of the data sets on
+the Hugging Face hub, which the definitions expect, or in those of llm-foundry's `local_data`, of which they are rebuilt.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crawl2llm.core.errors import InputError
+from crawl2llm.formats.public_tasks.task_files import (
+    FILLED,
+    LABEL,
+    LABELED,
+    TEXT,
+    TRUTH,
+    Columns,
+    Row,
+    among,
+    exactly,
+    most,
+    place,
+)
+
+SUM, PER_CHARACTER = "acc", "acc_norm"
+LETTERS = "ABCDEFGHIJ"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns that a file may have, and how a row of them becomes one of those that the definition expects."""
+
+    columns: Columns
+    row: Callable[[Row], Row] = lambda row: row
+
+
+@dataclass(frozen=True)
+class Preset:
+    """definition: a YAML file below lm_eval/tasks; `{}` stands for what the column `part` holds. files, shot_files: names without ending.
+
+    headline: the metric that `accuracy` is, with the filter's name where it has one. shots: examples before each item, as published.
+    every: rows are in several files. hub: the split of the data set on the hub that the items are of, and that of the examples.
+    """
+
+    definition: str
+    files: tuple[str, ...]
+    layouts: tuple[Layout, ...]
+    headline: str = SUM
+    shots: int = 0
+    shot_files: tuple[str, ...] = ()
+    part: str = ""
+    every: bool = False
+    hub: tuple[str, str] = ("validation", "")
+    configs: tuple[str, ...] = field(default=())  # of the hub's data set, where the definition's own is not all
+
+
+def of_query(prefix: str, name: str) -> Layout:
+    """llm-foundry's `query`, `choices`, `gold` as a question with labeled choices; the query begins with `prefix`."""
+
+    def row(given: Row) -> Row:
+        labels = list(LETTERS[: len(given["choices"])])
+        asked = given["query"].removeprefix(prefix).strip()
+        choices = {"text": given["choices"], "label": labels}
+        return {name: asked, "choices": choices, "answerKey": labels[int(given["gold"])]}
+
+    return Layout({"query": FILLED, "choices": most(len(LETTERS)), "gold": place("choices")}, row)
+
+
+def whole(name: str) -> Callable[[Row], Row]:
+    """Makes 1.0 and "1" in a column 1: lm-eval takes text there as an answer and not as its place."""
+    return lambda row: {**row, name: int(row[name])}
+
+
+def _hellaswag(given: Row) -> Row:
+    """The definition joins these again and cleans them as they were cleaned before, which changes nothing."""
+    label, _, rest = given["query"].partition(": ")
+    return {
+        "activity_label": label,
+        "ctx_a": rest,
+        "ctx_b": "",
+        "endings": given["choices"],
+        "label": str(int(given["gold"])),
+    }
+
+
+def _lambada(given: Row) -> Row:
+    return {"text": f"{given['context']} {given['continuation']}"}
+
+
+def _solved(given: Row) -> Row:
+    return {"question": given["context"], "answer": f"{given['chain_of_thought']}\n#### {given['answer']}"}
+
+
+LABELED_QUESTION = Layout({"question": FILLED, "choices": LABELED, "answerKey": LABEL})
+FIVE = (
+    "{text: [five texts], label: [A, B, C, D, E]}",
+    lambda value, row: LABELED[1](value, row) and value["label"] == list(LETTERS[:5]),
+)
+SOLUTION = (
+    "text that ends with `#### ` and a number",
+    lambda value, row: isinstance(value, str) and bool(re.search(r"#### -?[\d.,]+\s*$", value)),
+)
+ARC = (LABELED_QUESTION, of_query("Question: ", "question"))
+BOTH: Columns = {"sentence_good": FILLED, "sentence_bad": FILLED}
+
+PRESETS: dict[str, Preset] = {
+    "hellaswag": Preset(
+        "hellaswag/hellaswag.yaml", ("hellaswag_validation", "hellaswag", "hellaswag_val_1000"),
+        (Layout({"activity_label": TEXT, "ctx_a": TEXT, "ctx_b": TEXT, "endings": exactly(4), "label": place("endings")},
+                lambda row: {**row, "label": str(int(row["label"]))}),
+         Layout({"query": FILLED, "choices": exactly(4), "gold": place("choices")}, _hellaswag)),
+        PER_CHARACTER,
+    ),
+    "arc_easy": Preset(
+        "arc/arc_easy.yaml", ("arc_easy", "ai2_arc_ARC-Easy_test", "ARC-Easy-Test", "ai2_arc_ARC-Easy_validation"), ARC, hub=("test", "")
+    ),
+    "arc_challenge": Preset(
+        "arc/arc_challenge.yaml",
+        ("arc_challenge", "ai2_arc_ARC-Challenge_test", "ARC-Challenge-Test", "ai2_arc_ARC-Challenge_validation"),
+        ARC, PER_CHARACTER, hub=("test", ""),
+    ),
+    "piqa": Preset(
+        "piqa/piqa.yaml", ("piqa_validation", "piqa"),
+        (Layout({"goal": TEXT, "sol1": FILLED, "sol2": FILLED, "label": among(0, 1)}, whole("label")),), PER_CHARACTER,
+    ),
+    "winogrande": Preset(
+        "winogrande/default.yaml", ("winogrande_validation", "winogrande_winogrande_xl_validation", "winogrande"),
+        (Layout({"sentence": ("text with `_`", lambda value, row: "_" in value), "option1": FILLED, "option2": FILLED,
+                 "answer": among("1", "2")}),),
+    ),
+    "lambada": Preset(
+        "lambada/lambada_openai.yaml", ("lambada_openai_test", "lambada_openai", "lambada_test", "lambada"),
+        (Layout({"text": ("text of two words or more", lambda value, row: len(value.split()) > 1)}),
+         Layout({"context": FILLED, "continuation": FILLED}, _lambada)), hub=("test", ""),
+    ),
+    "boolq": Preset(
+        "super_glue/boolq/default.yaml", ("boolq_validation", "super_glue_boolq_validation", "boolq"),
+        (Layout({"passage": FILLED, "question": FILLED, "label": TRUTH}, lambda row: {**row, "label": int(row["label"])}),
+         Layout({"passage": FILLED, "question": FILLED, "answer": TRUTH}, lambda row: {**row, "label": int(row["answer"])})),
+    ),
+    "openbookqa": Preset(
+        "openbookqa/openbookqa.yaml", ("openbookqa_test", "openbook_qa", "openbookqa_validation", "openbookqa"),
+        (Layout({"question_stem": FILLED, "choices": LABELED, "answerKey": LABEL}), of_query("", "question_stem")),
+        PER_CHARACTER, hub=("test", ""),
+    ),
+    "copa": Preset(
+        "super_glue/copa/default.yaml", ("copa_validation", "super_glue_copa_validation", "copa"),
+        (Layout({"premise": FILLED, "choice1": FILLED, "choice2": FILLED, "question": among("cause", "effect"), "label": among(0, 1)},
+                whole("label")),),
+    ),
+    "commonsense_qa": Preset(
+        "commonsense_qa/default.yaml", ("commonsense_qa_validation", "commonsense_qa"),
+        (Layout({"question": FILLED, "choices": FIVE, "answerKey": LABEL}),),
+    ),
+    "sciq": Preset(
+        "sciq/sciq.yaml", ("sciq_test", "sciq_validation", "sciq"),
+        (Layout({"question": FILLED, "support": TEXT, "correct_answer": FILLED, "distractor1": FILLED, "distractor2": FILLED,
+                 "distractor3": FILLED}),), hub=("test", ""),
+    ),
+    "siqa": Preset(
+        "siqa/siqa.yaml", ("social_i_qa_validation", "siqa_validation", "siqa"),
+        (Layout({"context": FILLED, "question": FILLED, "answerA": FILLED, "answerB": FILLED, "answerC": FILLED,
+                 "label": among("1", "2", "3")}),),
+    ),
+    "mmlu": Preset(  # five examples: Hendrycks et al. 2021, arXiv:2009.03300, section 4.1; the harness's own YAML says none
+        "mmlu/default/mmlu_{}.yaml", ("mmlu_test",),
+        (Layout({"subject": FILLED, "question": FILLED, "choices": exactly(4), "answer": place("choices")}, whole("answer")),),
+        shots=5, shot_files=("mmlu_dev",), part="subject", hub=("test", "dev"), configs=("all",),
+    ),
+    "gsm8k": Preset(  # five examples: the definition's own num_fewshot
+        "gsm8k/gsm8k.yaml", ("gsm8k_test", "gsm8k"),
+        (Layout({"question": FILLED, "answer": SOLUTION}),
+         Layout({"context": FILLED, "chain_of_thought": FILLED, "answer": FILLED}, _solved)),
+        "exact_match,strict-match", shots=5, shot_files=("gsm8k_train",), hub=("test", "train"),
+    ),
+    "blimp": Preset("blimp/{}.yaml", ("blimp",), (Layout({**BOTH, "UID": FILLED}),), part="UID", every=True, hub=("train", "")),
+}  # fmt: skip
+
+
+def definitions() -> Path:
+    """The folder of lm-evaluation-harness's task definitions; nothing of it is imported. Raises InputError where it is not installed."""
+    found = importlib.util.find_spec("lm_eval")
+    if found is None or not found.submodule_search_locations:
+        raise InputError("lm-evaluation-harness (lm_eval) is not installed: its task definitions are read from there")
+    return Path(next(iter(found.submodule_search_locations))) / "tasks"
+
+
+def parts(preset: Preset) -> list[str]:
+    """What may stand for `{}` in a preset's definition: MMLU's subjects, BLiMP's phenomena. [""] of one that is whole."""
+    if not preset.part:
+        return [""]
+    before, after = preset.definition.split("{}")
+    files = sorted(definitions().glob(f"{before}*{after}"))
+    found = [str(path.relative_to(definitions()))[len(before) : -len(after)] for path in files]
+    return [name for name in found if not name.startswith("_")]
+
+
+def names(preset: Preset) -> tuple[str, ...]:
+    """The names that files of a preset's items may have."""
+    return (*preset.files, *parts(preset)) if preset.every else preset.files

@@ -1,0 +1,84 @@
+"""What a filter reads: the texts of the documents that all filters before kept, with their edits applied."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.formats import spans
+from crawl2llm.formats.documents import data, kept_ids, shard_of, survivors, verdict_file
+
+# Of a step's help: what the options below are in a run of the demo.
+EXAMPLE = (
+    "--documents results/main/ingest/extract/00000.manifest.json --verdicts results/main/ingest/check/manifest.json"
+)
+
+
+def options(parser: argparse.ArgumentParser, all_shards: bool = False) -> None:
+    """Add --documents (a list with `all_shards`), --verdicts and --edits."""
+    what = "manifests of ingest.extract" if all_shards else "manifest of an ingest.extract shard"
+    parser.add_argument("--documents", required=True, type=Path, nargs="+" if all_shards else None, help=what)
+    parser.add_argument(
+        "--verdicts",
+        required=True,
+        type=Path,
+        nargs="+" if all_shards else None,
+        help="manifest of the verdicts before: a filter's select, or ingest.check"
+        + all_shards * "; one of each shard where it has one",
+    )
+    parser.add_argument(
+        "--edits",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="manifests of the steps before that edit texts, in their order",
+    )
+
+
+def all_verdicts(parser: argparse.ArgumentParser) -> None:
+    """Add --verdicts of what comes after all filters: of a step that judges shard by shard, this shard's or all."""
+    parser.add_argument(
+        "--verdicts",
+        required=True,
+        type=Path,
+        nargs="+",
+        help="manifests of ingest.check and every filter's select, in order",
+    )
+
+
+def by_step(verdicts: Sequence[Path]) -> list[list[Path]]:
+    """The manifests of each step, which lie in one folder, in the order of the steps."""
+    found: dict[Path, list[Path]] = {}
+    for path in verdicts:
+        found.setdefault(path.parent, []).append(path)
+    return list(found.values())
+
+
+def of_shard(manifests: Sequence[Path], shard: str) -> Path:
+    """Of the manifests of one step, that of a shard, or the only one, which is for all shards."""
+    return next((path for path in manifests if path.name == f"{shard}.manifest.json"), manifests[0])
+
+
+def number(documents: Path, verdicts: Path) -> int:
+    """How many documents of a shard got here. documents, verdicts: manifests."""
+    return len(kept_ids(verdict_file(verdicts, shard_of(documents))))
+
+
+def texts(
+    documents: Path, verdicts: Path, edits: Sequence[Path], columns: list[str], originals: bool = False
+) -> Iterator[dict[str, Any]]:
+    """A shard's documents that got here, in its order, with the columns `id`, `text` and `columns`; the paths are of manifests.
+
+    originals: each row also has `original`, what turns a place in its text into one of the document's (spans.Edited).
+    """
+    shard = shard_of(documents)
+    edited = spans.read(edits, shard)
+    for row in survivors(data(documents), verdict_file(verdicts, shard), ["id", "text", *columns]):
+        if originals or row["id"] in edited:
+            found = spans.Edited(row["text"], edited.get(row["id"], []))
+            row["text"] = found.text
+            if originals:
+                row["original"] = found.original
+        yield row

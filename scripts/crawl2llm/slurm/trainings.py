@@ -1,0 +1,191 @@
+"""Where the trainings of a config do not fit what the profile asks SLURM for: processes, nodes, the memory of GPUs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain import model_registry
+from crawl2llm.commands.plan import training
+from crawl2llm.commands.plan.last_run import Last
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import Manifest, ManifestError
+from crawl2llm.slurm import queue
+from crawl2llm.slurm.needs import Need
+from crawl2llm.training import gpus, parallel, resource_plan
+from crawl2llm.training import memory as estimate
+from crawl2llm.training.estimate.shape import with_values
+from crawl2llm.training.finetune_settings import whole
+
+PRETRAIN = "pretrain_train"
+TUNES = {step.replace(".", "_"): step for step in ("finetune.train", "align.reward", "align.train")}  # by rule
+
+
+def placement(needs: list[Need], config: dict[str, Any], variant: str = "main") -> tuple[list[str], list[str]]:
+    """(errors, warnings) where the config of a variant starts other processes than the profile gives GPUs and nodes for."""
+    errors: list[str] = []
+    warnings: list[str] = []
+    whose = "the config" if variant == "main" else f"variant {variant}"
+    for need in needs:
+        cards = queue.gpus(need.gres)
+        if need.cards < cards * need.nodes:
+            # Snakemake cuts what a job asks for down to the run's cap, and the cap would not hold.
+            errors.append(f"{need.rule}: takes {cards * need.nodes} GPUs, more than the profile's gpu_cap")
+        for key, section in sections(need.rule, config) if cards else ():
+            processes, nodes = section["processes"], section.get("nodes", 1)
+            try:
+                if "parallel" in section:
+                    parallel.check(parallel.Degrees.of(section), processes * nodes, section)
+            except InputError as error:
+                errors.append(f"{need.rule}: {error}")
+            if nodes != need.nodes:
+                errors.append(f"{need.rule}: the profile asks for {need.nodes} nodes, {whose} has {key}.nodes: {nodes}")
+            if processes > cards:
+                errors.append(
+                    f"{need.rule}: {whose} has {key}.processes: {processes}, the profile {cards} GPUs of a node"
+                )
+            elif processes < cards:
+                warnings.append(
+                    f"{need.rule}: the profile takes {cards} GPUs of a node, and {key}.processes: {processes} leaves some idle"
+                )
+    return errors, warnings
+
+
+def sections(rule: str, config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name, settings) of each section that sets the processes of a rule: that of its step, and of each model with processes of its own."""
+    stage, _, name = rule.partition("_")
+    step = f"{stage}.{name}"
+    section = config.get(stage, {}).get(name, {})
+    if "processes" in section:
+        yield step, section
+    for model, entry in config.get("models", {}).items():
+        if entry["step"] == step and "processes" in entry:
+            yield f"models.{model}", {**section, **entry}
+
+
+def memory(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) -> tuple[list[str], list[str]]:
+    """(errors, warnings) where a training would not fit the GPUs that the profile asks for, by the estimate of pretrain.plan.
+
+    configs: complete, by variant, of those whose training would run. folder: of the run, whose tokens may be counted. An error is what
+    takes over TOLERANCE × what there is, as in the trainer, a warning over TIGHT × that. Nothing is said before the shape is known.
+    """
+    errors: list[str] = []
+    warnings: list[str] = []
+    last = Last(folder)
+    for need in needs:
+        if need.rule != PRETRAIN or not queue.gpus(need.gres):
+            continue
+        for variant, config in configs.items():
+            who = need.rule if variant == "main" else f"{need.rule} of {variant}"
+            tokens, entries = counted(last, variant)
+            results = folder / "results" / variant / "pretrain" / "train"
+            try:
+                _, found = training.foreseen(config, tokens, entries, results, gpus.of_profile(need.gres))
+            except InputError as error:
+                warnings.append(f"{who}: whether it fits its GPUs is not known: {error}")
+                continue
+            left = found["available"] - found["memory"]["total"]
+            if found["refused"]:
+                size = found["memory"][found["largest"]] / 1e9
+                errors.append(
+                    f"{who}: {found['refusal']}. The largest part is {found['largest']}, {size:.1f} GB. Where the GPU has more: "
+                    "pretrain.plan.gpu_memory"
+                )
+            elif not found["fits"]:
+                warnings.append(f"{who}: {found['refusal']}. It may do all the same: the estimate is not so exact")
+            elif found["tight"]:
+                warnings.append(
+                    f"{who}: of the GPU's memory {left / 1e9:.1f} GB are left, by the estimate of pretrain.plan"
+                )
+    return errors, warnings
+
+
+def counted(last: Last, variant: str) -> tuple[int | None, int | None]:
+    """`training.counted` of the variant, or of `main`, whose tokens it may share."""
+    return training.counted(
+        last, next((name for name in (variant, "main") if last.manifests(name, training.TOKENS)), "main")
+    )
+
+
+def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) -> tuple[list[str], list[str]]:
+    """As `memory`, where a fine-tuning of a model would not fit. configs: of those variants in which any would run."""
+    errors: list[str] = []
+    warnings: list[str] = []
+    for need in needs:
+        tune = TUNES.get(need.rule, "")
+        if not tune or not queue.gpus(need.gres):
+            continue
+        for variant, config in configs.items():
+            of = "" if variant == "main" else f" of {variant}"
+            try:
+                gpu = gpus.chosen(config["pretrain"]["plan"], "cuda", gpus.of_profile(need.gres))
+                assert gpu is not None
+                shape = resource_plan.shape_of(training.summary(config, *counted(Last(folder), variant)), "adamw")
+            except InputError as error:
+                warnings.append(f"{need.rule}{of}: whether it fits its GPUs is not known: {error}")
+                continue
+            for model in model_registry.made_by(config, tune):
+                own, who = model_registry.section(config, tune, model), f"{need.rule} {model}{of}"
+                processes = own["processes"] * own["nodes"]
+                draws = tune == model_registry.ALIGN_STEP and own["method"] not in model_registry.BY_PREFERENCE
+                each = (
+                    2 if own.get("method") == "dpo" or tune == model_registry.REWARD_STEP else 1
+                )  # sequences of a pair
+                number = own["batch_size"] * (own["generations"] if draws else 1)
+                # Engines keep the reference of answers that are drawn in the place of a mean (stages/align/online.py).
+                reference = {"ema": 0.5} if draws and own["adapter"] == "none" else {}
+                at = {
+                    "micro_batch": each * min(own["micro_batch"], math.ceil(number / processes)),
+                    "processes": processes,
+                    "activation_checkpointing": own["activation_checkpointing"],
+                    "async_checkpoints": own["async_checkpoints"],
+                    "largest": each * number,
+                }
+                try:
+                    found = estimate.check(
+                        shape_for(shape, own, tune),
+                        {**whole(own, tune), **reference},
+                        at,
+                        int(gpu.memory),
+                        1,
+                        cuda=True,
+                        where=tune,
+                    )
+                except InputError as error:
+                    errors.append(f"{who}: {error} ({gpus.named(gpu.name)})")
+                    continue
+                if (total := sum(found.values())) > gpu.memory:
+                    warnings.append(
+                        f"{who}: by the estimate it needs {estimate.gigabytes(total)}, and {gpus.named(gpu.name)} has "
+                        f"{estimate.gigabytes(gpu.memory)}. It may do all the same: the estimate is not so exact"
+                    )
+    return errors, warnings
+
+
+def shape_for(shape: estimate.Shape, own: dict[str, Any], step: str) -> estimate.Shape:
+    """The shape of a training with the settings `own` of a step, of the base model's `shape`; see stages/align/{online,ppo}.py.
+
+    A reward model of the run has that body too; one of another run as many parameters as its manifest says.
+    """
+    found = replace(shape, context=own["max_length"])
+    if step == model_registry.REWARD_STEP:
+        return replace(found, vocabulary=1)
+    if step != model_registry.ALIGN_STEP or own["method"] in model_registry.BY_PREFERENCE:
+        return found
+    body = with_values(shape).valued
+    judges = [one for one in own["rewards"] if one.get("reward") == "model"]
+    found = replace(found, drawn=shape.layers, scored=sum(parameters(one, body) for one in judges))
+    return with_values(found) if own["method"] == model_registry.PPO else found
+
+
+def parameters(entry: dict[str, Any], body: int) -> int:
+    """Parameters of the reward model of an entry of rewards. body: those of one of the run."""
+    if "manifest" not in entry:
+        return body
+    try:
+        return int(Manifest.parse(Path(entry["manifest"])).summary.get("parameters", body))
+    except ManifestError:  # which the check of the config names
+        return body

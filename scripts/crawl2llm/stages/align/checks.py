@@ -1,0 +1,213 @@
+"""What of an alignment can be refused before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain import model_registry
+from crawl2llm.chain.config import completed
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import Manifest, ManifestError
+from crawl2llm.stages.align import endpoint, rewards
+from crawl2llm.stages.align.layouts import LEARNS_FROM, PREFERENCE
+
+STEP = model_registry.ALIGN_STEP
+RESULTS = "results"  # of a run, in its folder
+# Types of models of which there is no reward model; others are refused when it starts.
+UNSCORED = ("mamba", "mamba2", "mixtral", "olmoe")
+# Keys of align.train that ppo alone reads.
+PPO_KEYS = ("passes", "gamma", "gae_lambda", "clip", "value_clip", "value_coefficient", "missing_end_penalty")
+
+
+def check(config: dict[str, Any]) -> None:
+    """InputError, naming key, value and what is allowed, for a model of align.train that cannot be made."""
+    rewarding = model_registry.made_by(config, model_registry.REWARD_STEP)
+    if rewarding or model_registry.made_by(config, STEP):
+        check_answering(config)
+    pairs = config["align"]["pairs"]
+    if rewarding:
+        check_files(pairs, f"models.{rewarding[0]}.step is {model_registry.REWARD_STEP!r}", [PREFERENCE])
+    kind = config["pretrain"]["train"]["model"]["type"]
+    if rewarding and kind in UNSCORED:
+        raise InputError(
+            f"models.{rewarding[0]}.step is {model_registry.REWARD_STEP!r}, which takes no pretrain.train.model.type {kind!r}: "
+            "transformers has "
+            "no such model that scores texts, or it is a mixture of experts"
+        )
+    for name in model_registry.made_by(config, STEP):
+        own, key = model_registry.section(config, STEP, name), partial(model_registry.key, config, STEP, name)
+        check_chunks(own, key("loss_chunk"))
+        check_ppo(own, key)
+        if own["method"] == model_registry.PPO and kind in UNSCORED:
+            raise InputError(
+                f"{key('method')} is {model_registry.PPO!r}, which takes no pretrain.train.model.type {kind!r}: "
+                "transformers has "
+                "no such model that gives tokens values, or it is a mixture of experts"
+            )
+        if own["method"] in model_registry.BY_PREFERENCE:
+            check_files(
+                pairs,
+                f"{key('method')} is {own['method']!r}",
+                LEARNS_FROM[own["method"]],
+                ", or a method with rewards: grpo, rloo, reinforce, ppo",
+            )
+            continue
+        check_rewards(own, key)
+        rewards.check(own["rewards"], key("rewards"))
+        check_manifests(own["rewards"], key("rewards"))
+        check_reward_models(config, name, key("rewards"))
+        if own["max_new_tokens"] >= own["max_length"]:
+            raise InputError(
+                f"{key('max_new_tokens')} is {own['max_new_tokens']}; allowed is less than {key('max_length')}, {own['max_length']}"
+            )
+
+
+def check_files(pairs: dict[str, Any], why: str, layouts: Sequence[str], more: str = "") -> None:
+    """InputError for a model of preferences, `why`, of a run without any, or whose files are all of other layouts than `layouts`.
+
+    pairs: settings of align.pairs. more: what else could be done.
+    """
+    if pairs["from"]:  # what it answers makes preferences, whatever the files are
+        return
+    given = [entry.get("layout", PREFERENCE) for entry in pairs["files"]]
+    if given and not {*given} & {*layouts}:
+        there = ", ".join(f"{entry['path']} ({layout})" for entry, layout in zip(pairs["files"], given, strict=True))
+        raise InputError(
+            f"{why}, which takes rows of layout {' or '.join(layouts)}, and align.pairs.files has none: {there}; give a file of "
+            f"those, or a model in align.pairs.from{more}"
+        )
+    if not given:
+        raise InputError(
+            f"{why}, and align.pairs.files is []: give a file of preferences, or a model in align.pairs.from{more}"
+        )
+
+
+def check_rewards(settings: dict[str, Any], key: Callable[[str], str]) -> None:
+    """InputError for a method by rewards that has none, or too few answers to compare. key: a key of align.train as the config names it."""
+    method = settings["method"]
+    if not settings["rewards"]:
+        raise InputError(
+            f"{key('rewards')} is []; method {method!r} needs one or more: exact, format, length, model, a function"
+        )
+    if settings["generations"] < 2 and method not in ("reinforce", model_registry.PPO):
+        raise InputError(
+            f"{key('generations')} is {settings['generations']}; method {method!r} compares answers to a prompt: 2 or more"
+        )
+
+
+def check_chunks(settings: dict[str, Any], key: str) -> None:
+    """InputError for logits in chunks where a method or an engine has none."""
+    rows, method = settings["loss_chunk"], settings["method"]
+    if rows and method not in model_registry.BY_PREFERENCE:
+        raise InputError(
+            f"{key} is {rows}, which methods {' and '.join(model_registry.BY_PREFERENCE)} take; method is {method!r}: set it to 0"
+        )
+    if rows and settings["engine"] == "deepspeed" and settings["zero_stage"] == 3:
+        raise InputError(
+            f"{key} is {rows}, and zero_stage 3 of engine deepspeed gathers the head once a pass: set it to 0, or engine to torch"
+        )
+
+
+def check_ppo(settings: dict[str, Any], key: Callable[[str], str]) -> None:
+    """InputError for an adapter trained by ppo, and for a key of ppo's that is set for another method. key: as for `check_rewards`."""
+    method, defaults = settings["method"], completed(STEP, {})
+    whole = completed(STEP, settings)
+    for name in PPO_KEYS if method != model_registry.PPO else ():
+        if whole[name] != defaults[name]:
+            raise InputError(
+                f"{key(name)} is {whole[name]}, which method {model_registry.PPO} takes; method is {method!r}: leave it at "
+                f"{defaults[name]}"
+            )
+    if method == model_registry.PPO and whole["adapter"] != "none":
+        raise InputError(
+            f"{key('adapter')} is {whole['adapter']!r}, and method {model_registry.PPO} trains a model of values, whole, "
+            "beside the model: set "
+            "it to none, or the method to grpo, rloo or reinforce"
+        )
+
+
+def check_answering(config: dict[str, Any]) -> None:
+    """InputError for a model of align.pairs.from that is none, or that is aligned itself: it would wait for its own preferences."""
+    pairs, models = config["align"]["pairs"], config["models"]
+    if not (name := pairs["from"]):
+        return
+    aligned = set(model_registry.made_by(config, STEP))
+    allowed = [
+        other
+        for other in model_registry.names(config)
+        if not aligned & {other, *model_registry.ancestors(models, other)}
+    ]
+    if name not in allowed:
+        why = "which is aligned, or made from such a model" if name in models else "which is no model"
+        raise InputError(f"align.pairs.from is {name!r}, {why}; allowed: {', '.join(allowed)}")
+    if not pairs["rewards"]:
+        raise InputError(
+            f"align.pairs.rewards is []; answers of {name!r} need one or more: exact, format, length, model, endpoint, a function"
+        )
+    rewards.check(pairs["rewards"], "align.pairs.rewards", endpoint=True)
+    check_manifests(pairs["rewards"], "align.pairs.rewards")
+    judged = [number for number, entry in enumerate(pairs["rewards"]) if entry.get("reward") == rewards.ENDPOINT]
+    if judged:
+        endpoint.check(pairs["judge"], f"align.pairs.rewards[{judged[0]}]")
+    elif (model := pairs["judge"]["model"]) is not None:
+        raise InputError(
+            f"{endpoint.KEY}.model is {model!r}, and no entry of align.pairs.rewards is {{reward: endpoint}}: nothing would ask it"
+        )
+    for number, entry in enumerate(pairs["rewards"]):
+        if "name" in entry:
+            raise InputError(
+                f"align.pairs.rewards[{number}].name is {entry['name']!r}: a reward model of this run learns from align.pairs itself; give "
+                "the `manifest` of one that another run has made"
+            )
+
+
+def check_reward_models(config: dict[str, Any], model: str, key: str) -> None:
+    """InputError for a reward model that is none, or that is made from the model whose answers it is to judge."""
+    models, made = config["models"], model_registry.made_by(config, model_registry.REWARD_STEP)
+    for number, entry in enumerate(model_registry.section(config, STEP, model)["rewards"]):
+        if (name := entry.get("name")) is None:
+            continue
+        allowed = [one for one in made if not loops(config, one, model)]
+        if name not in allowed:
+            why = (
+                f"which waits for {model} itself"
+                if name in made
+                else "which align.reward does not make"
+                if name in models
+                else "which is no model"
+            )
+            raise InputError(
+                f"{key}[{number}].name is {name!r}, {why}; allowed: {', '.join(allowed) or 'none is there'}"
+            )
+
+
+def check_manifests(entries: Sequence[dict[str, Any]], key: str) -> None:
+    """InputError for the manifest of a reward model of this very run, which may be made again after it has judged, or of another step."""
+    for number, entry in enumerate(entries):
+        if (given := entry.get("manifest")) is None:
+            continue
+        said, path = f"{key}[{number}].manifest is {given!r}", Path(given)
+        if path.resolve().is_relative_to(Path(RESULTS).resolve()):
+            raise InputError(
+                f"{said}, a result of this run: name the model in `name` (align.train alone), or copy another run's model elsewhere"
+            )
+        with suppress(ManifestError):  # one that is not there, or broken, is refused by what reads it
+            if (step := Manifest.parse(path).step) != model_registry.REWARD_STEP:
+                raise InputError(f"{said}, a manifest of {step!r}; it must be one of {model_registry.REWARD_STEP!r}")
+
+
+def loops(config: dict[str, Any], name: str, model: str) -> bool:
+    """Whether a model is made from `model`, by way of parents and of reward models."""
+    seen, left = set[str](), [name]
+    while left:
+        one = left.pop()
+        if one == model:
+            return True
+        if one in config["models"] and one not in seen:
+            seen.add(one)
+            left += [config["models"][one]["from"], *model_registry.reward_models(config, one)]
+    return False

@@ -1,0 +1,61 @@
+"""A model behind an OpenAI-compatible endpoint that judges answers, as `align.pairs.judge` says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from crawl2llm.core.console import Progress, log
+from crawl2llm.core.endpoint import Endpoint
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.judging import ends, request, score
+
+KEY = "align.pairs.judge"
+REFERENCE = "{reference}"
+
+
+def check(settings: dict[str, Any], key: str) -> None:
+    """InputError for a judge that cannot be asked. settings: those of KEY. key: of the entry of rewards that asks it."""
+    if settings["model"] is None:
+        raise InputError(f"{key}.reward is 'endpoint', and {KEY}.model is null: name the model that judges")
+    ends(settings["scale"], KEY)
+
+
+class EndpointJudge:
+    """A judge by the settings of align.pairs.judge (model, prompt, scale, max_tokens) and its placement keys, `given`.
+
+    Raises InputError for settings, an endpoint or a key that cannot be used.
+    """
+
+    def __init__(self, settings: dict[str, Any], given: dict[str, Any], key: str) -> None:
+        check(settings, key)
+        self.settings, self.scale = settings, ends(settings["scale"], KEY)
+        self.endpoint = Endpoint.of(given, KEY)
+        self.compares = REFERENCE in settings["prompt"]  # asks for an answer to compare with
+        self.progress = Progress(None, "answers judged")
+        self.answers = self.without = 0
+
+    def place(self, device: Any) -> None:
+        """Nothing: it judges elsewhere."""
+
+    def scores(self, asked: Sequence[tuple[str, str, str | None]]) -> list[float]:
+        """The score of each (question, answer, reference), not a number where its reply holds none; what is the same is asked once.
+
+        Raises InputError where the endpoint gives no answer: replies that came are kept, and not asked for again.
+        """
+        once = list(dict.fromkeys(asked))
+        bodies = [request(self.settings, question, answer, reference or "") for question, answer, reference in once]
+        told = [score(reply, *self.scale) for reply in self.endpoint.answers(bodies, self.progress)]
+        found = dict(zip(once, (math.nan if each is None else each for each in told), strict=True))
+        worth = [found[one] for one in asked]
+        self.answers += len(worth)
+        self.without += sum(map(math.isnan, worth))
+        return worth
+
+    def told(self) -> dict[str, Any]:
+        """What the manifest says of it: its model, the answers that it was asked of, and those without a score."""
+        low, high = self.scale
+        if self.without:
+            log.warning("%s of %s replies have no number from %g to %g", self.without, self.answers, low, high)
+        return {"model": self.settings["model"], "answers": self.answers, "no_score": self.without}

@@ -1,0 +1,103 @@
+"""An engine of pre-training whose loss is not the mean cross-entropy: one that a micro-batch brings, made of its logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch.distributed.fsdp import FSDPModule
+
+from crawl2llm.stages.align.chunked_logprobs import ChunkedHead
+from crawl2llm.training import engine, layers, sampling
+from crawl2llm.training.batch import MicroBatch
+
+# What a micro-batch adds to the loss of this process's step: fp32 logits [n, length, vocabulary] and int64 targets [n, length] → a number.
+# With `loss_chunk` log-probabilities of the targets, fp32 [n, length], stand in the place of logits; of a reward model scores, [n, 1].
+# Engines take the mean over the micro-batches of a step and over processes.
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class ByLoss(engine.Engine):
+    """Any engine, with `step_by` and `logits` beside what it has."""
+
+    losses: Iterator[Loss] | None = None
+    chunked: ChunkedHead | None = None
+
+    def _finish(self, job: engine.Job) -> None:
+        """As `engine.Engine._finish`; with `loss_chunk` losses get log-probabilities in the place of logits."""
+        rows = job.settings["loss_chunk"]
+        super()._finish(replace(job, settings={**job.settings, "loss_chunk": 0}))
+        if rows:
+            self.chunked = ChunkedHead(self.model.get_output_embeddings(), rows, job.where)
+
+    def step_by(self, batch: Sequence[MicroBatch], rate: float, losses: Sequence[Loss]) -> engine.Update:
+        """As `engine.Engine.step`, by a loss for each micro-batch."""
+        self.losses = iter(losses)
+        try:
+            return self.step(batch, rate)
+        finally:
+            self.losses = None
+
+    def _loss(
+        self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, Any], scale: torch.Tensor | None
+    ) -> tuple[torch.Tensor, Any]:
+        if self.losses is None:
+            return super()._loss(inputs, targets, more, scale)
+        if self.chunked:
+            logps, found = self.chunked.of(partial(self.forward, inputs, **more), targets)
+            return next(self.losses)(logps, targets), found
+        found = self.forward(inputs, **more)
+        return next(self.losses)(found.logits.float(), targets), found
+
+    def _by_row(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        if not self.chunked:
+            return super()._by_row(inputs, targets)
+        return -self.chunked.of(partial(self.forward, inputs), targets)[0].double().sum(1)
+
+    @torch.no_grad()
+    def logits(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The logits of token ids [n, length], fp32 [n, length, vocabulary], without a gradient. A collective call."""
+        self.model.eval()
+        with layers.plainly(self.compiled):
+            found = self.forward(inputs).logits.float()
+        self.model.train()
+        self.rest()
+        return cast(torch.Tensor, found)
+
+    @contextmanager
+    def generating(self) -> Iterator[None]:
+        """Around calls of `following`, which gather sharded weights once where they may stay."""
+        self.model.eval()
+        try:
+            with layers.plainly(self.compiled):
+                yield
+        finally:
+            self.model.train()
+            self.rest()
+
+    def following(
+        self, inputs: torch.Tensor, mask: torch.Tensor, places: torch.Tensor, cache: Any
+    ) -> tuple[torch.Tensor, Any]:
+        """(fp32 logits [n, vocabulary] behind the last of token ids [n, length], keys and values up to there). A collective call.
+
+        mask: int64 [n, all so far], 0 where there is padding. places: int64 [n, length]. cache: what it returned before, or None.
+        """
+        # DeepSpeed's wrapper, or torch's
+        runs: Any = getattr(self, "engine", None) or getattr(self, "runs", self.model)
+        with getattr(self, "mixed", nullcontext)():
+            return sampling.step(runs, inputs, mask, places, cache)
+
+    def rest(self) -> None:
+        """Without a backward pass, whole weights would stay in memory."""
+        for module in self.model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+
+def kind(name: str) -> type[ByLoss]:
+    """The class of an engine by its name, as `engine.kind`."""
+    return cast(type[ByLoss], type("Aligned", (ByLoss, engine.kind(name)), {}))

@@ -1,0 +1,322 @@
+"""Preferences, labelled answers and prompts to align models by: from files, the questions of finetune.pairs, or a model's own answers.
+
+`preference.train.jsonl`, `labels.train.jsonl`, `prompts.train.jsonl` and the same of `heldout` have `id, question, of` (the file), and of a
+preference `chosen` and `rejected`, of a labelled answer `answer` and `label`, of a prompt perhaps `answer`. A kind has files of its own, so
+that a training is made again only if rows of a kind that it learns from change.
+All rows of a conversation are on one side: held out by the hash of its first question.
+Without files the rows are the questions of finetune.pairs with their answers, as prompts. Where `from` names a model, that answers each
+question several times, and what rewards like best and least of its answers is a preference. Memory is bounded by `max_train` and
+`max_heldout`: of each kind the rows of the lowest hash are held, and where files hold out different shares, a number for each question that
+not all of them do. `chat_template.jinja` is the template of finetune.pairs, by which all is laid out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain import command_line, placement_options
+from crawl2llm.chain.config import completed
+from crawl2llm.core.console import Progress, log, quantity
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import Manifest, json_lines, write_atomically
+from crawl2llm.filters.decontaminate.pairs import Guard
+from crawl2llm.formats.documents import document_id, uniform
+from crawl2llm.stages.align.endpoint import EndpointJudge
+from crawl2llm.stages.align.layouts import KEY, LABELS, PREFERENCE, PROMPTS, read
+from crawl2llm.stages.align.rewards import ENDPOINT
+from crawl2llm.stages.align.self_preferences import preferences
+from crawl2llm.stages.finetune.pairs import key
+from crawl2llm.training import pair_files
+from crawl2llm.training.pair_layouts import Bad
+from crawl2llm.training.pair_masks import REASON, Masks, masks
+from crawl2llm.training.template import CHAT, Template, read_pairs
+
+STEP = "align.pairs"
+HELDOUT = 0.05  # of the questions of a file
+SALT = "finetune.files"  # as finetune.pairs, so that both hold out the same questions
+SHOWN, CHARACTERS = 4, 400  # examples of a file in the summary, and characters of each text
+FORMATS = (".jsonl", ".ndjson", ".json")
+SPLITS = ("train", "heldout")
+KINDS = (PREFERENCE, LABELS, PROMPTS)
+Row = dict[str, Any]
+
+
+def kind(row: Row) -> str:
+    """The layout that a row is of."""
+    return PREFERENCE if "chosen" in row else LABELS if "label" in row else PROMPTS
+
+
+def file_of(name: str, split: str) -> str:
+    """The name of the file of the rows of a kind in a split."""
+    return f"{name}.{split}.jsonl"
+
+
+class Lowest:
+    """Keeps the `size` rows of the lowest hash of their questions and ids, each once."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed, self.heap, self.ids = size, seed, list[tuple[float, str, Row]](), set[str]()
+
+    def add(self, row: Row) -> str:
+        """Take a row in; the reason why this or another one is dropped, or ""."""
+        if row["id"] in self.ids:
+            return "duplicate"
+        self.ids.add(row["id"])
+        heapq.heappush(self.heap, (-uniform(self.seed, row["id"], "align.order"), row["id"], row))
+        if len(self.heap) <= self.size:
+            return ""
+        self.ids.remove(heapq.heappop(self.heap)[1])
+        return "over_maximum"
+
+    def ordered(self) -> list[Row]:
+        """The rows held, by hash."""
+        return [row for *_, row in sorted(self.heap, key=lambda held: (-held[0], held[1]))]
+
+
+def made(of: str, found: Row) -> Row:
+    """A row of the results."""
+    parts = [str(found[name]) for name in sorted(found)]
+    return {"id": document_id(of, *parts), **found, "of": of}
+
+
+def from_file(
+    number: int, entry: Row, template: Template, dropped: Counter[str], mask: Masks | None = None
+) -> Iterator[tuple[str, Row, Row]]:
+    """(first question of the conversation, row, what the file says) of a file; what is no row is counted in `dropped`.
+
+    mask: what replaces personal data, in what the file says alone not.
+
+    Raises InputError for a file that cannot be read, or in which no row is of its layout.
+    """
+    path, layout, found, names = Path(entry["path"]), entry.get("layout", PREFERENCE), False, set[str]()
+    reasons = Counter[str]()
+    if (path.with_suffix("") if path.suffix in pair_files.PACKED else path).suffix not in FORMATS:
+        raise InputError(
+            f"{KEY}[{number}].path is {path}; allowed are files {', '.join(FORMATS)}, bare or as .gz or .zst"
+        )
+    for row in pair_files.rows(path, None, reasons):
+        names = names or set(row)
+        try:
+            first, said = read(row, layout, template)
+            found, one = True, said
+            if mask:
+                first, one = (mask([first], counted=False) or [first])[0], without(said, mask)
+        except Bad as error:
+            reasons[str(error)] += 1
+            continue
+        yield first, made(path.name, one), said
+    dropped.update(reasons)
+    if not found:
+        why = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+        raise InputError(
+            f"{KEY}[{number}]: no row of {path} is of layout {layout!r} (allowed: {PREFERENCE}, {LABELS}, {PROMPTS})"
+            + (f"; dropped: {why}" if why else "")
+            + (f"; the first row has {', '.join(sorted(map(str, names)))}" if names else "; the file has no row")
+        )
+
+
+def without(row: Row, mask: Masks) -> Row:
+    """A row with its personal data replaced. Raises Bad where it has too much, or where its two answers differed in that alone."""
+    names = [name for name, value in row.items() if isinstance(value, str)]
+    masked = mask([row[name] for name in names])
+    if masked is None:
+        raise Bad(REASON)
+    out = {**row, **dict(zip(names, masked, strict=True))}
+    if "chosen" in out and out["chosen"] == out["rejected"]:
+        raise Bad("same_answers")
+    return out
+
+
+def from_questions(manifest: Path) -> Iterator[tuple[str, Row]]:
+    """(split, row) of each question of finetune.pairs, which has split them."""
+    for split in SPLITS:
+        for pair in read_pairs(manifest, split)[0]:
+            yield split, made(pair["of"], {"question": pair["question"], "answer": pair["answer"]})
+
+
+def held_out(settings: Row, template: Template) -> set[float]:
+    """The places (`place`) of questions that a file holds out, and that another file's share would not."""
+    shares = [entry.get("heldout", HELDOUT) for entry in settings["files"]]
+    return {
+        at
+        for number, (entry, share) in enumerate(zip(settings["files"], shares, strict=True))
+        if share > min(shares)  # what the least share holds out, every file does
+        for first, *_ in from_file(number, entry, template, Counter(), masks(settings))
+        if min(shares) <= (at := place(settings, first)) < share
+    }
+
+
+def place(settings: Row, first: str) -> float:
+    """Where a conversation, by its first question, is between 0 and 1: held out where that is below a file's share."""
+    return uniform(settings["seed"], key(first), SALT)
+
+
+def every(
+    settings: Row,
+    pairs: Path,
+    template: Template,
+    dropped: Counter[str],
+    asked: Set[str] = frozenset(),
+    mask: Masks | None = None,
+    guard: Guard | None = None,
+) -> Iterator[tuple[str, Row]]:
+    """(split, row) of all rows. asked: the questions, by `key`, that finetune.pairs holds out.
+
+    Counted in `dropped` are rows to train on whose question, or the first of their conversation, is one of those (`contaminated`), or is
+    held out by another file (`held_elsewhere`), and those of an evaluation set that `guard` knows, by set.
+    """
+    if not settings["files"]:
+        yield from from_questions(pairs)
+    held = held_out(settings, template)
+    for number, entry in enumerate(settings["files"]):
+        progress = Progress(None, "rows")
+        for first, row, said in from_file(number, entry, template, dropped, mask):
+            progress.add()
+            at = place(settings, first)
+            if at < entry.get("heldout", HELDOUT):
+                yield "heldout", row
+            elif at in held:
+                dropped["held_elsewhere"] += 1
+            elif key(first) in asked or key(row["question"]) in asked:
+                dropped["contaminated"] += 1
+            elif guard and (why := guard.reason(said["question"], *map(said.get, ("answer", "chosen", "rejected")))):
+                dropped[why] += 1
+            else:
+                yield "train", row
+
+
+def of_questions(rows: Iterable[tuple[str, Row]], dropped: Counter[str]) -> Iterator[tuple[str, Row]]:
+    """(split, row) of each question once, as it comes first."""
+    seen = set[str]()
+    for split, row in rows:
+        if row["question"] in seen:
+            dropped["same_question"] += 1
+            continue
+        seen.add(row["question"])
+        yield split, row
+
+
+def numbers(rows: list[Row], of: str) -> dict[str, int]:
+    """{what: rows}, by the file (`of`) or the kind."""
+    found = Counter(row["of"] if of == "of" else kind(row) for row in rows)
+    return dict(sorted(found.items()))
+
+
+def examples(rows: list[Row]) -> list[Row]:
+    """The first SHOWN rows of each file, cut to what a reader looks at."""
+    shown, number = [], Counter[str]()
+    for row in rows:
+        number[row["of"]] += 1
+        if number[row["of"]] <= SHOWN:
+            shown.append({name: value[:CHARACTERS] if isinstance(value, str) else value for name, value in row.items()})
+    return sorted(shown, key=lambda row: str(row["of"]))
+
+
+def endpoint(args: argparse.Namespace, settings: Row) -> EndpointJudge | None:
+    """What judges where a reward is `endpoint`; before a model is read, so that what is wrong with it is said at once."""
+    asking = [number for number, entry in enumerate(settings["rewards"]) if entry.get("reward") == ENDPOINT]
+    if not (settings["from"] and asking):
+        return None
+    return EndpointJudge(
+        settings["judge"], placement_options.given(args, STEP)["judge"], f"{STEP}.rewards[{asking[0]}]"
+    )
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    settings = completed(STEP, settings)
+    judge = endpoint(args, settings)
+    finetune, template = read_pairs(args.pairs, "heldout")
+    kept = {(split, name): Lowest(settings[f"max_{split}"], settings["seed"]) for split in SPLITS for name in KINDS}
+    dropped, cut, total = Counter[str](), Counter[str](), 0
+    mask = masks(settings)
+    held = {key(row["question"]) for row in finetune}
+    rows_given = every(settings, args.pairs, template, dropped, held, mask, Guard(args.index, settings))
+    if settings["from"]:
+        if not args.model:
+            raise InputError(f"align.pairs.from is {settings['from']!r}; give --model, its manifest")
+        asked = of_questions(rows_given, dropped)
+        drawn = preferences(asked, args.model, settings, template, dropped, judge, cut)
+        rows_given = ((split, made(row.pop("of"), row)) for split, row in drawn)
+    for split, row in rows_given:
+        total += 1
+        if why := kept[split, kind(row)].add(row):
+            dropped[f"{split}_{why}"] += 1
+    written = {file_of(name, split): json_lines(lowest.ordered()) for (split, name), lowest in kept.items()}
+    rows = {split: [row for name in KINDS for row in kept[split, name].ordered()] for split in SPLITS}
+    written[CHAT] = template.chat()
+    for name, words in written.items():
+        write_atomically(args.manifest.parent / name, words)
+    refused = sum(count for why, count in dropped.items() if not why.startswith(SPLITS))
+    manifest.counts = {
+        "in": total + refused,
+        "kept": sum(map(len, rows.values())),
+        "dropped": {why: count for why, count in sorted(dropped.items()) if count},
+    }
+    manifest.summary = {
+        "train": len(rows["train"]),
+        "heldout": len(rows["heldout"]),
+        "kinds": {name: numbers(rows[name], "kind") for name in SPLITS},
+        "by_source": {name: numbers(rows[name], "of") for name in SPLITS},
+        **template.summary(),
+        "examples": examples(rows["train"]),
+        "notes": [] if rows["heldout"] else ["No row is held out to measure an alignment by."],
+    }
+    if cut:
+        manifest.summary["notes"].append(
+            f"In {quantity(cut['prompts'], 'prompt')} the question was cut ({template.cut}) to leave room for an answer in the "
+            "model's context."
+        )
+    if mask:
+        manifest.summary["masked"] = dict(sorted(mask.masked.items()))
+    if judge:
+        told = manifest.summary["judged"] = judge.told()
+        if told["no_score"]:
+            manifest.summary["notes"].append(
+                f"{told['model']} gave {told['no_score']:,} of {told['answers']:,} answers no score; they are left out."
+            )
+    log.info("%s rows to train on, %s held out", f"{len(rows['train']):,}", f"{len(rows['heldout']):,}")
+    return [args.manifest.parent / name for name in written]
+
+
+def read_rows(manifest: Path, split: str, kinds: Sequence[str] = KINDS) -> tuple[list[Row], Template]:
+    """The rows of some kinds in a split of an align.pairs manifest, and the template that they are laid out by.
+
+    Those of one kind are in the order of their file, those of several in the order of their ids: no kind comes first.
+
+    Raises InputError for a manifest of another step, ManifestError for a damaged one.
+    """
+    read = Manifest.of(STEP, manifest, "--pairs")
+    by_kind = [read.rows(file_of(name, split)) for name in kinds]
+    rows = [row for some in by_kind for row in some]
+    if sum(map(bool, by_kind)) > 1:
+        rows.sort(key=lambda row: str(row["id"]))
+    return rows, Template.of_settings(read.summary)
+
+
+def kinds_of(manifest: Path, split: str) -> list[str]:
+    """The kinds of which an align.pairs manifest has rows in a split."""
+    return sorted(Manifest.of(STEP, manifest, "--pairs", own=False).summary["kinds"][split])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        STEP,
+        __doc__,
+        "--config config.yaml --pairs results/main/finetune/pairs/manifest.json --manifest /tmp/align/manifest.json",
+    )
+    parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
+    parser.add_argument(
+        "--model", type=Path, help="manifest of the model that answers, where align.pairs.from names one"
+    )
+    parser.add_argument("--index", type=Path, help="manifest of decontaminate.index, where the run has it")
+    command_line.placement(parser, STEP)
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

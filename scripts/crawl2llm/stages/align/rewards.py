@@ -1,0 +1,208 @@
+"""What an answer is worth: by a rule of the config, a Python function of the user's own, a reward model, or a model behind an endpoint.
+
+`exact`: the answer is the row's, letters' case and white space aside. `format`: a regular expression matches the whole answer. `length`: it
+has `least` to `most` words, and less the further it is from them. `function: path/to/file.py:name` calls `name(question, answer,
+reference)`, where `reference` is the row's answer or None, and takes the number that it returns. Such a file is run as it is. `model`: the
+score by a model of align.reward (stages/align/reward_model.py), one of the run (`name`), or of any other (`manifest`). `endpoint`: the
+score that a model behind an OpenAI-compatible endpoint replies with (stages/align/endpoint.py), in align.pairs alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import regex
+
+from crawl2llm.core.errors import InputError
+from crawl2llm.stages.align.functions import Reward, own, split
+
+SECONDS = 10.0  # that an expression may take on one answer
+MODEL, ENDPOINT = "model", "endpoint"
+# The keys of an entry, by its reward.
+KEYS = {
+    "exact": {"pattern"},
+    "format": {"pattern"},
+    "length": {"least", "most"},
+    MODEL: {"name", "manifest"},
+    ENDPOINT: set[str](),
+}
+Asked = tuple[str, str, str | None]  # as the arguments of Reward
+
+
+def folded(text: str) -> str:
+    """What two answers must share to be the same."""
+    return " ".join(text.casefold().split())
+
+
+def check(entries: Sequence[dict[str, Any]], key: str, endpoint: bool = False) -> None:
+    """InputError, naming the key, for rewards that cannot be: before a run, and without running the user's code.
+
+    endpoint: that one may judge.
+    """
+    for number, entry in enumerate(entries):
+        _check(entry, f"{key}[{number}]", endpoint)
+
+
+def _check(entry: dict[str, Any], key: str, endpoint: bool) -> None:
+    kind, kinds = entry.get("reward"), [name for name in KEYS if endpoint or name != ENDPOINT]
+    if kind == ENDPOINT and not endpoint:
+        raise InputError(
+            f"{key}.reward is 'endpoint', which judges in align.pairs.rewards alone: answers are drawn at each step here, and each process "
+            "would wait for replies at each; teach a reward model (align.reward) what the endpoint prefers, or give one of "
+            f"{', '.join(kinds)}"
+        )
+    if ("function" in entry) == (kind is not None):
+        raise InputError(f"{key} is {entry!r}; give `function`, or `reward`: one of {', '.join(kinds)}")
+    allowed = {"weight", "function"} if kind is None else {"weight", "reward", *KEYS[kind]}
+    if more := sorted(entry.keys() - allowed):
+        raise InputError(
+            f"{key}.{more[0]} goes with another reward; allowed beside this one: {', '.join(sorted(allowed))}"
+        )
+    if kind is None:
+        path, function = split(entry["function"], f"{key}.function")
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        except (OSError, ValueError, SyntaxError) as error:
+            raise InputError(f"{key}.function is {entry['function']!r}: {error}") from error
+        names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        if function not in names:
+            raise InputError(
+                f"{key}.function is {entry['function']!r}; functions of the file: {', '.join(names) or 'none'}"
+            )
+    elif kind == MODEL:
+        if len(entry.keys() & KEYS[MODEL]) != 1:
+            raise InputError(
+                f"{key} is {entry!r}; give `name`, of a model of align.reward, or `manifest`, that of one of another run"
+            )
+    elif kind == ENDPOINT:
+        return
+    elif kind == "length":
+        least, most = entry.get("least", 0), entry.get("most", math.inf)
+        if least > most or not entry.keys() & {"least", "most"}:
+            raise InputError(f"{key} is {entry!r}; give `least`, `most` or both, `least` not above `most`")
+    else:
+        if kind == "format" and "pattern" not in entry:
+            raise InputError(f"{key} lacks `pattern`, a regular expression for the whole answer")
+        expression = _compiled(entry.get("pattern", ""), key)
+        if kind == "exact" and "pattern" in entry and "answer" not in expression.groupindex:
+            raise InputError(f"{key}.pattern is {entry['pattern']!r}; it must have a group (?P<answer>…)")
+
+
+def _compiled(pattern: str, key: str) -> regex.Pattern[str]:
+    try:
+        return regex.compile(pattern, regex.DOTALL)
+    except regex.error as error:
+        raise InputError(f"{key}.pattern is {pattern!r}: {error}") from error
+
+
+def _timed(call: Callable[[], Any], pattern: str) -> Any:
+    try:
+        return call()
+    except TimeoutError as error:
+        raise InputError(
+            f"a reward's pattern {pattern!r} takes over {SECONDS:g} s on an answer; write a simpler one"
+        ) from error
+
+
+def exact(pattern: str = "") -> Reward:
+    """1 where the answer is the row's, else 0; with a pattern, where its group `answer` is at its last match."""
+    expression = regex.compile(pattern, regex.DOTALL)
+
+    def reward(question: str, answer: str, reference: str | None) -> float:
+        if pattern:
+            found = _timed(lambda: list(expression.finditer(answer, timeout=SECONDS)), pattern)
+            answer = (found[-1]["answer"] or "") if found else ""
+        return float(bool(folded(reference or "")) and folded(answer) == folded(reference or ""))
+
+    return reward
+
+
+def formatted(pattern: str) -> Reward:
+    """1 where the expression matches the whole answer, else 0."""
+    expression = regex.compile(pattern, regex.DOTALL)
+    return lambda question, answer, reference: float(
+        _timed(lambda: expression.fullmatch(answer, timeout=SECONDS), pattern) is not None
+    )
+
+
+def length(least: int = 0, most: float = math.inf) -> Reward:
+    """1 for `least` to `most` words; below it words / least, above it most / words."""
+
+    def reward(question: str, answer: str, reference: str | None) -> float:
+        words = len(answer.split())
+        return words / least if words < least else most / words if words > most else 1.0
+
+    return reward
+
+
+class Judge(Protocol):
+    """A reward model, of stages/align/reward_model.py, or an endpoint: without what it imports, a check of the config is quick."""
+
+    def place(self, device: Any) -> None:
+        """Judge on a device from now on."""
+
+    def scores(self, asked: Sequence[Asked]) -> list[float]:
+        """The score of each answer; not a number (nan) where there is none."""
+
+
+MADE: dict[str, Callable[..., Reward]] = {"exact": exact, "format": formatted, "length": length}
+
+
+class Rewards:
+    """The rewards of a config: each by its name and weight. judge: makes what judges of an entry, by that and its key.
+
+    endpoint: that one may judge.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[dict[str, Any]],
+        key: str,
+        judge: Callable[[dict[str, Any], str], Judge] | None = None,
+        endpoint: bool = False,
+    ) -> None:
+        check(entries, key, endpoint)
+        self.names: list[str] = []
+        self.weights = [float(entry.get("weight", 1)) for entry in entries]
+        self.calls: list[Reward | Judge] = []
+        for number, entry in enumerate(entries):
+            name = _named(entry)
+            self.names.append(name if name not in self.names else f"{name}_{number}")
+            given = {name: value for name, value in entry.items() if name not in ("reward", "weight", "function")}
+            if entry.get("reward") in (MODEL, ENDPOINT):
+                assert judge is not None
+                self.calls.append(judge(entry, f"{key}[{number}]"))
+            elif "reward" in entry:
+                self.calls.append(MADE[entry["reward"]](**given))
+            else:
+                self.calls.append(own(entry["function"], f"{key}[{number}].function"))
+
+    def place(self, device: Any) -> None:
+        """Have what judges do so on a device."""
+        for call in self.calls:
+            if not callable(call):
+                call.place(device)
+
+    def every(self, asked: Sequence[Asked]) -> list[list[float]]:
+        """What each of some answers is worth by each reward, without weights."""
+        found = [[call(*one) for one in asked] if callable(call) else call.scores(asked) for call in self.calls]
+        return [list(each) for each in zip(*found, strict=True)]
+
+    def each(self, question: str, answer: str, reference: str | None) -> list[float]:
+        """The same of one answer."""
+        return self.every([(question, answer, reference)])[0]
+
+    def total(self, each: Sequence[float]) -> float:
+        """The weighted sum; not a number where one of them is none."""
+        return sum(weight * value for weight, value in zip(self.weights, each, strict=True))
+
+
+def _named(entry: dict[str, Any]) -> str:
+    """What metrics call a reward."""
+    if entry.get("reward") == MODEL:
+        return str(entry.get("name") or Path(entry["manifest"]).name.partition(".")[0])
+    return str(entry.get("reward") or entry["function"].rpartition(":")[2])

@@ -1,0 +1,57 @@
+"""Align a model by preferences or by rewards: DPO and KTO; GRPO, RLOO, REINFORCE and PPO.
+
+Trains as finetune.train does, by the same engines and with the same checkpoints, signals and files (stages/finetune/train.py). Writes
+`<model>/model/`, `<model>/losses.jsonl`, and metrics.jsonl beside them with rewards, margins, divergence and lengths. What was measured
+of the held-out rows before and after is in the manifest.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain import command_line
+from crawl2llm.chain.model_registry import PPO
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.align.batches import WANTS
+from crawl2llm.stages.align.online import ByReward
+from crawl2llm.stages.align.ppo import ByPPO
+from crawl2llm.stages.align.preferences import ByPreference
+from crawl2llm.stages.align.run import STEP
+from crawl2llm.stages.finetune.train import clear, made_by
+from crawl2llm.training import program
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
+    method = settings["method"]
+    kind = ByPreference if method in WANTS else ByPPO if method == PPO else ByReward
+    return made_by(kind, args, settings, manifest)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        STEP,
+        __doc__,
+        "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
+        "--pairs results/main/align/pairs/manifest.json --manifest /tmp/align/dpo.manifest.json",
+    )
+    parser.add_argument(
+        "--model", required=True, type=Path, help="manifest of the model that it is made from, the reference"
+    )
+    parser.add_argument("--pairs", required=True, type=Path, help="manifest of align.pairs")
+    parser.add_argument(
+        "--rewards",
+        nargs="*",
+        default=[],
+        type=Path,
+        help="manifests of the reward models that align.train.rewards names",
+    )
+    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
+    command_line.placement(parser, STEP)
+    return program.run(parser, body, argv, clear)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,34 @@
+"""Text to calibrate on: windows of the training text in the order that a training would take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from crawl2llm.core.errors import InputError
+from crawl2llm.training import data
+
+
+def count(stream: data.Stream, context: int) -> int:
+    """How many windows of so many tokens a stream has. Raises InputError where it does not hold one."""
+    if (found := (len(stream) - 1) // context) < 1:
+        raise InputError(f"the training shards hold {len(stream):,} tokens, too few for one window of {context}")
+    return found
+
+
+def windows(stream: data.Stream, context: int, tokens: int, seed: int) -> data.Tokens:
+    """The first windows of a training by `seed`, of about so many tokens: int64 [n, context]; at most all that the stream has.
+
+    Raises InputError as `count`.
+    """
+    have = count(stream, context)
+    number = max(1, min(tokens // context, have))
+    chosen = data.windows_from(0, number, have, seed)
+    return data.read_windows(stream, chosen[None], context)[0][:, :-1].astype(np.int64)
+
+
+def text(tokens: Iterable[Path], context: int, number: int, seed: int) -> data.Tokens:
+    """The same of manifests of tokenize.encode. number: of tokens."""
+    return windows(data.open_split(tokens, "train"), context, number, seed)

@@ -1,0 +1,224 @@
+"""The model card: README.md as the Hugging Face Hub expects it, a front matter of YAML and a text, from the facts of a run.
+
+Metadata: https://huggingface.co/docs/hub/model-cards, written by huggingface_hub, which the Hub reads it with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, QUANTIZE_STEP
+from crawl2llm.stages.compress.facts import Facts, scratch
+from crawl2llm.stages.compress.gguf_support import WHOLE
+from crawl2llm.stages.compress.sections import (
+    QUANTIZED,
+    data,
+    evaluated,
+    label,
+    loader_of,
+    provenance,
+    quantization,
+    table,
+    trained,
+)
+from crawl2llm.training.template import CHAT
+
+KIND = "crawl2llm/heldout"  # of the model index: a data set that is the run's own
+TASK = "text-generation"
+MADE_BY = {
+    BASE_STEP: "pre-trained",
+    "finetune.train": "fine-tuned",
+    "align.train": "aligned",
+    "compress.prune": "pruned",
+    QUANTIZE_STEP: "quantized",
+}
+
+
+TEXT_CODE = """\
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+folder = "."  # this one, or the repository's name
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForCausalLM.from_pretrained(folder)
+ids = tokenizer("The function", return_tensors="pt")
+print(tokenizer.decode(model.generate(**ids, max_new_tokens=60, do_sample=False)[0]))
+```
+"""
+CHAT_CODE = TEXT_CODE.replace(
+    'ids = tokenizer("The function", return_tensors="pt")',
+    'asked = [{"role": "user", "content": "What is a heap?"}]\n'
+    'ids = tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_tensors="pt", return_dict=True)',
+)
+GGUF_CODE = """\
+```bash
+llama-server -m {file} --port 8080
+```
+
+```python
+from llama_cpp import Llama
+
+model = Llama("{file}", n_ctx=0)  # the context that it was trained with
+{call}
+```
+"""
+CALLS = {
+    False: 'print(model("The function", max_tokens=60, temperature=0)["choices"][0]["text"])',
+    True: 'asked = [{"role": "user", "content": "What is a heap?"}]\n'
+    'print(model.create_chat_completion(asked, max_tokens=60, temperature=0)["choices"][0]["message"]["content"])',
+}
+
+
+def metadata(facts: Facts, settings: dict[str, Any], name: str, types: Iterable[str]) -> Any:
+    """The front matter (huggingface_hub's ModelCardData) of an export called `name`. settings: of compress.export."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    def result(dataset: str, title: str, metric: str, value: float, words: str) -> Any:
+        return EvalResult(
+            TASK, f"{KIND}-{dataset}", title, metric, value, task_name="Text generation", metric_name=words
+        )
+
+    found = []
+    for who, value in facts.bits():
+        if who == facts.models[0].name:
+            found.append(result("text", "Held-out documents of the run", "bits_per_byte", value, "Bits per byte"))
+    for task, rows in facts.tasks().items():
+        for who, of in rows:
+            if who == facts.models[0].name:
+                words = f"Accuracy (chance {of['chance']:g})"
+                found.append(result(task, f"{label(task)}, of held-out documents", "accuracy", of["accuracy"], words))
+    ggufs = [one for one in types if one != WHOLE]
+    languages = settings["kept_languages"] if settings["languages"] is None else settings["languages"]
+    return ModelCardData(
+        license=settings["licence"] or "unknown",
+        language=languages or None,
+        library_name="transformers" if WHOLE in types else "gguf",
+        pipeline_tag=TASK,
+        base_model=settings["base_model"],
+        tags=[
+            "crawl2llm",
+            *(["gguf"] if ggufs else []),
+            *quantized(facts),
+            *(["conversational"] if chats(facts) else []),
+        ],
+        datasets=facts.datasets() or None,
+        model_name=name,
+        eval_results=found or None,
+    )
+
+
+def quantized(facts: Facts) -> list[str]:
+    """The tags of a quantized model: its bits, its method, and the library that reads it."""
+    method = str(facts.models[0].summary.get("method"))
+    return [f"{QUANTIZED[method][1]}-bit", method, library] if (library := loader_of(facts)) else []
+
+
+def chats(facts: Facts) -> bool:
+    """Whether the model has a chat template."""
+    return any(Path(file).name == CHAT for file in facts.models[0].manifest.files)
+
+
+def text(
+    facts: Facts, settings: dict[str, Any], name: str, ggufs: list[dict[str, Any]], types: list[str], loader: str
+) -> str:
+    """The card's text. ggufs: of each GGUF file `type`, `file`, `bytes`, `bits_per_byte`, … (stages/compress/gguf.py)."""
+    parts = [
+        *head(facts, settings, name),
+        *use(facts, name, ggufs, loader if WHOLE in types else ""),
+        *files(ggufs),
+        *quantization(facts),
+        *evaluated(facts),
+        *trained(facts),
+        *data(facts),
+        *provenance(facts),
+    ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def head(facts: Facts, settings: dict[str, Any], name: str) -> Iterator[str]:
+    """What the model is, in a few lines."""
+    base, size = facts.pretrained, parameters(facts)
+    shape = base.summary.get("shape", {})
+    yield f"# {name}\n"
+    kind = f", of the architecture `{shape['type']}` of transformers" if shape else ""
+    yield f"A causal language model of {size:,} parameters{kind}, made by crawl2llm, a workflow from web crawl to evaluated language model."
+    made = [f"{MADE_BY.get(model.step, f'made by {model.step}')} ({model.name})" for model in facts.models[::-1]]
+    origin = "Trained from scratch" if scratch(facts) else "Trained on from another model's weights"
+    yield f"{origin}: {', then '.join(made)}.\n"
+    if settings["licence"] is None:
+        yield "Its licence was not stated when it was exported.\n"
+    if not all(model.summary.get("trained", True) for model in facts.models):
+        yield (
+            "**Not every step trained it**: "
+            + " ".join(note for model in facts.models for note in model.summary.get("notes", []))
+            + "\n"
+        )
+
+
+def parameters(facts: Facts) -> int:
+    """The model's parameters, as its own step says or else its evaluation."""
+    said = facts.models[0].summary.get("parameters")
+    found = said.get("total") if isinstance(said, dict) else said
+    return int(found or facts.evaluation.get("parameters", 0))
+
+
+def use(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: str) -> Iterator[str]:
+    """How to load it. loader: what finds its tokenizer; "" where there are no safetensors."""
+    yield "## How to use\n"
+    if loader and (library := loader_of(facts)):
+        yield f"Its weights are quantized; transformers needs `pip install {library}` to load it.\n"
+    if loader:
+        yield (CHAT_CODE if chats(facts) else TEXT_CODE).replace("AutoTokenizer", loader)
+    if ggufs:
+        yield "With llama.cpp, as an endpoint and a page, or from Python (`pip install llama-cpp-python`):\n"
+        yield GGUF_CODE.format(file=ggufs[-1]["file"], call=CALLS[chats(facts)])
+    if not chats(facts):
+        yield f"{name} was not fine-tuned: it goes on with a text, and has no chat template.\n"
+    if context := facts.pretrained.summary.get("shape", {}).get("context"):
+        yield (
+            f"Its context is {context:,} tokens. It was trained on what stands below{beside(facts)}; it may write what is false.\n"
+        )
+
+
+def beside(facts: Facts) -> str:
+    """What a model was trained on that its card does not list."""
+    methods = [str(model.summary.get("method")) for model in facts.models if model.step == ALIGN_STEP]
+    return (
+        f", and by {' and '.join(methods)} on preferences or prompts that are not listed"
+        if methods
+        else " and on nothing else"
+    )
+
+
+def files(ggufs: list[dict[str, Any]]) -> Iterator[str]:
+    """The GGUF files, and what each loses."""
+    if not ggufs:
+        return
+    yield "## GGUF files\n"
+    first = ggufs[0]
+    yield (
+        f"Bits per byte by llama.cpp on {first['documents']:,} held-out documents ({first['tokens']:,} tokens); transformers reaches "
+        f"{first['transformers_bits_per_byte']:.4f} on them. Logits differ from those of transformers by the mean and the most that is "
+        f"said, at {first['compared']:,} positions; of these, the share where the likeliest token is the same.\n"
+    )
+    yield from table(
+        ["file", "MB", "bits per byte", "mean difference", "largest", "same token"],
+        (
+            [f"`{one['file']}`", f"{one['bytes'] / 1e6:,.2f}", f"{one['bits_per_byte']:.4f}", f"{one['mean_difference']:.2g}",
+             f"{one['max_difference']:.2g}", f"{one['same_argmax']:.1%}"]
+            for one in ggufs
+        ),
+    )  # fmt: skip
+    if notes := [note for one in ggufs for note in one["notes"]]:
+        yield from [f"- {note}" for note in dict.fromkeys(notes)]
+        yield ""
+
+
+def written(
+    facts: Facts, settings: dict[str, Any], name: str, ggufs: list[dict[str, Any]], loader: str = "AutoTokenizer"
+) -> str:
+    """README.md. loader: the class of transformers that finds the tokenizer."""
+    types = settings["types"]
+    return f"---\n{metadata(facts, settings, name, types).to_yaml()}\n---\n\n{text(facts, settings, name, ggufs, types, loader)}"

@@ -1,0 +1,85 @@
+"""Export a model: a folder to give away, or GGUF files for llama.cpp, and a card that tells how it came about.
+
+Writes `<model>/`: weights, configuration, tokenizer and chat template, as they are, for `safetensors`; `<model>-<TYPE>.gguf` for each other
+type, by llama.cpp's converter and quantizer. Each GGUF file is run by llama.cpp: it has to cut texts into the same tokens, its logits are
+compared with those of transformers on held-out text, and its bits per byte are measured. `<model>/README.md`, the card, names
+machines too, so the manifest does not list it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain import command_line
+from crawl2llm.chain.model_registry import EXPORT_STEP
+from crawl2llm.core.console import log
+from crawl2llm.core.manifest import Manifest, task_of, write_atomically
+from crawl2llm.stages.compress import card, facts, gguf
+from crawl2llm.stages.compress.gguf_reference import auto_finds_tokenizer
+from crawl2llm.stages.compress.gguf_support import WHOLE
+from crawl2llm.training.model_loading import home, weights
+
+CARD = "README.md"
+AUTO, PLAIN = "AutoTokenizer", "PreTrainedTokenizerFast"  # what loads the tokenizer
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    name, out = task_of(args.manifest), home(args.manifest)
+    told = {key: settings[key] for key in ("sources", "kept_languages")}
+    known = facts.read(args.models, args.evaluations, [*args.record, *args.tokens], told)
+    model, folder = weights(args.models[0])
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    files, ggufs = [], []
+    if types := [one for one in settings["types"] if one != WHOLE]:
+        ggufs = gguf.exported(folder, out, name, types, args.tokens, settings, manifest)
+        files += [out / one["file"] for one in ggufs]
+    if WHOLE in settings["types"]:
+        # Those that its manifest lists, not what somebody laid beside them.
+        for path in sorted(path for path in map(model.file, model.files) if path.parent == folder):
+            shutil.copyfile(path, out / path.name)
+            files.append(out / path.name)
+    write_atomically(
+        out / CARD, card.written(known, settings, name, ggufs, AUTO if auto_finds_tokenizer(folder) else PLAIN)
+    )
+    size = sum(path.stat().st_size for path in files)
+    log.info("%s files, %.1f MB, and the card in %s", len(files), size / 1e6, out)
+    manifest.summary = {
+        "of": known.models[0].name,
+        "types": settings["types"],
+        "bytes": size,
+        "gguf": ggufs,
+        "notes": [f"{name}: {note}" for note in dict.fromkeys(note for one in ggufs for note in one["notes"])],
+    }
+    return files
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        EXPORT_STEP,
+        __doc__,
+        "--config config.yaml --models results/main/finetune/train/sft.manifest.json results/main/pretrain/train/manifest.json "
+        "--evaluations results/main/evaluate/model/{sft,base}.manifest.json "
+        "--record results/main/corpus/write/*.manifest.json results/main/tokenize/train/manifest.json "
+        "--tokens results/main/tokenize/encode/*.manifest.json --manifest /tmp/export/sft-gguf.manifest.json",
+    )
+    parser.add_argument(
+        "--models",
+        required=True,
+        type=Path,
+        nargs="+",
+        help="manifests of the model that is exported and of those that it is made from, the nearest first",
+    )
+    parser.add_argument("--evaluations", required=True, type=Path, nargs="+", help="manifests of evaluate.model")
+    parser.add_argument(
+        "--record", required=True, type=Path, nargs="+", help="manifests of ingest, filters, corpus, tokenize.train, …"
+    )
+    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

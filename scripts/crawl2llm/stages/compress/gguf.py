@@ -1,0 +1,171 @@
+"""A model as GGUF files, which llama.cpp makes and runs, compared with transformers on held-out text.
+
+Its converter refuses a tokenizer that it does not know. Ours is GPT-2's byte-level BPE, with or without digits cut off before it:
+llama.cpp has both, under the names of other models (accepts.PRE). That its tokens are ours is checked on texts, and a file with others
+is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain.config import ROOT
+from crawl2llm.core.console import log
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.stages.compress import gguf_support, llama_worker
+from crawl2llm.stages.compress.gguf_reference import Wanted
+from crawl2llm.stages.compress.programs import finished
+
+PLAIN = ("f32", "f16")  # what is not quantized, and has to be the same model
+BLOCK = 256  # weights of a block of k-quants: a row has a whole number of them, or another type
+
+
+def exported(
+    folder: Path,
+    out: Path,
+    name: str,
+    types: list[str],
+    tokens: Iterable[Path],
+    settings: dict[str, Any],
+    manifest: Manifest,
+) -> list[dict[str, Any]]:
+    """Make `<name>-<TYPE>.gguf` in `out` of the model in `folder`; what each has been measured to be, in the order of types.
+
+    tokens: manifests of tokenize.encode. Raises InputError where the tools are not there, where llama.cpp does not take the model, where
+    it cuts texts into other tokens, and where a file that is not quantized has other logits.
+    """
+    home = gguf_support.tools()
+    if why := gguf_support.missing(home):
+        raise InputError(why)
+    pre = pre_tokenizer(folder)
+    with scratch(out.with_name(f".{out.name}.gguf")) as place:
+        wanted = Wanted(folder, tokens, settings, place)
+        source = place / "f32.gguf"
+        for one in [*(["f32"] if set(types) - {"f16"} else []), *(["f16"] if "f16" in types else [])]:
+            file = source if one == "f32" else out / file_name(name, one)
+            run(
+                home,
+                place,
+                do="convert",
+                converter=str(home / "llama.cpp"),
+                pre=pre,
+                model=str(folder),
+                type=one,
+                name=name,
+                file=str(file),
+            )
+            log.info("converted to %s", one)
+        made = []
+        for one in types:
+            file = out / file_name(name, one)
+            if one not in PLAIN:
+                run(
+                    home,
+                    place,
+                    do="quantize",
+                    source=str(source),
+                    file=str(file),
+                    type=one,
+                    threads=settings["threads"],
+                )
+            found = run(home, place, do="measure", file=str(source if one == "f32" else file), **wanted.job)
+            wanted.check_tokens(found["tokens"])
+            made.append(
+                facts(one, file.name, (source if one == "f32" else file).stat().st_size, found, wanted, settings)
+            )
+            log.info(
+                "%s: %.4f bits a byte; logits differ by %.2g",
+                one,
+                made[-1]["bits_per_byte"],
+                made[-1]["mean_difference"],
+            )
+        if "f32" in types:
+            source.rename(out / file_name(name, "f32"))
+    manifest.run["tools"] = {"llama_cpp_python": gguf_support.VERSION}
+    return made
+
+
+def file_name(name: str, one: str) -> str:
+    """`sft-Q4_K_M.gguf`, as the Hub and llama.cpp expect it."""
+    return f"{name}-{one.upper()}.gguf"
+
+
+def pre_tokenizer(folder: Path) -> str:
+    """llama.cpp's name for the way that a model's tokenizer cuts texts. Raises InputError for one that llama.cpp does not have."""
+    held = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    steps = (held["pre_tokenizer"] or {}).get("pretokenizers", [held["pre_tokenizer"]])
+    kinds = [step["type"] if step else None for step in steps]
+    level = steps[-1] if kinds and kinds[-1] == "ByteLevel" else {}
+    plain = (
+        held["model"]["type"] == "BPE"
+        and held["normalizer"] is None
+        and level.get("use_regex")
+        and not level["add_prefix_space"]
+    )
+    if plain and kinds == ["ByteLevel"]:
+        return gguf_support.PRE[0]
+    alone = {"pattern": {"Regex": r"\p{N}{1,1}"}, "behavior": "Isolated", "invert": False}
+    if plain and kinds == ["Split", "ByteLevel"] and {key: steps[0][key] for key in alone} == alone:
+        return gguf_support.PRE[1]
+    raise InputError(
+        f"{folder / 'tokenizer.json'}: llama.cpp has no tokenizer that cuts texts as this one does ({held['model']['type']}, {kinds})"
+    )
+
+
+def facts(
+    one: str, file: str, size: int, found: dict[str, Any], wanted: Wanted, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """What a GGUF file was measured to be. Raises InputError for one that is not quantized and has other logits than the model."""
+    if one in PLAIN and not found["mean"] <= settings["max_difference"]:
+        raise InputError(
+            f"{file}: its logits by llama.cpp differ from those by transformers by {found['mean']:.4g} in the mean (at most "
+            f"{found['max']:.4g}); compress.export.max_difference allows {settings['max_difference']}: it is not the same model"
+        )
+    notes = []
+    wide = [row for row in found["rows"] if row % BLOCK]
+    if one.endswith(("_k_m", "_k_s")) and wide:
+        other = ", ".join(f"{number} {kind.lower()}" for kind, number in sorted(found["types"].items()))
+        notes.append(
+            f"{one} packs blocks of {BLOCK} weights of a row, and rows here have {', '.join(map(str, wide))}: those matrices have "
+            f"other types, which are larger ({other})"
+        )
+    return {
+        "type": one,
+        "file": file,
+        "bytes": size,
+        "bits_per_weight": round(size * 8 / wanted.parameters, 4),
+        "bits_per_byte": round(wanted.bits_of(sum(found["nats"])), 6),
+        "transformers_bits_per_byte": round(wanted.bits, 6),
+        "documents": wanted.documents,
+        "tokens": wanted.scored,
+        "compared": found["compared"],
+        "mean_difference": round(found["mean"], 6),
+        "max_difference": round(found["max"], 6),
+        "root_mean_square": round(found["root"], 6),
+        "same_argmax": round(found["same"], 6),
+        "tensors": found["types"],
+        "notes": notes,
+    }
+
+
+def run(home: Path, place: Path, **job: Any) -> dict[str, Any]:
+    """Do a job (stages/compress/llama_worker.py) in a process that has the tools of `home`; place: a folder for its files.
+
+    Raises InputError with its last words where it fails.
+    """
+    given, to = place / "job.json", place / "result.json"
+    given.write_text(json.dumps({**job, "to": str(to)}), encoding="utf-8")
+    path = os.pathsep.join(
+        [str(home / "site"), str(home / "llama.cpp/gguf-py"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    )
+    # Threads that wait must not spin: on a machine with other work they would take its cores and wait the longer.
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-m", llama_worker.__name__, str(given)]
+    finished(command, f"llama.cpp, {job['do']} {job.get('type', '')}", env=environment)
+    return dict(json.loads(to.read_text(encoding="utf-8")))

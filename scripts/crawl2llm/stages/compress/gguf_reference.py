@@ -1,0 +1,116 @@
+"""What llama.cpp's answers are compared with: transformers' own, of the same model on the same texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from crawl2llm.core.console import Progress
+from crawl2llm.core.errors import InputError
+from crawl2llm.training.heldout import CARRY, choose, pieces
+from crawl2llm.training.model_loading import load
+
+CONTEXT = 1024  # most tokens of a window that is scored
+TEXTS = [  # what tokenizers do differently: white space, digits, contractions, scripts, marks, code, special tokens as text
+    "Hello world, don't you've I'LL",
+    "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n trailing   ",
+    "3 33 333 3333 33333 3.14159 1,000 x12y 007 ½ ² ٣٤",
+    "🚀 (normal) 😶\u200d🌫️ ✅ 🦙🦙 e\u0301 ﬁ",
+    "я в ус не дую; ຄົນ; 我想在apple工作1314151天～; कान्ते; Ünïcödé",
+    "def f(x):\n\treturn {'a': [x ** 2, -1e-3]}  # ------======= \r\n",
+    "'The end', he said. 'SELF' 'theirs",  # some take contractions for such in any case
+    "if x:\n    y = 12\n\n\n        z  345",
+    "<|endoftext|> <|pad|> [INST] </s> <s>",
+    "a" * 300 + " " * 40 + "!" * 40,
+]
+
+
+def own_tokenizer(folder: Path) -> Tokenizer:
+    """tokenizer.json of a model's folder, as its texts were encoded: special tokens are text."""
+    made = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    made.encode_special_tokens = True
+    return made
+
+
+def auto_finds_tokenizer(folder: Path) -> bool:
+    """Whether AutoTokenizer, with which others load it, takes the tokenizer in a model's folder: for qwen2 it takes one of its own."""
+    from transformers import AutoTokenizer
+
+    loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False).backend_tokenizer
+    own = own_tokenizer(folder)
+    loaded.encode_special_tokens = True
+    return all(loaded.encode(text).ids == own.encode(text).ids for text in TEXTS)
+
+
+class Wanted:
+    """What llama.cpp's answers are compared with: tokens of texts, and transformers' logits and loss on held-out documents."""
+
+    def __init__(self, folder: Path, tokens: Iterable[Path], settings: dict[str, Any], place: Path) -> None:
+        import torch
+
+        torch.set_num_threads(settings["threads"])
+        documents, _ = choose(tokens, settings["max_tokens"], settings["seed"])
+        if not documents:
+            raise InputError("no held-out documents to compare a GGUF file on: raise corpus.split.validation_fraction")
+        model, _ = load(folder)
+        model.eval()
+        self.tokenizer = own_tokenizer(folder)
+        self.eos = int(model.config.eos_token_id)
+        limit = getattr(model.config, "max_position_embeddings", None) or getattr(model.config, "n_positions", None)
+        context = min(limit or CONTEXT, CONTEXT)
+        stream = pieces(documents, self.eos, context, CARRY, apart=True)
+        self.windows = [([int(one) for one in ids], int(scored)) for ids, scored, _ in stream]
+        self.documents, self.bytes = len(documents), sum(document.bytes for document in documents)
+        self.scored = sum(scored for _, scored in self.windows)
+        self.parameters = sum(parameter.numel() for parameter in model.parameters())
+        nats, kept = self._run(model, settings["compared_tokens"])
+        self.bits = self.bits_of(nats)
+        np.save(place / "logits.npy", kept)
+        self.texts = [*TEXTS, *self._texts()]
+        self.job = {
+            "windows": self.windows, "texts": self.texts, "logits": str(place / "logits.npy"), "context": context,
+            "threads": settings["threads"],
+        }  # fmt: skip
+
+    def _run(self, model: Any, most: int) -> tuple[float, npt.NDArray[np.float32]]:
+        """(negative log-likelihood of all scored tokens in nats, logits of the first `most` positions, shape [positions, vocabulary])."""
+        import torch
+
+        lost, kept, have = 0.0, [], 0
+        progress = Progress(self.scored, "held-out tokens by transformers")
+        with torch.inference_mode():
+            for ids, scored in self.windows:
+                given = torch.tensor([ids])
+                logits = model(input_ids=given[:, :-1]).logits[0, -scored:].float()
+                lost += float(torch.nn.functional.cross_entropy(logits, given[0, -scored:], reduction="sum"))
+                if have < most:
+                    kept.append(logits[: most - have].numpy())
+                    have += len(kept[-1])
+                progress.add(scored)
+        return lost, np.concatenate(kept)
+
+    def _texts(self) -> list[str]:
+        """The beginnings of the held-out documents."""
+        return [self.tokenizer.decode(ids, skip_special_tokens=True) for ids, _ in self.windows[:20]]
+
+    def bits_of(self, nats: float) -> float:
+        """Bits per byte of the held-out documents."""
+        return nats / math.log(2) / self.bytes
+
+    def check_tokens(self, found: list[list[int]]) -> None:
+        """Raise InputError where llama.cpp cuts a text into other tokens than the model's tokenizer."""
+        for text, ids in zip(self.texts, found, strict=True):
+            if (own := self.tokenizer.encode(text, add_special_tokens=False).ids) != ids:
+                pairs = enumerate(zip(own, ids, strict=False))
+                at = next((number for number, (one, other) in pairs if one != other), min(len(own), len(ids)))
+                near = self.tokenizer.decode(own[max(at - 5, 0) : at + 5])
+                raise InputError(
+                    f"llama.cpp cuts a text into other tokens than the model's tokenizer, at {near!r}: "
+                    f"{ids[at : at + 5]}, not {own[at : at + 5]}"
+                )

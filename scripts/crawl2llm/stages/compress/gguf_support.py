@@ -1,0 +1,98 @@
+"""What llama.cpp takes: architectures and tokenizers, and where its tools are. Asked by the plan, before anything is trained.
+
+`TYPES` are the types of transformers whose tiny models were converted, run by llama.cpp, and gave the logits of transformers
+(tests/unit/stages/compress/test_gguf.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain import model_registry
+from crawl2llm.chain.config import ROOT
+from crawl2llm.core import code_snapshot
+from crawl2llm.core.errors import InputError
+
+WHOLE = "safetensors"
+TYPES = ("llama", "mistral", "qwen2", "qwen3", "mixtral", "olmoe", "gpt2", "gpt_neox")
+UNTIED = ("olmoe", "gpt_neox")  # llama.cpp asks for a matrix of the output
+EVEN = ("olmoe",)  # its norms of keys have the width of queries
+# llama.cpp's name for the way that a text is cut before BPE (src/llama-vocab.cpp), by tokenize.train.digits: GPT-2's expression
+# alone, and after every digit was cut off by itself. Groups of up to three digits are there only before other expressions: minicpm5,
+# deepseek-v3, hunyuan-dense, llama-bpe (read in the source of llama_cpp_python 0.3.36).
+PRE = {0: "gpt-2", 1: "smollm"}
+FOLDER = ".gguf"  # beside .venv
+VARIABLE = "CRAWL2LLM_GGUF"
+VERSION = "0.3.36"  # of llama_cpp_python, which carries llama.cpp; in envs/lock-gguf.txt
+
+
+def tools() -> Path:
+    """The folder of llama.cpp's tools, that of `make gguf-tools` where the variable CRAWL2LLM_GGUF names no other."""
+    return Path(os.environ.get(VARIABLE) or code_snapshot.home(ROOT) / FOLDER)
+
+
+def missing(folder: Path) -> str | None:
+    """Why the tools in a folder cannot be used, and how to make them; None where they can."""
+    how = f"make them once, where there is a network: make gguf-tools (minutes; {VARIABLE} names another folder)"
+    if not (folder / "llama.cpp/convert_hf_to_gguf.py").is_file():
+        return f"llama.cpp's tools are not in {folder}: {how}"
+    bindings = folder / "site/llama_cpp/__init__.py"
+    if not bindings.is_file() or f'"{VERSION}"' not in bindings.read_text(encoding="utf-8"):
+        return f"llama.cpp's tools in {folder} are of another version than {VERSION}: {how}"
+    return None
+
+
+def exported(config: dict[str, Any]) -> dict[str, list[str]]:
+    """The GGUF types of each export of a config; none of one that has safetensors alone."""
+    step = model_registry.EXPORT_STEP
+    made = {name: model_registry.section(config, step, name)["types"] for name in model_registry.made_by(config, step)}
+    found = {name: [one for one in types if one != WHOLE] for name, types in made.items()}
+    return {name: types for name, types in found.items() if types}
+
+
+def obstacles(config: dict[str, Any]) -> Iterator[str]:
+    """Why llama.cpp would not take the models of a config, in words: key, value and what is allowed. Nothing if it takes them."""
+    model, tokenizer = config["pretrain"]["train"]["model"], config["tokenize"]["train"]
+    if model["type"] not in TYPES:
+        yield f"of pretrain.train.model.type llama.cpp takes {', '.join(TYPES)}, and it is {model['type']!r}"
+    if model["type"] in UNTIED and model["tie_embeddings"]:
+        yield (
+            f"of type {model['type']} llama.cpp takes pretrain.train.model.tie_embeddings false, and it is {model['tie_embeddings']!r}"
+        )
+    if model["type"] in EVEN and model["kv_heads"] not in (None, model["heads"]):
+        yield (
+            f"of type {model['type']} llama.cpp takes as many pretrain.train.model.kv_heads as heads, {model['heads']}, and they are "
+            f"{model['kv_heads']!r}"
+        )
+    if tokenizer["model"] != "bpe":
+        yield f"of tokenize.train.model llama.cpp takes bpe, and it is {tokenizer['model']!r}"
+    if tokenizer["marks"] != "separate":
+        yield f"llama.cpp has no way to cut texts as tokenize.train.marks {tokenizer['marks']!r} does; allowed: 'separate'"
+    if tokenizer["digits"] not in PRE:
+        yield (
+            f"llama.cpp has no way to cut texts as tokenize.train.digits {tokenizer['digits']} does; allowed: {', '.join(map(str, PRE))}"
+        )
+
+
+def check(config: dict[str, Any]) -> None:
+    """Raise InputError, naming key, value and what is allowed, for an export as GGUF that llama.cpp would not take."""
+    for name, types in exported(config).items():
+        why = f"models.{name}.types asks for {types[0]}"
+        source = config["models"][name]["from"]
+        if model_registry.task(config, source)[0] in model_registry.LAST:
+            raise InputError(
+                f"{why}, and models.{name}.from is {source!r}, whose weights are rounded for other programs: export "
+                f"{model_registry.parent(config, source)!r}, which it is made from, with q8_0 or q4_k_m, or {source!r} as {WHOLE}"
+            )
+        if obstacle := next(obstacles(config), None):
+            raise InputError(f"{why}; {obstacle}")
+
+
+def check_tools(config: dict[str, Any], there: Container[str] = ()) -> None:
+    """Raise InputError where an export needs tools that are not there. there: exports that are made already."""
+    for name in exported(config):
+        if name not in there and (why := missing(tools())):
+            raise InputError(f"models.{name} is exported as GGUF, and {why}")

@@ -1,0 +1,245 @@
+"""Prune a model: weights that are small become zero, or whole heads, neurons and layers go; then it trains on, on the training text.
+
+Writes `<model>/model/` (safetensors, config.json and tokenizer) and `<model>/losses.jsonl`. The held-out loss before and after the
+training is in the manifest, in nats a token. Started by crawl2llm.training.launch; an interrupted run resumes from its newest
+checkpoint in `<checkpoints>/<digest of settings and inputs>/`, as a fine-tuning does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging
+
+from crawl2llm.chain import command_line
+from crawl2llm.chain.fingerprint import code
+from crawl2llm.core import checkpoint_folders
+from crawl2llm.core.console import log
+from crawl2llm.core.manifest import Manifest, canonical, digest, pretty, write_atomically
+from crawl2llm.stages.compress import masks, structured
+from crawl2llm.stages.compress.retrain import WHERE, Run, Windows, companions
+from crawl2llm.stages.finetune.train import clear, tuned
+from crawl2llm.training import checkpoint, heartbeat, metrics, mixture, model, program, quantized_weights
+from crawl2llm.training.compressible_layers import linear, size_of
+from crawl2llm.training.group import choose_device_alone
+from crawl2llm.training.model_loading import context_of, home, load_tokenizer, weights
+from crawl2llm.training.processes import listen
+
+PRUNED = "pruned"  # in the folder of the checkpoints: the model before it is trained on
+FACTS = "pruned.json"  # beside it: what was taken out
+Facts = dict[str, Any]
+
+
+def mark() -> str:
+    """A digest of the code that prunes."""
+    return digest(canonical(code("crawl2llm.stages.compress.prune")))
+
+
+def known(folder: Path) -> Facts | None:
+    """What was taken out of the pruned model in `folder`; None without one, and of one by other code that was not yet trained on."""
+    try:
+        found = dict(json.loads((folder / FACTS).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    return found if found.get("code") == mark() or checkpoint.complete(folder) else None
+
+
+def pruned(args: argparse.Namespace, settings: dict[str, Any], source: Path, folder: Path) -> Facts:
+    """Prune the model in `source` into `folder`/pruned, unless it is there; what was taken out of it."""
+    if (facts := known(folder)) is None:
+        torch.set_num_threads(settings["threads"])
+        made = AutoModelForCausalLM.from_pretrained(
+            source, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+        ).eval()
+        dtype = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False).dtype
+        config, tensors, found = (
+            slimmed(made, args, settings, source) if settings["method"] == "structured" else zeroed(made, settings)
+        )
+        kind = next((name for name, known in model.DTYPES.items() if known == dtype), "fp32")
+        with checkpoint.writing(folder):
+            model.export(tensors, config, kind, companions(source), folder / PRUNED)
+        facts = {**found, "code": mark()}
+        write_atomically(folder / FACTS, pretty(facts))
+    return facts
+
+
+def zeroed(made: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor], Facts]:
+    """(configuration, weights, facts) of a model whose linear layers, but for the output layer, have zeros."""
+    if mixture.mixture(made.config):
+        raise command_line.InputError(
+            f"{WHERE}.method is {settings['method']!r}, and the model, of type {made.config.model_type!r}, is a mixture of experts, whose "
+            "matrices are in no linear layer: most of its weights would stay as they are"
+        )
+    tensors = {name: value.detach() for name, value in made.named_parameters()}
+    layers = [layer for layer in linear(made.config) if not layer.output]
+    zeros = total = 0
+    for layer in layers:
+        name = f"{layer.name}.weight"
+        weight = tensors[name].T if layer.turned else tensors[name]
+        kept = masks.kept(weight, layer.name, settings)
+        tensors[name] = tensors[name] * (kept.T if layer.turned else kept)
+        zeros, total = zeros + int((~kept).sum()), total + kept.numel()
+    facts = {"masked": [f"{layer.name}.weight" for layer in layers], "zeros": zeros, "prunable": total}
+    return made.config, tensors, facts
+
+
+def slimmed(
+    made: Any, args: argparse.Namespace, settings: dict[str, Any], source: Path
+) -> tuple[Any, dict[str, torch.Tensor], Facts]:
+    """(configuration, weights, facts) of a model without its least important layers, heads and neurons."""
+    structured.check(made.config)
+    context, end = context_of(made.config), load_tokenizer(source).eos_token_id
+    windows = Windows(args.tokens, {**settings, "batch_tokens": context}, context, end, 1)
+    text = windows.first(settings["calibration_tokens"])
+    device = choose_device_alone(args.device, 1, WHERE)
+    found = structured.importance(made.to(device), text, settings["micro_batch"])
+    config, tensors, left = structured.cut(made.cpu(), found, settings)
+    return config, tensors, {"masked": [], "calibration_tokens": text.numel(), **left}
+
+
+def waited(folder: Path, seconds: float) -> Facts:
+    """What process 0 has written, of another process; it ends by itself where process 0 fails. Raises InputError after so many seconds."""
+    end = time.monotonic() + seconds
+    while (found := known(folder)) is None:
+        if time.monotonic() > end:
+            raise command_line.InputError(
+                f"the pruned model is not in {folder} after {seconds:.0f} s ({WHERE}.step_timeout)"
+            )
+        time.sleep(0.05)
+    return found
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    """Prune, train on and write the results; returns the manifest's files on process 0 and nothing on the others."""
+    heartbeat.begin()
+    os.environ.setdefault("DS_ACCELERATOR", "cpu" if args.device == "cpu" or not torch.cuda.is_available() else "cuda")
+    stopping: list[int] = []
+    listen(lambda number, _: stopping.append(number))
+    logging.disable_progress_bar()
+    folder = command_line.checkpoints(args, settings)
+    if os.environ["RANK"] != "0":
+        if settings["retrain_tokens"]:
+            facts = waited(folder, args.step_timeout)
+            tuned(Run(args, settings, folder, folder / PRUNED, facts["masked"]), None, stopping)
+        return []
+    source = weights(args.model)[1]
+    if quantized_weights.is_quantized(source):
+        raise command_line.InputError(f"{source} is quantized; {WHERE} takes a model whose weights are not")
+    with checkpoint_folders.taken(folder, args.manifest, manifest.fingerprint):
+        facts = pruned(args, settings, source, folder)
+        if not settings["retrain_tokens"]:
+            return results(args, settings, source, folder, facts, None, None, manifest)
+        run = Run(args, settings, folder, folder / PRUNED, facts["masked"])
+        log.info(
+            "%s parameters, %s steps of %s tokens", f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_tokens']:,}"
+        )
+        if run.done:
+            log.info("%s", checkpoint_folders.resuming(folder / f"step-{run.done:06d}", run.done, run.steps))
+        with metrics.Recorder(
+            folder, run.done, 0, tensorboard=False, wandb="disabled", project="", config=settings
+        ) as recorder:
+            tensors, made_on = tuned(run, recorder, stopping)
+        manifest.run |= made_on
+        return results(args, settings, source, folder, facts, run, tensors, manifest)
+
+
+def results(
+    args: argparse.Namespace,
+    settings: dict[str, Any],
+    source: Path,
+    folder: Path,
+    facts: Facts,
+    run: Run | None,
+    tensors: dict[str, torch.Tensor] | None,
+    manifest: Manifest,
+) -> list[Path]:
+    """Write model/ and losses.jsonl, and fill the manifest's summary; the files to list. run: None where nothing was trained."""
+    out = home(args.manifest)
+    out.mkdir(exist_ok=True)
+    for name in (metrics.LOSSES, metrics.METRICS):
+        (out / name).write_bytes((folder / name).read_bytes() if run else b"")
+    with checkpoint.writing(out):
+        if run and tensors:
+            files = model.export(tensors, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
+        else:
+            shutil.rmtree(out / model.FOLDER, ignore_errors=True)
+            shutil.copytree(folder / PRUNED, out / model.FOLDER)
+            files = sorted((out / model.FOLDER).iterdir())
+    held, zeros = size_of(out / model.FOLDER), zeros_in(out / model.FOLDER, facts["masked"])
+    if facts["masked"] and zeros < facts["zeros"]:
+        raise RuntimeError(f"{facts['zeros'] - zeros} weights that were zeroed are not zero after the training")
+    losses = [row["loss"] for row in metrics.read(out / metrics.LOSSES) if "loss" in row]
+    manifest.summary = {
+        "method": settings["method"],
+        "parameters": model.size(
+            AutoConfig.from_pretrained(out / model.FOLDER, local_files_only=True, trust_remote_code=False)
+        ),
+        "parameters_before": model.size(
+            AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
+        ),
+        "bytes": held,
+        "bytes_before": size_of(source),
+        **{key: value for key, value in facts.items() if key not in ("masked", "code")},
+        "steps": run.steps if run else 0,
+        "tokens": run.steps * settings["batch_tokens"] if run else 0,
+        "loss_first": losses[0] if losses else None,
+        "loss_last": losses[-1] if losses else None,
+        "pruned_loss_before": run and round_of(run.before.get("heldout_loss")),
+        "pruned_loss_after": run and round_of(run.after.get("heldout_loss")),
+        "validation_tokens": run.heldout_tokens if run else 0,
+        "skipped_steps": run.skipped if run else [],
+        "notes": checkpoint_folders.note(list(run.changed)) if run else [],
+    }
+    return [*files, out / metrics.LOSSES]
+
+
+def round_of(loss: float | None) -> float | None:
+    """A loss to six decimals."""
+    return None if loss is None else round(loss, 6)
+
+
+def zeros_in(folder: Path, names: list[str]) -> int:
+    """How many weights of these parameters of a model's files are zero."""
+    wanted, found = set(names), 0
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, "pt") as held:
+            for name in wanted & set(held.keys()):
+                found += int((held.get_tensor(name) == 0).sum())
+    return found
+
+
+def cleared(args: argparse.Namespace) -> None:
+    """Remove a finished run's checkpoints and the pruned model beside them."""
+    folder = command_line.checkpoints(
+        args, command_line.given_settings(args.step, args.config, args.manifest.name.split(".")[0])[0]
+    )
+    clear(args)
+    shutil.rmtree(folder / PRUNED, ignore_errors=True)
+    (folder / FACTS).unlink(missing_ok=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        WHERE,
+        __doc__,
+        "--config config.yaml --model results/main/pretrain/train/manifest.json "
+        "--tokens results/main/tokenize/encode/*.manifest.json --manifest /tmp/prune/small.manifest.json",
+    )
+    parser.add_argument("--model", required=True, type=Path, help="manifest of the model that is pruned")
+    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
+    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
+    command_line.placement(parser, WHERE)
+    return program.run(parser, body, argv, cleared)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

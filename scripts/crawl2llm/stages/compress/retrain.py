@@ -1,0 +1,136 @@
+"""Training on of a pruned model, on one process: windows of the training text, by the engines and checkpoints of pre-training."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig
+
+from crawl2llm.core.errors import InputError
+from crawl2llm.stages.compress import calibration, masks
+from crawl2llm.training import data, engine, heldout, model
+from crawl2llm.training import pair_run as finetune
+from crawl2llm.training.batch import IGNORE
+from crawl2llm.training.model_loading import context_of
+from crawl2llm.training.pair_batches import Cuts, MicroBatch, dealt
+
+WHERE = "compress.prune"
+
+
+class Windows:
+    """The batches of a retraining on `processes` processes, of windows of the training text as in pre-training.
+
+    `size` is that of a micro-batch: at most that of the settings, and all of a step alike; `rounds` are the micro-batches of a process.
+    """
+
+    rows_each = 1  # rows of a micro-batch for each of its windows
+
+    def __init__(self, tokens: list[Path], settings: dict[str, Any], context: int, end: int, processes: int) -> None:
+        self.tokens, self.stream = tokens, data.open_split(tokens, "train")
+        self.seed, self.context, self.end, self.processes = settings["seed"], context, end, processes
+        self.windows = calibration.count(self.stream, context)
+        if settings["batch_tokens"] % context:
+            raise InputError(
+                f"{WHERE}.batch_tokens is {settings['batch_tokens']}; it must be a multiple of the model's context, {context} tokens"
+            )
+        self.sequences = settings["batch_tokens"] // context
+        self.steps = math.ceil(settings["retrain_tokens"] / settings["batch_tokens"])
+        self.rounds = math.ceil(self.sequences / (processes * settings["micro_batch"]))
+        self.size = math.ceil(self.sequences / (processes * self.rounds))
+
+    def order(self, step: int) -> data.Tokens:
+        """The windows of a step, of all processes."""
+        return data.windows_from((step - 1) * self.sequences, self.sequences, self.windows, self.seed)
+
+    def first(self, tokens: int) -> torch.Tensor:
+        """Windows of the training text to calibrate on, of about so many tokens: int64 [n, context]."""
+        return torch.from_numpy(calibration.windows(self.stream, self.context, tokens, self.seed))
+
+    def ids(self, step: int) -> list[str]:
+        """The ids of the documents of a step, of all processes."""
+        return data.documents(self.tokens, self.order(step), self.context)
+
+    def of(self, step: int, rank: int) -> list[MicroBatch]:
+        """A process's micro-batches of a step; every process has as many."""
+        return [self.micro_batch(turn[rank]) for turn in dealt(self.order(step), self.processes, self.size)]
+
+    def micro_batch(self, windows: Iterable[int]) -> MicroBatch:
+        """Inputs and targets of windows; of none, a row in which no target counts."""
+        chosen = np.asarray(list(windows), np.int64)
+        if not len(chosen):
+            row = torch.full((1, 2), self.end)
+            return row, torch.full_like(row, IGNORE)
+        found = torch.from_numpy(data.read_windows(self.stream, chosen[None], self.context)[0].astype(np.int64))
+        return found[:, :-1].contiguous(), found[:, 1:].contiguous()
+
+
+class Run(finetune.Run):
+    """A fine-tuning whose batches are windows of text, and whose zeroed weights stay zero.
+
+    source: the folder of the pruned model. zeroed: names of its parameters with zeros to keep.
+    """
+
+    where = WHERE
+    program = "crawl2llm.stages.compress.prune"
+
+    def __init__(
+        self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, source: Path, zeroed: list[str]
+    ) -> None:
+        self.zeroed = zeroed
+        args.async_checkpoints = False
+        self.context = context_of(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False))
+        super().__init__(args, settings, folder, source)
+
+    def read(self, settings: dict[str, Any]) -> Any:
+        """The windows to train on; reads the held-out documents too."""
+        end = self.tokenizer.eos_token_id
+        documents, _ = heldout.choose(self.args.tokens, settings["validation_tokens"], settings["seed"])
+        pieces = heldout.pieces(documents, end, self.context, heldout.CARRY)
+        self.heldout = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
+        self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
+        return Windows(self.args.tokens, settings, self.context, end, self.processes)
+
+    def check(self, config: Any) -> None:
+        """InputError for settings that cannot go with the windows, the processes or the zeros."""
+        check(self.settings, self.batches.sequences, self.processes, bool(self.zeroed))
+
+    def longest(self) -> int:
+        """The tokens of a window."""
+        return self.context
+
+    def count_cuts(self) -> tuple[Cuts, Cuts]:
+        """Windows are not cut."""
+        return Cuts(0, 0, 0), Cuts(0, 0, 0)
+
+    def built(self, job: engine.Job) -> engine.Engine:
+        """The engine, with the pruned model, whose zeros it keeps."""
+        made = super().built(job)
+        masks.hold(made.model, self.zeroed)
+        return made
+
+    def companions(self) -> list[Path]:
+        """The files of the tokenizer beside the weights."""
+        return companions(self.source)
+
+
+def companions(source: Path) -> list[Path]:
+    """The files of the tokenizer, and the chat template, of a model's folder."""
+    return [path for name in model.COMPANIONS if (path := source / name).is_file()]
+
+
+def check(settings: dict[str, Any], sequences: int, processes: int, masked: bool) -> None:
+    """InputError for more processes than a batch has windows, and for zeros that an engine's shards would not keep."""
+    if processes > sequences:
+        raise InputError(
+            f"{WHERE}.batch_tokens is {settings['batch_tokens']}, {sequences} windows, fewer than the {processes} processes: raise it"
+        )
+    if masked and settings["zero_stage"]:
+        raise InputError(
+            f"{WHERE}.zero_stage is {settings['zero_stage']}; zeros of method {settings['method']!r} stay zero under stage 0 alone"
+        )

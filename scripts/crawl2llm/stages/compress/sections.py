@@ -1,0 +1,212 @@
+"""Sections of a model card: results beside baselines, training, data, and what it was made by, as lines of Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from crawl2llm.chain.model_registry import BASE, QUANTIZE_STEP, UNTRAINED
+from crawl2llm.stages.compress.facts import Facts, Trained
+
+GROUPS = 12  # most reasons that a filter's row names
+
+
+def label(task: str) -> str:
+    """`word_order` → `word order`."""
+    return "held-out questions" if task == "questions" else task.replace("_", " ")
+
+
+def table(heads: list[str], rows: Iterable[Iterable[Any]]) -> list[str]:
+    """A table in Markdown; columns of numbers are aligned right."""
+    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    number = [all(row[at][:1] in "+-`" or row[at][:1].isdigit() for row in cells) for at in range(len(heads))]
+    line = ["---:" if one and at else "---" for at, one in enumerate(number)]
+    return [f"| {' | '.join(row)} |" for row in [heads, line, *cells]] + [""]
+
+
+def evaluated(facts: Facts) -> Iterator[str]:
+    """Results, beside what they are worth: other models of the run, one with random weights, n-grams, compressors, chance."""
+    of, held = facts.models[0].name, facts.evaluation.get("heldout_text")
+    yield "## Evaluation\n"
+    if held:
+        yield f"On {held['documents']:,} documents of the run that were held out from training ({held['bytes']:,} bytes):\n"
+        rows = [[who(one, of), f"{value:.4f}"] for one, value in sorted(facts.bits(), key=lambda row: row[1])]
+        yield from table(["model", "bits per byte"], rows)
+    if tasks := facts.tasks():
+        yield "Tasks that the run makes from the same documents; *score* is (accuracy − chance) / (1 − chance), with its standard error.\n"
+        yield from table(
+            ["task", "model", "accuracy", "chance", "score", "items"],
+            (
+                [label(task), who(one, of), f"{n['accuracy']:.1%}", f"{n['chance']:.0%}",
+                 f"{n['centered']:+.3f} ± {n['centered_stderr']:.3f}" if n.get("centered_stderr") is not None else f"{n['centered']:+.3f}",
+                 f"{n.get('items', 0):,}"]
+                for task, rows in tasks.items() for one, n in rows
+            ),
+        )  # fmt: skip
+    if not held and not tasks:
+        yield "Nothing was measured: the run held no text out.\n"
+
+
+def who(name: str, own: str) -> str:
+    """What a table calls a model or a baseline."""
+    words = {
+        UNTRAINED: "random weights",
+        BASE: "base",
+        "xz": "xz (compressor)",
+        "zstd": "zstd with a dictionary (compressor)",
+    }
+    return "**this model**" if name == own else words.get(name, name)
+
+
+def trained(facts: Facts) -> Iterator[str]:
+    """How each step of its making trained it."""
+    yield "## Training\n"
+    for model in facts.models[::-1]:
+        yield f"**{model.name}**, by `{model.step}`" + (f", on {model.machine}" if model.machine else "") + ".\n"
+        yield from table(["", ""], measures(model))
+
+
+SHOWN = {
+    "tokens": "tokens", "epochs": "passes over the corpus", "steps": "steps", "global_batch_tokens": "tokens of a step",
+    "learning_rate": "peak learning rate", "loss": "loss of the last step (nats a token)",
+    "validation_loss": "validation loss (nats a token)",
+    "bits_per_byte": "validation bits per byte", "pairs": "training pairs", "loss_first": "loss of the first step (nats a token)",
+    "loss_last": "loss of the last step (nats a token)", "heldout_loss_before": "held-out loss before (nats an answer token)",
+    "heldout_loss_after": "held-out loss after (nats an answer token)", "method": "method",
+    "heldout_preference_loss_before": "held-out loss of preferences before",
+    "heldout_preference_loss_after": "held-out loss of preferences after",
+    "heldout_reward_before": "held-out reward before", "heldout_reward_after": "held-out reward after",
+    "heldout_answer_loss_before": "held-out answers' loss before (nats a token)",
+    "heldout_answer_loss_after": "held-out answers' loss after (nats a token)",
+    "parameters_before": "parameters before", "pruned_loss_before": "loss when pruned (nats a token)",
+    "pruned_loss_after": "loss after the training (nats a token)",
+}  # fmt: skip
+
+
+QUANTIZED = {  # method → the library that loads it, bits of a weight, how weights are kept
+    "int8": (
+        "bitsandbytes",
+        8,
+        "8 bits, with a scale for each row; activations are rounded to 8 bits too ([LLM.int8()](https://arxiv.org/abs/2208.07339))",
+    ),
+    "nf4": ("bitsandbytes", 4, "4 bits, with a scale for each 64 weights ([NF4](https://arxiv.org/abs/2305.14314))"),
+    "int4": (
+        "compressed-tensors",
+        4,
+        "4 bits, rounded to the nearest, with a scale for each {group_size} weights of a row",
+    ),
+    "gptq": (
+        "compressed-tensors",
+        4,
+        "4 bits, with a scale for each {group_size} weights of a row ([GPTQ](https://arxiv.org/abs/2210.17323))",
+    ),
+    "awq": (
+        "compressed-tensors",
+        4,
+        "4 bits, with a scale and a zero point for each {group_size} weights of a row ([AWQ](https://arxiv.org/abs/2306.00978))",
+    ),
+}
+
+
+def loader_of(facts: Facts) -> str:
+    """The library that transformers needs to load a quantized model; "" for another one."""
+    found = facts.models[0]
+    return QUANTIZED[found.summary["method"]][0] if found.step == QUANTIZE_STEP else ""
+
+
+def quantization(facts: Facts) -> Iterator[str]:
+    """How a quantized model was quantized, and what that did."""
+    if not loader_of(facts):
+        return
+    found = facts.models[0].summary
+    yield "## Quantization\n"
+    yield (
+        f"The weights of {found['quantized_layers']:,} linear layers ({found['quantized_parameters']:,} of "
+        f"{found['parameters']:,} parameters) are kept in {QUANTIZED[found['method']][2].format_map(found)}. "
+        "Embeddings, norms and the output layer are not. "
+        f"The weights take {found['bytes'] / 1e6:,.2f} MB; before it they took {found['bytes_before'] / 1e6:,.2f} MB.\n"
+    )
+    if (error := found.get("weight_error")) is not None:
+        yield f"Relative error of the quantized weights: {error:.2%}.\n"
+    if "calibration_loss" in found:
+        yield (
+            f"It was calibrated on {found['calibration_tokens']:,} tokens of the training text. On these the loss is "
+            f"{found['calibration_loss']:.4f} nats a token; before it was {found['calibration_loss_before']:.4f}, and with every weight "
+            f"rounded to the nearest it would be {found['calibration_loss_nearest']:.4f}.\n"
+        )
+    for note in found.get("notes", []):
+        yield f"{note}\n"
+
+
+def measures(model: Trained) -> Iterator[list[str]]:
+    """(what, value) of a step's summary, as far as it is known here."""
+    for key, words in SHOWN.items():
+        value = model.summary.get(key)
+        if isinstance(value, int | float | str):
+            yield [
+                words,
+                f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value,
+            ]
+    shape = model.summary.get("shape") or {}
+    plain = {key: value for key, value in shape.items() if isinstance(value, int | str) and not isinstance(value, bool)}
+    if plain:
+        yield [
+            "shape",
+            ", ".join(
+                f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in plain.items()
+            ),
+        ]
+
+
+def data(facts: Facts) -> Iterator[str]:
+    """Sources and licences, and what each filter took away."""
+    yield "## Data\n"
+    yield from table(
+        ["source", "licence of its texts", "documents in the corpus", "MB of text"],
+        ([name, licence, f"{documents:,}", f"{size / 1e6:,.2f}"] for name, licence, documents, size in facts.sources()),
+    )
+    if pairs := asked(facts):
+        yield "Pairs of a question and its answer, by the file or pattern that they come from:\n"
+        yield from table(
+            ["pairs of", "trained on", "held out"],
+            ([name, f"{part['train']:,}", f"{part['heldout']:,}"] for name, part in pairs.items()),
+        )
+    yield "Documents, from what was read to what was kept:\n"
+    rows = []
+    for stage, given, kept, dropped in facts.funnel():
+        most = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
+        named = ", ".join(f"{why} {number:,}" for why, number in most[:GROUPS])
+        rows.append(
+            [
+                stage,
+                f"{given:,}",
+                f"{kept:,}",
+                named + (f" and {len(most) - GROUPS} more reasons" if len(most) > GROUPS else ""),
+            ]
+        )
+    yield from table(["stage", "in", "kept", "dropped"], rows)
+    train = facts.run.summary("tokenize.encode", "train") or {}
+    size = facts.run.summary("tokenize.train", "vocabulary")
+    if train.get("tokens") and size:
+        parts = f"{train['documents']:,} documents, {train['bytes']:,} bytes, {train['tokens']:,} tokens"
+        yield f"For training: {parts} of a vocabulary of {size:,}.\n"
+
+
+def asked(facts: Facts) -> dict[str, dict[str, int]]:
+    """The pairs that the run fine-tunes on, by where they come from; {} of a model that was not fine-tuned."""
+    if not any(model.step == "finetune.train" for model in facts.models):
+        return {}
+    return facts.run.fact("finetune.pairs", "by_source") or {}
+
+
+def provenance(facts: Facts) -> Iterator[str]:
+    """By what exactly it was made."""
+    yield "## Provenance\n"
+    yield "A digest of the settings, code and inputs of each step; two runs with the same digests have the same results.\n"
+    yield from table(["step", "fingerprint"], ([step, f"`{mark}`"] for step, mark in facts.fingerprints()))
+    sources = facts.models[0].manifest.sources
+    if sources:
+        yield f"Source files: `{', '.join(sources.values())}`.\n"
+    versions = facts.models[0].record.get("versions") or {}
+    if versions:
+        yield "Made with " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) + ".\n"

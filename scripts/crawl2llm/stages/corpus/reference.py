@@ -1,0 +1,82 @@
+"""Keep what the variants of a run are compared on: the shingles, bands and origins of the documents that main holds out.
+
+Writes `reference.parquet`: `id, source, origin, bands, shingles` of main's validation documents, by the texts that main keeps. They are
+main's in every variant: corpus.heldout compares a variant's training text with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crawl2llm.chain import command_line
+from crawl2llm.chain.config import completed
+from crawl2llm.core.console import Progress, log
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats import spans
+from crawl2llm.formats.documents import Writer, data, rows, shard_of, texts
+from crawl2llm.stages.corpus.overlap import REFERENCE, bands, batched, hasher
+from crawl2llm.text.group_split import COLUMNS, origin
+from crawl2llm.text.shingles import shingle_set
+
+Row = dict[str, Any]
+
+
+def held_out(documents: Path, split: Path, edits: list[Path], shard: str, by_origin: bool) -> Iterator[Row]:
+    """`id, source, origin, text` of a shard's validation documents, in its order. documents: the Parquet file; split, edits: manifests."""
+    wanted = {row["id"] for row in rows(data(split, shard), ["id", "split"]) if row["split"] == "validation"}
+    if not wanted:
+        return
+    facts = {row["id"]: row for row in rows(documents, [*COLUMNS, "source"]) if row["id"] in wanted}
+    ids = pa.array(sorted(wanted), pa.string())
+    edited = spans.read(edits, shard, ids)
+    for name, text in texts(documents, ids):
+        yield {
+            "id": name,
+            "source": facts[name]["source"],
+            "origin": origin(facts[name]) if by_origin else None,
+            "text": spans.Edited(text, edited[name]).text if name in edited else text,
+        }
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    split = Manifest.read(args.split, only="")
+    by_origin, signature = split.part("by") == "origin", completed("dedup.signature", settings["signature"])
+    by, out = hasher(signature), args.manifest.with_name("reference.parquet")
+    progress = Progress(len(args.documents), "shards")
+    number = shingles = 0
+    with Writer(out, REFERENCE, hashes=["shingles.list.element", "bands.list.element"]) as writer:
+        for path in sorted(args.documents, key=shard_of):
+            shard = shard_of(path)
+            for found in batched(held_out(data(path), args.split, args.edits, shard, by_origin)):
+                hashed = bands([row["text"] for row in found], signature, by)
+                for row, own in zip(found, hashed, strict=True):
+                    held = shingle_set(row.pop("text"), signature["shingle_words"], signature["numbers"])
+                    writer.add({**row, "bands": own, "shingles": held.tolist()})
+                    number, shingles = number + 1, shingles + len(held)
+            progress.add()
+    manifest.counts = {"in": number, "kept": number, "dropped": {}}
+    manifest.summary = {"documents": number, "shingles": shingles, "by": split.part("by"), "settings": settings}
+    log.info("main holds out %s documents", f"{number:,}")
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "corpus.reference",
+        __doc__,
+        "--config config.yaml --documents results/main/ingest/extract/*.manifest.json "
+        "--split results/main/corpus/split/manifest.json --manifest /tmp/reference/manifest.json",
+    )
+    parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of main's ingest.extract")
+    parser.add_argument("--edits", type=Path, nargs="*", default=[], help="manifests of main's steps that edit texts")
+    parser.add_argument("--split", required=True, type=Path, help="manifest of main's corpus.split")
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

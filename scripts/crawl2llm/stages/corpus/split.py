@@ -1,0 +1,187 @@
+"""Choose the validation documents: by origin, so that no book and no host is in training and in validation.
+
+Writes `<shard>.parquet`: `id, split` (`train`, `validation`) of every document that all filters kept. How origins are chosen:
+text/group_split.py. A training document that is a near-duplicate of a validation document is counted; where it is to be dropped,
+its `split` is null, and the row has that document and the similarity. A corpus without a document ends here, with the stage that dropped
+the last ones and its reasons.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crawl2llm.chain import command_line
+from crawl2llm.chain.steps import stage_of
+from crawl2llm.core.console import Progress, log
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats import document_numbers, surviving_texts
+from crawl2llm.formats.documents import SPLITS, Writer, add_counts, data, rows, shard_of, survivors, verdict_file
+from crawl2llm.stages.corpus.leakage import TRAIN, VALIDATION, Leaks, Sides, leaks, names
+from crawl2llm.stages.corpus.split_table import CHOSEN, LEAK
+from crawl2llm.text.group_split import COLUMNS, Split, made_from
+
+REASONS = 12  # named in a message; the rest is counted together
+
+
+def listed(counts: dict[str, int]) -> str:
+    """Counts as words, the largest first: `fr 80, en 76, 3 others 5`."""
+    order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    words = [f"{name} {number:,}" for name, number in order[:REASONS] if number]
+    rest = sum(number for _, number in order[REASONS:])
+    return ", ".join(words) + (f", {len(order) - REASONS} others {rest:,}" if rest else "")
+
+
+def empty(documents: list[Path], verdicts: list[Path]) -> str:
+    """Why the corpus has no document: the step that dropped the last ones, its reasons and the settings that decide them.
+
+    documents: manifests of ingest.extract. verdicts: those of the steps that judged, in their order; of some one for each shard.
+    """
+    total: dict[str, Any] = {"in": 0, "kept": 0, "dropped": {}}
+    for path in documents:
+        add_counts(total, Manifest.read(path).counts)
+    if not total["kept"]:
+        why = listed(total["dropped"])
+        return f"the corpus is empty: of {total['in']:,} records ingest.extract kept 0" + (f": {why}" if why else "")
+    for paths in surviving_texts.by_step(verdicts):
+        made, counts = [Manifest.read(path) for path in paths], dict[str, Any]()
+        for manifest in made:
+            add_counts(counts, manifest.counts)
+        if counts["kept"]:
+            continue
+        said = f"the corpus is empty: of {counts['in']:,} documents {made[0].step} kept 0"
+        if made[0].step == "language.select":
+            languages, wanted = Counter[str](), made[0].summary["wanted"]
+            for manifest in made:
+                languages.update(manifest.summary["languages"])
+            return (
+                f"{said}: {listed(languages)}; language.select.languages is {wanted['languages']}, "
+                f"language.select.threshold is {wanted['threshold']}"
+            )
+        return f"{said}: {listed(counts['dropped'])}"
+    return "the corpus is empty"
+
+
+def near(sides: Sides, args: argparse.Namespace, threshold: float) -> Leaks:
+    """The training documents that are near-duplicates of validation documents, by the files of dedup."""
+    exact = Manifest.read(args.exact).file("duplicates.parquet")
+    return leaks(sides, [data(path) for path in args.pairs], exact, threshold)
+
+
+def drop(files: dict[int, Path], sides: Sides, found: Leaks) -> None:
+    """Write the files of the shards with near-duplicates again, without a split of these."""
+    facts = {
+        name: {"split": None, "duplicate_of": of, "similarity": similarity}
+        for name, of, similarity in zip(
+            names(sides, found.document), names(sides, found.of), found.similarity.tolist(), strict=True
+        )
+    }
+    for shard in sorted(set(document_numbers.split(found.document)[0].tolist())):
+        made = list(rows(files[shard]))
+        with Writer(files[shard], CHOSEN) as writer:
+            for row in made:
+                writer.add(row | facts.get(row["id"], {}))
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    judging = surviving_texts.by_step(args.verdicts)
+    names_ = [shard_of(path) for path in args.documents]
+    last = [verdict_file(surviving_texts.of_shard(judging[-1], shard), shard) for shard in names_]
+    shards = list(zip(map(data, args.documents), last, names_, strict=True))
+    split = Split(settings["validation_fraction"], settings["seed"], settings["split_by"])
+    sides = Sides(args.signals) if args.signals else None
+    progress = Progress(2 * len(shards), "shards")
+    for documents, verdicts, _ in shards:
+        for row in survivors(documents, verdicts, COLUMNS):
+            split.add(row)
+        progress.add()
+    if not split.documents + split.made.documents:
+        raise command_line.InputError(empty(args.documents, args.verdicts))
+    split.decide()
+    files: dict[int, Path] = {}
+    made = {"documents": 0, "heldout": 0}  # texts that a model wrote
+    total = held_number = 0
+    for documents, verdicts, shard in shards:
+        files[int(shard)] = args.manifest.with_name(f"{shard}.parquet")
+        ids, held = [], []
+        with Writer(files[int(shard)], CHOSEN) as writer:
+            for row in survivors(documents, verdicts, COLUMNS):
+                ids.append(row["id"])
+                held.append(split.holds(row))
+                if made_from(row):
+                    made["documents"] += 1
+                    made["heldout"] += held[-1]
+                writer.add({"id": row["id"], "split": SPLITS[held[-1]]})
+        total, held_number = total + len(held), held_number + sum(held)
+        if sides:
+            sides.set(int(shard), document_numbers.binary(ids), np.where(held, VALIDATION, TRAIN).astype(np.uint8))
+        progress.add()
+    wanted, held_out = settings["validation_fraction"], split.summary["heldout"]
+    dropped: dict[str, int] = {}
+    leaked = None
+    if sides:
+        found = near(sides, args, settings["similarity"])
+        cut = sum(Manifest.read(path).part("cut") for path in args.pairs)
+        leaked = {"documents": len(found.document), "similarity": settings["similarity"], "cut": cut}
+        if cut:
+            split.notes.append(
+                f"{cut:,} pairs of overfull buckets were not measured (dedup.band.max_candidates): training documents that are near "
+                "a validation document may be left"
+            )
+        if len(found.document) == total - held_number:
+            split.notes.append("every training document is a near-duplicate of a validation document: none was dropped")
+        elif settings["drop_near_duplicates"] and len(found.document):
+            drop(files, sides, found)
+            dropped[LEAK] = len(found.document)
+    manifest.counts = {"in": total, "kept": total - sum(dropped.values()), "dropped": dropped}
+    filters = [stage_of(Manifest.parse(paths[0]).step) for paths in judging[1:]]
+    manifest.summary = {
+        **split.summary,
+        "wanted": wanted,
+        "near_duplicates": leaked,
+        "notes": split.notes,
+        "filters": filters,
+        **({"synthesized": made} if made["documents"] else {}),
+    }
+    log.info(
+        "validation: %s documents, %.2f %%, by %s", f"{held_out['documents']:,}", 100 * held_out["fraction"], split.by
+    )
+    if made["documents"]:
+        log.info(
+            "synthesized: %s documents, on the side of what they are made from: %s for validation",
+            f"{made['documents']:,}", f"{made['heldout']:,}",
+        )  # fmt: skip
+    if leaked:
+        log.info(
+            "training documents with a similarity of %s or more to a validation document: %s, %s dropped",
+            leaked["similarity"], f"{leaked['documents']:,}", f"{sum(dropped.values()):,}",
+        )  # fmt: skip
+    for note in split.notes:
+        log.warning("%s", note)
+    return list(files.values())
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "corpus.split",
+        __doc__,
+        "--config config.yaml --documents results/main/ingest/extract/*.manifest.json "
+        "--verdicts results/main/ingest/check/manifest.json results/main/language/select/*.manifest.json "
+        "--signals results/main/dedup/signature/*.manifest.json --exact results/main/dedup/exact/manifest.json "
+        "--pairs results/main/dedup/verify/*.manifest.json --manifest /tmp/split/manifest.json",
+    )
+    parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
+    surviving_texts.all_verdicts(parser)
+    how = "of all shards; without dedup near-duplicates are not looked for"
+    parser.add_argument("--signals", type=Path, nargs="*", default=[], help=f"manifests of dedup.signature, {how}")
+    parser.add_argument("--exact", type=Path, nargs="?", help="manifest of dedup.exact")
+    parser.add_argument("--pairs", type=Path, nargs="*", default=[], help="manifests of dedup.verify")
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

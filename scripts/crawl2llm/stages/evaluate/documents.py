@@ -1,0 +1,78 @@
+"""The encoded documents of a split: a few of them by hash, whatever the shards, and their tokens and texts."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from crawl2llm.core.manifest import Manifest, ManifestError
+from crawl2llm.formats.documents import rows, uniform
+from crawl2llm.formats.megatron import most_open, open_indexed
+from crawl2llm.training.heldout import Document
+
+LONGEST = 32_768  # tokens of a document that are read as text: a book is as good as its beginning
+Ids = npt.NDArray[np.int64]  # shape [tokens]
+
+
+def ranked(
+    manifests: Iterable[Path], split: str, limit: int, seed: int, salt: str, size: Callable[[Document], int]
+) -> tuple[list[Document], int]:
+    """(documents in the order of a hash of (seed, id) until their sizes sum up to `limit`, how many there are).
+
+    manifests: of tokenize.encode. The choice does not depend on the shards. Memory: the chosen documents alone.
+    """
+    heap: list[tuple[float, str, Document]] = []  # the last document first
+    held = number = 0
+    for path in sorted(manifests):
+        manifest = Manifest.read(path)
+        for name in sorted(n for n in manifest.files if n.startswith(f"{split}/") and n.endswith(".docs.parquet")):
+            file = manifest.file(name)
+            stem, source = file.with_name(file.name.removesuffix(".docs.parquet")), "/".join(name.split("/")[1:-1])
+            for row in rows(file):
+                number += 1
+                rank = uniform(seed, row["id"], salt)
+                if heap and held >= limit and (-rank, row["id"]) < heap[0][:2]:
+                    continue  # as it would fall out at once
+                document = Document(rank, stem=stem, source=source, **row)
+                heapq.heappush(heap, (-rank, document.id, document))
+                held += size(document)
+                while held - size(heap[0][2]) >= limit:
+                    held -= size(heapq.heappop(heap)[2])
+    return sorted(entry[2] for entry in heap), number
+
+
+def tokens(documents: Iterable[Document], most: int | None = None) -> Iterator[tuple[Document, Ids]]:
+    """Each document with its first `most` ids (None: all), its end-of-text token among them; ManifestError for those that are not there."""
+    file = lru_cache(most_open())(lambda stem: open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx")))
+    for document in documents:
+        whole: Any = file(document.stem)
+        found = whole[document.offset : document.offset + document.tokens]
+        if len(found) < document.tokens:
+            raise ManifestError(f"{document.stem}.bin has {len(whole)} tokens; document {document.id} ends beyond")
+        yield document, found[:most].astype(np.int64)
+
+
+def text_of(tokenizer: Tokenizer, document: Document, ids: Ids) -> str:
+    """The text that a document's ids stand for: exactly what was encoded, for every tokenizer of tokenize.train is byte-level.
+
+    ids: all of them, or the first ones; then the text ends with its last white space, so that no word is cut in two (without any, with
+    its last whole character). Raises ManifestError where the bytes of the text are not as many as tokenize.encode counted.
+    """
+    if len(ids) < document.tokens:
+        text = str(tokenizer.decode(ids.tolist(), skip_special_tokens=False)).rstrip("\N{REPLACEMENT CHARACTER}")
+        space = next((at for at in range(len(text) - 1, -1, -1) if text[at].isspace()), len(text))
+        return text[: space + 1]
+    text = str(tokenizer.decode(ids[:-1].tolist(), skip_special_tokens=False))
+    if len(text.encode()) != document.bytes:
+        raise ManifestError(
+            f"{document.stem}.bin: document {document.id} decodes to {len(text.encode())} bytes, and tokenize.encode read "
+            f"{document.bytes}: remove its manifest, and run again"
+        )
+    return text

@@ -1,0 +1,260 @@
+"""lm-evaluation-harness on local data alone: the project's tasks as multiple choice, and the user's own."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.core.console import Progress, log
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import checksum
+from crawl2llm.stages.evaluate import multiple_choice as asks
+from crawl2llm.stages.evaluate.multiple_choice import Task
+from crawl2llm.stages.evaluate.truncation import Bounded, LeftOutError, Place, Request
+
+# At once of the project's own tasks, which are short. The file of results has the log-likelihood of every choice, and how many rows a
+# product of matrices has moves its last digits: `batch_size` decides no byte.
+SEQUENCES = 16
+LEFT_OUT, JOINED = "left_out_too_long", "joined"  # counts of a user's own task, see `from_files`
+
+
+def offline() -> None:
+    """Keep the libraries off the network. To be called before they are imported."""
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_EVALUATE_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
+        os.environ[name] = "1"
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("LMEVAL_LOG_LEVEL", "ERROR")
+
+
+def language_model(model: Any, tokenizer: Any, context: int, batch_size: int, tasks: Sequence[Task] = ()) -> Any:
+    """lm-eval's HFLM around a loaded model, with the project's progress lines in place of its bars.
+
+    tasks: those whose rows have their tokens already; the texts of others it encodes itself.
+    """
+    from lm_eval.models.huggingface import HFLM
+
+    pairs = {task.name: task.pairs for task in tasks}
+
+    class Logged(HFLM):
+        progress = Progress(None, "sequences")
+        requests: Sequence[Any] = ()  # of lm-eval, which are scored at present
+
+        def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
+            self.progress, self.requests = Progress(len(requests), "answers scored"), requests
+            if not pairs:
+                return super().loglikelihood(requests, disable_tqdm=True)
+            ready = [(each.args, *pairs[each.task_name][each.doc_id][each.idx]) for each in requests]
+            return self._loglikelihood_tokens(ready, disable_tqdm=True)
+
+        def _loglikelihood_tokens(self, requests: Any, disable_tqdm: bool = False, **options: Any) -> Any:
+            out: list[Any] = [None] * len(requests)
+            for numbers in split_by_scored(requests):
+                some = [requests[number] for number in numbers]
+                found = super()._loglikelihood_tokens(some, disable_tqdm=disable_tqdm, **options)
+                for number, result in zip(numbers, found, strict=True):
+                    out[number] = result
+            return out
+
+        def _model_call(self, inps: Any, *args: Any, **options: Any) -> Any:
+            self.progress.add(len(inps))
+            return super()._model_call(inps, *args, **options)
+
+    return Logged(pretrained=model, tokenizer=tokenizer, max_length=context, batch_size=batch_size)
+
+
+def split_by_scored(requests: Sequence[Request]) -> list[list[int]]:
+    """The numbers of requests in as few lists as keep those apart that have the same tokens and another number of scored ones.
+
+    lm-eval passes equal tokens through the model once (logits_cache) and takes its results from the place where the first of them begins
+    to score: another one's would be those of other tokens.
+    """
+    sizes: dict[tuple[int, ...], list[int]] = {}
+    out: list[list[int]] = []
+    for number, (_, given, scored) in enumerate(requests):
+        there = sizes.setdefault((*given, *scored[:-1]), [])
+        if len(scored) not in there:
+            there.append(len(scored))
+        at = there.index(len(scored))
+        out += [[] for _ in range(at + 1 - len(out))]
+        out[at].append(number)
+    return out
+
+
+def local_task(task: Task) -> dict[str, Any]:
+    """Rows as an lm-eval task: multiple choice."""
+
+    def dataset(**_: Any) -> Any:
+        from datasets import Dataset
+
+        asked = [{"prompt": row["context"], "choices": row["choices"], "gold": row["gold"]} for row in task.rows]
+        return {"test": Dataset.from_list(asked)}
+
+    return {
+        "task": task.name,
+        "custom_dataset": dataset,
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": "prompt",
+        "doc_to_choice": "choices",
+        "doc_to_target": "gold",
+        "target_delimiter": task.delimiter,
+        "num_fewshot": 0,
+        "metric_list": [
+            {"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("acc", "acc_norm")
+        ],
+    }
+
+
+def numbers(result: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of one task's result, without filter names, aliases and what is not a number."""
+    out = {}
+    for key, value in result.items():
+        metric, _, strainer = key.partition(",")
+        if (
+            metric != "sample_len"
+            and isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+        ):
+            out[metric if strainer in ("", "none") else key] = round(value, 6)
+    return out
+
+
+def against_chance(acc: float, items: int, chance: float) -> float:
+    """Standard errors between an accuracy and chance, under the binomial distribution of guessing."""
+    return (acc - chance) / math.sqrt(chance * (1 - chance) / items)
+
+
+def likelihoods(nats: Sequence[Sequence[float]], rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Mean log-likelihood of right and of wrong answers, in nats a byte. nats: of each choice of each row."""
+    gold: list[float] = []
+    wrong: list[float] = []
+    for row, found in zip(rows, nats, strict=True):
+        for number, (choice, value) in enumerate(zip(row["choices"], found, strict=True)):
+            (gold if number == row["gold"] else wrong).append(value / len(choice.encode()))
+    means = {"gold_nats_per_byte": sum(gold) / len(gold), "distractor_nats_per_byte": sum(wrong) / len(wrong)}
+    return {name: round(value, 6) for name, value in means.items()}
+
+
+def questions(found: dict[str, Any], asked: Task, measured: dict[str, Any]) -> dict[str, Any]:
+    """What lm-eval found on the held-out questions, against chance. measured: the numbers that every task has, of asked.results."""
+    own, items, chance = numbers(found["results"][asked.name]), len(asked.rows), measured["chance"]
+    return {
+        **measured,
+        **own,
+        "acc_z": round(against_chance(own["acc"], items, chance), 4),
+        "acc_norm_z": round(against_chance(own["acc_norm"], items, chance), 4),
+        **likelihoods(asks.likelihoods(found["samples"][asked.name]), asked.rows),
+    }
+
+
+def evaluated(lm: Any, tasks: list[Any], seed: int, only: dict[str, list[int]] | None = None) -> dict[str, Any]:
+    """What lm-eval finds on tasks: definitions, or paths of YAML files. only: the rows of a task that are put, if not all are."""
+    import lm_eval
+    from lm_eval.tasks import TaskManager
+
+    for name in ("lm_eval", "datasets"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    found: dict[str, Any] = lm_eval.simple_evaluate(
+        model=lm,
+        tasks=tasks,
+        task_manager=TaskManager(include_defaults=False),
+        log_samples=True,
+        samples=only,
+        bootstrap_iters=1000,
+        random_seed=seed,
+        numpy_random_seed=seed,
+        torch_random_seed=seed,
+        fewshot_random_seed=seed,
+    )
+    return found
+
+
+def from_files(model: Any, tokenizer: Any, paths: list[str], settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """lm-eval's numbers by task of YAML files, with the number of `items`.
+
+    If rows cannot be scored they are left out, and `left_out_too_long` counts them. `joined` counts rows of which the harness itself would
+    leave a choice without a token (see Bounded). Both are there only if there are such rows.
+    Raises InputError for a file that lm-eval cannot load from local data or run, and for a task of which no row can be scored.
+    """
+    lm = language_model(model, tokenizer, settings["context"], settings["batch_size"])
+    bounded = Bounded(lm, strict=True)
+    given = [str(Path(path).resolve()) for path in paths]
+    left_out: set[Place] = set()
+    try:
+        try:
+            found = evaluated(lm, given, settings["seed"])
+        except LeftOutError as error:
+            left_out = error.places
+            for name, kept in error.kept.items():
+                if not kept:
+                    raise InputError(
+                        f"evaluate.model.tasks: {name}: every one of its {sum(task == name for task, _ in left_out)} items has a choice "
+                        f"longer than the context of {settings['context']} tokens, or without a token"
+                    ) from None
+            bounded.forget()
+            found = evaluated(lm, given, settings["seed"], error.kept)
+    except (OSError, KeyError, ValueError, AssertionError) as error:
+        raise InputError(f"evaluate.model.tasks {paths}: lm-eval cannot run them from local data: {error}") from error
+    out = {}
+    for name, result in sorted(found["results"].items()):
+        counts = {
+            key: sum(task == name for task, _ in places)
+            for key, places in ((LEFT_OUT, left_out), (JOINED, bounded.joined))
+        }
+        out[name] = {
+            **numbers(result),
+            "items": found["n-samples"].get(name, {}).get("effective"),
+            **{key: number for key, number in counts.items() if number},
+        }
+    return out
+
+
+def notes(results: dict[str, dict[str, Any]]) -> list[str]:
+    """What is to be said of the user's own tasks. results: of `from_files`."""
+    out = []
+    for name, result in results.items():
+        where, items = f"evaluate.model.tasks: {name}", result["items"]
+        if number := result.get(LEFT_OUT):
+            out.append(
+                f"{where}: {number:,} of {number + items:,} items have a choice longer than the model's context, or without a token, "
+                "and are left out."
+            )
+        if number := result.get(JOINED):
+            out.append(
+                f"{where}: in {number:,} of {items:,} items the tokenizer joins a whole choice to the end of its context; their choices "
+                "are scored from the token before it. Set target_delimiter."
+            )
+    return out
+
+
+def run(
+    model: Any, tokenizer: Any, asked: Sequence[Task], tasks: list[str], settings: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(what lm-eval found on the tasks `asked` that have rows, empty without any; results of `tasks` by name).
+
+    tasks: paths of lm-eval YAML files. settings: `context`, `batch_size` (of `tasks` alone, see SEQUENCES), `seed`.
+    Raises InputError for a task file that is absent or that lm-eval cannot load from local data.
+    """
+    offline()
+    for number, path in enumerate(tasks):
+        if not Path(path).is_file() or not path.endswith((".yaml", ".yml")):
+            raise InputError(f"evaluate.model.tasks[{number}] is {path!r}; give the path of a task's YAML file")
+    own = [task for task in asked if task.rows]
+    found: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ.setdefault("HF_DATASETS_CACHE", cache)
+        if own:
+            log.info("lm-evaluation-harness: %s", ", ".join(f"{len(task.rows):,} of {task.name}" for task in own))
+            lm = language_model(model, tokenizer, settings["context"], SEQUENCES, own)
+            found = evaluated(lm, [local_task(task) for task in own], settings["seed"])
+        if tasks:
+            log.info("lm-evaluation-harness: %s", ", ".join(tasks))
+            others = from_files(model, tokenizer, tasks, settings)
+    return found, {"results": others, "files": {path: checksum(Path(path)) for path in tasks}}

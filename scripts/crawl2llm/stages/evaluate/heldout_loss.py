@@ -1,0 +1,72 @@
+"""Held-out loss of a model over the validation split: the measure of the pretraining's own validation (training/heldout.py)."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from typing import Any
+
+from crawl2llm.core.console import Progress
+from crawl2llm.core.errors import InputError
+from crawl2llm.training.heldout import IGNORE, Document, Piece, padded, pieces, scores, sources
+
+SORTED = 64  # batches' worth of windows that are put in order of length before they are batched
+
+
+def _nats(model: Any, batch: list[Piece], pad: int) -> list[float]:
+    """The negative log-likelihood of the scored tokens of each of a batch of windows, in nats."""
+    import torch
+
+    inputs, targets = (torch.from_numpy(part).to(model.device) for part in padded(batch, pad))
+    scored = targets != IGNORE
+    with torch.no_grad():
+        logits = model(input_ids=inputs).logits[scored]
+        nats = torch.nn.functional.cross_entropy(logits.float(), targets[scored], reduction="none")
+    rows = torch.zeros(len(batch), dtype=torch.float64, device=model.device)
+    return list(rows.index_add_(0, scored.nonzero()[:, 0], nats.double()).tolist())
+
+
+def heldout(
+    model: Any, eos: int, documents: list[Document], context: int, carry: float, batch_size: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(loss in nats a token, perplexity and bits per byte of `documents`, what they were measured on, and the same `by_source` of several;
+    id, bytes and nats of each of them).
+    """
+    tokens = sum(document.tokens for document in documents)
+    size = sum(document.bytes for document in documents)
+    if not tokens or not size:
+        raise InputError("the validation split holds no text; raise corpus.split.validation_fraction, or add documents")
+    progress = Progress(tokens, "validation tokens")
+    each, stream = [0.0] * len(documents), pieces(documents, eos, context, carry, apart=True)
+    while part := list(islice(stream, batch_size * SORTED)):
+        part.sort(key=lambda piece: len(piece[0]))
+        for start in range(0, len(part), batch_size):
+            batch = part[start : start + batch_size]
+            for (*_, number), nats in zip(batch, _nats(model, batch, eos), strict=True):
+                each[number] += nats
+            progress.add(sum(new for _, new, _ in batch))
+    if not math.isfinite(sum(each)):
+        raise InputError(
+            "the model's loss on held-out text is not a finite number: its weights are damaged, or its training diverged"
+        )
+    of = {name: 0.0 for name in sources(documents)}
+    for document, nats in zip(documents, each, strict=True):
+        of[document.source] += nats
+    found = scores(documents, list(of.values()))
+    parts = found.pop("by_source")
+    lines = [
+        {"document": document.id, "bytes": document.bytes, "nats": round(nats, 4)}
+        for document, nats in zip(documents, each, strict=True)
+    ]
+    return {
+        **rounded(found),
+        "perplexity": round(math.exp(min(found["loss"], 700.0)), 4),
+        **({"by_source": {name: rounded(part) for name, part in parts.items()}} if len(parts) > 1 else {}),
+        "context": context,
+        "carry": carry,
+    }, lines
+
+
+def rounded(found: dict[str, Any]) -> dict[str, Any]:
+    """Measures with six decimals; counts, and what is None, as they are."""
+    return {key: round(value, 6) if isinstance(value, float) else value for key, value in found.items()}

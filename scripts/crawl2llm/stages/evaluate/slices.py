@@ -1,0 +1,115 @@
+"""Held-out text by source and by language: what each model takes of it, in bits per byte and as perplexity.
+
+evaluate.model leaves its losses by document. A document's source and tokens are in the index that tokenize.encode wrote beside the tokens,
+and its language in what language.score wrote of the same shard: of that only shards with a scored document are read, two columns of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from crawl2llm.core.intervals import DIGITS, LEAST, interval
+from crawl2llm.core.manifest import Manifest, task_of
+from crawl2llm.formats.documents import rows
+
+KINDS = ("source", "language")
+MOST = 20  # parts of a kind that have a line of their own, the largest; the others are OTHER
+OTHER = "(other)"  # no source or language has parentheses in its name
+UNKNOWN = "unknown"  # the language of a document that language.score did not see
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a held-out document comes from. tokens: its own, with its end-of-text token, as the loss counts them."""
+
+    source: str
+    tokens: int
+    language: str | None  # None in a run without language identification
+
+
+def origins(wanted: set[str], encoded: Iterable[Path], languages: Iterable[Path]) -> dict[str, Origin]:
+    """The origin of each document of `wanted` that is there. encoded, languages: manifests of tokenize.encode and language.score.
+
+    Raises ManifestError for a file that is missing or damaged.
+    """
+    found: dict[str, tuple[str, int]] = {}
+    by_shard: dict[str, list[str]] = {}
+    for path in encoded:
+        manifest = Manifest.read(path)
+        for name in sorted(manifest.files):
+            if not (name.startswith("validation/") and name.endswith(".docs.parquet")):
+                continue
+            source = "/".join(name.split("/")[1:-1])  # as tokenize.encode writes them
+            for row in rows(manifest.file(name), ["id", "tokens"]):
+                if row["id"] in wanted:
+                    found[row["id"]] = source, int(row["tokens"])
+                    by_shard.setdefault(task_of(path), []).append(row["id"])
+    scored = {task_of(path): path for path in languages}
+    spoken: dict[str, str] = {}
+    for shard, names in by_shard.items():
+        if shard in scored:
+            file = Manifest.read(scored[shard]).file(f"{shard}.parquet")
+            table = pq.read_table(file, columns=["id", "language"], filters=[("id", "in", names)])
+            spoken |= dict(zip(table["id"].to_pylist(), table["language"].to_pylist(), strict=True))
+    return {
+        name: Origin(source, tokens, (spoken.get(name) or UNKNOWN) if scored else None)
+        for name, (source, tokens) in found.items()
+    }
+
+
+def groups(known: dict[str, Origin], sizes: dict[str, int]) -> dict[str, dict[str, str]]:
+    """Kind → document → the name of its part; the MOST largest parts, by bytes of `sizes`, have one. A kind of one part is left out."""
+    found = {}
+    for kind in KINDS:
+        of = {name: value for name, origin in known.items() if (value := getattr(origin, kind)) is not None}
+        total: dict[str, int] = {}
+        for name, part in of.items():
+            total[part] = total.get(part, 0) + sizes.get(name, 0)
+        largest = sorted(total, key=lambda part: (-total[part], part))[:MOST]
+        if len(total) > 1:
+            found[kind] = {name: part if part in largest else OTHER for name, part in of.items()}
+    return found
+
+
+def measured(
+    lines: Sequence[dict[str, Any]], known: dict[str, Origin], settings: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """What a model takes of each part, the largest first: documents, bytes, tokens, bits_per_byte (with `stderr`), perplexity.
+
+    lines: of `<model>.heldout.jsonl`. stderr: by bootstrap over documents; not there with fewer than LEAST.
+    """
+    sizes = {line["document"]: int(line["bytes"]) for line in lines}
+    out = []
+    for kind, names in groups(known, sizes).items():
+        parts: dict[str, list[dict[str, Any]]] = {}
+        for line in lines:
+            if line["document"] in names and line["bytes"]:
+                parts.setdefault(names[line["document"]], []).append(line)
+        made = []
+        for part, of in parts.items():
+            nats, size = np.array([line["nats"] for line in of]), np.array([float(line["bytes"]) for line in of])
+            tokens = sum(known[line["document"]].tokens for line in of)
+            row: dict[str, Any] = {
+                "by": kind,
+                "name": part,
+                "documents": len(of),
+                "bytes": int(size.sum()),
+                "tokens": tokens,
+                "bits_per_byte": round(float(nats.sum()) / math.log(2) / float(size.sum()), DIGITS),
+                "perplexity": round(math.exp(min(float(nats.sum()) / tokens, 700.0)), 4),
+            }
+            if len(of) >= LEAST:
+                wide, _, _ = interval(
+                    nats / math.log(2), size, settings["resamples"], settings["confidence"], [settings["seed"]]
+                )
+                row["stderr"] = round(wide, DIGITS)
+            made.append(row)
+        out += sorted(made, key=lambda row: (-row["bytes"], row["name"]))
+    return out

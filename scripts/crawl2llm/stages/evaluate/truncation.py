@@ -1,0 +1,102 @@
+"""What lm-evaluation-harness has a model score or write, where its own way of cutting texts into tokens ends in an error."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from crawl2llm.core.console import Progress
+from crawl2llm.formats.public_tasks.measures import cut
+
+Place = tuple[str, int]  # the name of one of lm-eval's tasks, the number of a row in it
+Request = tuple[tuple[str, str], list[int], list[int]]  # (context, choice), the tokens given, the tokens scored
+
+
+class LeftOutError(Exception):
+    """Rows that cannot be scored. places: these. kept: the numbers of the other rows, of each task that has some of these."""
+
+    def __init__(self, places: set[Place], every: set[Place]) -> None:
+        super().__init__(f"{len(places)} rows cannot be scored")
+        self.places = places
+        self.kept = {
+            name: sorted(number for task, number in every - places if task == name)
+            for name in sorted({task for task, _ in places})
+        }
+
+
+class Bounded:
+    """Mends and watches what lm-eval has a model score.
+
+    A choice that the tokenizer joins to its context can be left without a token by the harness: the choices of that row are then cut
+    by `measures.cut`. It cuts a request that is too long on its left, which is recorded; if a choice alone is longer than the context,
+    or has no token, the row does not count. All other rows are cut as the harness does.
+
+    strict: raise LeftOutError, before anything is scored, instead of scoring such a row with a part of its choice.
+    """
+
+    def __init__(self, lm: Any, strict: bool = False) -> None:
+        self.most, self.inner, self.eos = int(lm.max_length), lm._loglikelihood_tokens, int(lm.eot_token_id)
+        self.cut, self.joined, self.left_out = set[Place](), set[Place](), set[Place]()
+        self.lm, self.strict = lm, strict
+        self.written = min(
+            256, self.most // 2
+        )  # tokens of an answer; lm-eval's own 256 would leave a short context no room
+        self.encode = lm.tok_encode
+        lm._loglikelihood_tokens = self
+        lm.generate_until = partial(self.generate, lm, lm.generate_until, lm._model_generate)
+
+    def forget(self) -> None:
+        """Begin to record anew, as before a second run over the same tasks."""
+        for places in (self.cut, self.joined, self.left_out):
+            places.clear()
+
+    def mend(self, requests: Sequence[Request], places: Sequence[Place]) -> list[Request]:
+        """The same requests, of which none lacks a token to score but that of a choice without one."""
+        out = list(requests)
+        together: dict[tuple[Place, str], list[int]] = defaultdict(list)
+        for number, ((context, _), *_) in enumerate(requests):
+            together[places[number], context].append(number)
+        for (place, context), numbers in together.items():
+            if all(requests[number][2] for number in numbers):
+                continue
+            self.joined.add(place)
+            before, scored = cut(self.encode, context, [requests[number][0][1] for number in numbers])
+            for number, tokens in zip(numbers, scored, strict=True):
+                out[number] = requests[number][0], before or [self.eos], tokens
+        return out
+
+    def __call__(self, requests: list[Any], **options: Any) -> Any:
+        if not all(key for key, *_ in requests):  # windows of a whole text, which the harness cuts to fit
+            return self.inner(requests, **options)
+        places = [(instance.task_name, instance.doc_id) for instance in self.lm.requests]
+        fitting = []
+        for place, (key, given, scored) in zip(places, self.mend(requests, places), strict=True):
+            if len(scored) > self.most or not scored:
+                self.left_out.add(place)
+                given, scored = [self.eos], scored[-self.most :] or [self.eos]
+            elif len(given) + len(scored) > self.most + 1:
+                self.cut.add(place)
+            fitting.append((key, given, scored))
+        if self.strict and self.left_out:
+            raise LeftOutError(set(self.left_out), set(places))
+        return self.inner(fitting, **options)
+
+    def generate(self, lm: Any, inner: Any, step: Any, requests: list[Any], **_: Any) -> Any:
+        """lm-eval's own generation, with the project's progress lines."""
+        progress = Progress(len(requests), "answers generated")
+
+        def counted(context: Any, *args: Any, **options: Any) -> Any:
+            found = step(context, *args, **options)
+            progress.add(len(context))
+            return found
+
+        lm._model_generate = counted
+        return inner(requests, disable_tqdm=True)
+
+    def is_cut(self, place: Place, prompt: str, answer: Any) -> bool:
+        """Whether the text of a request was longer than the context. answer: what the model wrote after `prompt`, or its score."""
+        if isinstance(answer, str):
+            return len(self.encode(prompt)) > self.most - self.written
+        return place in self.cut

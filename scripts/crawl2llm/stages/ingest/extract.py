@@ -1,0 +1,327 @@
+"""Read a shard's WARC, WET, ARC, text, JSON Lines and Parquet files, and write their main text as documents.
+
+Writes `<shard>.parquet` (documents) and `<shard>.dropped.parquet` (every dropped record: file, record id, URL,
+reason, detail). Non-200 responses, other types than HTML, empty bodies and damaged records are counted by reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crawl2llm.chain import command_line
+from crawl2llm.chain.remote_access import access_of, access_option
+from crawl2llm.chain.sources import content, digests, named
+from crawl2llm.chain.steps import DEMO_CRAWL, SYNTHESIZED
+from crawl2llm.chain.urls import COMMON_CRAWL, is_url
+from crawl2llm.core import code_snapshot, content_hash
+from crawl2llm.core.console import Progress, log
+from crawl2llm.core.manifest import Manifest, ManifestError
+from crawl2llm.formats.documents import DOCUMENT, Writer, shard_of
+from crawl2llm.stages.ingest.compiled import Ids
+from crawl2llm.stages.ingest.extractors import missing
+from crawl2llm.stages.ingest.files import File, First, MissingError, TransferError, listed, target
+from crawl2llm.stages.ingest.files import size as size_of
+from crawl2llm.stages.ingest.parquet import ParquetReader
+from crawl2llm.stages.ingest.synthesized import SynthesizedReader, file_of
+from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader
+from crawl2llm.stages.ingest.warc import Page, Rejected, WarcReader
+
+DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
+DAMAGE = {"broken_record", "broken_row_group", "broken_file", "missing_column", "wrong_type", "not_warc"}
+# Characters of an address; a longer one is null, and LONG_URL what it is counted as. Servers take 8,000 at least (RFC 9110, section 4.1).
+LONGEST_URL, LONG_URL = 1 << 13, "url over 8 kB"
+# The key that limits how many there may be, and what they are called.
+LIMITS = {"missing_file": ("max_missing_files", "missing files")} | dict.fromkeys(
+    DAMAGE, ("max_damaged", "damaged places")
+)
+Reader = Callable[[File, str], Iterator[Page | Rejected]]
+KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Reader]] = {
+    DEMO_CRAWL: WarcReader,
+    "warc": WarcReader,  # WARC, WET and ARC
+    COMMON_CRAWL: WarcReader,
+    "text": TextReader,
+    "jsonl": JsonLinesReader,
+    "parquet": ParquetReader,
+    SYNTHESIZED: SynthesizedReader,
+}
+
+
+def reader(source: dict[str, Any], settings: dict[str, Any]) -> Reader:
+    """The reader of a source's kind."""
+    return KINDS[source["kind"]](source, settings)
+
+
+def given(args: argparse.Namespace) -> tuple[list[str], str]:
+    """(the shard's files, what they held when the run was planned; "" where nobody planned it).
+
+    Raises InputError where `--files`, which are those of one shard, are given for several.
+    """
+    if not args.sources:
+        if args.also:
+            raise command_line.InputError("--files are those of one shard: --also needs --sources")
+        return args.files, ""
+    files, held = _frozen(args.sources[0], args.sources[1])
+    shard = shard_of(args.manifest)
+    return files.get(shard, []), held[shard]
+
+
+@cache
+def _frozen(path: str, variant: str) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Shard → its files, and shard → what they hold, of a run's frozen sources."""
+    try:
+        files, held = code_snapshot.sources(Path(path))
+        return files[variant], held[variant]
+    except (OSError, ValueError, KeyError) as error:
+        raise command_line.InputError(f"--sources {path} {variant}: not the source files of a run: {error}") from error
+
+
+def own(args: argparse.Namespace) -> dict[str, str]:
+    """What the shard is made from beside manifests, as its own manifest says under `sources`."""
+    files, held = given(args)
+    return {"files": held or content(files)}
+
+
+def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> list[tuple[dict[str, Any], File, str]]:
+    """(source, file, its name) of everything that this shard reads, in order.
+
+    Remote files are those of the shard in `--list`; of synthesized texts (`--synthesized`) its files are those whose number is this
+    shard's, modulo the shards. Its files here are `source=root/./name` or `source=path`; of the demo crawl
+    (`--crawl`) those whose number in their source is this shard's, modulo the shards. Raises InputError where a name is not a source
+    of the config.
+    """
+    sources = {source["name"]: source for source in settings["sources"]}
+    out: list[tuple[dict[str, Any], File, str]] = []
+    for entry in given(args)[0]:
+        name, _, path = entry.partition("=")
+        if name not in sources or not path:
+            raise command_line.InputError(
+                f"--files {entry!r}: not source=path of a source; the sources are {', '.join(sources)}"
+            )
+        out.append((sources[name], Path(path), named(path)))
+    for source in settings["sources"]:
+        if source["kind"] == DEMO_CRAWL:
+            if not args.crawl:
+                raise command_line.InputError(
+                    f"source {source['name']!r} is the demo's crawl: --crawl must name its manifest"
+                )
+            crawl = Manifest.read(args.crawl[0])
+            suffix = ".jsonl" if source.get("curated") else ".warc.gz"
+            names = [name for name in sorted(crawl.files) if name.endswith(suffix) and not name.startswith("gold")]
+            mine = [name for number, name in enumerate(names) if number % settings["shards"] == int(shard)]
+            # The crawl's curated file is JSON Lines, its pages are WARC.
+            read_as = {**source, "kind": "jsonl"} if source.get("curated") else source
+            out += [(read_as, crawl.file(name), name) for name in mine]
+    made = {found.step: found for found in (Manifest.read(path, only="") for path in args.synthesized)}
+    for source in settings["sources"]:
+        if source["kind"] == SYNTHESIZED:
+            if source["step"] not in made:
+                raise command_line.InputError(
+                    f"source {source['name']!r} is of {source['step']}: --synthesized must name its manifest"
+                )
+            # Each shard consumes its own files alone: with other texts few shards are read again.
+            found, shards = made[source["step"]], settings["shards"]
+            numbers = range(int(shard), found.part("files"), shards)
+            out += [(source, found.file(name), name) for name in map(file_of, numbers)]
+    if args.list:
+        copies = fetched(args.fetched[0]) if args.fetched else None
+        for one in listed(args.list[0], shard):
+            source = sources[one["source"]]
+            out.append((source, remote(args, source, one, copies), one["name"]))
+    return [(source, First(file, round(source["first_mb"] * 1e6)), name) if source.get("first_mb") else (source, file, name)
+            for source, file, name in out]  # fmt: skip
+
+
+def fetched(path: Path) -> Manifest:
+    """The manifest of a shard's copies. It is not read as input: the documents are the same without. Raises ManifestError."""
+    found = Manifest.parse(path)
+    for fault in found.damage():
+        raise ManifestError(f"{fault}: remove {path}, and run again")
+    return found
+
+
+def remote(
+    args: argparse.Namespace, source: dict[str, Any], one: dict[str, Any], copies: Manifest | None = None
+) -> File:
+    """A file of the list: at a URL, its copy, or in a mirror's folder. Raises InputError where that has another file by now."""
+    if not is_url(one["url"]):
+        path = Path(one["url"])
+        if not path.is_file():
+            from crawl2llm.stages.ingest.remote import Gone
+
+            return Gone(str(path), "no such file")
+        if one["mark"] and content_hash.read(path) != one["mark"]:
+            raise command_line.InputError(
+                f"{path} is not the file that ingest.list found: run again with --forcerun ingest_list"
+            )
+        return path
+    from crawl2llm.stages.ingest.remote import Gone, Remote
+    from crawl2llm.stages.ingest.transport import Facts
+
+    if copies is not None:
+        copy = target(copies.folder / shard_of(args.manifest), source["name"], one["name"])
+        why = copies.summary["missing"].get(copy.name)
+        return Gone(one["url"], why) if why else copies.file(f"{copy.parent.name}/{copy.name}")
+    facts, access = Facts(one["bytes"], one["mark"]), access_of(args.access, source["name"])
+    return Remote(one["url"], facts, access, page=source["kind"] == "text")
+
+
+def pages(source: dict[str, Any], settings: dict[str, Any], file: File, name: str) -> Iterator[Page | Rejected]:
+    """What a file's reader makes of it; a remote file that cannot be had is one Rejected, `missing_file`.
+
+    Raises InputError, with the URL, where a transfer fails that had begun, or a file is not what it was.
+    """
+    begun = False
+    try:
+        for page in reader(source, settings)(file, name):
+            begun = True
+            yield page
+    except TransferError as error:
+        if begun or not isinstance(error, MissingError):
+            raise command_line.InputError(f"source {source['name']!r}: {error}") from error
+        yield Rejected("missing_file", "", str(file), str(error)[:300])
+
+
+def refuse(page: Rejected, number: int, settings: dict[str, Any]) -> None:
+    """Raises InputError where there are more of such than the config allows; null is any number. number: how many there are."""
+    key, what = LIMITS[page.reason]
+    if settings[key] is not None and number > settings[key]:
+        where = f"{page.url or page.record_id}: {page.reason}: {page.detail}"
+        raise command_line.InputError(f"{what}: {number}, and ingest.extract.{key} is {settings[key]}: {where}")
+
+
+def in_words(unreadable: dict[str, dict[str, int]]) -> str:
+    """By source and column how many values could not be read: `web: url (2), date (1); books: title (1)`."""
+    return "; ".join(
+        f"{source}: {', '.join(f'{name} ({n:,})' for name, n in sorted(columns.items(), key=lambda item: (-item[1], item[0])))}"
+        for source, columns in sorted(unreadable.items())
+    )
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    if lacking := missing(settings["extractor"]):
+        raise command_line.InputError(lacking)
+    shard = shard_of(args.manifest)
+    out = args.manifest.with_name(f"{shard}.parquet")
+    aside = args.manifest.with_name(f"{shard}.dropped.parquet")
+    dropped: dict[str, int] = {}
+    by_source: dict[str, dict[str, int]] = {}
+    summary: dict[str, Any] = {"bytes_read": 0, "text_bytes": 0, "truncated": 0, "charsets": {}, "unreadable": {}}
+    seen = Ids()
+    limited = Counter[str]()  # by the key that limits them
+    kept = 0
+    progress = Progress(None, "records")
+    with Writer(out, DOCUMENT) as documents, Writer(aside, DROPPED) as rejects:
+        for source, path, file in planned(args, settings, shard):
+            if isinstance(path, Path) and not path.is_file():
+                raise command_line.InputError(f"source {source['name']!r}: no such file {path}")
+            log.info("reading %s (%s, %s)", file, source["kind"], f"{size_of(path) / 1e6:,.1f} MB")
+            mine = by_source.setdefault(source["name"], {"documents": 0, "bytes": 0})
+            for page in pages(source, settings, path, file):
+                progress.add()
+                if isinstance(page, Page) and not seen.add(page.id):
+                    # The same record twice (a file given twice, a repeated record): ids are unique within a shard.
+                    page = Rejected("repeated_record", page.metadata.get("record_id", page.id), page.url)
+                address = page.url if len(page.url) <= LONGEST_URL else None
+                if isinstance(page, Rejected):
+                    dropped[page.reason] = dropped.get(page.reason, 0) + 1
+                    rejects.add({"file": file, **vars(page), "url": address})
+                    if page.reason in LIMITS:
+                        key, _ = LIMITS[page.reason]
+                        limited[key] += 1
+                        refuse(page, limited[key], settings)
+                    continue
+                size = len(page.text.encode())
+                kept += 1
+                summary["text_bytes"] += size
+                mine["documents"] += 1
+                mine["bytes"] += size
+                if page.metadata.get("truncated"):
+                    summary["truncated"] += 1
+                if charset := page.metadata.get("charset"):
+                    summary["charsets"][charset] = summary["charsets"].get(charset, 0) + 1
+                for column in (*page.unreadable, *([LONG_URL] if address is None else [])):
+                    columns = summary["unreadable"].setdefault(source["name"], {})
+                    columns[column] = columns.get(column, 0) + 1
+                documents.add(
+                    {
+                        "id": page.id,
+                        "text": page.text,
+                        "source": source["name"],
+                        "curated": bool(source.get("curated")),
+                        "url": address,
+                        "date": page.date,
+                        "metadata": json.dumps({**page.metadata, "file": file}, ensure_ascii=False, sort_keys=True),
+                    }
+                )
+            summary["bytes_read"] += size_of(path)  # of a remote file it may be known only now
+    manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
+    if damage := {reason: number for reason, number in sorted(dropped.items()) if reason in DAMAGE}:
+        log.warning(
+            "damaged input: %s; %s names file and place", ", ".join(f"{n:,} {why}" for why, n in damage.items()), aside
+        )
+    if summary["unreadable"]:
+        log.warning("values beside the text that cannot be read are null: %s", in_words(summary["unreadable"]))
+    # ingest.check uses the order of the sources.
+    order = [source["name"] for source in settings["sources"]]
+    manifest.summary = {**summary, "by_source": by_source, "sources": order}
+    files, held = given(args)
+    found = content(files)
+    if held and found != held:
+        raise command_line.InputError(
+            f"a file of shard {shard} changed since this run was planned; start the run again"
+        )
+    manifest.sources, manifest.inputs = {shard: found}, {command_line.SOURCES: {"files": found}}
+    # In the record alone: a plan names the file that was replaced, and the digest above decides.
+    manifest.run = {"files": digests(files)}
+    return [out, aside]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "ingest.extract",
+        __doc__,
+        "--config config.yaml --files web=crawl.warc.gz --manifest /tmp/00000.manifest.json",
+    )
+    parser.add_argument(
+        "--files",
+        nargs="*",
+        default=[],
+        help="source=path: a source's name and a file of it; root/./name says below which folder it is named",
+    )
+    parser.add_argument(
+        "--sources",
+        nargs=2,
+        metavar=("FILE", "VARIANT"),
+        help="instead of --files: the file of all shards' source files that a run freezes when it starts, and the variant",
+    )
+    parser.set_defaults(own=own)
+    parser.add_argument(
+        "--fetched", type=Path, nargs="*", default=[], help="manifest of ingest.fetch, where remote files were copied"
+    )
+    parser.add_argument(
+        "--list", type=Path, nargs="*", default=[], help="manifest of ingest.list, where files of a source are remote"
+    )
+    access_option(parser)
+    parser.add_argument(
+        "--crawl", type=Path, nargs="*", help="manifest of crawl.render, where a source is of kind crawl"
+    )
+    parser.add_argument(
+        "--synthesized",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="manifests of synthesize.rephrase and synthesize.seed, where a source is of kind synthesized",
+    )
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,280 @@
+"""Reads WARC, WET and ARC files: every record becomes a page or is dropped with a reason."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastwarc.warc import WarcRecord, WarcRecordType
+from resiliparse.parse.encoding import detect_mime
+
+from crawl2llm.formats.documents import document_id
+from crawl2llm.stages.ingest import head, xhtml
+from crawl2llm.stages.ingest.arc import as_warc
+from crawl2llm.stages.ingest.bounds import scan, too_hard
+from crawl2llm.stages.ingest.charsets import decode_text
+from crawl2llm.stages.ingest.extractors import EXTRACTORS, MARKDOWN, TooHard
+from crawl2llm.stages.ingest.files import File, is_cut
+from crawl2llm.stages.ingest.frames import HEADER, Damage, frames
+from crawl2llm.stages.ingest.http import BrokenBody, TooLarge, codings, decode_body
+from crawl2llm.stages.ingest.licences import licence
+from crawl2llm.stages.ingest.markup import code_lines, encode, parse
+from crawl2llm.stages.ingest.tags import UNSEEN, UNSPACED
+from crawl2llm.stages.ingest.text_check import kind_of, why_not_text
+
+HTML = {"text/html", xhtml.TYPE}
+VAGUE = {"", "application/octet-stream", "unknown/unknown", "binary/octet-stream", "application/unknown"}
+# Robots rules that may stand beside `noindex`; of words beginning with `no` (`noai`, `nocache`, misspelt ones) any.
+RULE = re.compile(r"all|none|index|follow|archive|snippet|imageindex|indexifembedded|translate|odp|ydir|acap|no[a-z]+")
+# Rules that have a value, which may be `none` too (https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag).
+VALUED = re.compile(r"max-(?:snippet|image-preview|video-preview)\s*:\s*[^\s,;]*|unavailable_after\s*:[^,;]*")
+SPACE = re.compile(r"[ \t\u00a0]+")
+NEWLINES = re.compile(r"\n{3,}")
+BORDER = "\u200b"
+HIDDEN = re.compile(f"[{UNSEEN}]+")
+BETWEEN = re.compile(f"(?<=[{UNSPACED}])[{UNSEEN}]+[{UNSPACED}]")
+TIDIED = 1 << 20  # characters that are cut into lines at a time
+
+
+@dataclass
+class Page:
+    """A record with main text, ready to be a document."""
+
+    id: str
+    text: str
+    url: str
+    date: str | None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()  # columns beside the text whose values could not be read: they are null
+
+
+@dataclass
+class Rejected:
+    """A dropped record: reason (counted), and what would help a person to see why."""
+
+    reason: str
+    record_id: str
+    url: str
+    detail: str = ""
+
+
+def verbatim(text: str) -> str:
+    """The text with nothing changed but line ends, NUL and lone surrogates."""
+    return text.replace("\x00", "").replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "ignore").decode("utf-8")
+
+
+def joined(text: str) -> str:
+    """The text without characters that are not seen (UNSEEN); U+200B stays where it is a border of words (tags.UNSPACED)."""
+    return HIDDEN.sub(_border, text) if any(character in text for character in UNSEEN) else text
+
+
+def _border(found: re.Match[str]) -> str:
+    return BORDER if BORDER in found.group() and BETWEEN.match(found.string, found.start(), found.end() + 1) else ""
+
+
+def tidy(text: str, code: Collection[str] = ()) -> str:
+    """Extracted text with runs of spaces and blank lines folded and line ends trimmed; NUL, lone surrogates and characters that are not
+    seen (`joined`) out. code: lines that keep their white space, without that at their ends.
+    """
+    # In parts: 20 MB of short lines are 7 million strings.
+    parts = (_trimmed(part, code) for part in _parts(joined(verbatim(text))))
+    return NEWLINES.sub("\n\n", "\n".join(parts)).strip("\n" if code else None)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text cut at line ends, which are left out, into parts of TIDIED characters or a line more."""
+    at = 0
+    while (end := text.find("\n", at + TIDIED)) >= 0:
+        yield text[at:end]
+        at = end + 1
+    yield text[at:]
+
+
+def _trimmed(text: str, code: Collection[str]) -> str:
+    lines = text.split("\n")
+    if code:
+        return "\n".join([end if (end := line.rstrip()) in code else SPACE.sub(" ", line).strip() for line in lines])
+    return "\n".join([SPACE.sub(" ", line).strip() for line in lines])
+
+
+def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected]]:
+    """(offset in the decompressed file, record) of a file; damage between two records is one Rejected `broken_record`, a file without any
+    `not_warc`.
+
+    A record that the file's end or damage cuts short is marked `WARC-Truncated`; a block over `limit` bytes is left empty.
+    """
+    count, damage, places, offset = 0, "", 0, 0
+    for frame in frames(path, limit):
+        if isinstance(frame, Damage):
+            if not (frame.unfinished and is_cut(path)):  # the cut was asked for
+                damage, places = damage or frame.what, places + 1
+            continue
+        if places:
+            yield offset, Rejected("broken_record", "", "", _in_words(damage, places, count))
+            damage, places = "", 0
+        if frame.block and len(frame.block) < frame.length and is_cut(path):
+            continue
+        count, offset = count + 1, frame.offset
+        record = None
+        try:
+            header = as_warc(frame.header, frame.length, frame.block[:5] == b"HTTP/") if frame.arc else frame.header
+            record = WarcRecord.from_reader(io.BytesIO(header + frame.block), quirks_mode=True)
+            record.parse_http(quirks_mode=True)
+        except (OSError, ValueError) as error:
+            name, url = (record.record_id or "", target(record)) if record else ("", "")
+            yield offset, Rejected("broken_record", name, url, str(error)[:300])
+            continue
+        if frame.block and len(frame.block) < frame.length:
+            record.headers["WARC-Truncated"] = "unspecified"
+        yield offset, record
+    if is_cut(path) and not places:
+        return
+    if not count:
+        yield 0, Rejected("not_warc", "", "", damage or "the file is empty")
+    elif places:
+        yield offset, Rejected("broken_record", "", "", _in_words(damage, places, count))
+
+
+def _in_words(damage: str, places: int, count: int) -> str:
+    return f"after {count} records: {damage}" + f" (and {places - 1} more places)" * (places > 1)
+
+
+def target(record: WarcRecord) -> str:
+    """The record's target URI without angle brackets (WARC 1.0 writers put them)."""
+    return (record.headers.get("WARC-Target-URI") or "").strip().strip("<>")
+
+
+def _hides(rules: str) -> bool:
+    """Whether robots rules, of a header or a meta tag, say `noindex` or `none`, which are words of English sentences too."""
+    for part in re.split("[,;]", VALUED.sub(" ", rules.lower())):
+        words = re.findall(r"[\w-]+", part.rpartition(":")[2])  # before the colon: a robot's name
+        if not {"noindex", "none"}.isdisjoint(words) and all(map(RULE.fullmatch, words)):
+            return True
+    return False
+
+
+def noindex(record: WarcRecord, robots: list[str]) -> bool:
+    """Whether an X-Robots-Tag header or a robots meta tag says `noindex` or `none`, to all robots or to one that it names.
+
+    robots: what the page's robots meta tags say.
+    """
+    headers = record.http_headers.astuples() if record.http_headers is not None else []
+    rules = [value for name, value in headers if name.lower() == "x-robots-tag"]
+    return any(map(_hides, (*rules, *robots)))
+
+
+class WarcReader:
+    """Turns the records of WARC, WET and ARC files into pages.
+
+    source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`extractor`, `markup`, `main_content`,
+    `max_body_bytes`, `min_characters`, `respect_noindex`, `licence`).
+    """
+
+    def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
+        self.source, self.settings = source, settings
+
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
+        """Every record of the file as a Page or a Rejected. file: its name below the source's root."""
+        for offset, record in records(path, self.settings["max_body_bytes"] + HEADER):
+            if isinstance(record, Rejected):
+                yield record
+                continue
+            try:
+                found = self.page(record)
+                if isinstance(found, Page) and not (record.record_id and found.url):
+                    # Nothing else tells such a record from another one.
+                    found.id = document_id(self.source["name"], file or path.name, str(offset))
+                    found.metadata["offset"] = offset
+                yield found
+            except TooLarge as error:
+                yield Rejected("too_large", record.record_id or "", target(record), str(error))
+            except BrokenBody as error:
+                yield Rejected("broken_body", record.record_id or "", target(record), str(error))
+            except (OSError, ValueError, UnicodeError, RuntimeError) as error:
+                yield Rejected("broken_record", record.record_id or "", target(record), str(error)[:300])
+
+    def page(self, record: WarcRecord) -> Page | Rejected:
+        """One record as a Page or a Rejected. Raises TooLarge, or what a damaged body makes the libraries raise."""
+        url, name, kind = target(record), record.record_id or "", record.record_type
+        if kind not in (WarcRecordType.response, WarcRecordType.resource, WarcRecordType.conversion):
+            # Not a page: FastWARC calls a record whose type it cannot read unknown.
+            return Rejected(f"type_{kind}", name, url)
+        if kind == WarcRecordType.response and not record.is_http_parsed:
+            return Rejected("not_http", name, url, record.headers.get("Content-Type") or "")
+        body = record.reader.read()
+        size = len(body) or record.content_length  # a body over the limit was not held
+        if size > self.settings["max_body_bytes"]:
+            return Rejected("too_large", name, url, f"{size} bytes")
+        if kind == WarcRecordType.conversion:
+            return self.document(record, tidy(body.decode("utf-8", "replace")), {"content_type": "text/plain"})
+
+        headers = record.http_headers if kind == WarcRecordType.response else None
+        if headers is not None:
+            status = headers.status_code
+            if status != 200:
+                return Rejected(f"status_{status}" if status else "not_http", name, url, headers.get("Location") or "")
+        declared = (headers.get("Content-Type") if headers is not None else record.headers.get("Content-Type")) or ""
+        facts: dict[str, Any] = {"content_type": declared}
+        if headers is not None:
+            length = (headers.get("Content-Length") or "").strip()
+            if re.fullmatch(r"[0-9]{1,18}", length) and int(length) > len(body):
+                facts["truncated"] = True
+            body, whole = decode_body(body, codings(headers.astuples()), self.settings["max_body_bytes"])
+            if not whole:
+                facts["truncated"] = True
+        if record.headers.get("WARC-Truncated"):
+            facts["truncated"] = True
+        if not body.strip():
+            return Rejected("empty_body", name, url)
+        return self.html(record, body, declared, facts)
+
+    def html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> Page | Rejected:
+        """The main text of an HTML body, or why there is none."""
+        url, name = target(record), record.record_id or ""
+        mime = declared.split(";")[0].strip().lower()
+        # A missing or vague type is looked into; a type that says HTML is believed unless the bytes are plainly something else.
+        if mime not in VAGUE and mime not in HTML:
+            return Rejected("not_html", name, url, mime)
+        if kind := kind_of(body):
+            return Rejected("not_html", name, url, f"{mime or 'no type'}, the bytes are {kind}")
+        if mime in VAGUE and (sniffed := detect_mime(body[:8192])) not in HTML:
+            return Rejected("not_html", name, url, f"{mime or 'no type'}, bytes look like {sniffed}")
+        charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
+        html, facts["charset"], facts["charset_from"] = decode_text(body, charset.group(1) if charset else None)
+        if why := why_not_text(html):
+            return Rejected("not_text", name, url, why)
+        if mime == xhtml.TYPE:
+            html = xhtml.as_html(html)
+        encoded = encode(html)
+        reason, detail = too_hard(scan(encoded), self.settings["extractor"])
+        if reason:
+            return Rejected(reason, name, url, detail)
+        tree = parse(encoded)
+        del encoded
+        said = head.head(tree)
+        if self.settings["respect_noindex"] and noindex(record, said.robots):
+            return Rejected("noindex", name, url)
+        facts |= {key: tidy(value) for key, value in head.facts(said, url).items()}
+        if self.settings.get("licence"):
+            facts |= licence(html, tree)
+        try:
+            extractors = MARKDOWN if self.settings["markup"] == "markdown" else EXTRACTORS
+            text = extractors[self.settings["extractor"]](html, tree, self.settings["main_content"])
+        except TooHard as hard:
+            return Rejected(hard.reason, name, url, str(hard))
+        # Ours is tidy, and keeps the white space of code.
+        is_tidy = self.settings["extractor"] == "fast" or extractors is MARKDOWN
+        return self.document(record, text if is_tidy else tidy(text, code_lines(tree)), facts)
+
+    def document(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | Rejected:
+        """A Page of the text, unless there is too little of it."""
+        url, name = target(record), record.record_id or ""
+        if len(text) < self.settings["min_characters"]:
+            return Rejected("no_text", name, url, f"{len(text)} characters")
+        if why := why_not_text(text):
+            return Rejected("not_text", name, url, why)
+        facts["record_id"] = name
+        return Page(document_id(name, url), text, url, record.headers.get("WARC-Date"), facts)

@@ -1,0 +1,173 @@
+"""Draw the order in which the training reads its groups (sources, languages, qualities, topics), and say before it what that takes.
+
+Writes `mix.json`: groups, phases and the share of each group in each phase; `spans.npy`: where in the training stream each group's
+documents are. No token is written again. The order itself is a formula of both and the seed (training/mix_order.py). The
+manifest's summary has, for each group, its tokens, those that are trained on, and the epochs that this is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crawl2llm.chain import command_line
+from crawl2llm.chain import config as configuration
+from crawl2llm.core.console import log
+from crawl2llm.core.manifest import Manifest, scratch, write_atomically
+from crawl2llm.stages.pretrain.mix_parts import Parts, by_document, by_language, by_quality, by_source, by_topic
+from crawl2llm.training import auto, mix_reader, schedule
+from crawl2llm.training.mix_order import MixOrder, largest_deviation
+from crawl2llm.training.mix_shares import WHERE, Group, Phase, borders, phases, wanted
+
+STEP, TRAIN = "pretrain.mix", "pretrain.train"
+WARM = 10  # batches before a share is compared with what it should be: in the first, one window more or less is much
+LOOKED = 1 << 20  # windows at most whose shares are compared one by one; later ones differ less (training/mix_order.py)
+SAID = 20  # groups in the log, the largest; the manifest's summary has all
+ASKED = 0.01  # a difference from the epochs that were asked for that is said
+
+
+def described(
+    made: Sequence[Phase], mix: dict[str, Any], groups: Sequence[Group], plan: schedule.Plan, train: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Each phase for the summary: its steps and tokens, and by group the share asked for, the share, and the epochs in the phase."""
+    ends, out = borders(mix["phases"], plan, train), []
+    for number, (phase, end) in enumerate(zip(made, ends, strict=True), 1):
+        asked = wanted(mix["phases"][number - 1], number, groups)
+        out.append(
+            {
+                "steps": [ends[number - 2] + 1 if number > 1 else 1, end],
+                "tokens": phase.windows * plan.context,
+                "groups": {
+                    group.name: {
+                        "asked": before,
+                        "share": share,
+                        "epochs": share * phase.windows / group.windows if group.windows else 0.0,
+                    }
+                    for group, before, share in zip(groups, asked, phase.shares, strict=True)
+                },
+            }
+        )
+    return out
+
+
+def some(names: Sequence[str]) -> str:
+    """The first SAID names, and how many more there are."""
+    return ", ".join(names[:SAID]) + (f" and {len(names) - SAID} more" if len(names) > SAID else "")
+
+
+def say(summary: dict[str, Any], mix: dict[str, Any]) -> None:
+    """Log what the mix takes of each group, and warn of what a person may not expect."""
+    groups = summary["groups"]
+    for name in sorted(groups, key=lambda name: (-groups[name]["trained"], name))[:SAID]:
+        parts = [f"{100 * phase['groups'][name]['share']:.2f} %" for phase in summary["phases"]]
+        log.info(
+            "%s: %s tokens, %s of the training, which reads %s: %.2f epochs",
+            name, f"{groups[name]['tokens']:,}", ", then ".join(parts), f"{groups[name]['trained']:,}", groups[name]["epochs"],
+        )  # fmt: skip
+    if len(groups) > SAID:
+        log.info("and %s more groups, in the manifest's summary", len(groups) - SAID)
+    if held := summary["held"]:
+        named = [f"{name} ({groups[name]['epochs']:.2f} epochs)" for name in held]
+        log.warning(
+            "less than is asked for is there, so held at their caps, and the others have the rest: %s", some(named)
+        )
+    if unread := [name for name, group in groups.items() if not group["trained"]]:
+        log.warning("never read: %s", some(unread))
+    for number, (phase, given) in enumerate(zip(summary["phases"], mix["phases"], strict=True), 1):
+        for name, asked in (given.get("epochs") or {}).items():
+            found = phase["groups"][name]["epochs"]
+            if abs(found - asked) > ASKED * asked:
+                log.warning(
+                    "%s.phases.%s asks for %g epochs of %s and has %.2f, as it trains on %s tokens: epochs are proportions; they are "
+                    "reached with %s tokens", WHERE, number, asked, name, found, f"{phase['tokens']:,}",
+                    f"{round(phase['tokens'] * asked / found):,}" if found else "more",
+                )  # fmt: skip
+                break
+    away = summary["deviation"]
+    log.info(
+        "from step %s on, each group has its share of all tokens until then within %.2f %% of these (%s at most, after %s windows)",
+        WARM + 1, 100 * away["largest"], away["group"], f"{away['windows']:,}",
+    )  # fmt: skip
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    mix, train = configuration.completed(STEP, settings), configuration.completed(TRAIN, settings["train"])
+    shards = [Manifest.read(path) for path in args.tokens]
+    tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
+    train = auto.resolve(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
+    plan = schedule.plan(train, tokens)
+    folder = args.manifest.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    spans, facts = folder / mix_reader.SPANS, folder / mix_reader.FILE
+    borders_: list[float] = []
+    with scratch(folder / ".parts") as aside:
+        parts = Parts(aside)
+        if mix["by"] == "source":
+            by_source(args.tokens, parts)
+        elif mix["by"] == "language":
+            by_document(args.tokens, parts, by_language(args.signals))
+        elif mix["by"] == "topic":
+            by_document(args.tokens, parts, by_topic(args.signals))
+        else:
+            names, borders_ = by_quality(args.tokens, args.signals, mix["buckets"])
+            by_document(args.tokens, parts, names)
+        groups, sizes = parts.write(spans, plan.context)
+    made, held = phases(mix, groups, plan, train)
+    order = MixOrder(made, [group.name for group in groups], [group.windows for group in groups], train["seed"])
+    whole = plan.span(plan.steps + 1)[0]
+    read = order.read(whole)
+    warm = min(plan.span(WARM + 1)[0], whole)
+    largest, group, windows = largest_deviation(order, warm, min(whole, max(LOOKED, warm)))
+    known = [
+        {"name": group.name, "tokens": group.tokens, "windows": group.windows, "spans": size}
+        for group, size in zip(groups, sizes, strict=True)
+    ]
+    write_atomically(facts, json.dumps(mix_reader.written(known, made, tokens, plan.context), indent=1) + "\n")
+    manifest.summary = {
+        "by": mix["by"],
+        **({"borders": borders_} if borders_ else {}),
+        "tokens": whole * plan.context,
+        "steps": plan.steps,
+        "groups": {
+            group.name: {
+                "tokens": group.tokens,
+                "trained": int(number) * plan.context,
+                "epochs": int(number) / group.windows if group.windows else 0.0,
+            }
+            for group, number in zip(groups, read, strict=True)
+        },
+        "phases": described(made, mix, groups, plan, train),
+        "held": held,
+        "deviation": {"largest": largest, "group": groups[group].name, "windows": windows, "after_steps": WARM},
+        "spans": int(np.sum(sizes)),
+    }
+    say(manifest.summary, mix)
+    return [facts, spans]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        STEP,
+        __doc__,
+        "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
+        "--tokenizer results/main/tokenize/train/manifest.json --manifest /tmp/mix/manifest.json",
+    )
+    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
+    parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
+    parser.add_argument(
+        "--signals",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="manifests of language.score, quality.score or topics.score, by what pretrain.mix.by says",
+    )
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

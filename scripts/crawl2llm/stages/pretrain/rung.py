@@ -1,0 +1,83 @@
+"""Train a variant of a sweep up to a rung, a share of its steps, and measure its loss there; where it was stopped before, do nothing.
+
+It trains by the schedule of the whole training, from its own checkpoint of the rung before, and the next start goes on from here:
+stages/pretrain/halving/contender.py. Whether it goes on is decided by the losses of all contenders at the rung before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain.halving import parsed
+from crawl2llm.core import checkpoint_folders
+from crawl2llm.core.console import log
+from crawl2llm.core.manifest import Manifest, pretty, task_of, write_atomically
+from crawl2llm.stages.pretrain import train
+from crawl2llm.stages.pretrain.halving import contender, judging
+from crawl2llm.training import heartbeat, program, token_staging
+from crawl2llm.training.processes import listen
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    name, rung = parsed(task_of(args.manifest))
+    out = args.manifest.with_name(f"{task_of(args.manifest)}.json")
+    if args.before and name not in going_on(args.before, settings):
+        if os.environ["RANK"] != "0":
+            return []
+        log.info("%s was stopped at an earlier rung", name)
+        return written(out, {"contender": name, "rung": rung, "in": False}, manifest)
+    heartbeat.begin()
+    stopping: list[int] = []
+    listen(lambda number, _: stopping.append(number))
+    folder = contender.folder_of(args, settings["train"], settings["rungs"])
+    args.tokens = token_staging.staged(args.tokens, args.stage_to)
+    if os.environ["RANK"] != "0":
+        contender.to_rung(contender.Contender(args, settings["train"], folder, settings["rungs"], rung), stopping)
+        return []
+    with checkpoint_folders.taken(folder, args.manifest, manifest.fingerprint):
+        run = contender.Contender(args, settings["train"], folder, settings["rungs"], rung)
+        train.introduce(run)
+        manifest.worked = not run.over
+        bits, made_on = contender.to_rung(run, stopping)
+        manifest.run |= made_on
+    step = run.stopped or run.limit
+    log.info("rung %d, step %s of %s: %s bits per byte", rung, f"{step:,}", f"{run.plan.steps:,}", bits)
+    found = {"contender": name, "rung": rung, "in": True, "step": step, "steps": run.plan.steps, "bits_per_byte": bits}
+    return written(out, found, manifest)
+
+
+def going_on(before: list[Path], settings: dict[str, Any]) -> set[str]:
+    """The contenders that go on after the rung before."""
+    losses = judging.losses(judging.read(before))
+    return judging.staying(judging.ranked(losses, settings["settings"], settings["keep"]))
+
+
+def written(path: Path, found: dict[str, Any], manifest: Manifest) -> list[Path]:
+    """Write what was found; the manifest's files."""
+    write_atomically(path, pretty(found))
+    manifest.summary = found
+    return [path]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = contender.parser_of(
+        "pretrain.rung",
+        __doc__,
+        "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json --tokenizer results/main/tokenize/train/manifest.json "
+        "--manifest /tmp/pretrain/main-rung1.manifest.json",
+    )
+    parser.add_argument(
+        "--before",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="manifests of pretrain.rung of all contenders at the rung before",
+    )
+    return program.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

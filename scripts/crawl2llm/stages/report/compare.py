@@ -1,0 +1,93 @@
+"""Compare all variants of a run on one page: what differs, what it gave, whether the difference is real, and what it cost.
+
+`compare.json` has all numbers that the input decides; `compare.html` shows costs too, so the manifest does not list it. The manifests of
+every variant are found by the run's config, as the workflow finds them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain import command_line, yaml_errors
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain.project import Project
+from crawl2llm.core import code_snapshot
+from crawl2llm.core.console import log
+from crawl2llm.core.manifest import Manifest, ManifestError, combined, pretty, write_atomically
+from crawl2llm.stages.report import variants
+from crawl2llm.stages.report.sweeps.read import consumed
+
+SET = ("variants", "main", "seed_keys")  # of its settings: what variants set, which the complete config says too
+
+
+def project(given: list[str], sources: Path | None = None) -> Project:
+    """The variants of a run: of config files, each laid over those before it, or of the mapping that the workflow passes.
+
+    sources: the file in which the workflow noted the source files of every shard; without it they are looked for. Raises InputError or
+    ConfigError where it is no config.
+    """
+    if given[0].lstrip().startswith("{"):
+        raw, named = json.loads(given[0]), "--complete-config"
+    else:
+        raw, named = yaml_errors.laid(map(Path, given)), ", ".join(given)
+    try:
+        held = code_snapshot.sources(sources) if sources else None
+    except OSError as error:
+        raise command_line.InputError(f"--sources {sources}: {error.strerror or error}") from error
+    return Project(configuration.validate(raw, named), held)
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    run = project(args.complete_config, args.sources)
+    options = {key: value for key, value in settings.items() if key not in SET}
+    found, held = variants.look(run, options)
+    for row in found["variants"]:
+        if row["damaged"]:
+            raise ManifestError(f"{row['damaged'][0]}: start the run again, and this task runs again")
+        if row["missing"]:
+            raise command_line.InputError(
+                f"the variant {row['name']} lacks {', '.join(row['missing'])}: start the run again"
+            )
+    out = args.manifest.with_name("compare.json")
+    write_atomically(out, pretty(found))
+    page = args.manifest.with_name("compare.html")
+    write_atomically(page, variants.render(run, found, held, manifest.fingerprint))
+    manifest.inputs = consumed(list(held.values()))
+    # Main's alone: what holds for the source files of another variant is in its results, which are inputs.
+    manifest.sources = combined(made.sources for step in held["main"].made.values() for made in step.values())
+    manifest.summary = summary(found)
+    log.info("all variants are compared in %s", page)
+    return [out]
+
+
+def summary(found: dict[str, Any]) -> dict[str, Any]:
+    """How many variants and settings, and of each model the verdicts by bits per byte."""
+    told = {
+        name: {model["settings"][row["second"]]: row["verdict"] for row in model["measures"][0]["to_main"]}
+        for name, model in found["models"].items()
+    }
+    return {"variants": len(found["variants"]), "settings": len(found["settings"]), "verdicts": told}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "report.compare",
+        __doc__,
+        "--config config.yaml --complete-config config.yaml --manifest results/main/report/compare/manifest.json",
+        always=True,  # the page, which no manifest lists, shows costs too
+    )
+    parser.add_argument(
+        "--complete-config",
+        nargs="+",
+        required=True,
+        help="the run's config: files, each laid over those before it, or the workflow's mapping",
+    )
+    parser.add_argument("--sources", type=Path, help="the source files of every shard, as the workflow noted them")
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,54 @@
+"""In which keys the models of a run that the same step makes differ, by the config that the page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import model_registry
+from crawl2llm.chain.steps import MAKERS
+from crawl2llm.stages.report.models import Model
+
+
+def flat(tree: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of every leaf of nested mappings; an empty mapping is a leaf."""
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from flat(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def shown(value: Any) -> str:
+    """A value as the config file has it."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**6)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def tables(config: dict[str, Any] | None, models: list[Model]) -> list[dict[str, Any]]:
+    """For each step that made several of `models`: {step, models, rows of (key, a value for each)}; no row where none differs.
+
+    config: complete; None where none is known. Placement keys, which decide no byte of a model, are left out.
+    """
+    found = []
+    for step in MAKERS if config else ():
+        made = [model.name for model in models if model.step == step and config and model.name in config["models"]]
+        if len(made) < 2 or config is None:
+            continue
+        own = [
+            {"from": model_registry.parent(config, name)}
+            | dict(flat(configuration.tracked(model_registry.applied(config, step, name), step)))
+            for name in made
+        ]
+        keys = dict.fromkeys(key for keys in own for key in keys)
+        rows = [(key, [shown(keys[key]) if key in keys else "default" for keys in own]) for key in keys]
+        found.append({"step": step, "models": made, "rows": [row for row in rows if len(set(row[1])) > 1]})
+    return found
+
+
+def contents(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """The entry of the page's contents for what `tables` returned."""
+    return [("differences", "What models differ in")] if found else []

@@ -1,0 +1,122 @@
+"""Write a page for each filter with documents that it kept and dropped, for a person to mark what is wrong.
+
+Of every rule a random sample of what it dropped and the documents nearest to its threshold on both sides; a random sample of what the
+filter kept; of what it edits, the places struck out. The marks are saved as a file, from which `crawl2llm marks` estimates precision and
+recall. Beside the pages `samples.jsonl`: which documents are shown, and as what.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain import command_line, steps
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest, write_atomically
+from crawl2llm.formats.run_records import Run
+from crawl2llm.stages.report import excerpts, inspect_page, inspect_sampling, mark_precision, mark_words
+from crawl2llm.stages.report import mark_lines as marked
+from crawl2llm.stages.report.inspect_sampling import Chosen
+
+SAMPLES = "samples.jsonl"
+
+
+def variant_of(manifest: Path) -> str:
+    """`results/<variant>/report/inspect/manifest.json` → `<variant>`."""
+    return manifest.absolute().parents[2].name
+
+
+def told(found: Chosen) -> list[dict[str, Any]]:
+    """The groups of a filter: `verdict, rule, documents` there are, and `sample`, how many are in the random sample."""
+    return [
+        {
+            "verdict": group[0],
+            "rule": group[1],
+            "documents": number,
+            "sample": min(number, found.random[group[0]].size),
+        }
+        for group, number in sorted(found.population.items())
+    ]
+
+
+def lines(filter_: str, found: Chosen, mark: str) -> Iterator[str]:
+    """The lines of SAMPLES of a filter."""
+    for one in found.shown():
+        verdict, rule = one.group
+        yield json.dumps(
+            {
+                "filter": filter_,
+                "id": one.id,
+                "verdict": verdict,
+                "rule": rule,
+                "random": one.random,
+                "probability": found.probability(one.group),
+                "near": {name: list(values[:3]) for name, values in one.near.items()},
+                "run": mark,
+            },
+            ensure_ascii=False,
+        )
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    run, folder, variant = Run.read(args.manifests), args.manifest.parent, variant_of(args.manifest)
+    run.order, size, seed = list(map(steps.stage_of, settings["steps"])), settings["samples"], settings["seed"]
+    files, written, summary = [], list[str](), dict[str, Any]()
+    progress = Progress(len(run.filters), "filters")
+    for filter_ in run.filters:
+        mark = mark_precision.digest_of(run, filter_)
+        select = f"{filter_}.select"
+        found = inspect_sampling.choose(
+            run, filter_, size, seed, settings["select"][select], settings["exempt"][select]
+        )
+        rows = excerpts.details(run, filter_, found.shown(), settings["characters"])
+        about = {"filter": filter_, "variant": variant, "run": mark, "groups": told(found), "exempt": found.exempt}
+        page = inspect_page.page(about, rows, run.filters, settings["characters"])
+        files.append(folder / f"{filter_}.html")
+        write_atomically(files[-1], page.text)
+        written += lines(filter_, found, mark)
+        summary[filter_] = {
+            "run": mark,
+            "groups": about["groups"],
+            "exempt": found.exempt,
+            "edited": found.edited,
+            "shown": page.shown,
+            "bytes": len(page.text.encode()),
+            "characters": page.characters,
+        }
+        progress.add()
+    index, samples = folder / "index.html", folder / SAMPLES
+    manifest.summary = {"filters": summary}
+    if settings["marks"]:
+        # As a run that has counted its edits: the marks of this step's config are joined with what it found.
+        run.manifests[steps.INSPECT] = [manifest]
+        manifest.summary["marks"] = mark_words.shown(
+            mark_precision.told(run, marked.read(map(Path, settings["marks"])))
+        )
+    write_atomically(index, inspect_page.index(variant, summary, manifest.summary.get("marks")))
+    write_atomically(samples, "".join(f"{line}\n" for line in written))
+    return [*files, index, samples]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "report.inspect",
+        __doc__,
+        "--config config.yaml --manifests $(find results/main -name '*manifest.json' -not -path '*/report/*') "
+        "--manifest /tmp/main/report/inspect/manifest.json",
+    )
+    parser.add_argument(
+        "--manifests",
+        required=True,
+        type=Path,
+        nargs="+",
+        help="the manifests of documents, and of every filter's steps",
+    )
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

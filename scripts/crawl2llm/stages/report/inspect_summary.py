@@ -1,0 +1,23 @@
+"""What the report says of the pages of report.inspect: where they are, and what people's marks say of the filters."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain.steps import INSPECT
+from crawl2llm.formats.run_records import Run
+
+
+def table(run: Run, page: Path) -> dict[str, Any]:
+    """`link` from the page's folder to the index, None where report.inspect did not run; `marks`, of
+    `crawl2llm.stages.report.mark_words.shown`, None where the config names none.
+
+    page: of the report.
+    """
+    made = next((one for one in run.of(INSPECT) if one.path), None)
+    if made is None:
+        return {"link": None, "marks": None}
+    link = Path(os.path.relpath(made.folder / "index.html", page.absolute().parent)).as_posix()
+    return {"link": link, "marks": made.summary.get("marks")}

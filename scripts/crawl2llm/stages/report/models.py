@@ -1,0 +1,113 @@
+"""Which models a run has, in what order, and what the page calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from crawl2llm.chain.model_registry import BASE, BASE_STEP
+from crawl2llm.chain.steps import MAKERS
+from crawl2llm.formats.run_records import Run, dig, number
+
+# Of each step that makes models: the heading of a training, and what its loss is the mean of.
+HEADINGS = {
+    BASE_STEP: "Pre-training",
+    "finetune.train": "Fine-tuning",
+    "align.reward": "Reward model",
+    "align.train": "Alignment",
+    "compress.prune": "Pruning",
+    "compress.quantize": "Quantization",
+}
+LOSSES = {
+    BASE_STEP: "Mean cross-entropy a token, on training batches and on validation documents.",
+    "finetune.train": "Mean cross-entropy an answer token, on training batches.",
+    "align.reward": "Mean loss of the pairs, on training batches.",
+    "align.train": "Mean loss of the method, on training batches.",
+    "compress.prune": "Mean cross-entropy a token, on training batches.",
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model: its name, the model that it is made from (None: from random weights), and the step that makes it."""
+
+    name: str
+    parent: str | None
+    step: str
+
+    @property
+    def task(self) -> str:
+        """The task of its step; "" of a step with one task."""
+        return "" if self.name == BASE else self.name
+
+    @property
+    def title(self) -> str:
+        """What a table calls it."""
+        return title(self.name)
+
+    @property
+    def anchor(self) -> str:
+        """The section of its training, and the beginning of the names of that section's figures."""
+        return f"model-{self.name}"
+
+    @property
+    def heading(self) -> str:
+        """The heading of that section: `Pre-training`, `Fine-tuning: sft`."""
+        return HEADINGS.get(self.step, self.step) + (f": {self.name}" if self.task else "")
+
+
+def title(name: str) -> str:
+    """`Base model`, or a model's own name."""
+    return "Base model" if name == BASE else name
+
+
+def models(run: Run, listed: Iterable[dict[str, Any]] | None = None) -> list[Model]:
+    """The models of a run; without `listed` those that left a result or are in training, each after the one that it is made from.
+
+    listed: the registry as {name, from, step}, whose order is kept.
+    """
+    if listed is not None:
+        return [Model(entry["name"], entry["from"], entry["step"]) for entry in listed]
+    found = [Model(BASE, None, BASE_STEP)]
+    begun = [(step, task) for step in MAKERS for task in run.tasks(step)] + list(run.training)
+    left = [Model(task, parent_of(run, step, task), step) for step, task in begun if task]
+    while left:
+        unplaced = {model.name for model in left}
+        ready = [model for model in left if model.parent not in unplaced] or left
+        found, left = found + ready, [model for model in left if model not in ready]
+    return found
+
+
+def parent_of(run: Run, step: str, task: str) -> str | None:
+    """The model that a result was made from, as its manifest says; None where it does not."""
+    manifest = run.task(step, task)
+    for key in manifest.inputs if manifest else ():
+        above, _, name = key.partition(" ")
+        if above in MAKERS:
+            return name or BASE
+    return None
+
+
+def trained(counts: dict[str, Any]) -> bool:
+    """Whether a model (an entry of `models` in counts.json) was trained: with too few pairs it is the one that it is made from."""
+    return dig(counts, "training", "trained") is not False
+
+
+def comparable(tuned: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of fine-tuned models (entries of `models` in counts.json) that have a loss over held-out pairs, if it is over the same pairs of
+    all: by how many pairs and answer tokens they are, and by what the loss is of.
+    """
+    known = [found for found in tuned if number(dig(found, "training", "heldout_loss_after")) is not None]
+    over = {
+        (found.get("step"), *(dig(found, "training", key) for key in ("heldout_pairs", "heldout_tokens")))
+        for found in known
+    }
+    return known if len(over) == 1 else []
+
+
+def best(tuned: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The fine-tuned model with the lowest held-out loss of those that are `comparable`; else the last."""
+    if known := comparable(tuned):
+        return min(known, key=lambda found: float(found["training"]["heldout_loss_after"]))
+    return tuned[-1] if tuned else None

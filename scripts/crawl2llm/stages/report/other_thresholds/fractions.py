@@ -1,0 +1,101 @@
+"""The top fraction of quality.select at several fractions, of all documents or of each language: the cuts of filters/quality/select.py.
+
+A document is kept from the fraction on at whose cut its score is. Memory: a histogram of 512 kB for each language, and the scores of one
+bin of each fraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from crawl2llm.filters.quality import by_language
+from crawl2llm.filters.quality.select import FINE, crawl_scores, fine
+from crawl2llm.stages.report.other_thresholds.counts import Curve, Groups, Table
+from crawl2llm.stages.report.other_thresholds.rows import Rows
+from crawl2llm.stages.report.other_thresholds.shards import LABELLED, Tables
+from crawl2llm.stages.report.other_thresholds.thresholds import MOST, Ask, Measured
+
+KEY = "quality.select.keep_fraction"
+ALL = ""  # the only group where languages are not apart
+Parts = Callable[[], Iterable[tuple[str, np.ndarray]]]
+
+
+def cuts(parts: Parts, fractions: np.ndarray) -> dict[str, np.ndarray]:
+    """Group → the score at or above which the top of each fraction lies, (fractions,). parts: (group, scores), is called twice."""
+    counts: dict[str, np.ndarray] = {}
+    highest: dict[str, float] = {}
+    for group, scores in parts():
+        counts[group] = counts.get(group, 0) + np.bincount(fine(scores), minlength=FINE)
+        highest[group] = max(highest.get(group, 0.0), float(scores.max(initial=0.0)))
+    places: dict[str, list[tuple[int, int] | None]] = {}  # (bin of the cut, how many scores of it lie below)
+    for group, of in counts.items():
+        below, number = np.cumsum(of), int(of.sum())
+        places[group] = []
+        for fraction in fractions:
+            drop = number - round(number * float(fraction))
+            at = int(np.searchsorted(below, drop, side="right"))
+            sharp = number and fraction < 1 and drop < number
+            places[group].append((at, drop - int(below[at] - of[at])) if sharp else None)
+    inside: dict[tuple[str, int], list[np.ndarray]] = {
+        (group, place[0]): [] for group, of_group in places.items() for place in of_group if place
+    }
+    for group, scores in parts():
+        bins = fine(scores)
+        for at in {place[0] for place in places[group] if place}:
+            inside[group, at].append(scores[bins == at])
+    sorted_ = {key: np.sort(np.concatenate(found)) for key, found in inside.items()}
+    out = {}
+    for group, of_group in places.items():
+        none = counts[group].sum() == 0
+        ends = [0.0 if fraction >= 1 or none else float(np.nextafter(highest[group], 2)) for fraction in fractions]
+        out[group] = np.array(
+            [sorted_[group, place[0]][place[1]] if place else end for place, end in zip(of_group, ends, strict=True)]
+        )
+    return out
+
+
+class Fraction(Curve):
+    """The curve of `keep_fraction`."""
+
+    def __init__(self, tables: Tables, step: str, settings: Mapping[str, Any], skipped_by: list[str]) -> None:
+        about = ["The fraction is of the documents that get here; the classifier and its scores are those of the run."]
+        about += ["Each language has its own cut."] * (settings["by"] == "language")
+        super().__init__(Ask(KEY, ("fraction",), MOST, settings["keep_fraction"], self.measure, about))
+        self.paths = [tables.table(step, shard) for shard in tables.shards]
+        self.settings, self.skipped_by = settings, skipped_by
+        self.by = None
+        if settings["by"] == "language":
+            self.by = by_language.Cuts(self.paths, tables.of(LABELLED), {**settings, "skipped_by": skipped_by})
+        self.cuts: dict[str, np.ndarray] = {}
+
+    def look(self, rows: Rows) -> None:
+        """How many documents the fraction decides on."""
+        free = ~np.isnan(rows.values("score")) & ~rows.exempt & (rows.number_fired == rows.fired("fraction"))
+        self.moving += int(np.count_nonzero(free))
+
+    def begin(self, number: int, node: dict[str, Any], sources: Groups, languages: Groups) -> None:
+        """Even steps from 0 to 1, and the fraction of now."""
+        even = np.linspace(0, 1, number).round(3)
+        self.points = np.unique(np.append(even, self.settings["keep_fraction"]))
+        self.table = Table(sources, languages, len(self.points) + 1)
+        by = self.by
+        parts = by._grouped if by else lambda: ((ALL, scores) for scores in crawl_scores(self.paths, self.skipped_by))
+        self.cuts = cuts(parts, self.points)
+
+    def measure(self, rows: Rows) -> Measured:
+        """The least of the points that keeps each row; infinite where none does."""
+        scores = rows.values("score")
+        out = np.where(np.isnan(scores), np.nan, np.inf)
+        groups = [self.by.group.get(label, "") if self.by else ALL for label in rows.label_names]
+        for code, group in enumerate(groups):
+            if group in self.cuts:
+                those = (rows.labels == code) | (self.by is None)
+                at = np.searchsorted(-self.cuts[group], -scores[those], side="left")
+                found = np.append(self.points, np.inf)[at]
+                out[those] = np.where(np.isnan(scores[those]), np.nan, found)
+            if self.by is None:
+                break
+        return out, None

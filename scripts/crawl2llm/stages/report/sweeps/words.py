@@ -1,0 +1,171 @@
+"""What the page over all variants says in words: first sentences, notes, what verdicts rest on, the scaling law, formulas and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crawl2llm.core.console import form, quantity
+from crawl2llm.stages.report.page import percent
+from crawl2llm.stages.report.sweeps import scaling, tables, verdicts
+from crawl2llm.stages.report.sweeps.differences import POOLED
+
+Row = dict[str, Any]
+FORMULA = {
+    (True, True): "L(N, D) = E + A / N^α + B / D^β",
+    (True, False): "L(N) = E + A / N^α",
+    (False, True): "L(D) = E + B / D^β",
+}
+
+
+def lead(found: Row, base: Row | None) -> str:
+    """The page in two sentences."""
+    number = f"{quantity(len(found['variants']), 'variant')} in {quantity(len(found['settings']), 'setting')}."
+    if not base:
+        return number
+    rows = base["measures"][0]["to_main"]
+    if all(row["verdict"] == verdicts.UNKNOWN for row in rows):
+        said = "no verdict, because the noise between trainings is unknown"
+    else:
+        told = {word: sum(row["verdict"] == word for row in rows) for word in tables.WORDS}
+        named = tables.WORDS | {verdicts.UNKNOWN: "without a verdict, because the noise between trainings is unknown"}
+        said = ", ".join(f"{told[word]} {named[word]}" for word in tables.WORDS if told[word])
+    compared = quantity(len(rows), "setting") + (" is" if len(rows) == 1 else " are")
+    return f"{number} {compared} compared with main by bits per byte on the same held-out text: {said}."
+
+
+def same(variants: Sequence[Row]) -> dict[str, list[str]]:
+    """Variants whose base model is that of another one, by the name of that."""
+    out: dict[str, list[str]] = {}
+    for row in variants:
+        if row["same_as"]:
+            out.setdefault(row["same_as"], []).append(row["name"])
+    return out
+
+
+def awaited(found: Row, base: Row) -> list[str]:
+    """The trainings with other seeds whose evaluation is not there yet."""
+    rows = {row["name"]: row for row in found["variants"]}
+    out = []
+    for setting in found["settings"]:
+        own = [name for name in setting["variants"] if not rows[name]["same_as"] and not rows[name]["stopped"]]
+        out += [name for name in own if len(own) > 1 and name not in base["variants"]]
+    return out
+
+
+def why_no_verdicts(found: Row) -> str:
+    """Why there is nothing to compare."""
+    if len(found["variants"]) > 1 and all(row["same_as"] for row in found["variants"][1:]):
+        return "Nothing can be compared: all variants have the same base model, from one training."
+    return (
+        "Nothing can be compared yet: main, and a variant of another setting, need a model that was evaluated on the common held-out text "
+        "(evaluate.common) and not stopped early."
+    )
+
+
+def notes(found: Row, base: Row | None) -> list[str]:
+    """What a reader has to know before the numbers."""
+    out = [
+        f"{', '.join([name, *others])} have the same base model, from one training: it counts once."
+        for name, others in same(found["variants"]).items()
+    ]
+    waiting = awaited(found, base) if base else []
+    if base and not base["measures"][0]["noise"]["freedom"]:
+        unknown = "the noise between trainings is unknown, and intervals are those of documents alone"
+        if waiting:
+            out.append(
+                f"Trainings with other seeds are not evaluated yet ({', '.join(waiting)}): until then {unknown}."
+            )
+        else:
+            out.append(
+                f"No setting was trained with more than one seed: {unknown}. Set sweep.seeds to 3 to train each three times."
+            )
+    elif base and min(base["seeds"]) == 1 and found["options"]["noise"] == POOLED:
+        alone = [name for name, seeds in zip(base["settings"], base["seeds"], strict=True) if seeds == 1]
+        out.append(
+            f"One seed alone{' so far' * bool(waiting)}: {', '.join(alone)}; the noise that the other settings have between seeds is taken "
+            "for theirs."
+        )
+    return out
+
+
+def about_verdicts(base: Row, options: Row) -> str:
+    """What the verdicts rest on."""
+    family = len(base["measures"][0]["to_main"])
+    said = "pooled over all settings" if options["noise"] == POOLED else "of the two settings themselves (Welch)"
+    return (
+        f"The error of a difference has two parts: the noise between trainings with other seeds, {said}, and that of the documents, by a "
+        f"bootstrap over the same documents for both. A verdict is given where the p-value, corrected for {family} "
+        f"{form(family, 'comparison')} (Holm), is at most {1 - options['confidence']:.2g}. Would be seen from: the smallest difference "
+        f"that these seeds and documents would show with probability {percent(options['power'], 0)}."
+    )
+
+
+def law(found: Row, options: Row) -> Row:
+    """The scaling law as the page shows it."""
+    if "why" in found:
+        return {"why": found["why"]}
+    constants = found["constants"]
+    kinds = ("alpha" in constants, "beta" in constants)
+    about = (
+        f"Fitted to {found['points']} trainings of {found['sizes']} sizes and {found['token_counts']} numbers of tokens. L: bits per byte "
+        "on the common held-out text. N: all parameters, with embeddings, as in Hoffmann et al. D: tokens trained. Mean error of the fit: "
+        f"{percent(found['error'], 2)}. Intervals by bootstrap over trainings ({found['resamples']:,} resamples)."
+    )
+    if kinds == (False, True):
+        about += " Sizes do not vary enough: E holds A / N^α too."
+    if kinds == (True, False):
+        about += " Tokens do not vary enough: E holds B / D^β too."
+    if found["most_epochs"] > 1:
+        about += (
+            f" Some text was read {found['most_epochs']:.1f} times: repeated tokens are worth less than new ones (Muennighoff et al. "
+            "2023, arXiv:2305.16264), which this law does not know."
+        )
+    if found["left_out"]:
+        about += f" Without {', '.join(found['left_out'])}: their text differs."
+    names = {"alpha": "α", "beta": "β"}
+    rows = [{"name": names.get(name, name), **of} for name, of in constants.items()]
+    return {"formula": FORMULA[kinds], "about": about, "constants": rows, "optima": found["optima"]}
+
+
+def formulas(options: Row) -> list[tuple[str, str]]:
+    """How each number is made, with its source; docs/commands/compare.md has more."""
+    level, sure, resamples = f"{1 - options['confidence']:.2g}", percent(options["confidence"], 0), options["resamples"]
+    return [
+        (
+            "Bits per byte",
+            "Σ nats / (ln 2 · Σ bytes) over the documents that main holds out. Their near-duplicates are in no variant's training text.",
+        ),
+        ("Centered score", "(accuracy − chance) / (1 − chance)."),
+        ("Difference", "Mean over the seeds of a setting minus the mean over main's."),
+        (
+            "Noise of seeds",
+            "σ² (1/n + 1/m). σ² is the variance within settings, pooled: Σ Σ (value − mean of its setting)² / Σ (n − 1). With `noise: "
+            "welch` each setting's own (Welch 1947).",
+        ),
+        (
+            "Noise of documents",
+            f"Variance of the difference over {resamples:,} draws of documents with replacement, the same for both (Efron and Tibshirani "
+            "1993; Miller 2024, arXiv:2411.00640), less what is in the noise of seeds already.",
+        ),
+        ("Interval", f"Difference ± t · √(both parts), {sure}; degrees of freedom by Satterthwaite 1946."),
+        (
+            "Correction",
+            f"Holm 1979: the chance of one false verdict or more in a family of comparisons is at most {level}.",
+        ),
+        (
+            "What would be seen",
+            f"Power {percent(options['power'], 0)} by the noncentral t distribution (Cohen 1988), at the level of the correction's first "
+            "step. More seeds make the seeds' part smaller, not that of documents. The noise that was measured is taken for the true one.",
+        ),
+        (
+            "Scaling law",
+            "Hoffmann et al. 2022 (arXiv:2203.15556), approach 3, with the corrections of Besiroglu et al. 2024 (arXiv:2404.10102). "
+            f"Operations are {scaling.OPERATIONS} N D.",
+        ),
+        (
+            "What it cannot tell",
+            "A verdict holds for this size of model and so many tokens. Among many settings the best one looks better than it is. Seeds "
+            "change what `sweep.seed_keys` names, and nothing else.",
+        ),
+    ]

@@ -1,0 +1,204 @@
+"""Count what other thresholds would keep: of every rule of every select step, at some points, from the scores and verdicts that are there.
+
+Writes `whatif.json`: for each threshold how many documents, bytes of text and tokens its step would keep in all, by source and by
+language, with all other rules as they are; which rules drop the same documents; and what is kept now. Bytes are of texts as they were
+extracted. Tokens are those of the run's corpus: of a document that was never encoded they are not known, and count as none.
+Memory: the ids of one shard and a row group of each table. The tables are read twice: for the points, and for the counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crawl2llm.chain import command_line
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.core.console import Progress, log
+from crawl2llm.core.manifest import Manifest, scratch, write_atomically
+from crawl2llm.filters.heuristics import thresholds
+from crawl2llm.stages.report.other_thresholds import shards
+from crawl2llm.stages.report.other_thresholds import thresholds as asks
+from crawl2llm.stages.report.other_thresholds.counts import Curve, Groups, Table
+from crawl2llm.stages.report.other_thresholds.fractions import Fraction
+from crawl2llm.stages.report.other_thresholds.overlap import CATEGORIES, Categories, Overlap
+from crawl2llm.stages.report.other_thresholds.rows import Rows
+from crawl2llm.stages.report.other_thresholds.similar import Similarity
+
+FILE = "whatif.json"
+
+
+class Step:
+    """A select step: its curves, what it keeps, and which of its rules drop together. settings: the complete ones of the step."""
+
+    def __init__(
+        self, step: str, settings: Mapping[str, Any], skipped_by: list[str], tables: shards.Tables, folder: Path
+    ) -> None:
+        self.step, self.settings, self.skipped_by, self.tables = step, settings, skipped_by, tables
+        self.stage = step.partition(".")[0]
+        self.signals = [f"{self.stage}.score"]
+        if tables.has(f"{self.stage}.combine"):
+            self.signals = [f"{self.stage}.combine"]
+        if step == "dedup.select":
+            self.signals = []
+        compared = tables.has("language.compare") and step == "language.select"
+        self.signals += ["language.compare"] * compared
+        calibrated = thresholds.read(tables.of("heuristics.calibrate")) if step == "heuristics.select" else {}
+        method = ""
+        if step == "decontaminate.select":
+            method = Manifest.read(tables.manifest(self.signals[0], tables.shards[0])).summary["method"]
+        self.curves = [Curve(ask) for ask in asks.of(step, settings, compared, calibrated, method)]
+        if step == "quality.select" and settings["method"] == "fraction":
+            self.curves.append(Fraction(tables, self.signals[0], settings, skipped_by))
+        if step == "dedup.select" and settings["near"]:
+            self.curves.append(Similarity(tables, settings, folder))
+        self.left_out = asks.left_out(step, settings)
+        self.overlap = Overlap()
+        self.categories = [Categories(*CATEGORIES[step])] if step in CATEGORIES else []
+
+    def rows(self, shard: str, documents: shards.Shard) -> Iterator[tuple[Rows, np.ndarray]]:
+        """(rows, their places among the documents) of a shard, a row group at a time."""
+        verdicts = self.tables.table(self.step, shard)
+        paths = [verdicts, *(self.tables.table(step, shard) for step in self.signals)]
+        places, start = documents.rows(verdicts), 0
+        for curve in self.curves:
+            if isinstance(curve, Similarity) and len(curve.points):
+                curve.open(shard)
+        for judged, *measured in shards.together(paths, [["id", "kept", "rules"], *([None] * len(self.signals))]):
+            at = places[start : start + len(judged)]
+            start += len(judged)
+            skips = [name in self.skipped_by for name in documents.source_names]
+            exempt = np.array(skips, bool)[documents.sources[at]]
+            if not FILTERS[self.stage].judges_curated:
+                exempt = exempt | documents.curated[at]
+            yield Rows(measured, judged, documents.labels[at], documents.label_names, exempt), at
+
+    def begin(self, number: int, sources: Groups, languages: Groups) -> None:
+        """Choose the points of every curve."""
+        unmoved = "no document depends on it: none was measured, or other rules decide on all"
+        self.leave_out({curve: unmoved for curve in self.curves if not curve.moving})
+        for curve in self.curves:
+            curve.begin(number, self.node(curve), sources, languages)
+        self.leave_out({curve: "all documents have the same value" for curve in self.curves if len(curve.points) < 2})
+        self.table = Table(sources, languages, 2)
+
+    def leave_out(self, curves: Mapping[Curve, str]) -> None:
+        """Take curves out, and note why."""
+        self.left_out += [{"key": curve.ask.key, "why": why} for curve, why in curves.items()]
+        self.curves = [curve for curve in self.curves if curve not in curves]
+
+    def node(self, curve: Curve) -> dict[str, Any]:
+        """The schema of a curve's key."""
+        section, _, name = curve.ask.key.rpartition(".")
+        found: dict[str, Any] = configuration.section(section)["properties"][name]
+        return found
+
+    def count(self, rows: Rows, groups: tuple[np.ndarray, np.ndarray], weights: list[np.ndarray | None]) -> None:
+        """Count rows under every curve."""
+        self.table.add(groups, weights, rows.kept.astype(np.int64))
+        self.overlap.add(rows)
+        for categories in self.categories:
+            categories.add(rows)
+        for curve in self.curves:
+            curve.count(rows, groups, weights)
+
+    def told(self) -> dict[str, Any]:
+        """What whatif.json says of the step."""
+        differ = {
+            curve: f"its rule, as the report reads it, is not that of {self.step} for {curve.differ} documents"
+            for curve in self.curves
+            if curve.differ
+        }
+        self.leave_out(differ)
+        for curve, why in differ.items():
+            log.warning("%s is not shown: %s", curve.ask.key, why)
+        return {
+            "step": self.step,
+            "in": self.table.told(lambda sums: sums.sum(axis=1)),
+            "kept": self.table.told(lambda sums: sums[:, 1]),
+            "rules": [curve.told(self.node(curve)) for curve in self.curves],
+            "categories": [categories.told() for categories in self.categories],
+            "overlap": self.overlap.told(),
+            "left_out": self.left_out,
+        }
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    tables = shards.Tables(args.manifests)
+    with scratch(args.manifest.with_name(".points")) as folder:
+        steps = [
+            Step(
+                name,
+                configuration.completed(name, settings["select"][name]),
+                settings["exempt"][name],
+                tables,
+                folder,
+            )
+            for name in settings["steps"]
+        ]
+        sources, languages = Counter[str](), Counter[str]()
+        progress = Progress(2 * len(tables.shards), "shards")
+        for shard in tables.shards:
+            documents = shards.read(tables, shard, sizes=False)
+            for counter, names, codes in (
+                (sources, documents.source_names, documents.sources),
+                (languages, documents.label_names, documents.labels),
+            ):
+                counts = np.bincount(codes, minlength=len(names)).tolist()
+                counter.update({name: number for name, number in zip(names, counts, strict=True) if number})
+            for step in steps:
+                for rows, _ in step.rows(shard, documents):
+                    for curve in step.curves:
+                        curve.look(rows)
+            progress.add()
+        groups = Groups(sources), Groups(languages)
+        for step in steps:
+            step.begin(settings["points"], *groups)
+        for shard in tables.shards:
+            documents = shards.read(tables, shard, sizes=True)
+            by_source = groups[0].codes(documents.source_names)[documents.sources]
+            by_language = groups[1].codes(documents.label_names)[documents.labels]
+            for step in steps:
+                for rows, at in step.rows(shard, documents):
+                    step.count(
+                        rows, (by_source[at], by_language[at]), [None, documents.sizes[at], documents.tokens[at]]
+                    )
+            progress.add()
+        found: dict[str, Any] = {
+            "sources": groups[0].told(),
+            "languages": groups[1].told(),
+            "tokens_known": tables.has(shards.ENCODED),
+            "steps": [step.told() for step in steps],
+        }
+    out = args.manifest.with_name(FILE)
+    told: list[dict[str, Any]] = found["steps"]
+    write_atomically(out, json.dumps(found, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n")
+    rules = sum(len(step["rules"]) for step in told)
+    documents_read = sum(sources.values())
+    manifest.counts = {"in": documents_read, "kept": documents_read, "dropped": {}}
+    left = sum(len(step["left_out"]) for step in told)
+    manifest.summary = {"steps": len(steps), "rules": rules, "left_out": left}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "report.whatif",
+        __doc__,
+        "--config config.yaml --manifests $(find results/main -name '*manifest.json' -not -path '*/report/*') "
+        "--manifest /tmp/whatif/manifest.json",
+    )
+    parser.add_argument(
+        "--manifests", required=True, type=Path, nargs="+", help="manifests of documents, scores, verdicts and tokens"
+    )
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,74 @@
+"""What is refused of the settings of synthesize.* before anything runs, and again by the steps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain.config import ConfigError
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.nested_dicts import lookup
+
+OWN = ("model", "messages", "stream", "n")  # keys of a request that the step decides
+
+
+def check(config: dict[str, Any], results: Path) -> None:
+    """Raise ConfigError or InputError for a step that a source names and that cannot work. results: the folder of the run's results."""
+    named: dict[str, str] = {}
+    for number, source in enumerate(config["ingest"]["extract"]["sources"]):
+        if step := source.get("step"):
+            here = f"ingest.extract.sources[{number}]"
+            if step in named:
+                raise ConfigError(
+                    f"{here}.step is {step}, which {named[step]} has already: its texts would be there twice"
+                )
+            named[step] = here
+    for step in named:
+        settings = lookup(config, step)
+        check_step(step, settings)
+        for folder in settings["seeds"]["corpus"]:
+            if Path(folder).resolve().is_relative_to(results.resolve()):
+                raise ConfigError(
+                    f"{step}.seeds.corpus has {folder!r}, a result of this run, whose corpus would be made from itself: name that of an "
+                    "earlier run, or set the source and the seeds in a variant, which reads the corpus of main"
+                )
+
+
+def check_step(step: str, settings: dict[str, Any]) -> None:
+    """Raise InputError for settings of a step that cannot work."""
+    if settings["model"] is None:
+        raise InputError(f"{step}.model is null: name the model that writes, as its endpoint calls it")
+    seeds = settings["seeds"]
+    if not seeds["corpus"] and not seeds["files"]:
+        raise InputError(
+            f"{step}.seeds names nothing: set {step}.seeds.corpus, folders of corpus.write, or {step}.seeds.files"
+        )
+    for prompt, where in prompts(step, settings):
+        if "{text}" not in prompt:
+            raise InputError(
+                f"{where} is {prompt!r}; it must hold {{text}}, which stands for what the text is made from"
+            )
+    for number, pattern in enumerate(settings["refusals"]):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise InputError(f"{step}.refusals[{number}] is {pattern!r}, no regular expression: {error}") from None
+    if own := next((key for key in OWN if key in settings["request"]), ""):
+        raise InputError(
+            f"{step}.request has {own!r}, which the step sets; allowed are other keys of a chat completion"
+        )
+    if settings["budget"]["money"] is not None and not any(settings["prices"].values()):
+        raise InputError(
+            f"{step}.budget.money is {settings['budget']['money']}, and {step}.prices are 0: set what a million tokens cost"
+        )
+
+
+def prompts(step: str, settings: dict[str, Any]) -> list[tuple[str, str]]:
+    """(prompt, its key) of a step's prompts. Raises InputError where there are none."""
+    lists = [key for key in ("styles", "formats", "audiences") if key in settings]
+    if empty := next((key for key in lists if not settings[key]), ""):
+        raise InputError(f"{step}.{empty} is empty: name one or more")
+    if "styles" in settings:
+        return [(prompt, f"{step}.styles.{name}") for name, prompt in settings["styles"].items()]
+    return [(settings["prompt"], f"{step}.prompt")]

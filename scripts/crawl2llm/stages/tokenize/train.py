@@ -1,0 +1,172 @@
+"""Train a byte-level tokenizer, BPE or Unigram, on a sample of the training split.
+
+Writes `tokenizer.json` (Hugging Face tokenizers) and `tokenizer_config.json`, so that `AutoTokenizer.from_pretrained` loads the
+folder. No normaliser: every text comes back byte for byte. Byte-level BPE after Radford et al. 2019 (GPT-2).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import regex
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import Progress, log
+from crawl2llm.core.manifest import Manifest, write_atomically
+from crawl2llm.formats.documents import rows, shard_of, uniform
+from crawl2llm.stages.tokenize import ranks, unigram
+from crawl2llm.training import vocabulary_size
+from crawl2llm.training.special_tokens import EOS, PAD, SPECIAL
+
+LONGEST = 30  # tokens named in the summary
+# Characters of a piece of text that a tokenizer is trained on: both trainers count pieces, and BPE's takes time by the square of their
+# lengths. Three times the longest in real text (docs/stages/tokenize.md); at most 4,096 bytes in GPT-2's alphabet, 8 a character:
+# sentencepiece leaves out pieces of more than 4,192 (its `max_sentence_length`).
+PIECE = 512
+MEASURED = 4_000_000  # bytes of validation text that bytes per token is measured on
+
+
+def untrained(digits: int, marks: str = "separate") -> Tokenizer:
+    """A byte-level BPE without merges. digits: numbers are split into groups of up to that many (0: not split). marks: whether combining
+    marks (Unicode's category M) part words, as in GPT-2, or belong to them (`letters`).
+    """
+    tokenizer = Tokenizer(models.BPE())
+    steps: list[Any] = []
+    if digits:
+        steps.append(pre_tokenizers.Split(Regex(rf"\p{{N}}{{1,{digits}}}"), behavior="isolated"))
+    if marks == "letters":
+        steps.append(pre_tokenizers.Split(Regex(ranks.MARKED), behavior="isolated"))
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=marks != "letters"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def sample(paths: list[Path], limit: int, total: int, seed: int) -> Iterator[str]:
+    """The texts of a random sample of about `limit` of `total` bytes, by the hash of (seed, id)."""
+    share = min(1.0, limit / max(total, 1))
+    for path in paths:
+        for row in rows(path, ["id", "text"]):
+            if uniform(seed, row["id"], "tokenizer") < share:
+                yield row["text"]
+
+
+def cut_long_pieces(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterator[str]:
+    """The texts, each cut in several if a piece has over PIECE characters: after every PIECE of that piece, and after it.
+
+    All other pieces stay as they are, and a text without a long one comes whole. pieces: of the tokenizer, see `unigram.pieces`.
+    """
+    # A piece is white space, or one space at most and what is none.
+    run = regex.compile(rf"(?<!\S)\S{{{PIECE}}}|(?<!\s)\s{{{PIECE}}}")  # searched at the start of each run alone
+    for text in texts:
+        start = 0  # of what was not given yet
+        for piece in pieces.finditer(text) if run.search(text) else ():
+            begin, end = piece.span()
+            if end - begin > PIECE:
+                # With what is before: how white space is cut depends on what follows it.
+                yield text[start : begin + PIECE]
+                yield from (text[at : min(at + PIECE, end)] for at in range(begin + PIECE, end, PIECE))
+                start = end
+        if start < len(text):
+            yield text[start:]
+
+
+def bpe(texts: Iterator[str], tokenizer: Tokenizer, entries: int) -> Tokenizer:
+    """Trains `tokenizer`, which is as `untrained` makes it."""
+    trainer = trainers.BpeTrainer(
+        vocab_size=entries,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+        min_frequency=2,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+MODELS: dict[str, Callable[[Iterator[str], Tokenizer, int], Tokenizer]] = {"bpe": bpe, "unigram": unigram.train}
+
+
+def longest(tokenizer: Tokenizer, number: int = LONGEST) -> list[str]:
+    """The longest entries of the vocabulary, decoded; very long ones show what the corpus repeats."""
+    found = [tokenizer.decode([index]) for index in range(tokenizer.get_vocab_size())]
+    return sorted((text for text in found if text not in SPECIAL), key=lambda text: (-len(text), text))[:number]
+
+
+def measured(tokenizer: Tokenizer, paths: list[Path]) -> tuple[int, int]:
+    """(bytes, tokens) of the first texts that together have MEASURED bytes; nothing after them is read."""
+    size = tokens = 0
+    for path in paths:
+        for row in rows(path, ["text"]):
+            size += len(row["text"].encode())
+            tokens += len(tokenizer.encode(row["text"]).ids)
+            if size >= MEASURED:
+                return size, tokens
+    return size, tokens
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    corpus = [Manifest.read(path) for path in args.corpus]
+    shards = [shard_of(path) for path in args.corpus]
+    total = sum(part.summary["train"]["bytes"] for part in corpus)
+    if not total:
+        raise command_line.InputError(
+            "the corpus has no training text: none of its documents is in the training split (corpus.split)"
+        )
+    entries = vocabulary_size.entries(settings["vocabulary"], total)
+    texts = [part.file(f"train/{shard}.parquet") for part, shard in zip(corpus, shards, strict=True)]
+    progress = Progress(None, "documents sampled")
+
+    def counted() -> Iterator[str]:
+        for text in sample(texts, settings["train_bytes"], total, settings["seed"]):
+            progress.add()
+            yield text
+
+    log.info("training on about %.1f MB of %.1f MB", min(settings["train_bytes"], total) / 1e6, total / 1e6)
+    empty = untrained(settings["digits"], settings.get("marks", "separate"))
+    tokenizer = MODELS[settings["model"]](cut_long_pieces(counted(), unigram.pieces(empty)), empty, entries)
+    out = args.manifest.with_name("tokenizer.json")
+    write_atomically(out, tokenizer.to_str(pretty=True))
+    settings_file = args.manifest.with_name("tokenizer_config.json")
+    facts = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": EOS,
+        "bos_token": EOS,
+        "pad_token": PAD,
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+    write_atomically(settings_file, json.dumps(facts, indent=1) + "\n")
+
+    tokenizer.encode_special_tokens = True  # as in tokenize.encode: special tokens are not recognised in text
+    size, tokens = measured(
+        tokenizer, [part.file(f"validation/{s}.parquet") for part, s in zip(corpus, shards, strict=True)]
+    )
+    manifest.summary = {
+        "vocabulary": tokenizer.get_vocab_size(),
+        "sampled_documents": progress.done,
+        "bytes_per_token": round(size / tokens, 6) if tokens else None,
+        "measured_bytes": size,
+        "longest_tokens": longest(tokenizer),
+    }
+    log.info("vocabulary %s, %.3f bytes per token", f"{tokenizer.get_vocab_size():,}", size / max(tokens, 1))
+    return [out, settings_file]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "tokenize.train",
+        __doc__,
+        "--config config.yaml --corpus results/main/corpus/write/*.manifest.json --manifest /tmp/tokenizer/manifest.json",
+    )
+    parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of corpus.write")
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

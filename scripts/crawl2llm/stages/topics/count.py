@@ -1,0 +1,85 @@
+"""Count the documents of each topic that got to each filter, and those that it dropped.
+
+`{shard}.parquet`: for each step that judges documents, topic and part of the hosts (topics.score) `documents` and `bytes` that got
+there, `dropped` and `dropped_bytes`. Bytes are of the texts as they were extracted: what a filter cuts out of a document that stays is
+not among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.topic_names import PARTS
+from crawl2llm.formats import surviving_texts
+from crawl2llm.formats.documents import Writer, data, opened, shard_of, verdict_file
+
+COUNT = pa.schema(
+    [
+        ("step", pa.string()),
+        ("topic", pa.string()),
+        ("part", pa.int8()),
+        ("documents", pa.int64()),
+        ("bytes", pa.int64()),
+        ("dropped", pa.int64()),
+        ("dropped_bytes", pa.int64()),
+    ]
+)
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    shard = shard_of(args.topics)
+    with opened(data(args.topics)) as file:
+        signals = file.read(["id", "topic", "bytes", "part"])
+    coded = signals["topic"].combine_chunks().dictionary_encode("encode")
+    names, ids = coded.dictionary.to_pylist(), signals["id"].combine_chunks()
+    cells = coded.indices.to_numpy().astype(np.int64) * PARTS + signals["part"].to_numpy()
+    sizes = signals["bytes"].to_numpy()
+    out = args.manifest.with_name(f"{shard}.parquet")
+    with Writer(out, COUNT) as writer:
+        for made in surviving_texts.by_step(args.verdicts):
+            path = surviving_texts.of_shard(made, shard)
+            with opened(verdict_file(path, shard)) as file:
+                verdicts = file.read(["id", "kept"])
+            rows = (
+                pc.index_in(verdicts["id"].combine_chunks(), value_set=ids)
+                .to_numpy(zero_copy_only=False)
+                .astype(np.int64)
+            )
+            gone = ~verdicts["kept"].to_numpy()
+            counted = [
+                np.bincount(cells[some], weights, minlength=len(names) * PARTS).astype(np.int64)
+                for some in (rows, rows[gone])
+                for weights in (None, sizes[some])
+            ]
+            for cell in np.flatnonzero(counted[0]).tolist():
+                numbers = {name: int(of[cell]) for name, of in zip(COUNT.names[3:], counted, strict=True)}
+                writer.add(
+                    {"step": Manifest.read(path).step, "topic": names[cell // PARTS], "part": cell % PARTS, **numbers}
+                )
+    manifest.counts = {"in": len(ids), "kept": len(ids), "dropped": {}}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "topics.count",
+        __doc__,
+        "--config config.yaml --topics results/main/topics/score/00000.manifest.json "
+        "--verdicts results/main/ingest/check/manifest.json results/main/language/select/00000.manifest.json "
+        "--manifest /tmp/00000.manifest.json",
+    )
+    parser.add_argument("--topics", required=True, type=Path, help="manifest of a topics.score shard")
+    surviving_texts.all_verdicts(parser)
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

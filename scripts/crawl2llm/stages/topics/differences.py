@@ -1,0 +1,76 @@
+"""Whether a filter takes more of a topic away than of other documents, and how sure that is.
+
+A topic's share is compared with that of the other documents of its model (its language). Pages of one host share their fate, so the
+spread is that over parts of the hosts, by a jackknife that leaves out one part at a time (Kott 2001, "The delete-a-group jackknife"). It is
+at least that of independent documents, of which as many are dropped in the topic as elsewhere: where a topic is dropped as a whole or
+not at all, its parts do not differ. And where less is dropped than elsewhere, few hosts say how widely shares differ, and the jackknife
+finds differences in noise (tests/unit/stages/topics/test_differences.py): there it is also at least what the parts would add up to if there
+were no difference, as in a score test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+PARTS_MIN = 5  # of the hosts that a topic has documents of, to be compared
+LEVEL = 0.05  # of an interval, and of the chance that any of the comparisons finds what is not there
+
+
+@dataclass(frozen=True)
+class Difference:
+    """documents, dropped: of the topic. share: of it that is dropped. other: of the other documents. stderr: of their difference, with
+    `freedom` degrees.
+    """
+
+    documents: int
+    dropped: int
+    share: float
+    other: float
+    stderr: float
+    freedom: int
+
+    @property
+    def difference(self) -> float:
+        """How much more of the topic is dropped, from -1 to 1."""
+        return self.share - self.other
+
+    def wide(self, comparisons: int = 1) -> float:
+        """Half the width of the interval around the difference, for so many comparisons at once (Bonferroni)."""
+        return float(stdtrit(self.freedom, 1 - LEVEL / (2 * comparisons))) * self.stderr
+
+
+def compared(documents: npt.NDArray[np.int64], dropped: npt.NDArray[np.int64], topic: int) -> Difference | None:
+    """The difference of a topic from the others of its model; None where it has documents of fewer than PARTS_MIN parts of the hosts,
+    there are no others, or nothing was dropped.
+
+    documents, dropped: [topics, parts], those that got to a filter and those that it dropped.
+    """
+    own, own_gone = documents[topic], dropped[topic]
+    rest, rest_gone = documents.sum(axis=0) - own, dropped.sum(axis=0) - own_gone
+    there = (own + rest) > 0
+    if (own > 0).sum() < PARTS_MIN or (rest > 0).sum() < PARTS_MIN or not dropped.any():
+        return None
+
+    def difference(without: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        sums = [part.sum() - without * part for part in (own_gone, own, rest_gone, rest)]
+        return np.asarray(sums[0] / sums[1] - sums[2] / sums[3])
+
+    parts = int(there.sum())
+    each = difference(np.ones(len(own), np.int64))[there]
+    spread = (parts - 1) / parts * float(((each - each.mean()) ** 2).sum())
+    pooled = float(dropped.sum() / documents.sum())
+    added = (own_gone - pooled * own) / own.sum() - (rest_gone - pooled * rest) / rest.sum()
+    even = parts / (parts - 1) * float((added**2).sum()) if added.sum() < 0 else 0.0
+    least = pooled * (1 - pooled) * float(1 / own.sum() + 1 / rest.sum())
+    return Difference(
+        int(own.sum()),
+        int(own_gone.sum()),
+        float(own_gone.sum() / own.sum()),
+        float(rest_gone.sum() / rest.sum()),
+        max(spread, even, least) ** 0.5,
+        int((own > 0).sum()) - 1,
+    )

@@ -1,0 +1,26 @@
+"""The languages of documents, where topics are by language."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from crawl2llm.formats.documents import data, rows, shard_of
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add --languages."""
+    parser.add_argument(
+        "--languages",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="manifests of language.score, where topics are by language",
+    )
+
+
+def spoken(manifests: Sequence[Path], shard: str) -> dict[str, str]:
+    """id → language of a shard's documents by language.score; empty without its manifests."""
+    of = next((path for path in manifests if shard_of(path) == shard), None)
+    return {row["id"]: row["language"] for row in rows(data(of), ["id", "language"])} if of else {}

@@ -1,0 +1,91 @@
+"""Say the topic of every document that ingest.extract wrote, whatever the filters make of it, and how far it is from the topic's centre.
+
+Signals, in the documents' order: `id`, `source`, `topic`, `distance` (1 - cosine, from 0 to 2), `bytes` of its text in UTF-8, `part`: a
+hash of where it comes from (its host) in [0, PARTS), by which topics.count keeps pages of a host together. topic: `other` for a language
+without topics and for a document without any term of the model; null, as its distance, where topics are by language and language.score
+did not see the document.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import Progress
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.topic_names import ALL, OTHER, PARTS
+from crawl2llm.formats.documents import Writer, batches, data, shard_of, uniform
+from crawl2llm.stages.topics.languages import options, spoken
+from crawl2llm.stages.topics.model import Models, load
+from crawl2llm.stages.topics.terms import terms
+from crawl2llm.text.group_split import COLUMNS, origin
+
+SIGNAL = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("topic", pa.string()),
+        ("distance", pa.float32()),
+        ("bytes", pa.int64()),
+        ("part", pa.int8()),
+    ]
+)
+
+
+def scored(rows: list[dict[str, Any]], models: Models, languages: dict[str, str]) -> None:
+    """Put `topic` and `distance` into rows of documents. languages: by id, where the topics are by language."""
+    by: dict[str, list[int]] = {}
+    for number, row in enumerate(rows):
+        language = languages.get(row["id"]) if models.settings["by"] == "language" else ALL
+        row["topic"], row["distance"] = (None, None) if language is None else (OTHER, 1.0)
+        if language in models.of:
+            by.setdefault(str(language), []).append(number)
+    for language, numbers in by.items():
+        model, characters = models.of[language], models.settings["characters"]
+        found = model.nearest(model.matrix([terms(rows[number]["text"][:characters]) for number in numbers]))
+        for number, topic, distance in zip(numbers, *(part.tolist() for part in found), strict=True):
+            if topic >= 0:
+                rows[number] |= {"topic": model.names[topic], "distance": distance}
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    models, shard = load(args.model), shard_of(args.documents)
+    languages, seed = spoken(args.languages, shard), models.settings["seed"]
+    out, counts = args.manifest.with_name(f"{shard}.parquet"), Counter[str]()
+    progress = Progress(None, "documents")
+    with Writer(out, SIGNAL) as writer:
+        for batch in batches(data(args.documents), [*COLUMNS, "source", "text"]):
+            rows = batch.to_pylist()
+            scored(rows, models, languages)
+            for row in rows:
+                row["bytes"] = len(row["text"].encode(errors="surrogatepass"))
+                row["part"] = int(uniform(seed, origin(row), "part") * PARTS)
+                writer.add({name: row[name] for name in SIGNAL.names})
+                counts[row["topic"] or ""] += 1
+                progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {"documents": dict(sorted(counts.items()))}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.parser(
+        "topics.score",
+        __doc__,
+        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json "
+        "--model results/main/topics/train/manifest.json --languages results/main/language/score/00000.manifest.json "
+        "--manifest /tmp/00000.manifest.json",
+    )
+    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
+    parser.add_argument("--model", required=True, type=Path, help="manifest of topics.train")
+    options(parser)
+    return command_line.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,133 @@
+"""The linear layers of a model: which can be quantized, and how far a quantized one is from what it was."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from crawl2llm.chain.model_registry import QUANTIZE_STEP
+from crawl2llm.core.errors import InputError
+from crawl2llm.training import initial
+from crawl2llm.training.quantized_sizes import BLOCK, GROUPS, ROWS
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A linear layer: its name, inputs and outputs; turned: the matrix lies as inputs × outputs, as in GPT-2. output: gives the logits."""
+
+    name: str
+    inputs: int
+    outputs: int
+    turned: bool = False
+    output: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many weights it has."""
+        return self.inputs * self.outputs
+
+
+def linear(config: Any) -> list[Layer]:
+    """The linear layers of a model of this configuration of transformers, in its order; no memory is taken for weights."""
+    model = initial.empty(config)
+    head = model.get_output_embeddings()
+    found = []
+    for name, module in model.named_modules():
+        if type(module) is nn.Linear:
+            found.append(Layer(name, module.in_features, module.out_features, output=module is head))
+        elif isinstance(module, Conv1D):
+            found.append(Layer(name, module.weight.shape[0], module.weight.shape[1], turned=True))
+    return found
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of a model's weights on the disk."""
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+
+
+def chosen(layers: list[Layer], settings: dict[str, Any]) -> list[Layer]:
+    """The layers that compress.quantize quantizes under these settings: not the output layer, not what `keep` matches.
+
+    With nf4 only those whose shape its kernels take everywhere, with int4, gptq and awq those whose rows are whole groups. Raises
+    InputError where `keep` matches nothing, or none is left.
+    """
+    where = QUANTIZE_STEP
+    inner = [layer for layer in layers if not layer.output]
+    for pattern in settings["keep"]:
+        try:
+            found = any(re.search(pattern, layer.name) for layer in inner)
+        except re.error as wrong:
+            raise InputError(f"{where}.keep has {pattern!r}, which is no regular expression: {wrong}") from wrong
+        if not found:
+            some = ", ".join(layer.name for layer in inner[:3])
+            raise InputError(
+                f"{where}.keep has {pattern!r}, which no linear layer is called by; they are called {some}, …"
+            )
+    left = [layer for layer in inner if not any(re.search(pattern, layer.name) for pattern in settings["keep"])]
+    fitting = [layer for layer in left if fits(layer, settings)]
+    if not fitting and left:
+        raise InputError(f"{where}.{none_fits(left[0], settings)}")
+    if not fitting:
+        why = f"{where}.keep matches every linear layer" if inner else "the model has no linear layer"
+        raise InputError(f"{why}: nothing is left to quantize")
+    return fitting
+
+
+def fits(layer: Layer, settings: dict[str, Any]) -> bool:
+    """Whether a method takes a layer of this shape."""
+    if settings["method"] == "nf4":
+        return layer.inputs % BLOCK == 0 and layer.outputs % ROWS == 0
+    return settings["method"] == "int8" or layer.inputs % settings["group_size"] == 0
+
+
+def none_fits(layer: Layer, settings: dict[str, Any]) -> str:
+    """What to say of a model none of whose layers has a shape that the method takes, of which this is one."""
+    if settings["method"] == "nf4":
+        return (
+            f"method is 'nf4', which takes layers whose inputs are a multiple of {BLOCK} and whose outputs are one of {ROWS}; "
+            f"this model has none ({layer.name}: {layer.inputs} and {layer.outputs}): take int8"
+        )
+    size = settings["group_size"]
+    smaller = [str(one) for one in GROUPS if one < size and layer.inputs % one == 0]
+    return (
+        f"group_size is {size}, and no layer of this model has inputs in a multiple of it ({layer.name}: {layer.inputs}): take "
+        f"{' or '.join(smaller) or 'int8'}"
+    )
+
+
+def error(model: Any, source: Path, layer: Layer) -> tuple[float, float]:
+    """(sum of the squares of a layer's weights, of their differences to those of the quantized model).
+
+    source: the folder of the model before.
+    """
+    key = f"{layer.name}.weight"
+    for file in sorted(source.glob("*.safetensors")):
+        with safe_open(file, "pt") as held:
+            if key in held.keys():  # noqa: SIM118
+                before = held.get_tensor(key).float()
+                break
+    else:
+        raise InputError(f"{source}: no tensor {key} in its safetensors")
+    after = dequantized(model.get_submodule(layer.name))
+    if layer.turned:
+        before = before.T
+    return float(before.double().square().sum()), float((before - after).double().square().sum())
+
+
+def dequantized(module: Any) -> torch.Tensor:
+    """The weights of a layer in fp32, outputs × inputs: of bitsandbytes, or of floating-point numbers."""
+    weight = module.weight
+    if weight.is_floating_point():
+        return torch.as_tensor(weight.data).float()
+    import bitsandbytes
+
+    if hasattr(weight, "quant_state") and weight.quant_state is not None:
+        return bitsandbytes.functional.dequantize_4bit(weight.data, weight.quant_state).float()
+    return bitsandbytes.functional.int8_vectorwise_dequant(weight.data, weight.SCB).float()

@@ -1,0 +1,317 @@
+"""The engine `deepspeed`: ZeRO 0–3, and what its version 0.19.8 does not do by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from transformers.initialization import no_init_weights
+
+from crawl2llm.core.errors import InputError
+from crawl2llm.training import checkpoint_integrity, engine, initial, layers, loss_scale, model, offload
+from crawl2llm.training.checkpoint import Checkpoint, Told
+from crawl2llm.training.checks import FP16
+from crawl2llm.training.engines import deepspeed_ema, deepspeed_load
+from crawl2llm.training.engines.deepspeed_files import ORDER, read_safely, universal
+from crawl2llm.training.group import ALONE
+
+BUCKET = 500_000_000  # elements that are reduced in one piece at most: DeepSpeed's default
+NEEDLESS = ("zero_to_fp32.py", "zero_to_torch.py", "latest_universal")  # it writes these beside its checkpoints
+
+
+class DeepSpeed(engine.Engine):
+    """A DeepSpeed engine with torch's AdamW, or Muon beside it, for one optimizer update at a time."""
+
+    @staticmethod
+    def prepare(device: torch.device) -> None:
+        """Have DeepSpeed use the process group that there is, and read no pickle but of known types."""
+        import deepspeed
+
+        # Compiled on first use otherwise, for over a minute; without it CPU processes talk through gloo.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+        deepspeed.init_distributed("gloo" if device.type == "cpu" else "nccl", timeout=ALONE, verbose=False)
+        read_safely()
+
+    def __init__(self, job: engine.Job) -> None:
+        import deepspeed
+
+        settings, cuda = job.settings, job.device.type == "cuda"
+        self.accumulation = job.accumulation
+        self.zero, self.low = settings["zero_stage"], settings["precision"] != "fp32"
+        self.scaled = settings["precision"] == FP16
+        # DeepSpeed clips under fp32 without ZeRO too, but keeps the norm to itself.
+        self.clip_here = settings["gradient_clipping"] if self.zero == 0 and not self.low else None
+        config = configuration(job, 0.0 if self.clip_here is not None else settings["gradient_clipping"])
+        self.model = self._sharded(job, config) if self.zero == 3 else _whole(job)
+        if job.recomputed:
+            layers.recompute(self.model, job.selective)
+        self.optimizer = self._optimizer(job, fused=cuda)
+        # Without ZeRO, bf16 begins with an update by gradients of zero: it would decay the weights, and count as a step of AdamW's.
+        for group in self.optimizer.param_groups:
+            group["lr"] = 0.0
+        self.engine, *_ = deepspeed.initialize(model=self.model, optimizer=self.optimizer, config=config)
+        for state in self.optimizer.state.values():
+            if torch.is_tensor(state.get("step")):
+                state["step"].zero_()
+        self.sizes = {name: getattr(p, "ds_shape", p.shape) for name, p in self.model.named_parameters()}
+        self.means = {part: v.clone() for part, v in self._parts().items()} if settings["ema"] else {}
+        self._finish(job)
+
+    @staticmethod
+    def _sharded(job: engine.Job, config: dict[str, Any]) -> Any:
+        """The model of which each process holds its part from the beginning; one block at a time is whole."""
+        import deepspeed
+
+        with deepspeed.zero.Init(config_dict_or_path=config), no_init_weights():
+            made = initial.empty(job.config, "cpu")
+        made.tie_weights()
+        own = dict(made.named_parameters())
+        for name, value in job.values():
+            if name not in own:  # a buffer, of which zero.Init has made bf16
+                module, _, key = name.rpartition(".")
+                setattr(made.get_submodule(module), key, value.to(job.device))
+                continue
+            with deepspeed.zero.GatheredParameters(own[name], modifier_rank=0), torch.no_grad():
+                if dist.get_rank() == 0:
+                    own[name].copy_(value)
+        return made
+
+    def forward(self, inputs: torch.Tensor, **more: Any) -> Any:
+        """As `engine.Engine.forward`."""
+        return self.engine(input_ids=inputs, use_cache=False, **more)
+
+    def _begin(self, last: bool) -> None:
+        self.engine.set_gradient_accumulation_boundary(last)
+
+    def _backward(self, loss: torch.Tensor, last: bool) -> None:
+        self.engine.backward(loss * (self.accumulation / self.micro_batches))  # it divides by the most that a step has
+        if not last:
+            self.engine.step()
+
+    def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
+        """DeepSpeed skips by itself where the norm is not finite, but under fp32 without ZeRO."""
+        norm: Any = None
+        if self.clip_here is not None:
+            norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_here or float("inf")))
+            if not (applied := math.isfinite(norm) and (fits is None or fits(norm))):
+                for parameter in self.model.parameters():
+                    parameter.grad = None  # which AdamW leaves alone
+            self.engine.step()
+            return norm, applied
+        if self.scaled:
+            return self._update_scaled()
+        with self._asked(fits) as asked:
+            self.engine.step()
+        # DeepSpeed's own norm is infinite after a step that was skipped.
+        norm = asked[0] if asked else self.engine.get_global_grad_norm()
+        norm = None if norm is None else float(norm)
+        overflow = bool(getattr(self.engine.optimizer, "overflow", False))
+        return norm, not overflow and (norm is None or math.isfinite(norm))
+
+    def _update_scaled(self) -> tuple[float | None, bool]:
+        """As `_update` under fp16, whose optimizers ask for the norm of scaled gradients: the norm here is without the scale.
+
+        Raises Told if the scale is at its minimum and gradients overflow all the same, where DeepSpeed gives up.
+        """
+        try:
+            self.engine.step()
+        except Exception as error:  # of no class of its own
+            if "loss scale already at minimum" not in str(error):
+                raise
+            raise Told(
+                "the gradient is not finite at the smallest loss scale of fp16: the training diverges, or its numbers are too large for "
+                "fp16; lower pretrain.train.learning_rate, or set precision to bf16 or fp32"
+            ) from error
+        if bool(getattr(self.engine.optimizer, "overflow", False)):
+            return math.inf, False
+        norm = self.engine.get_global_grad_norm()
+        return (None if norm is None else float(norm)), True
+
+    def loss_scale(self) -> tuple[float, int] | None:
+        """As `engine.Engine.loss_scale`, by DeepSpeed's own count of updates since an overflow.
+
+        DeepSpeed does not count the first of them toward a doubling, and counts on after it doubles: its scale doubles after
+        window + 1, 2 * window + 1, … of them.
+        """
+        if not self.scaled:
+            return None
+        scaler = self.engine.optimizer.loss_scaler
+        since_overflow = int(scaler.cur_iter - scaler.last_overflow_iter - 1)
+        return float(scaler.cur_scale), max(0, since_overflow - 1) % scaler.scale_window
+
+    def set_loss_scale(self, value: float, steady: int) -> None:
+        """As `engine.Engine.set_loss_scale`; the same scale, loaded from DeepSpeed's own checkpoint, stays as it is."""
+        if not self.scaled:
+            return
+        scaler = self.engine.optimizer.loss_scaler
+        loaded = scaler.cur_iter > 0
+        if not loaded or self.loss_scale() != (value, steady):
+            scaler.cur_scale, scaler.last_overflow_iter = value, scaler.cur_iter - steady - 2
+
+    @contextlib.contextmanager
+    def _asked(self, fits: Callable[[float], bool] | None) -> Iterator[list[float]]:
+        """Have DeepSpeed skip a step whose norm does not fit as it skips one whose norm is not finite; yields the norm that it asked for.
+
+        Each of its optimizers asks `is_invalid_grad_norm` before anything has moved, some of them more than once.
+        """
+        asked: list[float] = []
+        verdicts: list[bool] = []
+        place = sys.modules[type(self.engine.optimizer).__module__]
+        own = place.is_invalid_grad_norm
+
+        def invalid(norm: Any) -> bool:
+            if own(norm):
+                return True
+            asked.append(float(norm))
+            if not verdicts:
+                verdicts.append(fits is not None and not fits(asked[0]))
+            return verdicts[0]
+
+        place.is_invalid_grad_norm = invalid  # type: ignore[attr-defined]
+        try:
+            yield asked
+        finally:
+            place.is_invalid_grad_norm = own  # type: ignore[attr-defined]
+
+    def save(self, folder: Path) -> None:
+        """DeepSpeed's own files: a part of each process."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        held = getattr(self.engine.optimizer, "fp16_groups", None) if self.zero == 0 else None
+        groups = held or [group["params"] for group in self.optimizer.param_groups]
+        order = None if self.zero else [[names[id(parameter)] for parameter in group] for group in groups]
+        self.engine.save_checkpoint(str(folder.parent), tag=folder.name, client_state={ORDER: order}, save_latest=False)
+        dist.barrier()
+        if self.means:
+            deepspeed_ema.save(self.means, folder, bool(self.zero))
+        if dist.get_rank() == 0:
+            for name in NEEDLESS:
+                (folder.parent / name).unlink(missing_ok=True)
+
+    def load(self, found: Checkpoint, folder: Path) -> None:
+        """A checkpoint of any engine and stage; where other processes saved this stage's parts, they are put together first."""
+        if found.engine != "deepspeed" or found.zero_stage != self.zero:
+            deepspeed_load.adopt(self, engine.saved(found, self.sizes, folder), found.path)
+            dist.barrier()
+            return
+        convert = found.zero_stage > 0 and found.processes != dist.get_world_size()
+        path = universal(found, folder) if convert else found.path
+        self.engine._config.load_universal_checkpoint = convert
+        try:
+            loaded, _ = self.engine.load_checkpoint(str(path.parent), tag=path.name)
+        except ValueError as error:  # torch's: groups of parameters that differ
+            raise InputError(engine.other_optimizer(found.path, str(error))) from error
+        if loaded is None:
+            raise InputError(f"{found.path} could not be loaded; {checkpoint_integrity.remedy(found.path, folder)}")
+        # From a universal checkpoint ZeRO 3 hands all groups the same step count, which each would count up.
+        for state in self.optimizer.state.values():
+            if torch.is_tensor(state.get("step")):
+                state["step"] = state["step"].clone()
+        for group in self.optimizer.param_groups:  # a checkpoint of another run brings its own
+            group |= self.adam
+        self.begin_mean()
+        deepspeed_ema.load(self.means, found.path)  # of a run without, it begins here
+        dist.barrier()
+        if convert and dist.get_rank() == 0:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def follow(self, weight: float) -> None:
+        """As `engine.Engine.follow`."""
+        for part, value in self._parts().items():
+            self.means[part].lerp_(value, weight)
+
+    def begin_mean(self) -> None:
+        """Have the mean of the weights, where there is one, begin with them as they are."""
+        for part, value in self._parts().items() if self.means else ():
+            self.means[part].copy_(value)
+
+    def _parts(self) -> deepspeed_ema.Parts:
+        """This process's part of the fp32 weights: views of them."""
+        return {(name, place.first): place.own() for name, place in deepspeed_load.places(self).items()}
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """As `engine.Engine.averaged`; without ZeRO in fp32 the weights wait in a copy, elsewhere they come from the fp32 ones."""
+        kept = {} if self.zero or self.low else {part: value.clone() for part, value in self._parts().items()}
+        self.put(self.mean())
+        try:
+            yield
+        finally:
+            self.put(deepspeed_ema.whole(kept, self.sizes, False) if kept else self.weights())
+
+    @torch.no_grad()
+    def put(self, values: engine.Weights) -> None:
+        """Compute with these weights until the next update; the fp32 ones of bf16 or ZeRO stay."""
+        import deepspeed
+
+        own = dict(self.model.named_parameters())
+        for name, value in values:
+            with deepspeed.zero.GatheredParameters(own[name], modifier_rank=0, enabled=self.zero == 3):
+                if self.zero < 3 or dist.get_rank() == 0:
+                    own[name].copy_(value)
+
+    def mean(self) -> engine.Weights:
+        """As `weights`, of the mean."""
+        for name, value in deepspeed_ema.whole(self.means, self.sizes, bool(self.zero)):
+            yield name, value.cpu()
+
+    def weights(self) -> engine.Weights:
+        """Each parameter's name and fp32 master weights, whole, on the CPU."""
+        from deepspeed.utils import safe_get_full_fp32_param
+
+        masters = deepspeed_load.masters_of(self.engine) if self.low and self.zero == 0 else {}
+        for name, parameter in self.model.named_parameters():
+            whole = masters.get(id(parameter)) if self.zero == 0 else safe_get_full_fp32_param(parameter)
+            yield name, (parameter if whole is None else whole).detach().float().cpu().clone()
+
+
+def configuration(job: engine.Job, clipping: float) -> dict[str, Any]:
+    """DeepSpeed's configuration: https://www.deepspeed.ai/docs/config-json. clipping: the largest norm; 0 does not clip."""
+    settings, zero = job.settings, job.settings["zero_stage"]
+    bf16, fp16 = settings["precision"] == "bf16", settings["precision"] == FP16
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": job.micro_batch,
+        "gradient_accumulation_steps": job.accumulation,
+        "gradient_clipping": clipping,
+        # Reduced at most in one piece; DeepSpeed's 500 million would be allocated whole for a small model too.
+        "zero_optimization": {"stage": zero, "reduce_bucket_size": min(model.size(job.config), BUCKET)},
+        "bf16": {"enabled": bf16},
+        "timers": {"throughput": {"enabled": False}},  # which waits for the device twice in each micro-batch
+        "steps_per_print": 1 << 40,
+    }
+    if fp16:  # as training/loss_scale.py has it
+        config["fp16"] = {
+            "enabled": True,
+            "loss_scale": 0,  # dynamic
+            "initial_scale_power": settings["loss_scale_power"],
+            "loss_scale_window": settings["loss_scale_window"],
+            "hysteresis": 1,
+            "min_loss_scale": loss_scale.LEAST,
+        }
+    if (bf16 or fp16) and zero:  # DeepSpeed has no fp32 accumulation without ZeRO
+        config["data_types"] = {"grad_accum_dtype": "fp32"}
+    if wide := settings["reduce_dtype"] == "fp32":
+        config["communication_data_type"] = "fp32"
+    # Stage 3 does it by itself; without ZeRO, and by its BF16_Optimizer of stage 1, sums are made after the backward pass. On a CPU
+    # nothing goes on beside it, and a second bucket is memory.
+    if zero in (1, 2) and (wide or job.device.type == "cuda"):
+        config["zero_optimization"]["overlap_comm"] = True
+    if offload.is_used(settings):
+        largest = max(parameter.numel() for parameter in initial.empty(job.config).parameters())
+        config["zero_optimization"] |= offload.deepspeed_sections(settings, job.device.type == "cuda", largest)
+        config["zero_force_ds_cpu_optimizer"] = False  # torch's AdamW is fused on a CPU too, and needs no compiler
+    return config
+
+
+def _whole(job: engine.Job) -> Any:
+    """The model as every process has it, fp32, on the CPU: DeepSpeed moves it to the device."""
+    return initial.filled(initial.empty(job.config), torch.device("cpu"), job.values())

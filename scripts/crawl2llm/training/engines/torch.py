@@ -1,0 +1,296 @@
+"""The engine `torch`: DDP where nothing is sharded, FSDP2 elsewhere, checkpoints by torch.distributed.checkpoint.
+
+What the `zero_stage` of the config means here, of fp32 weights, their gradients and the optimizer's state:
+
+0  every process has all (DDP); bf16 and fp16 by autocast, the products of experts too
+1  each process has its part of all three between steps; weights are gathered once a step, gradients scattered once a step
+2  gradients are scattered after each micro-batch
+3  weights are gathered layer by layer too, in the forward pass and again in the backward pass
+
+Gradients are fp32 when they are added up and when they are reduced. Under stages 1–3 the model is built on the meta device, and no
+process holds more than one of its blocks whole (stages 1 and 2: but for the bf16 or fp32 copy that a step computes with).
+
+Where matrices, layers, sequences or experts are shared out too (`pretrain.train.parallel`), cut.py has the groups of processes, pipe.py
+the pipeline's schedule and ulysses.py the sequence's attention. Without ZeRO gradients are then added up once a step, after the last
+backward pass: DDP takes no DTensors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from crawl2llm.training import engine, initial, layers, loss_scale, malloc_tuning, mixture
+from crawl2llm.training.average import EMA
+from crawl2llm.training.batch import IGNORE, Batch
+from crawl2llm.training.checkpoint import Checkpoint
+from crawl2llm.training.engines import torch_files
+from crawl2llm.training.engines.checkpoint_staging import Staged
+from crawl2llm.training.engines.model_parallel import Cut
+from crawl2llm.training.engines.pipe import Pipe, Stage
+from crawl2llm.training.engines.torch_files import share
+from crawl2llm.training.muon import Muon, local
+
+
+class Torch(engine.Engine):
+    """A model under DDP or FSDP2 with torch's AdamW, or Muon beside it."""
+
+    def __init__(self, job: engine.Job) -> None:
+        self.zero, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
+        self.low, self.device = loss_scale.LOW.get(job.settings["precision"]), job.device
+        self.scaling = loss_scale.of_settings(job.settings)
+        if self.low and not self.zero and mixture.mixture(job.config):
+            layers.autocast_products()
+        self.model = job.empty()
+        self.names = {name: value.shape for name, value in self.model.named_parameters()}
+        self.cut = Cut(job.parallel, job.device) if job.parallel else None
+        if self.cut:
+            self.cut.apply(self.model)
+        if job.recomputed:
+            layers.recompute(self.model, job.selective)
+        self.runs: nn.Module = self.model
+        if self.cut and job.parallel.pipeline > 1:
+            self.runs = Stage(self.model, self.cut, bool(self.low) and not self.zero)
+        if self.zero:
+            self._shard()
+            if job.device.type == "cpu" and dist.get_world_size() > 1:
+                malloc_tuning.map_large()  # weights that are gathered and freed would leave holes between activations
+        own = dict(self.model.named_parameters())
+        held = own.keys() | dict(self.model.named_buffers()).keys()
+        given = ((name, share(value, own.get(name))) for name, value in job.values() if name in held)
+        job.fill(self.model, job.device, given)
+        self.pipe = None
+        if self.cut and job.parallel.pipeline > 1:
+            hidden = self.low if self.low and self.zero else torch.float32
+            self.pipe = Pipe(self.runs, self.cut, hidden, job.config.vocab_size, job.config.hidden_size)
+        if not self.zero and not self.cut and dist.get_world_size() > 1:
+            places = [job.device] if job.device.type == "cuda" else None
+            for parameter in self.model.parameters():
+                if parameter.requires_grad:
+                    parameter.grad = torch.zeros_like(parameter)  # which DDP takes into its buckets
+            self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
+        self.optimizer = self._optimizer(job, fused=True)
+        kept = self.model.named_parameters() if job.settings["ema"] else ()
+        self.means = {name: parameter.detach().clone() for name, parameter in kept}
+        # As the optimizer would at its first step: a checkpoint has it all from the start.
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                kinds = engine.MOMENTUM if "momentum" in group else engine.MOMENTS
+                self.optimizer.state[parameter] = {
+                    "step": torch.zeros((), device=job.device),
+                    **{name: torch.zeros_like(parameter) for name in kinds},
+                }
+        self.copy: Staged | None = None
+        self._finish(job)
+
+    def _shard(self) -> None:
+        """FSDP2 for each block, and for what is around them."""
+        mesh = self.cut.shared if self.cut else init_device_mesh(self.device.type, (dist.get_world_size(),))
+        policy = MixedPrecisionPolicy(self.low, torch.float32)
+        for block in initial.blocks(self.model):
+            fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.zero == 3)
+        fully_shard(self.runs, mesh=mesh, mp_policy=policy, reshard_after_forward=None if self.zero == 3 else False)
+
+    def _optimizer(self, job: engine.Job, fused: bool) -> torch.optim.Optimizer:
+        made = super()._optimizer(job, fused)
+        if self.cut:
+            if isinstance(made, Muon):
+                made.together = self.cut.shared.get_group()
+            split = [list(self.cut.alike(group)) for group in made.param_groups]
+            self.scales = [own for own, groups in zip(self.scales, split, strict=True) for _ in groups]
+            made.param_groups = [group for groups in split for group in groups]
+        return made
+
+    def forward(self, inputs: torch.Tensor, **more: Any) -> Any:
+        """As `engine.Engine.forward`; of a sequence that is shared out, this process's part."""
+        if self.cut:
+            more |= self.cut.positions(inputs.shape[1])
+        with self.mixed():
+            return self.runs(input_ids=inputs, use_cache=False, **more)
+
+    def mixed(self) -> contextlib.AbstractContextManager[Any]:
+        """Around a forward pass whose weights are fp32: without ZeRO in bf16 or fp16; FSDP2 has copies of the weights."""
+        if self.low is None or self.zero:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, self.low)
+
+    def step(self, batch: Batch, rate: float, fits: engine.Fits | None = None) -> engine.Update:
+        """As `engine.Engine.step`; a batch is the same for all processes that work on it together, and then of windows."""
+        if self.cut:
+            assert isinstance(batch, torch.Tensor)
+            batch = self.cut.part(batch)
+        if self.pipe is None:
+            return super().step(batch, rate, fits)
+        assert isinstance(batch, torch.Tensor)
+        self.pace(rate)
+        loss = self.pipe.gradients(batch, self.loss)
+        return engine.Update(loss, None, *self._update(fits and partial(fits, loss)))
+
+    def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """As `engine.Engine.evaluate`.
+
+        Of a sequence that is shared out, each process sums over its part; all stages of a pipeline have the same.
+        """
+        if self.cut:
+            inputs, targets = self.cut.padded(inputs, 0), self.cut.padded(targets, IGNORE)
+        how = self.pipe.evaluate if self.pipe else super().evaluate
+        found = how(inputs, targets)
+        for module in self.runs.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()  # without a backward pass, whole weights would stay in memory
+        return found
+
+    def _begin(self, last: bool) -> None:
+        if isinstance(self.runs, nn.parallel.DistributedDataParallel):
+            self.runs.require_backward_grad_sync = last
+        elif isinstance(self.runs, FSDPModule):
+            self.runs.set_is_last_backward(last)
+            self.runs.set_requires_gradient_sync(last or self.zero > 1)
+            self.runs.set_reshard_after_backward(last or self.zero == 3)
+
+    def _backward(self, loss: torch.Tensor, last: bool) -> None:
+        loss = loss / self.micro_batches
+        (loss * self.scaling.value if self.scaling else loss).backward()
+
+    def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
+        parameters = list(self.model.parameters())
+        if self.cut:
+            return self._update_parts(self.cut, fits)
+        total = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        total = total.full_tensor() if isinstance(total, DTensor) else total
+        norm = float(total)
+        if self.scaling:
+            total = total / self.scaling.value  # a power of two: exactly what `norm` is divided by
+            norm = self._unscale(self.scaling, parameters, norm)
+        if applied := math.isfinite(norm) and (fits is None or fits(norm)):
+            if self.clipping:
+                # The norm that is on the device already: to bring a number there makes the host wait once more.
+                nn.utils.clip_grads_with_norm_(parameters, self.clipping, total.float())
+            self.optimizer.step()
+        # DDP's stay, in its buckets: in all but the last micro-batch there would be others beside them.
+        self.optimizer.zero_grad(set_to_none=not isinstance(self.runs, nn.parallel.DistributedDataParallel))
+        return norm, applied
+
+    @staticmethod
+    def _unscale(scaling: loss_scale.LossScale, parameters: list[nn.Parameter], norm: float) -> float:
+        """Take the loss scale out of the gradients, and say what their norm is without it; the scale of the next step follows.
+
+        norm: of all processes' gradients, so that each of them does the same.
+        """
+        scale, finite = scaling.value, math.isfinite(norm)
+        scaling.update(not finite)
+        if finite:
+            torch._foreach_mul_([local(p.grad) for p in parameters if p.grad is not None], 1 / scale)
+        return norm / scale
+
+    def _update_parts(self, cut: Cut, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
+        """The same where processes hold parts that are not FSDP's alone."""
+        cut.reduce(self.model.named_parameters(), sharded=self.zero > 0)
+        norm = cut.norm(self.model.named_parameters())
+        if applied := math.isfinite(norm) and (fits is None or fits(norm)):
+            if self.clipping:
+                cut.clip(self.model.parameters(), norm, self.clipping)
+            self.optimizer.step()
+        self.optimizer.zero_grad()
+        return norm, applied
+
+    def follow(self, weight: float) -> None:
+        """As `engine.Engine.follow`."""
+        for name, parameter in self.model.named_parameters():
+            local(self.means[name]).lerp_(local(parameter.detach()), weight)
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """As `engine.Engine.averaged`: mean and weights change places, one parameter after another."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for name, parameter in self.model.named_parameters():
+            one, other = local(parameter.detach()), local(self.means[name])
+            before = one.clone()
+            one.copy_(other)
+            other.copy_(before)
+
+    def mean(self) -> engine.Weights:
+        """As `weights`, of the mean."""
+        return self._whole(self.means)
+
+    def _begin_mean(self) -> None:
+        for name, parameter in self.model.named_parameters() if self.means else ():
+            local(self.means[name]).copy_(local(parameter.detach()))
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        """Weights and optimizer state by `kind/NAME`; a process's parts where they are sharded. Of what is trained."""
+        found = {}
+        for name, parameter in self.model.named_parameters():
+            if not parameter.requires_grad:
+                continue
+            found[f"{engine.WEIGHT}/{name}"] = parameter.detach()
+            found |= {f"{kind}/{name}": value for kind, value in self.optimizer.state[parameter].items()}
+        return found | {f"{EMA}/{name}": value for name, value in self.means.items()}
+
+    def save(self, folder: Path) -> None:
+        """Safetensors, whose keys are `kind/NAME`: a part of each process."""
+        malloc_tuning.give_back()  # the files are made in memory
+        torch_files.write(self._state(), folder)
+
+    def staged(self) -> Callable[[Path], list[str]]:
+        """As `engine.Engine.staged`: the files are those of `save`."""
+        malloc_tuning.give_back()  # as for `save`
+        state = self._state()
+        self.copy = self.copy or Staged(state)
+        self.copy.take(state)
+        return self.copy.write
+
+    def load(self, found: Checkpoint, folder: Path) -> None:
+        """A checkpoint of any engine, by any number of processes under any stage."""
+        state = self._state()
+        if found.engine == "torch":
+            every = (
+                state.keys() if self.cut is None else {key for keys in self.cut.everyone(list(state)) for key in keys}
+            )
+            averaged = torch_files.read(state, every, found.path, folder)
+        else:
+            names = {name for name, _ in self.model.named_parameters()}
+            averaged = torch_files.adopt(state, names, engine.saved(found, self.names, folder), found.path)
+        if not averaged:  # of a run without, it begins here
+            self._begin_mean()
+
+    def weights(self) -> engine.Weights:
+        """Each parameter's name and fp32 master weights, whole, on the CPU."""
+        every = self.model.named_parameters()
+        return self._whole({name: value.detach() if value.requires_grad else value for name, value in every})
+
+    def _whole(self, own: dict[str, torch.Tensor]) -> engine.Weights:
+        """Each parameter's name and what all processes together have for it. own: this process's."""
+        stages = self.cut.everyone(list(own)) if self.cut else [list(own)]
+        for name, shape in self.names.items():
+            value = whole(own[name]) if name in own else torch.empty(shape, device=self.device)
+            if self.cut and len(stages) > 1:
+                holder = next(number for number, held in enumerate(stages) if name in held)
+                value = self.cut.from_stage(value.clone(memory_format=torch.contiguous_format), holder)
+            yield name, value.cpu().clone()
+
+
+def whole(value: torch.Tensor) -> torch.Tensor:
+    """A tensor with the parts of all processes, fp32; of a weight in four bits what they stand for. A collective call."""
+    if (state := getattr(value, "quant_state", None)) is not None:
+        from bitsandbytes.functional import dequantize_4bit
+
+        value = dequantize_4bit(value.data, state)
+    return (value.full_tensor() if isinstance(value, DTensor) else value).float()

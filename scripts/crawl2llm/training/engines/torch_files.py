@@ -1,0 +1,99 @@
+"""Checkpoints of the engine torch as files: safetensors by torch.distributed.checkpoint, whose keys are `kind/NAME`.
+
+A `state` has tensors of such keys: weights, the optimizer's of each, and the mean of the weights where there is one. What a process has
+only a part of is a DTensor, so any number of processes under any stage read what others have written.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import CheckpointException, HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from crawl2llm.core.errors import InputError
+from crawl2llm.training import checkpoint_integrity, engine
+from crawl2llm.training.average import EMA
+
+State = dict[str, torch.Tensor]
+
+
+def write(state: State, folder: Path) -> None:
+    """Write a state into a folder, a part by each process. A collective call."""
+    try:
+        dcp.save(state, storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+    except CheckpointException as failed:  # which is no Exception
+        raise RuntimeError(str(failed)) from failed
+
+
+def read(state: State, every: Collection[str], path: Path, folder: Path) -> bool:
+    """Fill a state from the checkpoint at `path`; False where that has no mean of the weights. A collective call.
+
+    every: the keys of all processes together. folder: the run's. Raises InputError where the checkpoint has other keys, but for a mean.
+    """
+    reader = HuggingFaceStorageReader(str(path))
+    held = reader.read_metadata().state_dict_metadata.keys()
+    averaged = any(map(_is_mean, held))
+    both = averaged and any(map(_is_mean, every))  # else it is not compared
+    own, theirs = ({key for key in keys if both or not _is_mean(key)} for keys in (every, held))
+    if other := sorted(own ^ theirs):
+        raise InputError(engine.other_optimizer(path, f"{other[0]} is not in both"))
+    try:
+        dcp.load({key: value for key, value in state.items() if averaged or not _is_mean(key)}, storage_reader=reader)
+    except CheckpointException as failed:
+        raise InputError(
+            f"{path} could not be loaded: {failed}; {checkpoint_integrity.remedy(path, folder)}"
+        ) from failed
+    return averaged
+
+
+@torch.no_grad()
+def adopt(state: State, names: Collection[str], given: engine.Saved, path: Path) -> bool:
+    """Fill a state from the neutral form of another engine's checkpoint at `path`; False where that has no mean of the weights.
+
+    names: this process's parameters; a stage of a pipeline has not all. Raises InputError where the optimizer's state is of another one.
+    """
+    left, wanted = dict(state), any(map(_is_mean, state))
+    for name, kinds in given:
+        if name not in names:
+            continue
+        for kind, value in kinds.items():
+            if kind == EMA and not wanted:
+                continue
+            if (own := left.pop(f"{kind}/{name}", None)) is None:
+                raise InputError(engine.other_optimizer(path, f"{kind}/{name} is not in both"))
+            own.copy_(share(torch.as_tensor(value).reshape(own.shape), own))
+    if missing := [key for key in left if not _is_mean(key)]:
+        raise InputError(engine.other_optimizer(path, f"{min(missing)} is not in both"))
+    return not left
+
+
+def _is_mean(key: str) -> bool:
+    return key.startswith(f"{EMA}/")
+
+
+def share(value: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:
+    """This process's part of a whole tensor, as the parameter `own` has it; all where it is not sharded."""
+    if not isinstance(own, DTensor):
+        return value
+    return distribute_tensor(value.to(own.device_mesh.device_type), own.device_mesh, own.placements, src_data_rank=None)
+
+
+def saved(folder: Path, names: Iterable[str]) -> engine.Saved:
+    """(name, {kind: whole tensor}) of the parameters `names` in a checkpoint of this engine; needs no process group."""
+    held: dict[str, Any] = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    kinds = sorted({key.partition("/")[0] for key in held})
+    names = list(names)
+    engine.check_names((key.partition("/")[2] for key in held), names, folder)
+    for name in names:
+        keys = [key for kind in kinds if (key := f"{kind}/{name}") in held]
+        found: dict[str, Any] = {key: torch.empty(held[key].size, dtype=held[key].properties.dtype) for key in keys}
+        with warnings.catch_warnings():  # that it is not distributed
+            warnings.simplefilter("ignore", UserWarning)
+            dcp.load(found, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
+        yield name, {key.partition("/")[0]: value for key, value in found.items()}

@@ -1,0 +1,231 @@
+"""What decides the memory of a training process, and what every engine keeps of a forward pass: activations and logits.
+
+Activations are those of a Llama's layer with fused attention, tensor by tensor as torch saves them for the backward pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+PROGRAM = 560_000_000  # bytes of a process before it holds a model: torch, transformers, DeepSpeed and their threads
+CONTEXT = 1_000_000_000  # bytes of a GPU that CUDA and NCCL take
+PIECE = 1 << 26  # bytes of logits that are measured at once on a GPU: training/fused_cross_entropy.py
+AT_ONCE = 1 << 23  # training/muon.py, AT_ONCE: no import, which would take torch's seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What decides the size of a model: `parameters` are all, embeddings too. width, kv: of queries, of keys, where not the hidden size."""
+
+    parameters: int
+    layers: int
+    hidden: int
+    intermediate: int
+    vocabulary: int
+    context: int
+    width: int = 0
+    kv: int = 0
+    matrices: int = 0  # parameters that Muon moves, of which it keeps one moment and not two
+    experts: int = 0  # parameters of a mixture's experts, all of them
+    tables: int = 0  # parameters outside of the layers: embeddings and the head; 0: one table of the vocabulary
+    stages: int = 1  # of a pipeline, of which `parameters` are one
+    trained: int = 0  # parameters that are updated, where it is not all of them: an adapter's
+    valued: int = 0  # parameters of a model of values, which are among the others, and of which no mean is kept
+    drawn: int = 0  # layers that keep keys and values of the answers that the model gives while it trains
+    scored: int = 0  # parameters of the reward models that score these, which each process has whole, in fp32
+
+    @property
+    def moved(self) -> int:
+        """Parameters that have a gradient and an optimizer's state."""
+        return self.trained or self.parameters
+
+    @property
+    def outside(self) -> int:
+        """Parameters around the layers."""
+        return self.tables or self.vocabulary * self.hidden
+
+    @property
+    def block(self) -> int:
+        """Parameters of one layer."""
+        return max(0, self.parameters - self.outside) * self.stages // self.layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How a model is trained; `processes` are those that share it out by ZeRO, of all nodes.
+
+    recomputed: activations are computed again in the backward pass (activation_checkpointing); selective: but for those of matrix
+    products. logit: bytes for each; 0: those of pre-training, in fp32 and where they are made in bf16 beside; their gradient takes their
+    place (training/fused_cross_entropy.py). chunk: tokens whose logits are there at once; 0: all. accumulated: a step has several
+    micro-batches.
+    """
+
+    micro_batch: int
+    precision: str
+    zero_stage: int
+    processes: int
+    recomputed: bool = False
+    selective: bool = False
+    logit: int = 0
+    chunk: int = 0
+    ema: bool = False  # a mean of the weights, in fp32
+    accumulated: bool = True
+    cuda: bool = False
+    beside: bool = False  # a checkpoint is written while the training goes on
+    offloaded: str = "none"  # where master weights and optimizer are, if not on the GPU (offload_optimizer)
+    parked: str = "none"  # where weights are that no layer needs (offload_parameters)
+    compiled: bool = False  # layers are compiled (compile_layers) for a GPU
+    rounded: bool = False  # the layers multiply with a rounded copy of their weights (quantize_aware)
+
+    @property
+    def low(self) -> int:
+        """Bytes of a number that is computed with."""
+        return 4 if self.precision == "fp32" else 2
+
+    @property
+    def split(self) -> int:
+        """Over how many processes weights or what belongs to them are shared out."""
+        return self.processes if self.zero_stage else 1
+
+
+def activations(shape: Shape, tokens: int, low: int, cast: bool = False) -> int:
+    """Bytes that one layer keeps of `tokens` tokens for its backward pass; low: bytes of a number in it.
+
+    Two norms keep their input, the normalised input and their output, the input in fp32; attention its queries, keys, values and output;
+    the feed-forward layer both projections, their activation and the product. cast: under autocast norms are in fp32, and each of the five
+    matrices that follow one keeps a copy of its output as `low` (torch/aten/src/ATen/autocast_mode.cpp, cached_cast: weights alone are
+    cast once for all).
+    """
+    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
+    norms = (16 + 5 * low if cast else 2 * (4 + 2 * low)) * shape.hidden
+    return tokens * (norms + low * (2 * width + 2 * kv + 4 * shape.intermediate))
+
+
+def compiled_activations(shape: Shape, tokens: int, low: int, cast: bool = False) -> int:
+    """As `activations`, of a layer that is compiled for a GPU: the stream before each norm, and what matrix products and attention read.
+
+    All that is between them is fused and computed again in the backward pass (torch/_functorch/partitioners.py,
+    min_cut_rematerialization_partition): norms in fp32, the feed-forward layer's activation. Measured on an H100: docs/memory.md.
+    """
+    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
+    stream = 4 if cast else low
+    return tokens * (2 * (stream + low) * shape.hidden + low * (2 * width + 2 * kv + 3 * shape.intermediate))
+
+
+def dear(shape: Shape, tokens: int, low: int) -> int:
+    """Bytes that a layer keeps under selective checkpointing: its input, and the results of its matrix products and of attention."""
+    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
+    return tokens * low * (3 * shape.hidden + 2 * width + 2 * kv + 2 * shape.intermediate)
+
+
+def held(shape: Shape, how: Training, cast: bool = False) -> int:
+    """Bytes of the activations of a micro-batch while a layer's backward pass runs; with recomputation those of the layer that is done
+    again too.
+    """
+    return forward(shape, how, cast) + again(shape, how, cast)
+
+
+def forward(shape: Shape, how: Training, cast: bool = False) -> int:
+    """Bytes of the activations of a micro-batch when its forward pass is done."""
+    tokens, low = how.micro_batch * shape.context, how.low
+    stream = 4 if cast else low  # bytes of a number between the layers
+    if not how.recomputed:
+        each = (compiled_activations if how.compiled else activations)(shape, tokens, low, cast)
+    else:
+        each = dear(shape, tokens, low) if how.selective else stream * tokens * shape.hidden
+    last = (4 + stream + low) * tokens * shape.hidden  # the norm before the logits
+    return last + shape.layers * each
+
+
+def again(shape: Shape, how: Training, cast: bool = False) -> int:
+    """Bytes of the activations of the layer that is computed again when the logits are gone; 0 without recomputation."""
+    return activations(shape, how.micro_batch * shape.context, how.low, cast) if how.recomputed else 0
+
+
+def validation(shape: Shape, how: Training) -> dict[str, int]:
+    """Bytes of activations and logits while the loss of a micro-batch is measured without a gradient (training/fused_cross_entropy.py,
+    by_row).
+
+    Of a layer what is there at once, at most: its input and the stream beside it, and either queries, keys, values and output or both
+    projections and their product. Logits as the model gives them, and of a piece of them a copy in fp32 and its softmax's logarithm.
+    """
+    tokens, low = how.micro_batch * shape.context, how.low
+    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
+    inner = max(2 * width + 2 * kv, 3 * shape.intermediate)
+    rows = min(tokens, how.chunk or tokens)
+    times = 1 if low == 4 else 2  # the softmax's logarithm, and of bf16 a copy in fp32
+    made = 4 * times * rows * shape.vocabulary
+    if not how.chunk:  # what a CPU takes at once is too small to count
+        made = min(made, times * PIECE) if how.cuda else 0
+    return {
+        "activations": tokens * ((4 + low) * shape.hidden + low * inner),
+        "logits": low * rows * shape.vocabulary + made,
+    }
+
+
+def logits(shape: Shape, how: Training) -> int:
+    """Bytes of a micro-batch's logits, or of a chunk's, with what is made of them at once."""
+    tokens = how.micro_batch * shape.context
+    each = how.logit or (4 if how.low == 4 else 6)
+    found = each * min(tokens, how.chunk or tokens) * shape.vocabulary
+    if how.chunk:  # the gradient of the head, in fp32 until it is whole
+        found += (4 + how.low) * shape.hidden * shape.vocabulary
+    return found
+
+
+def with_values(shape: Shape) -> Shape:
+    """A language model with a model of values beside it (stages/align/value_model.py): its body once more, with a head of one number."""
+    table = shape.vocabulary * shape.hidden
+    own = (
+        shape.parameters - (shape.outside - table) + shape.hidden
+    )  # where the language model has a head of its own, that is left out
+    return replace(
+        shape, parameters=shape.parameters + own, layers=2 * shape.layers, tables=shape.outside + table, valued=own
+    )
+
+
+def keys_and_values(shape: Shape, how: Training) -> int:
+    """Bytes of keys and values of a micro-batch of answers, when the last tokens are drawn.
+
+    2 · tokens · width of keys of each layer that keeps them, prompts among the tokens, and of one layer once more: torch.cat makes them
+    one token longer (transformers, cache_utils.py, DynamicLayer.update). They are there without activations.
+    """
+    tokens = how.micro_batch * shape.context
+    return 2 * how.low * tokens * (shape.kv or shape.width or shape.hidden) * (shape.drawn + 1)
+
+
+def drawing(shape: Shape, how: Training) -> int:
+    """Bytes of the logits of each answer's last token while the next is drawn: in fp32, and their distribution and its sums as float64
+
+    (training/sampling.py, chosen).
+    """
+    return (4 + 2 * 8) * how.micro_batch * shape.vocabulary
+
+
+def orthogonal(shape: Shape, how: Training) -> int:
+    """Bytes that an update of Muon's takes: matrices are made orthogonal a piece at a time, in five arrays of its size."""
+    return 5 * 4 * min(AT_ONCE, shape.matrices // how.processes)
+
+
+def shared_out(shape: Shape, parallel: dict[str, int]) -> Shape:
+    """What a process has of a model and of a window under pretrain.train.parallel; counted, not measured.
+
+    Tensor parallelism gathers the logits and leaves experts whole. The first stage of a pipeline keeps the activations of as many
+    micro-batches as there are stages, so together those of all layers; a stage at the end has a table of the vocabulary.
+    """
+    tensor, table = parallel.get("tensor", 1), shape.vocabulary * shape.hidden
+    stages = parallel.get("pipeline", 1)
+    if not any(size > 1 for size in parallel.values()):
+        return shape
+    inside = (shape.parameters - table - shape.experts) // tensor + shape.experts // parallel.get("expert", 1)
+    return replace(
+        shape,
+        parameters=table // tensor + inside // stages,
+        intermediate=shape.intermediate if shape.experts else -(-shape.intermediate // tensor),
+        context=-(-shape.context // parallel.get("sequence", 1)),
+        width=(shape.width or shape.hidden) // tensor,
+        kv=(shape.kv or shape.width or shape.hidden) // tensor,
+        tables=(table if stages > 1 else shape.outside) // tensor,
+        stages=stages,
+        matrices=shape.matrices // tensor // stages,
+    )

@@ -1,0 +1,85 @@
+"""Export a checkpoint of pretrain.train or finetune.train as a model: safetensors, config.json and tokenizer, as model/ of its result.
+
+Without a checkpoint it lists those that are in checkpoints/: model, step, time and size.
+
+At any time, also while the training goes on, from a checkpoint of either engine under any ZeRO stage, on one machine without a GPU. The
+weights are the fp32 ones that the optimizer moves, or their mean (`ema`), saved as `save_dtype` of the training says. Memory: the model
+in fp32.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from crawl2llm.chain.command_line import described, fail
+from crawl2llm.core import atomic_folder
+from crawl2llm.core.console import put
+from crawl2llm.core.errors import InputError
+from crawl2llm.training import checkpoint, listing
+
+DTYPES = ("bf16", "fp32")
+
+
+def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
+    """Write the model of the checkpoint `source` into the folder `target`, which must not be there; its files.
+
+    Raises InputError for a folder that is no complete checkpoint, has no model/ or a file that cannot be read.
+    """
+    from transformers import AutoConfig
+
+    from crawl2llm.training import checkpoint_integrity, engine, initial, model
+    from crawl2llm.training.average import EMA
+
+    if target.exists():
+        raise InputError(f"{target} is there already: name a folder that is not")
+    if not (source / checkpoint.FACTS).is_file() or (found := checkpoint.read(source)) is None:
+        there = sorted(str(path.parent) for path in source.parent.glob(f"step-*/{checkpoint.FACTS}"))
+        raise InputError(
+            f"{source} is no complete checkpoint"
+            + (f"; complete are {', '.join(there)}" if there else ": name one such as checkpoints/<run>/step-000100")
+        )
+    if not (folder := source / model.FOLDER).is_dir():
+        raise InputError(f"{source} has no {model.FOLDER}/: it was written by an earlier version; resume its run first")
+    if why := checkpoint_integrity.of(source) or next(
+        atomic_folder.altered(source, atomic_folder.digests(source, checkpoint.FACTS)), ""
+    ):
+        raise InputError(f"{why}: export another checkpoint")
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    shapes = {name: value.shape for name, value in initial.empty(config).named_parameters()}
+    names = {str(kind).removeprefix("torch."): name for name, kind in model.DTYPES.items()}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as place:
+        held = engine.saved(found, shapes, Path(place))
+        weights = {name: kinds.get(EMA, kinds[engine.WEIGHT]).float().reshape(shapes[name]) for name, kinds in held}
+    beside = [path for path in folder.iterdir() if path.name in model.COMPANIONS]
+    return model.export(weights, config, dtype or names[str(config.dtype).removeprefix("torch.")], beside, target)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = described("crawl2llm export", __doc__, "checkpoints/3f2a…/step-000800 exported/step-000800")
+    parser.add_argument(
+        "checkpoint", nargs="?", type=Path, help="a folder checkpoints/<run>/step-<step>; without: list them"
+    )
+    parser.add_argument("out", nargs="?", type=Path, help="the folder to write, which is not there yet")
+    parser.add_argument("--dtype", choices=DTYPES, help="type of the weights (default: save_dtype of the training)")
+    args = parser.parse_args(argv)
+    if args.checkpoint is None:
+        put("\n".join(listing.lines(Path("checkpoints"))))
+        return 0
+    if args.out is None:
+        parser.error("name the folder to write after the checkpoint")
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")  # DeepSpeed's import, also by transformers, warns without it
+    try:
+        files = export(args.checkpoint, args.out, args.dtype)
+    except (InputError, OSError) as error:
+        return fail(str(error))
+    put(f"{args.out}: {', '.join(path.name for path in files)}")
+    put(f"to load it: transformers.AutoModelForCausalLM.from_pretrained({str(args.out)!r})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

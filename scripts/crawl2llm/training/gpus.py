@@ -1,0 +1,114 @@
+"""GPUs by name: the memory that training can plan with, and the peak that its use is measured against."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.core.errors import InputError
+
+DRIVER = Path("/proc/driver/nvidia/gpus")
+UNNAMED = "gpu"  # a GPU that there is, of which nobody says the kind
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One kind of GPU. memory: bytes; peak: dense bf16 FLOP/s, None for a kind that is not in the table."""
+
+    name: str
+    memory: float
+    peak: float | None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A row of the table. memory: GB of 1e9 bytes; peak: dense bf16 FLOP/s; products: the whole names that the driver gives it."""
+
+    memory: float
+    peak: float
+    products: str
+
+
+# Memory is what NVIDIA's data sheets name the card by; drivers report some 5 % more (85.5e9 bytes of an H100 of 80 GB), which is left
+# as a reserve. Peaks are of NVIDIA's data sheets (nvidia.com/en-us/data-center: A100, H100, H200, GH200 Grace Hopper, HGX B200 and GB200
+# NVL72); where a sheet has the figure with sparsity, half of it. H100 PCIe and NVL are those of torchtitan too
+# (torchtitan/tools/utils.py); H200 NVL and GH200 are taken from H100 NVL and H100 SXM, which have the same chip, and were not looked up.
+# Cards and modules of one chip differ in clock and power. What is not here, such as a MIG slice, has no MFU.
+KINDS = {
+    "a100-40gb": Kind(40, 312e12, "A100-(SXM4|PCIE)-40GB"),
+    "a100-80gb": Kind(80, 312e12, "A100-(SXM4|PCIE)-80GB|A100 80GB PCIe"),
+    "h100": Kind(80, 989e12, "H100 80GB HBM3"),  # SXM5
+    "h100-pcie": Kind(80, 756e12, "H100 PCIe"),
+    "h100-nvl": Kind(94, 835e12, "H100 NVL"),
+    "h200": Kind(141, 989e12, "H200"),  # SXM5
+    "h200-nvl": Kind(141, 835e12, "H200 NVL"),
+    "gh200": Kind(96, 989e12, "GH200 (96GB HBM3|120GB|480GB)"),  # the larger numbers are of the processor's memory
+    "gh200-144gb": Kind(144, 989e12, "GH200 144G HBM3e"),
+    "b200": Kind(180, 2250e12, "B200"),
+    "gb200": Kind(186, 2500e12, "GB200"),
+}
+
+
+def plain(name: str) -> str:
+    """`NVIDIA_H100_80GB_HBM3` → `h100-80gb-hbm3`: SLURM, its autodetection and the driver write one name differently."""
+    return re.sub(r"[\s_-]+", "-", name.strip().lower()).removeprefix("nvidia-")
+
+
+def named(gpu: str) -> str:
+    """`an h100`, `a b200`."""
+    return f"{'an' if gpu[0] in 'ah' else 'a'} {gpu}"
+
+
+def find(name: str) -> Gpu | None:
+    """The GPU of this name; None where the table has none. An `a100` alone is none: it has 40 or 80 GB."""
+    for short, kind in KINDS.items():
+        if plain(name) == short or re.fullmatch(kind.products.lower().replace(" ", "-"), plain(name)):
+            return Gpu(short, kind.memory * 1e9, kind.peak)
+    return None
+
+
+def of_profile(gres: str) -> str:
+    """The GPU's name in what a profile asks SLURM for: `h100` of `gpu:h100:8`; UNNAMED where it names none, "" where it asks for none."""
+    for part in (gres or "").strip("'\" ").split(","):
+        if match := re.match(r"(?:gres[:/])?gpu(?::([A-Za-z][\w.-]*))?(?:[:=(]|$)", part.strip()):
+            return match[1] or UNNAMED
+    return ""
+
+
+def here(root: Path = DRIVER) -> str:
+    """The name of this machine's first GPU, as NVIDIA's driver writes it; "" where there is none."""
+    for path in sorted(root.glob("*/information")):
+        match = re.search(r"^Model:\s*(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if match:
+            return match[1].strip()
+    return ""
+
+
+def chosen(own: dict[str, Any], device: str, profile: str = "", root: Path = DRIVER) -> Gpu | None:
+    """The GPU that training will run on; None for a CPU, whatever GPU is named. own: pretrain.plan; device: pretrain.train.device;
+    profile: the GPU's name in the profile.
+
+    Raises InputError where a GPU has no memory: one that is not in the table or has no name, without pretrain.plan.gpu_memory.
+    """
+    if device == "cpu":
+        return None
+    name = own["gpu"] or profile or here(root) or (UNNAMED if device == "cuda" else "")
+    if not name:
+        return None
+    found, given = find(name), own["gpu_memory"]
+    if given:
+        return Gpu(found.name if found else name, given * 1e9, found.peak if found else None)
+    if found:
+        return found
+    remedy = f"set pretrain.plan.gpu_memory, or pretrain.plan.gpu to one of {', '.join(KINDS)}"
+    if name == UNNAMED:
+        why = (
+            "the profile asks for a GPU without a name"
+            if profile
+            else "pretrain.train.device is cuda, and no GPU is named"
+        )
+        raise InputError(f"{why}: which one is not known; {remedy}")
+    where = "pretrain.plan.gpu" if own["gpu"] else "the GPU of the profile" if profile else "the GPU of this machine"
+    raise InputError(f"{where} is {name!r}, whose memory is not known: {remedy}")

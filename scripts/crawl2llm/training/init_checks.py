@@ -1,0 +1,186 @@
+"""What pretrain.train.start_from names, by the small files there: what is refused before a run starts, and again by the training.
+
+Nothing here needs torch. What a plan cannot know (keys that are `auto`, a tokenizer that is not trained yet, what the architecture's class
+has by default, the tensors' shapes) is left to the training: start_from.py.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.core import atomic_folder
+from crawl2llm.core.console import log
+from crawl2llm.core.errors import InputError
+from crawl2llm.training import auto, schedule, sizes
+from crawl2llm.training.config_names import OTHER_NAMES, SHAPE
+from crawl2llm.training.quantized_weights import SECTION
+
+KEY = "pretrain.train.start_from"
+MODEL = "model"  # of a checkpoint: its configuration and tokenizer
+# Keys of config.json that may differ: none changes what the weights compute for a token at a position that they know.
+FREE = {
+    "_name_or_path", "architectures", "bos_token_id", "dtype", "eos_token_id", "initializer_range", "max_position_embeddings",
+    "output_router_logits", "pad_token_id", "router_aux_loss_coef", "torch_dtype", "transformers_version", "use_cache",
+}  # fmt: skip
+# Names in a config.json, of types that have others there than transformers' classes share.
+STORED = {"gpt2": {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}}
+
+
+def check(train: dict[str, Any], vocabulary: Any) -> None:
+    """Raise InputError where a training cannot start from what its `start_from` names, as far as that is known before the run.
+
+    train: pretrain.train, complete. vocabulary: tokenize.train.vocabulary, the most entries that a tokenizer gets, or `auto`.
+    """
+    if train["start_from"] is None:
+        return
+    path = Path(train["start_from"])
+    facts = facts_of(path)
+    if facts is None and not any(path.glob("*.safetensors")):
+        raise InputError(neither(path))
+    if facts is not None:
+        if (last := last_step(train)) is not None:
+            check_left(path, facts["step"], last)
+        if (made := facts.get("optimizer")) and made != train[
+            "optimizer"
+        ]:  # checkpoints of earlier versions do not say
+            raise InputError(
+                f"{KEY} is {str(path)!r}, which has the state of the optimizer {made}, and pretrain.train.optimizer is "
+                f"{train['optimizer']!r}: set it to {made!r}, or start from that run's model"
+            )
+    if facts is None or (path / MODEL).is_dir():
+        check_shape(train["model"], vocabulary, path if facts is None else path / MODEL)
+
+
+def facts_of(path: Path) -> dict[str, Any] | None:
+    """What a checkpoint says of itself; None where `path` is a model's folder. InputError for no folder, and an incomplete checkpoint."""
+    if not path.is_dir():
+        raise InputError(f"{KEY} is {str(path)!r}: no folder of a model or of a checkpoint")
+    if not (path / atomic_folder.CHECKPOINT).exists():
+        return None
+    try:
+        facts = atomic_folder.opened(path, atomic_folder.CHECKPOINT)
+        return {**facts, "step": int(facts["step"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{KEY} is {str(path)!r}: the checkpoint is not complete ({error})") from error
+
+
+def neither(path: Path) -> str:
+    """What to say of a folder that is neither a model's nor a checkpoint, with those in it that are."""
+    inside = [path / MODEL] if any(path.glob(f"{MODEL}/*.safetensors")) else []
+    inside += sorted((found.parent for found in path.glob(f"step-*/{atomic_folder.CHECKPOINT}")), reverse=True)[:3]
+    meant = f"; did you mean {' or '.join(map(str, inside))}?" if inside else ""
+    return f"{KEY} is {str(path)!r}: a folder with neither *.safetensors nor {atomic_folder.CHECKPOINT}{meant}"
+
+
+def begun(train: dict[str, Any]) -> int:
+    """The step of the checkpoint that pretrain.train.start_from names; 0 for a model, for none, and for what is refused."""
+    try:
+        facts = None if train["start_from"] is None else facts_of(Path(train["start_from"]))
+    except InputError:
+        return 0
+    return int(facts["step"]) if facts else 0
+
+
+def last_step(train: dict[str, Any]) -> int | None:
+    """The number of a training's last step; None where the corpus decides it."""
+    model, batch = train["model"], train["global_batch_tokens"]
+    if train["steps"] is not None:
+        return int(train["steps"])
+    if train["tokens"] is None or auto.AUTO in (batch, model["context"]):
+        return None
+    return schedule.plan({**train, "epochs": None}, 2 + model["context"]).steps
+
+
+def check_left(path: Path | str, before: int, steps: int) -> None:
+    """InputError where a run of `steps` steps would start from a checkpoint after its last."""
+    if before >= steps:
+        raise InputError(
+            f"{KEY} is {str(path)!r}, after step {before:,}, and this run ends at step {steps:,}: set more pretrain.train.steps "
+            "(or tokens, or epochs)"
+        )
+
+
+def check_shape(model: dict[str, Any], vocabulary: Any, there: Path) -> None:
+    """Raise InputError where config.json in `there` is of another model than `pretrain.train.model` describes, as far as it has numbers."""
+    held, kind = config_in(there, KEY), model["type"]
+    if held.get("model_type", kind) != kind:
+        raise InputError(
+            f"{where(there, KEY)}: model_type is {held['model_type']!r} in its config.json, and pretrain.train.model.type is {kind!r}"
+        )
+    if isinstance(vocabulary, int):
+        if model["size"] is not None:
+            model = sizes.fill(model, vocabulary)
+        if (entries := held.get("vocab_size", 0)) > vocabulary:
+            raise InputError(
+                f"{where(there, KEY)}: its vocabulary has {entries:,} entries, and tokenize.train.vocabulary is {vocabulary:,}"
+            )
+    named = {name: model[key] for key, name in (SHAPE | OTHER_NAMES.get(kind, {})).items()}
+    hidden, heads = model["hidden_size"], model["heads"]
+    if isinstance(hidden, int) and isinstance(heads, int) and kind != "mamba2" and "qk_rope_head_dim" not in held:
+        named["head_dim"] = hidden // heads  # as model.configuration sets it, unless overrides do
+    named |= {name: value for name, value in model["overrides"].items() if isinstance(value, int | float | str)}
+    own = {
+        STORED.get(kind, {}).get(name, name): value for name, value in named.items() if value not in (None, auto.AUTO)
+    }
+    check_config(own, there, KEY)
+
+
+def where(path: Path, key: str) -> str:
+    """`key is 'path'`, of a model's folder; of the one in a checkpoint, the checkpoint."""
+    inside = path.name == MODEL and (path.parent / atomic_folder.CHECKPOINT).exists()
+    return f"{key} is {str(path.parent if inside else path)!r}"
+
+
+def config_in(path: Path, key: str) -> dict[str, Any]:
+    """config.json of a model's folder. InputError, with the config's `key` that names it, where there is none."""
+    try:
+        held = dict(json.loads((path / "config.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{where(path, key)}: no readable config.json there ({error})") from error
+    if held.get(SECTION):
+        raise InputError(
+            f"{where(path, key)}: its weights are quantized and cannot be trained; name the model it was made from"
+        )
+    return held
+
+
+def check_config(own: dict[str, Any], path: Path, key: str) -> None:
+    """Raise InputError where config.json in `path` describes another function of the weights than `own` does."""
+    there = config_in(path, key)
+    for name, value in differing(json.loads(json.dumps(own)), there):
+        raise InputError(f"{where(path, key)}: {name} is {there[name]!r} in its config.json, and {value!r} in this run")
+
+
+def differing(own: dict[str, Any], there: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The keys of `own`, with their values, that a config.json `there` has otherwise, but for those that may differ."""
+    return [
+        (name, value)
+        for name, value in own.items()
+        if name not in FREE and "dropout" not in name and name in there and there[name] != value
+    ]
+
+
+def tokenizer_beside(train: dict[str, Any]) -> Path:
+    """Where the tokenizer of what `start_from` names would be."""
+    path = Path(train["start_from"])
+    return (path / MODEL if (path / atomic_folder.CHECKPOINT).exists() else path) / "tokenizer.json"
+
+
+def check_tokenizer(own: Path, there: Path, key: str) -> None:
+    """Raise InputError where a tokenizer lies beside the model that gives its tokens other numbers than this run's does."""
+    if not there.exists():
+        log.warning(
+            "%s has no %s: that its tokens have the numbers of this run's cannot be checked", there.parent, there.name
+        )
+        return
+    try:
+        one, other = (json.loads(file.read_text(encoding="utf-8"))["model"] for file in (own, there))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{key} is {str(there.parent)!r}: {there} cannot be read ({error})") from error
+    if one.get("vocab") != other.get("vocab"):
+        raise InputError(
+            f"{where(there.parent, key)}: its tokenizer has another vocabulary than this run's {own}, so its weights would read other "
+            "tokens"
+        )

@@ -1,0 +1,143 @@
+"""How the decoder layers run: compiled one by one, and which of their activations are kept for the backward pass."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+from transformers import PreTrainedModel, masking_utils
+from transformers.utils import output_capturing
+
+from crawl2llm.training import initial, masking
+
+BACKEND = "inductor"
+# Results that are kept: they cost most to compute. Norms, rotations and activations are computed again, which reads memory and hardly
+# computes. As in torchtitan (distributed/activation_checkpoint.py), which keeps every second matrix product; here all are.
+DEAR = frozenset(
+    getattr(torch.ops.aten, name).default
+    for name in (
+        "mm", "addmm", "bmm", "baddbmm", "_grouped_mm", "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable",
+    )
+)  # fmt: skip
+
+
+def _policy(_: Any, operator: Any, *args: Any, **more: Any) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_SAVE if operator in DEAR else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def recompute(model: PreTrainedModel, selective: bool) -> None:
+    """Have each layer compute its activations again in the backward pass; `selective`: but for the results of DEAR operators."""
+    options: dict[str, Any] = {"use_reentrant": False}
+    if selective:
+        options["context_fn"] = partial(create_selective_checkpoint_contexts, _policy)
+    model.gradient_checkpointing_enable(options)
+
+
+def compiled(model: PreTrainedModel) -> None:
+    """Compile each layer's forward pass, in place; hooks of engines stay outside. To be called when the engine has wrapped the model.
+
+    The whole model is not compiled: transformers then gives attention a mask of its own, and its flash kernel is lost. All layers share
+    what is compiled for the first. DDP is not to cut a layer at its buckets, which would make several graphs of one; and a layer that is
+    computed again does not hand over its routers' outputs again.
+    """
+    torch._dynamo.config.optimize_ddp = False
+    torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint = True
+    base: Any = model.base_model
+    output_capturing.maybe_install_capturing_hooks(base)
+    for block in initial.blocks(model):
+        recorders = _routers(block)
+        forward = torch.compile(block.forward, backend=BACKEND, fullgraph=True, dynamic=False)
+        block.forward = partial(_recorded, forward, recorders) if recorders else forward
+
+
+def _routers(block: nn.Module) -> list[tuple[nn.Module, Any]]:
+    """(router, transformers' hook that records its output) of a layer; its routers keep their output from now on.
+
+    The hooks inside of a layer ask a ContextVar, which dynamo cannot trace (transformers 5.23, utils/output_capturing.py). They are
+    removed: those of routers are called behind the compiled layer, and training asks for nothing of the others.
+    """
+    found = []
+    for module in (module for module in block.modules() if module is not block):
+        for number, hook in list(module._forward_hooks.items()):
+            if hook.__module__ != output_capturing.__name__:
+                continue
+            del module._forward_hooks[number]
+            if inspect.getclosurevars(hook).nonlocals["key"] == "router_logits":
+                found.append((module, hook))
+    for module, _ in found:
+        module.register_forward_hook(_keep)
+    return found
+
+
+def _keep(module: nn.Module, _: Any, output: Any) -> None:
+    module.kept = output
+
+
+def _recorded(forward: Any, recorders: list[tuple[nn.Module, Any]], *args: Any, **more: Any) -> Any:
+    """A layer's forward pass, and then what is to be recorded of its routers."""
+    made = forward(*args, **more)
+    for router, hook in recorders:
+        hook(router, (), router.__dict__.pop("kept"))
+    return made
+
+
+@contextlib.contextmanager
+def unpacked(known: bool = True, device: str = "cpu") -> Iterator[None]:
+    """A forward pass in which each row is one sequence, if that is `known`: transformers 5.23 looks for positions that begin again, and
+    waits for the device to say that there are none, once in each forward pass (masking_utils.find_packed_sequence_indices). If it is not
+    known a GPU is not asked; on a CPU, where asking costs nothing, a batch without a border needs no mask.
+
+    Rows as long as a sliding window need no mask either, for which transformers asks for shorter ones.
+    """
+    found, ignored = masking_utils.find_packed_sequence_indices, masking_utils._ignore_causal_mask_sdpa
+    if known:
+        masking_utils.find_packed_sequence_indices = lambda position_ids: None
+    elif device != "cpu":
+        masking_utils.find_packed_sequence_indices = masking.documents  # type: ignore[assignment]
+    masking_utils._ignore_causal_mask_sdpa = partial(_needs_no_mask, ignored)
+    try:
+        yield
+    finally:
+        masking_utils.find_packed_sequence_indices, masking_utils._ignore_causal_mask_sdpa = found, ignored
+
+
+def _needs_no_mask(
+    inner: Any, padding: Any, queries: int, keys: int, offset: Any, first: Any, window: int | None = None
+) -> bool:
+    """As `inner`, _ignore_causal_mask_sdpa of transformers, except that a sliding window which covers all keys is none."""
+    return bool(inner(padding, queries, keys, offset, first, None if queries == keys == window else window))
+
+
+def plainly(on: bool) -> contextlib.AbstractContextManager[Any]:
+    """Where `on`, compiled layers run as they are written: for batches of many lengths, each of which would be compiled."""
+    return torch.compiler.set_stance("force_eager") if on else contextlib.nullcontext()
+
+
+def autocast_products() -> None:
+    """Have autocast make the products of experts in its precision too, from now on in this process, as it does all other products.
+
+    torch's autocast does not know grouped products (https://github.com/pytorch/pytorch/issues/174763). In fp32 each waits for the
+    device, and compiled layers take transformers' loop over experts (5.23, integrations/moe.py).
+    """
+    from transformers.integrations import moe
+
+    inner = moe._grouped_mm
+    if hasattr(inner, "__wrapped__"):
+        return
+
+    @functools.wraps(inner)
+    def grouped_mm(input: Any, weight: Any, offs: Any) -> Any:
+        if torch.is_autocast_enabled(weight.device.type):
+            weight = weight.to(torch.get_autocast_dtype(weight.device.type))
+        return inner(input, weight, offs)
+
+    moe._grouped_mm = grouped_mm

@@ -1,0 +1,95 @@
+"""Dynamic loss scaling for fp16: the loss is multiplied before the backward pass, so that small gradients are not rounded to 0.
+
+As Micikevicius et al. 2018 (https://arxiv.org/abs/1710.03740, section 3.2) and as both torch.amp.GradScaler and DeepSpeed do it: an
+overflow halves the scale and its update is left out; `loss_scale_window` updates without one double it. torch's GradScaler looks at the
+gradients that a process has; here the norm of the whole gradient says it, the same on every process, sharded or not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from crawl2llm.core.console import log
+from crawl2llm.training.checks import FP16
+
+if TYPE_CHECKING:
+    from crawl2llm.training.checkpoint import Checkpoint
+    from crawl2llm.training.engine import Engine
+
+LOW = {"bf16": torch.bfloat16, FP16: torch.float16}  # what is computed with beside fp32, by `precision`
+OVERFLOW = "overflow"  # in losses.jsonl, the reason of an update that was left out for the scale
+LEAST = 1.0  # the smallest scale: an overflow there is none, but a gradient that is not finite
+
+
+class LossScale:
+    """The scale of the next backward pass (`value`), and how many updates in a row count toward its doubling (`steady`)."""
+
+    def __init__(self, power: int, window: int) -> None:
+        self.value, self.window, self.steady = 2.0**power, window, 0
+
+    def update(self, overflow: bool) -> None:
+        """After a step: halve the scale for an overflow, double it after `window` updates in a row without one."""
+        self.steady = 0 if overflow else self.steady + 1
+        if overflow:
+            self.value = max(LEAST, self.value / 2)
+        elif self.steady >= self.window:  # more in checkpoints of DeepSpeed by an earlier version
+            self.value, self.steady = 2 * self.value, 0
+
+
+def of_settings(settings: dict[str, Any]) -> LossScale | None:
+    """By the settings of a training; None for other precisions."""
+    if settings["precision"] != FP16:
+        return None
+    return LossScale(settings["loss_scale_power"], settings["loss_scale_window"])
+
+
+def overflowed(scale: float | None, loss: float, norm: float | None, applied: bool) -> bool:
+    """Whether an update was left out for the loss scale alone: no sign that a training diverges.
+
+    scale: of the step's backward pass; None without one. loss: the mean of all processes. norm: of the whole gradient. A loss that is not
+    finite, and a gradient that is not finite at the smallest scale, are skipped steps as in any other precision.
+    """
+    if scale is None or applied or not math.isfinite(loss):
+        return False
+    return scale > LEAST and (norm is None or not math.isfinite(norm))
+
+
+def checkpoint_facts(engine: Engine, overflows: int) -> dict[str, Any]:
+    """What a checkpoint says of the scale, by its names there; {} for other precisions."""
+    if (found := engine.loss_scale()) is None:
+        return {}
+    return {"loss_scale": found[0], "steady": found[1], "overflows": overflows}
+
+
+def restore(engine: Engine, found: Checkpoint) -> None:
+    """Go on with the scale of a checkpoint of any engine; one of another precision has none."""
+    if found.loss_scale is not None:
+        engine.set_loss_scale(found.loss_scale, found.steady)
+
+
+def metrics_row(engine: Engine, overflows: int) -> dict[str, float]:
+    """What a row of metrics.jsonl says of the scale; {} for other precisions."""
+    found = engine.loss_scale()
+    return {} if found is None else {"loss_scale": found[0], "overflow_steps": overflows}
+
+
+def log_overflow(step: int) -> None:
+    """Log that the update of a step is left out for the loss scale. For process 0."""
+    log.info(
+        "step %s: the gradient overflowed in fp16, its update is left out; the loss scale is halved",
+        f"{step:,}",
+    )
+
+
+def note(engine: Engine, overflows: int, steps: int) -> list[str]:
+    """A note for the report on the updates that were left out for the loss scale; none without any."""
+    found = engine.loss_scale()
+    if found is None or not overflows:
+        return []
+    return [
+        f"{overflows:,} of {steps:,} updates were left out for an overflow of the gradient in fp16, after each of which the loss scale was "
+        f"halved; it ended at {found[0]:,.0f}."
+    ]

@@ -1,0 +1,70 @@
+"""Whether a training has room: by an estimate before it starts, and where memory runs out what it was doing, with changes that help."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from crawl2llm.core.console import log
+from crawl2llm.core.errors import InputError
+from crawl2llm.training import memory
+
+LESS = 0.85  # of the estimate, which may be so far from the peak (tests/unit/training/test_peaks.py)
+HOST = "DefaultCPUAllocator"  # in torch's message where a CPU's memory is out: no class of its own
+
+
+def check(
+    shape: memory.Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool, where: str = memory.WHERE
+) -> int:
+    """The estimated memory of a process in bytes; 0 where another process of this node says so.
+
+    Raises InputError, with what to change, where this node has too little memory for the run. where: the section of the config.
+    """
+    if os.environ["LOCAL_RANK"] != "0":
+        return 0
+    here = int(os.environ["LOCAL_WORLD_SIZE"])
+    if cuda:
+        if settings["zero_stage"] < 3 and settings["engine"] == "deepspeed":
+            # Elsewhere a process holds a block of the model.
+            memory.check_host(shape.parameters, memory.available(), here, where)
+        if settings["engine"] == "deepspeed":
+            memory.check_offload(shape, settings, placement, memory.available(), here, where)
+        free, _ = torch.cuda.mem_get_info()
+        try:
+            parts = memory.check(shape, settings, placement, free, 1, cuda=True, where=where)
+        except InputError as error:  # not measured on GPUs, and one that is full says so in the first step
+            log.warning("%s", error)
+            return 0
+    else:
+        parts = memory.check(shape, settings, placement, memory.available(), here, where=where)
+    estimated = sum(parts.values())
+    if os.environ["RANK"] == "0":
+        log.info("memory of a process, estimated: %s (%s)", memory.gigabytes(estimated), memory.listed(parts))
+    return estimated
+
+
+@contextmanager
+def enough(
+    what: str,
+    shape: memory.Shape,
+    settings: dict[str, Any],
+    placement: dict[str, Any],
+    cuda: bool,
+    where: str = memory.WHERE,
+) -> Iterator[None]:
+    """Turns torch's error into InputError with what to change; what: of a run, in words. The rest as for `check`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and HOST not in str(error):
+            raise
+        estimate = sum(memory.parts(shape, settings, placement, cuda).values())
+        changes = memory.changes(shape, settings, placement, LESS * estimate, 1, cuda, where)
+        said = str(error).strip().partition("\n")[0]
+        raise InputError(
+            f"memory ran out in {what} ({said}); estimated were {memory.gigabytes(estimate)} for each process: {', or '.join(changes)}"
+        ) from error

@@ -1,0 +1,107 @@
+"""Whether transformers builds the model of pretrain.train, as the plan asks it: built, cut and tried in a process of its own.
+
+The answer is kept by what is asked, the code that answers and the version of transformers, so that a plan takes the time of the
+process, some seconds, only after an edit of the model. Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain.config import ROOT
+from crawl2llm.core.console import log
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import canonical
+from crawl2llm.core.plan_cache import Cache
+from crawl2llm.training import auto, parallel, sizes
+
+PROGRAM = "crawl2llm.training.causality"
+CODE = tuple(
+    f"scripts/crawl2llm/training/{name}.py"
+    for name in ("causality", "model", "config_names", "parallel", "mixture", "initial")
+)
+CACHE = Path(".snakemake/models.json")
+SECONDS = 300.0  # that the process may take: imports from a slow file system
+VOCABULARY = 1024  # where the tokenizer decides it
+MANY = 1 << 30  # micro-batches of a step, where the corpus decides them
+_cache = Cache(CACHE, shared=ROOT / "scripts/crawl2llm/training/__pycache__" / CACHE.name)
+
+
+def ask_of(config: dict[str, Any]) -> dict[str, Any]:
+    """What is asked of the model of a config: its keys, with sizes for what is `auto`, which the corpus decides, and the degrees.
+
+    Raises InputError where no sizes fit those that are set.
+    """
+    train, vocabulary = config["pretrain"]["train"], config["tokenize"]["train"]["vocabulary"]
+    vocabulary = vocabulary if isinstance(vocabulary, int) else VOCABULARY
+    settings = dict(train["model"])
+    open_keys = sorted(key for key, value in settings.items() if value == auto.AUTO)
+    if settings["size"] is not None:
+        settings = sizes.fill(settings, vocabulary)
+    unknown = any(settings[key] == auto.AUTO for key in ("layers", "heads", "kv_heads"))
+    settings = auto.shape(settings, 0)
+    degrees = parallel.Degrees.of(train)
+    if settings["context"] == auto.AUTO:
+        settings["context"] = auto.row(0).context * degrees.sequence
+    cut = asdict(degrees) if degrees and not unknown else {}
+    return {"model": settings, "auto": open_keys, "vocabulary": vocabulary, "parallel": cut, "accumulation": MANY}
+
+
+def answer(asks: Iterable[dict[str, Any]]) -> list[str]:
+    """What is wrong with each model that is asked about; "" if nothing is known to be, and where torch or transformers is not installed."""
+    try:
+        versions = [version("transformers"), version("torch")]
+    except PackageNotFoundError:  # the environment of data steps; the trainer builds the model
+        return ["" for _ in asks]
+    code = [hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in CODE]
+    marks = {hashlib.sha256(canonical([ask, versions, code]).encode()).hexdigest(): ask for ask in asks}
+    if new := {mark: ask for mark, ask in marks.items() if mark not in _cache.held}:
+        for mark, said in zip(new, _ask_transformers(list(new.values())), strict=False):
+            _cache.keep(mark, said)
+    return [_cache.held.get(mark, "") for mark in marks]
+
+
+def _ask_transformers(asks: list[dict[str, Any]]) -> list[str]:
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", PROGRAM], input=json.dumps(asks), capture_output=True, text=True, env=environment,
+            timeout=SECONDS, check=True,
+        )  # fmt: skip
+        return list(json.loads(done.stdout))
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        log.warning("whether the model can be built was not looked at: %s ended with: %s", PROGRAM, error)
+        return []
+
+
+def prepare(configs: Iterable[dict[str, Any]]) -> None:
+    """Ask about the models of several configs at once, whose faults `check` then says."""
+    asks = []
+    for config in configs:
+        try:
+            asks.append(ask_of(config))
+        except InputError:
+            continue  # which `check` says
+    answer(asks)
+
+
+def check(config: dict[str, Any]) -> None:
+    """InputError for a model of pretrain.train that transformers does not build, that cannot be cut so, or that is not causal."""
+    for why in answer([ask_of(config)]):
+        if why:
+            raise InputError(why)
+
+
+def save() -> None:
+    """Keep the answers for the next plan."""
+    _cache.save()

@@ -1,0 +1,57 @@
+"""Settings that carry over from a narrow model to a wide one: the maximal update parametrization (µP).
+
+Yang et al. 2022, Tensor Programs V (https://arxiv.org/abs/2203.03466), table 3, for Adam: with a model `m` times as wide as the one that
+`learning_rate` was tuned on, a matrix inside the layers begins with 1/√m of the standard deviation and moves with 1/m of the rate; the head
+(whose inputs alone grow) begins with 1/m and moves with 1/m; embeddings, norms and biases stay. Decoupled weight decay is `m` times as
+large there, so that its product with the rate stays, as in https://github.com/microsoft/mup (mup/optim.py). Attention's scale
+of 1/√(head size) is the architecture's own: wider means more heads, not larger ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedConfig
+from transformers.pytorch_utils import Conv1D
+
+from crawl2llm.training import initial
+
+EMBEDDING, VECTOR, HEAD, INSIDE = "embedding", "vector", "head", "inside"
+
+
+def factor(settings: dict[str, Any]) -> float:
+    """How many times as wide the model is as the one of `base_width`; 1 where that is null."""
+    base = settings["base_width"]
+    return settings["model"]["hidden_size"] / base if base else 1.0
+
+
+def kinds(model: nn.Module) -> Callable[[nn.Parameter], str]:
+    """A function that says what a parameter of this model is; a tied head is an embedding."""
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    head = model.get_output_embeddings()  # type: ignore[operator]
+
+    def kind(parameter: nn.Parameter) -> str:
+        if parameter.ndim < 2:
+            return VECTOR
+        if id(parameter) in tables:
+            return EMBEDDING
+        return HEAD if head is not None and parameter is head.weight else INSIDE
+
+    return kind
+
+
+def transposed(model: nn.Module) -> set[int]:
+    """The ids of the matrices that a model holds as [inputs, outputs], as GPT-2's layers do; those of a Linear are [outputs, inputs]."""
+    return {id(module.weight) for module in model.modules() if isinstance(module, Conv1D)}
+
+
+def values(config: PreTrainedConfig, seed: int, wide: float) -> initial.Weights:
+    """`initial.values` of a model that is `wide` times as wide as its base."""
+    model = initial.empty(config)
+    kind = kinds(model)
+    found = {name: kind(parameter) for name, parameter in model.named_parameters()}
+    share = {INSIDE: wide**-0.5, HEAD: 1 / wide}
+    for name, value in initial.values(config, seed):
+        yield name, value.detach() * share[found[name]] if found.get(name) in share else value

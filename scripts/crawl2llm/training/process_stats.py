@@ -1,0 +1,179 @@
+"""How each process fares: time of its own, memory, its GPU; shared with process 0 in the steps that are logged, which names a slow one.
+
+A process's own time in a step is what the others wait for: reading its tokens, and the forward pass of its blocks. Where blocks
+exchange something inside (ZeRO 3 of DeepSpeed; tensor, sequence and expert parallelism) a fast process waits in them too, and the figure
+says less; so it does of a pipeline, whose stages may have unequal numbers of layers. It is
+measured in the logged steps alone, by CUDA events on a GPU, which are read after the step: no step waits for it. Megatron-LM's
+straggler detector (megatron/core/utils.py, StragglerDetector) compares such times between processes too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import statistics
+import time
+from collections.abc import Iterable, Iterator
+from functools import reduce
+from operator import or_
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from crawl2llm.core.console import log
+from crawl2llm.training import nvml
+
+GIB = 2**30
+OWN = (
+    "data_loading_seconds", "compute_seconds", "memory_max_resident_gib", "memory_max_active_gib", "memory_max_reserved_gib",
+    "memory_num_alloc_retries", "memory_num_ooms",
+)  # fmt: skip
+FIELDS = (*OWN, *nvml.FIELDS)
+# Seconds of a step by which a process may be slower: of a GPU; of a CPU, whose cores others use too.
+FEW, FEW_CPU = 0.001, 0.1
+STREAK = 3  # logged steps in a row in which a process is the slow one before that is said: now and then any is
+
+
+class Vitals:
+    """Measures this process, and brings the measures of all together.
+
+    blocks: the decoder layers, as the engine runs them; at the end of a `with` they are left alone. every: steps between those that are
+    logged. last: the run's last step, which is measured too. threshold: how many times the median of the processes one may take, before a
+    warning names it. A collective call.
+    """
+
+    def __init__(
+        self, blocks: Iterable[nn.Module], device: torch.device, every: int, last: int, threshold: float
+    ) -> None:
+        self.device, self.every, self.last, self.threshold = device, every, last, threshold
+        self.rank, self.measuring, self.data = dist.get_rank(), False, 0.0
+        self.gpu = nvml.reader(device)
+        self.nodes: list[str] = [""] * dist.get_world_size()
+        dist.all_gather_object(self.nodes, socket.gethostname())
+        self.begun: list[Any] = []
+        self.spans: list[tuple[Any, Any]] = []
+        self.slow = (0, 0)  # the last slow process, and in how many logged steps in a row
+        self.hooks: list[Any] = []
+        for block in blocks:  # inside of what an engine does around a block, such as gathering its weights
+            self.hooks.append(block.register_forward_pre_hook(self._enter))
+            self.hooks.append(block.register_forward_hook(self._leave, prepend=True))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self.hooks:
+            hook.remove()
+
+    def _mark(self) -> Any:
+        if self.device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _enter(self, *_: Any) -> None:
+        if self.measuring:
+            self.begun.append(self._mark())
+
+    def _leave(self, *_: Any) -> None:
+        if self.measuring and self.begun:
+            self.spans.append((self.begun.pop(), self._mark()))
+
+    @contextlib.contextmanager
+    def reading(self, step: int, also: bool = False) -> Iterator[None]:
+        """The time in which a step waits for its tokens; the blocks' time is measured from here on, where the step is logged.
+
+        also: measure it in any case, since it may be logged.
+        """
+        begun = time.perf_counter()
+        yield
+        self.data = time.perf_counter() - begun
+        self.measuring = also or step % self.every == 0 or step == self.last
+
+    def _own(self) -> dict[str, float]:
+        cuda = self.device.type == "cuda"
+        spent = [a.elapsed_time(b) / 1000 if cuda else b - a for a, b in self.spans]  # ms
+        found = {"data_loading_seconds": self.data, "compute_seconds": sum(spent)}
+        # kB on Linux
+        found["memory_max_resident_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
+        if cuda:  # names as in torchtitan, components/metrics.py
+            held = torch.cuda.memory_stats()
+            found["memory_max_active_gib"] = held["active_bytes.all.peak"] / GIB
+            found["memory_max_reserved_gib"] = held["reserved_bytes.all.peak"] / GIB
+            found["memory_num_alloc_retries"] = held["num_alloc_retries"]
+            found["memory_num_ooms"] = held["num_ooms"]
+        return found | self.gpu()
+
+    def shared(self) -> list[dict[str, float]]:
+        """FIELDS of each process, by rank, without those that it lacks, after a step that is measured: a collective call. [] elsewhere."""
+        if not self.measuring:
+            return []
+        own = self._own()
+        self.measuring = False
+        self.begun.clear()
+        self.spans.clear()
+        values = torch.tensor([own.get(name, float("nan")) for name in FIELDS], dtype=torch.float64, device=self.device)
+        every = values.new_empty(dist.get_world_size() * len(FIELDS))
+        dist.all_gather_into_tensor(every, values)
+        rows = every.reshape(-1, len(FIELDS)).tolist()
+        return [{n: value for n, value in zip(FIELDS, row, strict=True) if value == value} for row in rows]
+
+    def row(self, step: int, everyone: list[dict[str, float]], seconds: float) -> dict[str, float]:
+        """What metrics.jsonl says of all processes, whose steps took `seconds` each; a straggler is warned about once.
+
+        The largest of each measure, of GPUs' use and clock the smallest, of the reasons of a low clock all; the median of
+        `compute_seconds`; `slowest_rank` and `slowest_share`, the share of the step in which the slowest process reads its tokens and
+        computes.
+        """
+        found: dict[str, float] = {}
+        for name in FIELDS:
+            if values := [one[name] for one in everyone if name in one]:
+                least = name in ("gpu_utilization_percent", "gpu_clock_mhz")
+                found[name] = round(min(values) if least else max(values), 6)
+        if bits := [int(one["gpu_throttle_reasons"]) for one in everyone if "gpu_throttle_reasons" in one]:
+            found["gpu_throttle_reasons"] = reduce(or_, bits)  # a bit for each reason, of any GPU
+        took = [one["data_loading_seconds"] + one["compute_seconds"] for one in everyone]
+        slowest = max(range(len(took)), key=took.__getitem__)
+        usual = statistics.median_low(took)  # of two, the faster
+        found |= {
+            "compute_seconds_median": round(statistics.median(one["compute_seconds"] for one in everyone), 6),
+            "slowest_rank": slowest,
+            "slowest_share": round(took[slowest] / seconds, 4) if seconds else 0.0,
+        }
+        few = FEW if self.device.type == "cuda" else FEW_CPU
+        late = took[slowest] > self.threshold * usual and took[slowest] - usual > few
+        self.slow = (slowest, 1 + self.slow[1] * (self.slow[0] == slowest)) if late else (slowest, 0)
+        if self.slow[1] == STREAK:
+            log.warning(
+                "step %s: rank %d on %s is slow: %.3f s to read its tokens and compute, %.1f times the (lower) median of all processes "
+                "(%.3f s), %.0f %% of the step",
+                f"{step:,}", slowest, self.nodes[slowest], took[slowest], took[slowest] / max(usual, 1e-9), usual,
+                100 * found["slowest_share"],
+            )  # fmt: skip
+        for rank, one in enumerate(everyone):
+            if held := nvml.reasons(one.get("gpu_throttle_reasons", 0)):
+                log.warning(
+                    "step %s: the clock of the GPU of rank %d on %s is held down: %s",
+                    f"{step:,}",
+                    rank,
+                    self.nodes[rank],
+                    ", ".join(held),
+                )
+        return found
+
+    def labelled(self, everyone: list[dict[str, float]]) -> list[tuple[dict[str, str], dict[str, float]]]:
+        """The same for Prometheus: labels and values of each process."""
+        return [({"rank": str(rank), "node": self.nodes[rank]}, one) for rank, one in enumerate(everyone)]
+
+
+def per_device(rate: float, flops: int, processes: int, tokens: int) -> dict[str, float]:
+    """Speed of one process: tokens a second, 10¹² operations a second, seconds a step (of `tokens`). rate: tokens a second of all."""
+    return {
+        "tokens_per_second_per_device": round(rate / processes, 1),
+        "tflops": round(rate * flops / processes / 1e12, 4),
+        "step_seconds": round(tokens / rate, 6),
+    }

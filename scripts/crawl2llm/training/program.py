@@ -1,0 +1,63 @@
+"""The program of a training in each of its processes: process 0 is the step, with log and manifest, and the others work with it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+
+import torch.distributed as dist
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import mask_stderr, put
+from crawl2llm.core.manifest import Manifest, ManifestError, digest, task_of
+from crawl2llm.training import checkpoint, group
+from crawl2llm.training.processes import RESUBMIT, free_port
+
+# The environment of a program that no launcher started.
+NO_LAUNCHER = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+
+
+def run(
+    parser: argparse.ArgumentParser,
+    body: command_line.Body,
+    argv: list[str] | None,
+    after: Callable[[argparse.Namespace], None] | None = None,
+) -> int:
+    """Run `body` as the step that `parser` is of, and end this process with its exit status.
+
+    RESUBMIT: a signal stopped it after a checkpoint. An error is reported by one process. after: called by process 0 once the manifest
+    stands, of this run or of an earlier one.
+    """
+    mask_stderr()
+    for name, value in {**NO_LAUNCHER, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}.items():
+        os.environ.setdefault(name, value)
+    try:
+        if os.environ["RANK"] == "0":
+            status = command_line.run(parser, body, argv)
+            if status == 0 and after:
+                after(command_line.parsed(parser, argv))
+        else:  # process 0 alone writes the log and the manifest, and reports what is wrong with the input
+            args = command_line.parsed(parser, argv)
+            settings, mark = command_line.settings(args.step, args.config, task_of(args.manifest))
+            if args.always or not command_line.done(args, mark, renews=False):  # which all processes find alike
+                body(args, settings, Manifest(args.step, digest(mark)))
+            status = 0
+    except SystemExit as stopped:
+        status = int(stopped.code or 0)
+    except Exception as error:
+        # Before the processes have met, process 0 finds the same fault and reports it, or it is this node's own.
+        if isinstance(error, checkpoint.Told):
+            pass
+        elif not isinstance(error, command_line.InputError | ManifestError):
+            put(traceback.format_exc().rstrip(), file=sys.stderr)
+        elif dist.is_initialized() or os.environ["LOCAL_RANK"] == "0":
+            put(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
+        status = 1
+    if status in (0, RESUBMIT):
+        group.stop(status)
+    sys.stderr.flush()
+    os._exit(status)

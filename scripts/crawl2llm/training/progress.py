@@ -1,0 +1,124 @@
+"""What a run says of its pace while it trains: rows of metrics.jsonl, lines of the log, and after a few steps how long the rest takes."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from crawl2llm.core.console import duration, log
+from crawl2llm.training import loss_scale, measures, process_stats, schedule
+
+if TYPE_CHECKING:
+    from crawl2llm.training.metrics import Recorder
+    from crawl2llm.training.run import Run
+
+TIMED = 10  # steps after which the rest is foretold
+DAY = 86_400.0  # seconds
+
+
+class Clock:
+    """Time of training alone: what stands in `paused`, validations and checkpoints, does not count."""
+
+    def __init__(self) -> None:
+        self.begun = self.shown = time.monotonic()
+        self.pauses = 0.0
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """A part of the loop that is no training."""
+        before = time.monotonic()
+        yield
+        pause = time.monotonic() - before
+        self.begun, self.shown, self.pauses = self.begun + pause, self.shown + pause, self.pauses + pause
+
+    @property
+    def trained(self) -> float:
+        """Seconds of training."""
+        return time.monotonic() - self.begun
+
+    @property
+    def whole(self) -> float:
+        """Seconds, pauses among them."""
+        return self.trained + self.pauses
+
+    def lap(self) -> float:
+        """Seconds of training since the last lap."""
+        now = time.monotonic()
+        since, self.shown = now - self.shown, now
+        return since
+
+
+class Pace:
+    """The pace of a run from `run.done` on, on process 0."""
+
+    def __init__(self, run: Run, recorder: Recorder, clock: Clock, vital: process_stats.Vitals) -> None:
+        self.run, self.recorder, self.clock, self.vital = run, recorder, clock, vital
+        self.first = self.shown = run.done  # steps: before the first of this attempt, and the last that a row is of
+
+    def after(self, step: int, loss: float, everyone: list[dict[str, float]]) -> None:
+        """Called after each step. loss: in nats a token. everyone: what `Vitals.shared` returned."""
+        steps, tokens = self.run.plan.steps, self.run.plan.tokens
+        if step % self.run.args.log_every == 0 or step == steps:
+            self._show(step, loss, everyone)
+            self.shown = step
+        if step == self.first + TIMED and step < steps:
+            spent = tokens(step) - tokens(self.first)
+            foretell((tokens(steps) - tokens(step)) * self.clock.trained / spent, self.run.device.type)
+
+    def end(self, step: int, loss: float, everyone: list[dict[str, float]]) -> None:
+        """Called after `after` where the run ends early with this step: a row of the last steps, where that was none of `log_every`."""
+        if self.shown < step:
+            self._show(step, loss, everyone)
+            self.shown = step
+
+    def _show(self, step: int, loss: float, everyone: list[dict[str, float]]) -> None:
+        """A row of metrics.jsonl and a line of the log on the steps from `shown`, exclusive, to `step`.
+
+        A loss that is not finite is in the line alone.
+        """
+        run, recorder = self.run, self.recorder
+        steps, tokens = run.plan.steps, run.plan.tokens
+        seconds, since = self.clock.lap(), tokens(step) - tokens(self.shown)
+        rate, rate_so_far = since / seconds, (tokens(step) - tokens(self.first)) / self.clock.trained
+        each = step - self.shown
+        product = torch.cuda.get_device_name() if run.device.type == "cuda" else ""
+        used = measures.mfu(rate, run.flops, measures.peak_of(product, run.settings["precision"]), run.processes)
+        row = {
+            "step": step,
+            "tokens": tokens(step) - tokens(run.begun),  # its own: those before may have been in other batches
+            "loss": loss if math.isfinite(loss) else None,
+            "learning_rate": schedule.learning_rate(step, steps, run.settings),
+            "grad_norm": run.update.norm if run.update.applied else None,
+            **({} if run.update.balance is None else {"router_loss": float(run.update.balance)}),
+            "tokens_per_second": round(rate, 1),
+            "mfu": used,
+            "seconds": round(recorder.seconds + self.clock.whole, 3),
+            "skipped_steps": len(run.skipped),
+            **loss_scale.metrics_row(run.engine, run.overflows),
+            **process_stats.per_device(rate, run.flops, run.processes, since // each),
+            **self.vital.row(step, everyone, seconds / each),
+        }
+        recorder.metrics(row, self.vital.labelled(everyone))
+        log.info(
+            "step %s/%s, loss %.4f, learning rate %.2e, %s tokens/s%s, %s left",
+            f"{step:,}", f"{steps:,}", loss, row["learning_rate"], f"{rate:,.0f}",
+            f", MFU {used:.1%}" if used else "", duration((tokens(steps) - tokens(step)) / rate_so_far),
+        )  # fmt: skip
+        if used and used > measures.MFU_ALARM:
+            log.warning("an MFU of %.0f %% is not to be believed: check the peak in gpus.py", 100 * used)
+
+
+def foretell(left: float, device: str) -> None:
+    """Log how long the rest takes; more than a day on a CPU is a warning. left: seconds, by the first TIMED steps."""
+    log.info("about %s left by the first %d steps, validation not counted", duration(left), TIMED)
+    if device == "cpu" and left > DAY:
+        log.warning(
+            "THIS TRAINING TAKES %.1f DAYS on this CPU. Stop it (Ctrl-C; it resumes from its checkpoint) or lower "
+            "pretrain.train.steps, .tokens or .epochs, make pretrain.train.model smaller, or train on a GPU "
+            "(pretrain.train.device: cuda)", left / DAY,
+        )  # fmt: skip

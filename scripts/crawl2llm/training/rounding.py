@@ -1,0 +1,66 @@
+"""Quantization-aware fine-tuning: the forward pass multiplies with weights that are rounded as compress.quantize will round them.
+
+The gradient passes the rounding as if it were not there (the straight-through estimator, arXiv:1308.3432, section 4; for quantization
+arXiv:1712.05877, section 3), and the optimizer moves the weights behind it, in fp32. So the training sees the loss of the quantized
+model, and finds weights that lose little when they are rounded. What comes out are the weights behind, which the same method quantizes to
+those that were trained with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from crawl2llm.core.errors import InputError
+from crawl2llm.training import quantization_grids
+from crawl2llm.training.compressible_layers import Layer, fits, none_fits
+from crawl2llm.training.finetune_settings import aware
+
+
+class Through(torch.autograd.Function):
+    """A function of weights, whose gradient is that of the weights themselves."""
+
+    @staticmethod
+    def forward(_: Any, weight: torch.Tensor, rounded: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        """rounded(weight), of the same shape."""
+        return rounded(weight).to(weight.dtype)
+
+    @staticmethod
+    def backward(_: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """The gradient as it comes."""
+        return gradients[0], None
+
+
+def grid(settings: Mapping[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What rounds a layer's weights, [outputs, inputs], by `quantize_aware`."""
+    if settings["quantize_aware"] == "int4":
+        return partial(quantization_grids.int4, group=settings["quantize_aware_group_size"])
+    return quantization_grids.int8 if settings["quantize_aware"] == "int8" else quantization_grids.nf4
+
+
+def hold(model: nn.Module, settings: Mapping[str, Any], where: str) -> int:
+    """Have each linear layer that compress.quantize would take multiply with rounded weights from now on; how many.
+
+    0 where `quantize_aware` is none. Raises InputError where no layer has a shape that the method takes.
+    """
+    if not aware(settings):
+        return 0
+    rounded, head = grid(settings), model.get_output_embeddings()  # type: ignore[operator]
+    how = {"method": settings["quantize_aware"], "group_size": settings["quantize_aware_group_size"]}
+    inner = [(name, part) for name, part in model.named_modules() if type(part) is nn.Linear and part is not head]
+    shapes = {name: Layer(name, part.in_features, part.out_features) for name, part in inner}
+    taken = [part for name, part in inner if fits(shapes[name], how)]
+    if not taken:
+        why = none_fits(next(iter(shapes.values())), how) if inner else "the model has no linear layer"
+        raise InputError(f"{where}.quantize_aware is {settings['quantize_aware']!r}; of compress.quantize {why}")
+
+    def forward(part: nn.Linear, given: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(given, Through.apply(part.weight, rounded), part.bias)
+
+    for part in taken:
+        part.forward = partial(forward, part)  # type: ignore[method-assign]
+    return len(taken)

@@ -1,0 +1,121 @@
+"""Updates that are left out: where loss or gradient is not finite, or far above those of the steps before.
+
+A spike is a loss or a norm of the gradient more than `sigma` standard deviations above the mean of the last `window` steps, as in
+OLMo-core (src/olmo_core/optim/skip_step_optimizer.py, which also skips what lies as far below). Steps that were left out count in that
+mean too, as there, so a level that stays is no spike for long. Nothing is judged before there are max(20, window / 2) steps, the one
+that is judged included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from crawl2llm.core.console import log
+from crawl2llm.training import data, group
+from crawl2llm.training.loss_scale import OVERFLOW, log_overflow
+
+if TYPE_CHECKING:
+    from crawl2llm.training.run import Run
+
+LEAST = 20  # steps before any is judged: OLMo-core's
+
+Pair = tuple[float, float]  # a step's mean loss in nats a token, and the norm of its gradient
+
+
+class Spikes:
+    """Says of each step whether it is a spike. `recent` are the last `window` steps' (loss, norm), oldest first: a checkpoint has them."""
+
+    def __init__(self, sigma: float, window: int, recent: Iterable[Pair]) -> None:
+        self.sigma, self.window = sigma, window
+        self.recent = deque([(float(loss), float(norm)) for loss, norm in recent], maxlen=window)
+        # Of the last step, if it was a spike: `loss` or `gradient`, and how many deviations.
+        self.what, self.deviations = "", 0.0
+
+    def found(self, loss: float, norm: float) -> bool:
+        """Whether a step with this loss and norm, both finite, is a spike; it is among those before the next from now on."""
+        self.what = ""
+        if len(self.recent) + 1 >= max(LEAST, self.window // 2):
+            losses, norms = zip(*self.recent, strict=True)
+            for what, value, before in (("loss", loss, losses), ("gradient", norm, norms)):
+                spread = stdev(before)
+                if not self.what and value > fmean(before) + self.sigma * spread:
+                    self.what = what
+                    self.deviations = (value - fmean(before)) / spread if spread else math.inf
+        self.recent.append((loss, norm))
+        return bool(self.what)
+
+
+def spikes(settings: dict[str, Any], recent: Iterable[Pair]) -> Spikes | None:
+    """By the settings of pretrain.train; None where spikes are not looked for. recent: of the checkpoint."""
+    sigma = settings["spike_sigma"]
+    return Spikes(sigma, settings["spike_window"], recent) if sigma else None
+
+
+def fits(run: Run, loss: torch.Tensor, norm: float) -> bool:
+    """Whether an update may be made: the same on every process, by the mean loss of all. A collective call.
+
+    loss: of this process's part of the batch. norm: of the whole gradient, finite.
+    """
+    assert run.spikes is not None
+    both = torch.stack([loss, loss.new_tensor(norm)]) / run.processes
+    dist.all_reduce(both)
+    mean, whole = both.tolist()
+    return not run.spikes.found(mean, whole)
+
+
+def row(run: Run, step: int, loss: float) -> dict[str, Any]:
+    """What losses.jsonl says of a step that was left out: what was `skipped`, the `reason`, and its `documents`' ids.
+
+    An overflow of fp16's loss scale has nothing to do with its documents, and lists none.
+
+    A collective call; process 0 alone reads the ids, and says so in the log.
+    """
+    if run.overflowed:
+        if run.rank == 0:
+            log_overflow(step)
+        return {"skipped": "gradient", "reason": OVERFLOW, "documents": []}
+    what, spike, ids = "gradient" if math.isfinite(loss) else "loss", {}, []
+    reason, said = "not finite", "is not finite"
+    if run.spiked and run.spikes is not None:
+        what, reason, far = run.spikes.what, "spike", run.spikes.deviations
+        many = f"{far:,.1f} standard deviations" if math.isfinite(far) else "far"  # all steps before were the same
+        spike, said = (
+            {"deviations": round(far, 2) if math.isfinite(far) else None},
+            f"is {many} above the mean of the last steps",
+        )
+    with group.patience():
+        if run.rank == 0:
+            windows = run.windows(step)
+            ids = (
+                run.mix.documents(run.args.tokens, windows)
+                if run.mix
+                else data.documents(run.args.tokens, windows, run.plan.context)
+            )
+            some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
+            log.warning(
+                "step %s: the %s %s, its update is skipped (%s of at most %s); its %s documents: %s",
+                f"{step:,}", what, said, len(run.skipped), run.args.max_skipped_steps, f"{len(ids):,}", some,
+            )  # fmt: skip
+        dist.barrier()
+    return {"skipped": what, "reason": reason, **spike, "documents": ids}
+
+
+def note(rows: list[dict[str, Any]], steps: int) -> list[str]:
+    """A note for the report on the steps that losses.jsonl says were left out; none where there is none."""
+    found = [entry for entry in rows if "skipped" in entry and entry["reason"] != OVERFLOW]
+    if not found:
+        return []
+    spiked = any(entry["reason"] == "spike" for entry in found)
+    why = "not finite, or far above that of the steps before" if spiked else "not finite"
+    listed = ", ".join(str(entry["step"]) for entry in found)
+    return [
+        f"{len(found)} of {steps:,} steps were skipped, since their loss or gradient was {why}: {listed} (their documents are in "
+        "losses.jsonl)."
+    ]

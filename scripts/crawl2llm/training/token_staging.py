@@ -1,0 +1,162 @@
+"""Copy the token files to a node's own disk before training reads them in random order.
+
+A shared file system serves a few large reads well and many small ones badly; $SLURM_TMPDIR (the Alliance) or another
+node-local folder serves both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+import xxhash
+
+from crawl2llm.core.console import Progress, log, setup
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import Manifest, ManifestError, canonical, checksum, digest, sync, write_atomically
+
+BLOCK = 16 << 20
+SPARE = 1 << 30  # bytes to leave free on the node's disk
+
+
+def folder_of(given: str) -> Path:
+    """The folder that `pretrain.train.stage_to` names, with the node's variables put in.
+
+    Raises InputError where it names a variable that is not set on the node.
+    """
+    text = os.path.expandvars(given)
+    if missing := re.search(r"\$\{?\w+\}?", text):
+        raise InputError(
+            f"pretrain.train.stage_to is {given!r}, and {missing[0]} is not set here: "
+            "name a folder of the node's own disk, or leave it empty"
+        )
+    return Path(text)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that no other user writes to or reads, or see that it is one.
+
+    Raises PermissionError if it is a link or another user's, or open to others: in a shared folder anybody may have put it there.
+    """
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
+        raise PermissionError(
+            f"{folder} is no folder of this user's alone (owner {about.st_uid}, mode {stat.S_IMODE(about.st_mode):04o}): remove it"
+        )
+
+
+def staged(manifests: Sequence[Path], given: str) -> list[Path]:
+    """Copies of the manifests and their files below the folder `given`; the manifests themselves where it is empty.
+
+    Any number of processes of a node may call it: the first copies, the others find the copies. A copy has its name once it is on the
+    disk and its bytes had the checksum of the manifest. One that is there is read for its checksum, once as long as nobody writes to it,
+    and copied again if it has another. The copies lie in a folder that only this user reads and writes. If the disk is too small,
+    training reads the files where they lie, with a warning. Raises ManifestError where a file does not have its checksum.
+    """
+    if not given:
+        return list(manifests)
+    base = folder_of(given)
+    held = base / f"crawl2llm-tokens-{os.geteuid()}"
+    content = [path.read_text(encoding="utf-8") for path in sorted(manifests)]
+    target = held / digest("\n".join(content))
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        make_private(held)
+        target.mkdir(exist_ok=True)
+        with open(os.open(target / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            return _copied(manifests, target)
+    except OSError as error:
+        log.warning("token files are read where they lie: %s", error)
+        return list(manifests)
+
+
+def _copied(manifests: Sequence[Path], target: Path) -> list[Path]:
+    todo: list[tuple[Path, Path, str]] = []
+    out = []
+    ranks = {path: rank for rank, path in enumerate(sorted(manifests))}
+    for path in manifests:
+        copy = target / f"{ranks[path]:08d}"  # copies sort as the manifests do
+        listed = Manifest.parse(path).files  # no input of the training: the copies are, as the files are without them
+        todo += [(path.parent / name, copy / name, listed[name]["xxh3"]) for name in listed]
+        todo.append((path, copy / path.name, checksum(path)))
+        out.append(copy / path.name)
+    known = CheckedCopies(target)
+    todo = [each for each in todo if not known.has(*each[1:])]
+    size = sum(old.stat().st_size for old, *_ in todo)
+    free = shutil.disk_usage(target).free
+    if todo and size + SPARE > free:
+        raise OSError(f"they are {size / 1e9:.1f} GB, and {target} has {free / 1e9:.1f} GB free")
+    if todo:
+        if not log.handlers:  # not process 0
+            setup("pretrain.train")
+        log.info("copying %.2f GB of token files to %s", size / 1e9, target)
+    progress = Progress(size >> 20, "MiB")
+    for old, new, expected in todo:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        partial = new.with_name(f".{new.name}.partial")
+        state = xxhash.xxh3_128()
+        with old.open("rb") as reader, partial.open("wb") as writer:
+            while block := reader.read(BLOCK):
+                writer.write(block)
+                state.update(block)
+                progress.add(len(block) >> 20)
+        if expected != state.hexdigest():
+            raise ManifestError(
+                f"{old} does not have the checksum that its manifest says: remove the manifest and run again"
+            )
+        sync(partial)  # before it has its name: a power cut leaves no file of the right size without its bytes
+        partial.replace(new)
+        known.add(new, expected)
+    known.write()
+    return out
+
+
+class CheckedCopies:
+    """The copies in a folder whose bytes had their checksums, by size, times and inode as they were then.
+
+    So a file is read for its checksum once, not by each process of a node. Nobody sets the time of a change of an inode: a file that was
+    put in a copy's place, or written to, is read again.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target, self.path, self.changed = target, target / ".checked.json", False
+        try:
+            self.held = dict(json.loads(self.path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            self.held = {}
+
+    def _facts(self, path: Path, expected: str) -> list[int | str]:
+        about = path.lstat()
+        return [about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_dev, expected]
+
+    def has(self, path: Path, expected: str) -> bool:
+        """Whether a copy is there with its checksum; one that is a link is not."""
+        if path.is_symlink() or not path.is_file():
+            return False
+        if self.held.get(str(path.relative_to(self.target))) == self._facts(path, expected):
+            return True
+        if checksum(path) != expected:
+            log.warning("%s is not the copy that it should be: it is copied again", path)
+            return False
+        self.add(path, expected)
+        return True
+
+    def add(self, path: Path, expected: str) -> None:
+        """Note a copy that has its checksum."""
+        self.held[str(path.relative_to(self.target))] = self._facts(path, expected)
+        self.changed = True
+
+    def write(self) -> None:
+        """Keep what was found for the next process."""
+        if self.changed:
+            write_atomically(self.path, canonical(self.held))

@@ -1,0 +1,85 @@
+"""The weights in a model's files, under the names and in the form that the model has here.
+
+transformers saves some architectures otherwise than it holds them: the experts of a mixture apart, which it packs into one tensor, and some
+heads under an old name (transformers/conversion_mapping.py). Its own conversion is applied here to one parameter after another:
+from_pretrained applies it to a whole model, which every process would then have to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import PreTrainedModel
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import (
+    WeightConverter,
+    WeightRenaming,
+    dot_natural_key,
+    rename_source_key,
+    revert_weight_conversion,
+)
+
+from crawl2llm.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where the values of a model's parameters are. `made` is the model, with or without values."""
+
+    made: PreTrainedModel
+    parts: dict[str, tuple[str, ...]]  # a parameter's name → the names in the files of what it is made of
+    files: dict[str, Path]
+
+    def value(self, name: str) -> torch.Tensor:
+        """A parameter, whole, fp32 on the CPU. Memory: twice that."""
+        found = {}
+        for part in self.parts[name]:
+            with safe_open(self.files[part], framework="pt") as held:
+                found[part] = held.get_tensor(part)
+        value = found[name] if name in found else converted(self.made, found)[name]
+        return value.float()
+
+
+def shapes_in(file: Path, where: str) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors in a file of safetensors, by name. where: what an error begins with.
+
+    Raises InputError for a file that is none.
+    """
+    try:
+        with safe_open(file, framework="pt") as held:
+            return {name: tuple(held.get_slice(name).get_shape()) for name in held.keys()}  # noqa: SIM118 - no mapping
+    except SafetensorError as error:
+        raise InputError(f"{where}: {file.name} cannot be read ({error})") from error
+
+
+def names_in_files(made: PreTrainedModel, name: str, there: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
+    """The tensors of which a parameter of `made` is made in files that have the names `there`: their shapes by name."""
+    own = made.get_parameter(name).detach().to("meta")
+    found = {name: own} if name in there else revert_weight_conversion(made, {name: own})
+    return {part: tuple(value.shape) for part, value in found.items()}
+
+
+def converted(made: PreTrainedModel, parts: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Tensors of files as parameters of `made`, by their names there: transformers' conversion_mapping, as it is applied in
+    core_model_loading.convert_and_load_state_dict_in_model. parts: tensors, for which add_tensor's type has a Future."""
+    steps = get_model_conversion_mapping(made, add_legacy=False)
+    renamings = [step for step in steps if isinstance(step, WeightRenaming)]
+    converters = [step for step in steps if isinstance(step, WeightConverter)]
+    by_pattern = {pattern: converter for converter in converters for pattern in converter.source_patterns}
+    collected: dict[str, WeightRenaming | WeightConverter] = {}
+    for part in sorted(parts, key=dot_natural_key):  # expert 10 after expert 9
+        name, pattern = rename_source_key(part, renamings, converters)
+        if name not in collected:
+            collected[name] = WeightRenaming(part, name) if pattern is None else deepcopy(by_pattern[pattern])
+        collected[name].add_tensor(name, part, pattern or part, parts[part])
+    found = {}
+    for name, step in collected.items():
+        for target, value in step.convert(name, model=made, config=made.config).items():
+            found[target] = value[0] if isinstance(value, list) else value
+    return found

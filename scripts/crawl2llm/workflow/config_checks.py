@@ -1,0 +1,190 @@
+"""What of a config can be refused before anything runs. Errors name the key, its value, and what is allowed."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain import filter_order, model_registry, scorers, steps
+from crawl2llm.chain.config import ConfigError, leaves
+from crawl2llm.core import pinned_names, secret_masking
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.nested_dicts import has, lookup
+from crawl2llm.filters.language import known_labels
+from crawl2llm.stages.align import checks as aligning
+from crawl2llm.stages.compress import checks as quantizing
+from crawl2llm.stages.compress import gguf_support, quantize_tools
+from crawl2llm.stages.synthesize import checks as synthesizing
+from crawl2llm.training import checks as training
+from crawl2llm.training import finetune_settings as finetuning
+from crawl2llm.training import gpus, init_checks, mix_shares, model_check, offload, pair_layouts, sizes
+from crawl2llm.training.parameters import FAMILIES
+
+
+def check(config: dict[str, Any], variant: str = "main") -> None:
+    """Raise ConfigError or InputError for the config of a variant that cannot run."""
+    check_secrets(config)
+    check_digests(config)
+    if "language" in config["filters"]:
+        known_labels.check(config["language"])
+    known_labels.check_by_language(config)
+    train = config["pretrain"]["train"]
+    training.check(train, train["processes"] * train["nodes"])
+    check_lengths(config)
+    check_mix(config)
+    check_topics(config)
+    check_curve(config)
+    check_judge(config)
+    check_decontaminated(config)
+    check_tuning(config)
+    gguf_support.check(config)
+    quantize_tools.check(config)
+    quantize_tools.check_shapes(config)
+    quantizing.check(config)
+    scorers.check(config)
+    check_sizes(config)
+    model_check.check(config)
+    pair_layouts.check(config["finetune"]["pairs"])
+    synthesizing.check(config, Path(f"results/{variant}"))
+    finetuning.check(config)
+    aligning.check(config)
+    check_start(config, Path(f"results/{variant}/pretrain/train"))
+    check_order(config)
+
+
+def check_secrets(config: dict[str, Any]) -> None:
+    """Raise InputError for a key that should name a secret and seems to hold it: before anything of the config is written."""
+    for path, node in leaves():
+        if node.get("secret") and has(config, path):
+            secret_masking.check_name(lookup(config, path), path)
+
+
+def check_digests(config: dict[str, Any]) -> None:
+    """Raise InputError for a file or folder that is named with a digest that is none."""
+    for path, node in leaves():
+        if node.get("pinned") and has(config, path):
+            value = lookup(config, path)
+            for entry in value if isinstance(value, list) else [value]:
+                pinned_names.check_form(entry["path"] if isinstance(entry, dict) else entry or "", path)
+
+
+def check_sizes(config: dict[str, Any]) -> None:
+    """Raise InputError for a size of model that cannot be filled in, and for a GPU that is not known."""
+    model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
+    if model["size"] is not None and isinstance(vocabulary, int):
+        sizes.fill(model, vocabulary)
+    if config["pretrain"]["plan"]["gpu"] is not None:
+        gpus.chosen(config["pretrain"]["plan"], "auto")
+
+
+def check_start(config: dict[str, Any], own: Path) -> None:
+    """Raise ConfigError for a training that starts from a model that does not go with it, or from its own result, which is in `own`."""
+    start_from = config["pretrain"]["train"]["start_from"]
+    if start_from and Path(start_from).resolve().is_relative_to(own.resolve()):
+        raise ConfigError(
+            f"pretrain.train.start_from is {start_from!r}, the result that this run would replace: copy the folder to "
+            "another place, and name that"
+        )
+    init_checks.check(config["pretrain"]["train"], config["tokenize"]["train"]["vocabulary"])
+
+
+def check_order(config: dict[str, Any]) -> None:
+    """Raise ConfigError for filters in an order in which they cannot be used."""
+    if wrong := filter_order.wrong_order(config["filters"]):
+        raise ConfigError(wrong)
+
+
+def tuned(config: dict[str, Any]) -> list[tuple[str, str]]:
+    """(step, model) of every model that is trained on pairs."""
+    return [
+        (step, name)
+        for step in ("finetune.train", "align.reward", "align.train")
+        for name in model_registry.made_by(config, step)
+    ]
+
+
+def check_lengths(config: dict[str, Any]) -> None:
+    """Raise InputError for pairs that are longer than the context that the model is pre-trained with."""
+    model = config["pretrain"]["train"]["model"]
+    known = model["type"] in FAMILIES and isinstance(model["context"], int)
+    for step, name in tuned(config) if known else []:
+        length = model_registry.section(config, step, name)["max_length"]
+        if length > model["context"]:
+            key = model_registry.key(config, step, name, "max_length")
+            raise InputError(f"{key} is {length:,}, more than pretrain.train.model.context, {model['context']:,}")
+
+
+def check_mix(config: dict[str, Any]) -> None:
+    """Raise InputError for a mix that no corpus goes with, as far as the config says which groups there are."""
+    mix = config["pretrain"]["mix"]
+    mix_shares.check(mix, config["pretrain"]["train"]["schedule"])
+    if not mix["phases"]:
+        return
+    if mix["by"] == "topic" and not config["topics"]["train"]["clusters"]:
+        raise InputError(
+            "pretrain.mix.by is 'topic', and topics.train.clusters is 0: no step finds topics; say how many there are to be"
+        )
+    if mix["by"] in steps.MIXED_BY and not steps.is_used(steps.MIXED_BY[mix["by"]], config):
+        raise InputError(
+            f"pretrain.mix.by is {mix['by']!r}, which {steps.MIXED_BY[mix['by']]} measures, and filters is {config['filters']!r}: add "
+            "it there"
+        )
+    if mix["by"] == "source":
+        names = sorted(source["name"] for source in config["ingest"]["extract"]["sources"])
+        mix_shares.check_names(mix, names)
+
+
+def check_topics(config: dict[str, Any]) -> None:
+    """Raise InputError for topics by language in a run that knows no languages."""
+    train = config["topics"]["train"]
+    if train["clusters"] and train["by"] == "language" and "language" not in config["filters"]:
+        raise InputError(
+            f"topics.train.by is 'language', which language.score measures, and filters is {config['filters']!r}: add language there, "
+            "or set topics.train.by: all"
+        )
+
+
+def check_curve(config: dict[str, Any]) -> None:
+    """Raise InputError for a learning curve whose checkpoints the training would remove."""
+    every, kept = config["evaluate"]["curve"]["every"], config["pretrain"]["train"]["keep_every"]
+    if every and (not kept or every % kept):
+        raise InputError(
+            f"evaluate.curve.every is {every}, and pretrain.train.keep_every, which is {kept}, keeps no checkpoint of these steps: set "
+            f"it to {every} or to a divisor (a placement key: by itself it reruns nothing)"
+        )
+
+
+def check_judge(config: dict[str, Any]) -> None:
+    """Raise InputError for a judge without answers."""
+    judge = config["evaluate"]["judge"]["model"]
+    if judge is not None and not config["evaluate"]["generate"]["questions"]:
+        raise InputError(
+            f"evaluate.judge.model is {judge!r}, and evaluate.generate.questions is 0: there are no answers to judge"
+        )
+
+
+def check_decontaminated(config: dict[str, Any]) -> None:
+    """Raise ConfigError for a run that would be evaluated on tasks that its text may hold, unless the config says that it shall be."""
+    tasks = filter_order.searched(config)
+    if (tasks or config["decontaminate"]["index"]["files"]) and steps.DECONTAMINATE not in config["filters"]:
+        what = f"evaluate.public.presets is {tasks!r}" if tasks else "decontaminate.index.files is set"
+        raise ConfigError(
+            f"{what}, and filters, which is {config['filters']!r}, lacks decontaminate: the training text may hold the questions. Add it "
+            "as the last filter, or set decontaminate.index.tasks to [] (and no files) to evaluate without it"
+        )
+
+
+def check_tuning(config: dict[str, Any]) -> None:
+    """Raise InputError for a training on pairs whose engine or architecture cannot do what it is asked for."""
+    kind = config["pretrain"]["train"]["model"]["type"]
+    for step, name in tuned(config):
+        settings, where = model_registry.section(config, step, name), partial(model_registry.where, config, step, name)
+        training.saving(settings, where("engine", "async_checkpoints"))
+        key = partial(model_registry.key, config, step, name)
+        training.check_fp16(finetuning.whole(settings, step), key)
+        offload.check(settings, key)
+        if "adapter" in settings:
+            training.adapter(settings, where("engine", "adapter"))
+        if step == "finetune.train":
+            training.packing(settings, kind, where("packing"))

@@ -1,0 +1,82 @@
+"""Which step read which tokens: as the trainer reads them, and by a plain loop over all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawl2llm.chain import config
+from crawl2llm.commands.trace.data_order import Reading, _between
+from crawl2llm.training import data, schedule
+from tests.unit.stages.pretrain.test_mix import CONTEXT, corpus, draw
+
+STEPS = 60
+TRAIN = {"model": {"context": CONTEXT}, "global_batch_tokens": 4 * CONTEXT, "steps": STEPS, "epochs": None}
+
+
+@given(st.integers(0, 200), st.integers(1, 40), st.integers(1, 12), st.integers(1, 30))
+def test_windows_that_hold_tokens(start: int, size: int, context: int, windows: int) -> None:
+    wanted = range(start, start + size)
+    brute = [n for n in range(windows) if any(n * context <= token <= (n + 1) * context for token in wanted)]
+    assert _between(start, start + size, context, windows).tolist() == brute
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
+    return corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def plain(encoded: list[Path], **more: Any) -> Reading:
+    plan = schedule.plan(config.completed("pretrain.train", TRAIN), len(data.open_split(encoded, "train")))
+    return Reading(encoded, plan, 0, **more)
+
+
+def of_mix(whole: tuple[Any, ...], folder: Path) -> Reading:
+    """With a mix by source, in two phases."""
+    draw(folder, whole, "source", {"until": 0.5, "shares": {"books": 0.8}}, {"temperature": 1}, steps=STEPS)
+    return plain(whole[0], mix=folder / "pretrain/mix/manifest.json")
+
+
+@pytest.mark.parametrize("kind", ["plain", "mix", "rolled back"])
+def test_steps_and_documents_are_those_of_the_trainer(kind: str, whole: tuple[Any, ...], tmp_path: Path) -> None:
+    rolled = [{"from": 24, "to": 10, "sequences": 56}]
+    found = of_mix(whole, tmp_path) if kind == "mix" else plain(whole[0], rolled=rolled if "back" in kind else ())
+    read: dict[str, list[int]] = {}
+    for step in range(1, STEPS + 1):
+        first, number = found.plan.span(step)
+        first += 56 if kind == "rolled back" and step > 10 else 0
+        windows = (
+            found.mix.windows(first, number) if found.mix else data.windows_from(first, number, found.plan.windows, 0)
+        )
+        assert found.windows(step).tolist() == windows.tolist()
+        trainers = found.mix.documents(whole[0], windows) if found.mix else data.documents(whole[0], windows, CONTEXT)
+        pieces = list(found.documents(found.places(windows)))
+        assert list(dict.fromkeys(piece.document for piece in pieces)) == trainers
+        for name in trainers:
+            read.setdefault(name, []).append(step)
+    for document in whole[3]:
+        piece = found.place(document["id"])
+        assert piece is not None and piece.end - piece.start == len(document["tokens"])
+        assert found.stream.read(piece.start, len(document["tokens"])).tolist() == document["tokens"]
+        assert found.steps(piece.start, piece.end) == read.get(document["id"], []), document["id"]
+    assert any(len(some) > 1 for some in read.values())
+
+
+def test_many_steps_are_compared_in_parts(whole: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = plain(whole[0])
+    piece = found.place(whole[3][7]["id"])
+    assert piece is not None
+    at_once = found.steps(piece.start, piece.end)
+    monkeypatch.setattr("crawl2llm.commands.trace.data_order.AT_ONCE", 9)
+    assert found.steps(piece.start, piece.end) == at_once
+
+
+def test_places_do_not_overlap(whole: tuple[Any, ...]) -> None:
+    found = plain(whole[0])
+    spans = found.places(np.array([3, 4, 9, 3]))
+    assert spans == [(3 * CONTEXT, 5 * CONTEXT + 1), (9 * CONTEXT, 10 * CONTEXT + 1)]

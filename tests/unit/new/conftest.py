@@ -1,5 +1,0 @@
-"""The servers of the tests of remote sources."""
-
-from tests.unit.ingest.conftest import s3, s3_endpoint, server
-
-__all__ = ["s3", "s3_endpoint", "server"]

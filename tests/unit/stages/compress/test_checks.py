@@ -1,0 +1,98 @@
+"""A `keep` that no layer is called by is refused before a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from crawl2llm.chain import config as configuration
+from crawl2llm.core.errors import InputError
+from crawl2llm.stages.compress import checks
+from crawl2llm.stages.compress.prune import zeroed
+from crawl2llm.stages.compress.quantize_tools import TYPES
+from crawl2llm.training import compressible_layers
+from crawl2llm.training.model import configuration as built
+
+SHAPE = {"hidden_size": 64, "intermediate_size": 128, "heads": 4, "kv_heads": 2, "layers": 2, "context": 32}
+MIXTURES = ("mixtral", "olmoe")
+SMALL = {"from": "base", "step": "compress.prune", "layers": 0.5}
+
+
+def made(keep: list[str], parent: str = "base", **shape: Any) -> dict[str, Any]:
+    """A config with a model that is quantized."""
+    models: dict[str, Any] = {"x": {"from": parent, "step": "compress.quantize", "keep": keep}}
+    models |= {"small": {**SMALL}} if parent == "small" else {}
+    return configuration.validate({"pretrain": {"train": {"model": {**SHAPE, **shape}}}, "models": models})
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_names_are_those_of_transformers(kind: str) -> None:
+    settings = made([], type=kind)["pretrain"]["train"]["model"]
+    real = compressible_layers.linear(built(settings, 256, 0))
+    assert checks.layers(settings) == [layer.name for layer in real if not layer.output]
+
+
+@pytest.mark.parametrize(
+    ("keep", "shape", "why"),
+    [
+        (["down_proj$", "attention"], {}, r"models\.x\.keep has 'attention', which no linear layer is called by; .*q_proj"),
+        (["layers.2."], {}, r"has 'layers\.2\.', which no linear layer is called by"),
+        (["("], {}, r"models\.x\.keep has '\(', which is no regular expression"),
+        (["("], {"type": "gpt2"}, r"models\.x\.keep has '\(', which is no regular expression"),
+        (["attention"], {"layers": "auto"}, r"has 'attention', which no"),
+    ],
+)  # fmt: skip
+def test_what_matches_nothing_is_named(keep: list[str], shape: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        checks.check(made(keep, **shape))
+
+
+@pytest.mark.parametrize(
+    ("keep", "parent", "shape"),
+    [
+        ([r"layers\.1\.", "down_proj$"], "base", {}),
+        (["layers.2."], "base", {"layers": "auto"}),
+        (["layers.2."], "small", {}),  # whose layers are counted when it is made
+        (["c_attn"], "base", {"type": "gpt2"}),
+    ],
+)
+def test_what_may_match_passes(keep: list[str], parent: str, shape: dict[str, Any]) -> None:
+    checks.check(made(keep, parent, **shape))
+
+
+def pruned(kind: str, method: str) -> dict[str, Any]:
+    models = {"x": {"from": "base", "step": "compress.prune", "method": method}}
+    return configuration.validate({"pretrain": {"train": {"model": {**SHAPE, "type": kind}}}, "models": models})
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "why"),
+    [
+        *((kind, method, f"is '{method}', and .*type '{kind}', a mixture") for kind in MIXTURES for method in ("magnitude", "2:4")),
+        *((kind, "structured", f"is 'structured', which takes .* and it is '{kind}'") for kind in (*MIXTURES, "gpt2")),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_pruned_is_refused(kind: str, method: str, why: str) -> None:
+    with pytest.raises(InputError, match=f"models.x.method {why}"):
+        checks.check(pruned(kind, method))
+
+
+@pytest.mark.parametrize(("kind", "method"), [("gpt2", "magnitude"), ("llama", "2:4"), ("qwen3", "structured")])
+def test_what_can_be_pruned_passes(kind: str, method: str) -> None:
+    checks.check(pruned(kind, method))
+
+
+@pytest.mark.parametrize("kind", [*MIXTURES, "qwen3_moe"])
+def test_a_mixture_is_not_zeroed_for_its_experts_are_in_no_linear_layer(kind: str) -> None:
+    """What the refusal rests on, and the same refusal of a type that a plan does not know: most weights are in no linear layer."""
+    config = AutoConfig.for_model(
+        kind, vocab_size=64, hidden_size=32, intermediate_size=64, moe_intermediate_size=64, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2,
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config)
+    inside = sum(layer.size for layer in compressible_layers.linear(config) if not layer.output)
+    assert inside < sum(value.numel() for value in model.parameters()) / 2
+    with pytest.raises(InputError, match=f"of type '{kind}', is a mixture of experts"):
+        zeroed(model, {"method": "magnitude", "sparsity": 0.5})

@@ -1,0 +1,41 @@
+"""What an edit of a key of these steps reruns: the models of the step, or nothing where the key only says how it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import steps
+from crawl2llm.chain.fingerprint import fingerprint
+
+MATRIX = yaml.safe_load((Path(__file__).parents[3] / "workflow/rerun_matrix.yaml").read_text(encoding="utf-8"))
+KEYS = {path: entry["to"] for path, entry in MATRIX.items() if path.startswith("compress.")}
+NODES = {path: node for path, node in configuration.leaves() if path in KEYS}
+
+
+def prints(step: str, **own: Any) -> dict[tuple[str, str], str]:
+    """The fingerprints of two models of a step, of which `small` has keys of its own, and of their evaluations."""
+    entry = {"from": "base", "step": step}
+    made = configuration.validate({"models": {"small": {**entry, **own}, "other": entry}})
+    return {
+        (name, task): fingerprint(name, made, task=task)
+        for name in ("pretrain.train", step, "evaluate.model")
+        for task in steps.models(name, made)
+    }
+
+
+def test_every_key_has_another_value() -> None:
+    assert len(KEYS) > 30 and set(KEYS) == {path for path, _ in configuration.leaves() if path.startswith("compress.")}
+
+
+@pytest.mark.parametrize("path", KEYS)
+def test_a_key_reruns_the_model_that_has_it(path: str) -> None:
+    stage, name, key = path.split(".")
+    before, after = prints(f"{stage}.{name}"), prints(f"{stage}.{name}", **{key: KEYS[path]})
+    changed = {of for of in before if before[of] != after[of]}
+    assert ((f"{stage}.{name}", "small") in changed) == (not NODES[path].get("placement"))
+    assert not {of for of in changed if of[1] != "small"}

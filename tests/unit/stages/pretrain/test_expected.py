@@ -1,0 +1,68 @@
+"""What a plan says of `auto`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from crawl2llm.chain import config
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.pretrain import auto_preview
+
+WEB = {"name": "web", "kind": "warc", "paths": ["a.warc.gz"]}
+
+
+def complete(**train: Any) -> dict[str, Any]:
+    return config.validate({"ingest": {"extract": {"sources": [WEB]}}, "pretrain": {"train": train}})
+
+
+def line(tree: dict[str, Any], names: list[str], made: list[Manifest] | None = None) -> str:
+    return auto_preview.line(tree, auto_preview.keys(tree), names, made or [])
+
+
+def encoded(*tokens: int) -> list[Manifest]:
+    """The manifests of a tokenizer of 2,000 entries and of shards with so many training tokens."""
+    made = [Manifest("tokenize.train", "", summary={"vocabulary": 2000})]
+    return made + [Manifest("tokenize.encode", "", summary={"train": {"tokens": number}}) for number in tokens]
+
+
+def test_says_the_values_once_the_tokens_are_there() -> None:
+    """Nothing is "known after tokenize" after tokenize."""
+    found = line(complete(), [], encoded(400_000, 200_000))
+    assert found.startswith("auto: 13 keys of tokenize.train and pretrain.train, by 600,000 training tokens: ")
+    assert "known after" not in found and found.endswith(" steps of 4,096 tokens")
+    shape = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 2, "kv_heads": 2, "context": 128}
+    rest = {"global_batch_tokens": 1024, "validate_every": 10, "validation_tokens": 100, "tokens": 4096, "warmup": 0}
+    found = line(complete(**rest, model=shape), [], encoded(600_000))
+    assert found.startswith(
+        "auto: vocabulary 2,000, learning_rate 0.003, by 600,000 training tokens: 185,664 parameters, 4 steps"
+    )
+
+
+def test_a_plan_never_fails_for_what_it_prints() -> None:
+    shape = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 2, "kv_heads": 2, "context": 128}
+    few = line(complete(model=shape), [], encoded(100))
+    assert few.startswith("auto: ") and "the training shards hold 100 tokens, too few" in few
+    assert line(complete(), [], [Manifest("tokenize.train", ""), Manifest("tokenize.encode", "")]).endswith(
+        "by the corpus"
+    )
+
+
+def test_names_the_keys_and_a_bound(tmp_path: Path) -> None:
+    file = tmp_path / "a.warc.gz"
+    file.write_bytes(b"x" * 600_000)
+    found = line(complete(), [str(file)])
+    assert found.startswith("auto: 13 keys of tokenize.train and pretrain.train: known after tokenize")
+    assert found.endswith("; at most 0.9 M training tokens and 0.5 M parameters for input of 0.6 MB")
+    rest = {key: 1 for key in ("learning_rate", "warmup", "validate_every", "validation_tokens", "steps")}
+    shape = {key: 8 for key in ("hidden_size", "intermediate_size", "layers", "heads")}
+    assert line(complete(**rest, model=shape), [str(file)]).startswith(
+        "auto: vocabulary, kv_heads, context, global_batch_tokens: known"
+    )
+
+
+def test_says_nothing_where_all_is_set() -> None:
+    demo = yaml.safe_load((config.ROOT / "config.yaml").read_text(encoding="utf-8"))
+    assert auto_preview.keys(config.validate(demo)) == []

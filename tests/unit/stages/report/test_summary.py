@@ -1,0 +1,89 @@
+"""report.summary: the last lines of `make demo`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.core.manifest import Manifest, task_of
+from crawl2llm.formats.run_records import Run
+from crawl2llm.stages.report import funnel, summary
+from crawl2llm.stages.report.models import models
+
+
+def test_says_what_to_run_where_nothing_has_run(tmp_path: Path, capsys: Any) -> None:
+    assert summary.main(["--results", str(tmp_path / "main")]) == 1
+    assert "make demo" in capsys.readouterr().err
+
+
+def test_prints_the_runs_numbers(run_folder: Path, manifests: list[Path], capsys: Any) -> None:
+    (run_folder / "report/render").mkdir(parents=True)
+    run = Run.read(manifests)
+    counts = funnel.counts(run, models(run))
+    funnel.write(run_folder / "report/render/counts.json", counts)
+    # Its time is that of the tasks that the page was made from.
+    inputs = {
+        f"{(made := Manifest.read(path)).step} {task_of(path)}".strip(): {"all": made.fingerprint} for path in manifests
+    }
+    report = run_folder / "report/render/manifest.json"
+    Manifest("report.render", "mark").write(report, [])
+    report.write_text(json.dumps({**json.loads(report.read_text()), "inputs": inputs}))
+    (run_folder / "benchmarks/crawl").mkdir(exist_ok=True)
+    (run_folder / "benchmarks/crawl/other.tsv").write_text("s\n1000\n")
+    assert summary.main(["--results", str(run_folder)]) == 0
+    said = capsys.readouterr().out.replace("base model", "base").splitlines()
+    lines = dict(line.split(maxsplit=1) for line in said if not line.startswith(" "))
+    assert lines["report"].endswith("report/render/report.html")
+    assert lines["trained"] == "123 k parameters on 60 k tokens, 60 steps"
+    assert lines["base"] == "1.91 bits per held-out byte, questions 26.0 % ± 1.6 % right (chance 25.0 %)"
+    assert "41.0 %" in lines["sft"]
+    tasks = sum(1 for _ in (run_folder / "benchmarks").rglob("*.tsv")) - 1
+    assert lines["time"].startswith(f"{2.5 * tasks:.1f} s")
+
+
+def test_damaged_counts_are_named(tmp_path: Path, capsys: Any) -> None:
+    folder = tmp_path / "report/render"
+    folder.mkdir(parents=True)
+    (folder / "counts.json").write_text("{")
+    assert summary.main(["--results", str(tmp_path)]) == 1
+    assert "counts.json" in capsys.readouterr().err
+
+
+def test_numbers_that_are_missing_show_as_a_dash(tmp_path: Path, capsys: Any) -> None:
+    folder = tmp_path / "report/render"
+    folder.mkdir(parents=True)
+    (folder / "counts.json").write_text("{}")
+    assert summary.main(["--results", str(tmp_path)]) == 0
+    assert "–" in capsys.readouterr().out
+
+
+def model(name: str, parent: str | None) -> dict[str, Any]:
+    return {"name": name, "from": parent, "step": "finetune.train", "training": {}, "evaluation": None}
+
+
+def test_says_which_model_is_better_and_what_each_goes_on_with() -> None:
+    one = {"measure": "heldout_text", "difference": 0.136, "verdict": "worse"}
+    more = [{"measure": name, "difference": 0.02, "verdict": "unclear"} for name in ("word_order", "next_word")]
+    rows = summary.lines(
+        {
+            "models": [model("base", None), model("sft", "base"), model("other", "base")],
+            "compared": [{"first": first, "second": "sft", "measures": [one, *more]} for first in ("base", "other")],
+            "continued": [
+                {"prompt": "The function", "outputs": [["Base model", "is  a\nfunction " * 20], ["sft", ""]]}
+            ],
+        },
+        None,
+        Path("report.html"),
+    )
+    said = "sft with base model: worse on bits per byte (+0.136); not to be told apart on 2 measures"
+    assert [words for name, words in rows if name == "compared"] == [said], (
+        "two that are not made from each other stand on the page"
+    )
+    at = rows.index(("prompt", "The function"))
+    assert (
+        rows[at + 1][0] == "  base model"
+        and rows[at + 1][1].startswith("… is a function is a")
+        and len(rows[at + 1][1]) < 110
+    )
+    assert rows[at + 2] == ("  sft", "… ")

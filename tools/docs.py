@@ -1,0 +1,19 @@
+"""Write what is generated: docs/config.md, docs/code.md, the tables of steps and of plans, the rulegraph and its copy in the README."""
+
+from __future__ import annotations
+
+from crawl2llm.chain.command_line import described
+from tools import plans, reference, rulegraph, tour
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = described("crawl2llm docs", __doc__, "", allow_abbrev=False)
+    parser.parse_args(argv)
+    reference.main()
+    tour.main()
+    plans.main()
+    return rulegraph.main(["--readme"])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

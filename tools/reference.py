@@ -1,0 +1,54 @@
+"""Writes docs/config.md, the page of all keys, from the schema. A test fails when the page drifts.
+
+python -m tools.reference
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from crawl2llm.chain.config import ROOT, allowed, is_section, schema
+
+PAGE = ROOT / "docs" / "config.md"
+HEAD = """# Configuration: every key
+
+Generated from `schemas/config.schema.yaml` by `make docs`. A key that is not set has its default. An unknown key, a wrong type
+or a value out of range is refused with the key's path, what is allowed and the nearest known key.
+
+**Placement** keys say how a step runs, not what it writes: a change of one reruns nothing.
+"""
+
+
+def table(node: dict, path: str) -> Iterator[str]:
+    """The lines of a section: its leaves as a table, then its sub-sections."""
+    leaves = {key: child for key, child in node["properties"].items() if not is_section(child)}
+    if leaves:
+        yield "\n| key | allowed | default | meaning |\n|---|---|---|---|"
+        for key, child in leaves.items():
+            default = json.dumps(child["default"], ensure_ascii=False) if "default" in child else "–"
+            meaning = " ".join(child.get("description", "").split()) + (
+                " *Placement.*" if child.get("placement") else ""
+            )
+            cells = (f"`{path}{key}`", allowed(child), f"`{default}`", meaning)
+            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    for key, child in node["properties"].items():
+        if is_section(child):
+            depth = "#" * (2 + path.count("."))
+            yield f"\n{depth} {path}{key}\n\n{' '.join(child.get('description', '').split())}"
+            yield from table(child, f"{path}{key}.")
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + "\n".join(table(schema(), "")) + "\n"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
