@@ -76,7 +76,7 @@ OURS = [
 
 def model() -> Path:
     """The language model that both sides use."""
-    from crawl2llm.filters.language.score import model_path
+    from crawl2llm.formats.language_identifier import model_path
 
     return model_path("bundled:lid.176.ftz")
 

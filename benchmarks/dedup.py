@@ -34,10 +34,11 @@ from datasketch import MinHash
 
 from benchmarks.machine import processor, versions
 from crawl2llm.chain.config import ROOT
-from crawl2llm.filters.dedup.signature import BATCH, sign
+from crawl2llm.filters.dedup.signature import BATCH
 from crawl2llm.formats.document_numbers import batched
 from crawl2llm.text.minhash import MinHasher
 from crawl2llm.text.shingles import hashes32, normalise, shingles
+from crawl2llm.text.signatures import sign
 
 K, PERMUTATIONS, BANDS, ROWS, SEED = 5, 112, 14, 8, 1
 PER_ITEM = 100  # documents for datasketch's update(), which is two orders of magnitude slower

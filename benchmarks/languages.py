@@ -33,13 +33,13 @@ from crawl2llm.chain import config
 from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.heuristics_rules import FAMILIES, ByLanguage
 from crawl2llm.filters.heuristics.measures import Limits, measure
-from crawl2llm.filters.language.score import Identifier, model_path
 from crawl2llm.filters.language.select import judge, own_thresholds
 from crawl2llm.filters.lines import rules as lines
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
 from crawl2llm.filters.quality.select import cut
 from crawl2llm.formats import spans
 from crawl2llm.formats.documents import rows, uniform
+from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.text.stop_words import STOP_WORDS, tables
 
 TWICE = 2.0

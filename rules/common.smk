@@ -27,6 +27,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.chain.fingerprint import for_program
 from crawl2llm.core.manifest import NewerError
 from crawl2llm.chain.project import Project
+from crawl2llm.workflow.project_checks import check_project
 
 from crawl2llm.slurm import hook
 from crawl2llm.commands.watch import handler
@@ -52,7 +53,7 @@ try:
     COMPLETE = json.dumps(validated)  # for the report, as one word; the models keep their order
     if workflow.is_main_process:
         PROJECT = Project(config)
-        PROJECT.check()
+        check_project(PROJECT)
         SOURCES = code_snapshot.beside(code_snapshot.path(PROJECT.variants["main"], PROJECT.held))
     else:  # a job is told what was planned
         SOURCES = code_snapshot.beside(Path(workflow.overwrite_configfiles[0]))

@@ -121,10 +121,8 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     from crawl2llm.core import judging
     from crawl2llm.filters.boilerplate import keys
     from crawl2llm.filters.decontaminate import items, search
-    from crawl2llm.filters.dedup import signature
     from crawl2llm.filters.heuristics import measures
     from crawl2llm.filters.language import compare
-    from crawl2llm.filters.language import score as language
     from crawl2llm.filters.lines import corrections, rules
     from crawl2llm.filters.multilingual import passages as multilingual
     from crawl2llm.filters.paragraphs import hash as paragraphs
@@ -135,6 +133,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     from crawl2llm.filters.substrings import words as substring_words
     from crawl2llm.filters.toxicity import terms as toxicity
     from crawl2llm.filters.url import lists
+    from crawl2llm.formats import language_identifier
     from crawl2llm.stages.align import rewards
     from crawl2llm.stages.crawl import document as pydoc
     from crawl2llm.stages.evaluate import overlap
@@ -142,7 +141,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     from crawl2llm.stages.report import excerpts, samples
     from crawl2llm.stages.synthesize import passages
     from crawl2llm.stages.tokenize import train, unigram
-    from crawl2llm.text import blocks, c4_lines, minhash, normal_forms, shingles, stop_words
+    from crawl2llm.text import blocks, c4_lines, minhash, normal_forms, shingles, signatures, stop_words
     from crawl2llm.training import pair_patterns, template
 
     default = config.validate({})
@@ -157,7 +156,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     signed = default["dedup"]["signature"]
     hasher = minhash.MinHasher(*(signed[key] for key in ("permutations", "bands", "rows", "seed")))
     english = stop_words.tables({})["en"]
-    identify = language.Identifier(language.model_path(language.BUNDLED))
+    identify = language_identifier.Identifier(language_identifier.model_path(language_identifier.BUNDLED))
     detector = detect.Detector()
     index = search.Index([items.item("set", "1", (["what did the cat sat on " * 4], "the mat"), 13, 8)], "idf", 5, 5)
     urls = lists.Lists({key: [] for key in ("folders", "domains", "suffixes", "words", "expressions")})
@@ -197,7 +196,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
         "crawl2llm.text.shingles.keeps_numbers": lambda t: shingles.keeps_numbers(_as("bytes", t), "dense"),
         "crawl2llm.text.shingles.shingles": lambda t: shingles.shingles(_as("bytes", t), 5),
         "crawl2llm.text.shingles.shingle_set": lambda t: shingles.shingle_set(t, 5),
-        "crawl2llm.filters.dedup.signature.sign": lambda t: signature.sign([t], 5, hasher),
+        "crawl2llm.text.signatures.sign": lambda t: signatures.sign([t], 5, hasher),
         "crawl2llm.core.judging.asked": lambda t: judging.asked(t, t, "{answer}", t),
         "crawl2llm.core.judging.score": lambda t: judging.score(t, 0, 10),
         "crawl2llm.stages.evaluate.overlap.distinct": lambda t: overlap.distinct(t.split("\n"), 2),

@@ -8,7 +8,7 @@ input may be gone (a step deleted to free the disk): it is not made again for th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ ABOVE = (
 )
 WITHOUT_INPUT = (CRAWL, LIST, SETS, STAGE, *SYNTHESIZE)  # steps whose manifests name no inputs: they read no result
 UNKNOWN = "other settings or code; no record beside its manifest says which"
+RENAMED = "code of modules that were renamed or moved"
 OLD = "made by an earlier version of the project: its manifest names no inputs"
 
 
@@ -159,16 +160,23 @@ class Freshness:
         return combined([{shard: mark} for shard, mark in self.contents.items()])
 
 
+def are_renamed(before: Collection[str], now: Collection[str]) -> bool:
+    """Whether most modules of the code that a result was made by have other names now."""
+    return 2 * len(set(before) - set(now)) > len(before)
+
+
 def difference(old: dict[str, Any], new: dict[str, Any], whole: bool = False) -> list[str]:
     """What differs between two fingerprints (parsed): `threshold 0.4 → 0.77`, modules, files, steps above.
 
-    whole: every module and file is named, not three of them.
+    whole: every module and file is named, not three of them; else RENAMED stands for modules of which most have other names now.
     """
     found = list(_differing_keys(flat(old.get("config", {})), flat(new.get("config", {}))))
     for part, word in (("code", "code of"), ("files", "the file")):
         one, other = old.get(part, {}), new.get(part, {})
         names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
-        if names:
+        if part == "code" and are_renamed(one, other) and not whole:
+            found.append(RENAMED)
+        elif names:
             most = len(names) if whole else 3
             found.append(f"{word} {', '.join(names[:most])}{f' and {len(names) - most} more' * (len(names) > most)}")
     one, other = old.get("upstream", {}), new.get("upstream", {})

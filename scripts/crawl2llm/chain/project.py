@@ -13,14 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import fingerprint, halving, shared_reference, sources, steps, sweep_errors, yaml_errors
+from crawl2llm.chain import fingerprint, shared_reference, sources, steps, yaml_errors
 from crawl2llm.chain.freshness import Freshness
-from crawl2llm.core import content_hash, record
-from crawl2llm.core.errors import InputError
+from crawl2llm.core import record
 from crawl2llm.core.manifest import canonical
 from crawl2llm.core.nested_dicts import lookup
-from crawl2llm.training import model_check
-from crawl2llm.workflow import config_checks
 
 
 class Project:
@@ -38,7 +35,7 @@ class Project:
 
     def __init__(self, config: dict[str, Any], held: list[Any] | None = None) -> None:
         self.variants = {name: configuration.of_variant(config, name) for name in ("main", *config["variants"])}
-        self._fingerprints: dict[str, dict[str, str]] = {name: {} for name in self.variants}
+        self.fingerprints: dict[str, dict[str, str]] = {name: {} for name in self.variants}
         # The source files of every shard, and a digest of what they hold, by variant and shard.
         self.held = held or self._found()
         self.sources, self.contents = self.held
@@ -48,7 +45,7 @@ class Project:
         }
         for name, config in self.variants.items():
             if shared_reference.KEY in config:  # what main's steps are is worked out once
-                config[shared_reference.KEY].memo = self._fingerprints["main"]
+                config[shared_reference.KEY].memo = self.fingerprints["main"]
                 config[shared_reference.KEY].same_files = self.contents[name] == self.contents["main"]
         self._used = cache(lambda name: frozenset(steps.used(self.variants[name])))
         # A plan asks for the same paths for every task of a step: with 1,000 shards, a million times.
@@ -67,36 +64,12 @@ class Project:
             files[name], held[name] = files[like], held[like]
         return [files, held]
 
-    def check(self) -> None:
-        """What can be refused before anything runs, and every fingerprint. Raises ConfigError or InputError."""
-        self.refuse()
-        for name, config in self.variants.items():
-            check_halving(name, self)
-            for step in steps.used(config):
-                for task in steps.models(step, config):
-                    self.fingerprint(name, step, task)
-        content_hash.save()
-        fingerprint.save()
-        model_check.save()
-
-    def refuse(self) -> None:
-        """What can be refused before anything runs, without the files that keys name. Raises ConfigError or InputError."""
-        model_check.prepare(self.variants.values())
-        for name, config in self.variants.items():
-            try:
-                config_checks.check(config, name)
-            except (configuration.ConfigError, InputError) as error:
-                if name == "main":
-                    raise
-                kind = InputError if isinstance(error, InputError) else configuration.ConfigError
-                raise kind(f"{sweep_errors.whose(self.variants['main'], name)}: {error}") from None
-
     def fingerprint(self, variant: str, step: str, task: str = "") -> str:
         """The fingerprint of a step's task in a variant; only those of a model's step differ by task."""
         task = task if steps.STEPS[step].per in steps.OWN else ""
-        if step == steps.COMPARE_ALL and step not in self._fingerprints[variant]:
-            self._fingerprints[variant] |= self._ends()
-        return fingerprint.fingerprint(step, self.variants[variant], self._fingerprints[variant], task)
+        if step == steps.COMPARE_ALL and step not in self.fingerprints[variant]:
+            self.fingerprints[variant] |= self._ends()
+        return fingerprint.fingerprint(step, self.variants[variant], self.fingerprints[variant], task)
 
     def _ends(self) -> dict[str, str]:
         """The fingerprints that report.compare depends on, of every variant, as fingerprint.ends has them."""
@@ -178,37 +151,3 @@ class Project:
     def replaces(self, variant: str, step: str, tasks: list[str]) -> bool:
         """Whether one of these tasks has a result of other settings or code, which a run would replace."""
         return self.freshness[variant].other(step, tasks, self.fingerprint(variant, step, tasks[0]))
-
-
-def check_halving(name: str, project: Project) -> None:
-    """Raise ConfigError for a variant whose loss says nothing beside that of main: other text, another tokenizer, phases of a mix.
-
-    What main has of rungs is then that of every variant, and is not worked out for each again.
-    """
-    config = project.variants[name]
-    if not halving.is_used(config):
-        return
-    main, rungs = project.variants["main"], config["sweep"]["halving"]["rungs"]
-    if rungs != sorted(rungs):
-        raise configuration.ConfigError(f"sweep.halving.rungs is {rungs}: the shares do not rise")
-    if config["pretrain"]["mix"]["phases"]:
-        raise configuration.ConfigError(
-            f"sweep.halving.rungs is {rungs}, and {name} has pretrain.mix.phases: trainings with phases are not "
-            "judged at rungs; set sweep.halving.rungs to []"
-        )
-    for step in ("tokenize.train", "tokenize.encode"):
-        if project.folder(name, step) != project.folder("main", step):
-            raise configuration.ConfigError(
-                f"sweep.halving.rungs is {rungs}, and the variant {name} has another {step} than main: losses "
-                "on other text or of another tokenizer do not compare. Take it out of this config, or set sweep.halving.rungs to []"
-            )
-    if main["pretrain"]["train"]["validation_tokens"] != config["pretrain"]["train"]["validation_tokens"]:
-        raise configuration.ConfigError(
-            f"sweep.halving.rungs is {rungs}, and the variant {name} has other "
-            "pretrain.train.validation_tokens than main: losses on other documents do not compare"
-        )
-    mine, whole = (project._fingerprints[each] for each in (name, "main"))
-    for task in [*steps.models(steps.RUNG, main)] if name != "main" else []:
-        mine[f"{steps.RUNG} {task}"] = whole.get(f"{steps.RUNG} {task}") or project.fingerprint(
-            "main", steps.RUNG, task
-        )

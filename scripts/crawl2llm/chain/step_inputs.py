@@ -12,6 +12,7 @@ from typing import Any
 from crawl2llm.chain import halving, model_registry, shared_reference, sources
 from crawl2llm.chain.config import leaves, tracked
 from crawl2llm.chain.filter_order import EXEMPTING, filters, searched, verdicts
+from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, lock_digest
 from crawl2llm.chain.model_registry import QUANTIZE_STEP
 from crawl2llm.chain.steps import (
     CALIBRATE,
@@ -38,7 +39,6 @@ from crawl2llm.chain.steps import (
     skipped_by,
 )
 from crawl2llm.core.nested_dicts import flat, has, lookup
-from crawl2llm.stages.compress import quantize_tools
 
 Config = dict[str, Any]
 
@@ -128,7 +128,7 @@ TOLD: dict[str, Callable[[Config, str], Config]] = {
         **model_registry.told(config), "lineage": model_registry.lineage(config, task),
     },
     QUANTIZE_STEP: lambda config, task: (
-        {"tools": quantize_tools.version()} if model_registry.calibrates(config, task) else {}
+        {"tools": lock_digest(QUANTIZE_LOCK)} if model_registry.calibrates(config, task) else {}
     ),
     STAGE: lambda config, task: some(config, PUBLIC, "presets", "data", "hub", "limit", "seed"),
     SETS: lambda config, task: {**searching(config), **some(config, PUBLIC, "hub")},

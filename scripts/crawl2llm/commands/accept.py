@@ -25,6 +25,7 @@ from crawl2llm.core import checkpoint_folders, record, run_lock
 from crawl2llm.core.console import Progress, log, put, quantity, setup
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, digest
+from crawl2llm.workflow.project_checks import check_project
 
 
 @dataclass
@@ -185,7 +186,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.reason:
             run_lock.hold(run_lock.RUN)
         project = Project.of_files([Path(name) for name in args.configfile])
-        project.check()
+        check_project(project)
         found = look(project, args.steps)
         put("\n".join(lines(found)))
         if not found.other:

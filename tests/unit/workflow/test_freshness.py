@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.freshness import OLD, UNKNOWN, Freshness, difference
+from crawl2llm.chain.freshness import OLD, RENAMED, UNKNOWN, Freshness, difference
 from crawl2llm.core import record
 from crawl2llm.core.manifest import Manifest, combined, consumed, digest, recording
 
@@ -187,3 +187,16 @@ def test_a_result_without_its_record_is_not_told_key_by_key(results: Results) ->
 def test_both_sides_of_an_arrow_differ(before: Any, now: Any, words: str) -> None:
     (told,) = difference({"config": {"key": before}}, {"config": {"key": now}})
     assert told == words
+
+
+def test_modules_that_have_other_names_are_one_line() -> None:
+    """Few of many may be new, gone or edited, and are named; if most are gone, the code was renamed."""
+    before = {"code": {f"scripts/{name}.py": name for name in "abcd"}, "config": {"key": 1}}
+    edited = {"code": {**before["code"], "scripts/a.py": "other", "scripts/e.py": "e"}, "config": {"key": 1}}
+    renamed = {"code": {f"scripts/core/{name}.py": name for name in "abcd"}, "config": {"key": 2}}
+    assert difference(before, edited) == ["code of scripts/a.py, scripts/e.py"]
+    assert difference(before, renamed) == ["key 1 → 2", RENAMED]
+    assert len(difference(before, renamed, whole=True)[1].split(", ")) == 8, "accept names all"
+    assert difference({"code": {}}, renamed)[-1].startswith("code of "), (
+        "a result that names no code was made otherwise"
+    )

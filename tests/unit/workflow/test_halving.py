@@ -11,6 +11,7 @@ import pytest
 from crawl2llm.chain import halving, steps
 from crawl2llm.chain.config import ConfigError, of_variant, validate
 from crawl2llm.chain.project import Project
+from crawl2llm.workflow.project_checks import check_project
 
 RATE = "pretrain.train.learning_rate"
 SOURCE = {"name": "books", "kind": "text", "paths": ["a.txt"]}
@@ -55,7 +56,7 @@ def test_without_rungs_or_with_main_alone_there_are_no_steps() -> None:
 
 def test_rungs_are_main_s_for_every_variant_and_follow_each_other(here: Path) -> None:
     project = Project(config())
-    project.check()
+    check_project(project)
     for name in project.variants:
         for task in steps.tasks(steps.RUNG, project.variants[name]):
             assert project.manifest(name, steps.RUNG, task) == f"results/main/pretrain/rung/{task}.manifest.json"
@@ -88,4 +89,4 @@ def test_a_first_rung_depends_on_its_own_training_alone_and_later_ones_on_the_ju
 )  # fmt: skip
 def test_what_cannot_be_compared_is_refused_by_name(here: Path, more: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
-        Project(config(**more)).check()
+        check_project(Project(config(**more)))

@@ -12,6 +12,7 @@ from crawl2llm.chain.config import validate
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import InputError
 from crawl2llm.workflow.config_checks import check_curve, check_judge, check_mix, check_topics
+from crawl2llm.workflow.project_checks import check_project
 
 
 def config(train: dict[str, Any] | None = None, **evaluate: Any) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def test_pairs_of_a_model_that_a_variant_alone_has(tmp_path: Path, monkeypatch: 
         "variants": {"v": {"models": models}},
     }
     project = Project(validate(tree))
-    project.check()
+    check_project(project)
     assert project.folder("v", "align.pairs") == "results/v/align/pairs"
 
 

@@ -15,6 +15,7 @@ from crawl2llm.chain.config import ConfigError, of_variant, validate
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.nested_dicts import lookup
+from crawl2llm.workflow.project_checks import check_configs
 
 RATE, FRACTION = "pretrain.train.learning_rate", "quality.select.keep_fraction"
 
@@ -266,9 +267,9 @@ def test_what_a_plan_refuses_names_the_sweep_too(tmp_path: Path, monkeypatch: py
     with pytest.raises(
         InputError, match=rf"^sweep\.grid\.{key} 9000 \(variant max_length-9000\): finetune.train.max_length is 9,000"
     ):
-        Project(validate({**more, "sweep": {"grid": {key: [128, 9000]}}})).refuse()
+        check_configs(Project(validate({**more, "sweep": {"grid": {key: [128, 9000]}}})))
     with pytest.raises(InputError, match=r"^variants\.x: finetune.train.max_length is 9,000"):
-        Project(validate({**more, "variants": {"x": {"finetune": {"train": {"max_length": 9000}}}}})).refuse()
+        check_configs(Project(validate({**more, "variants": {"x": {"finetune": {"train": {"max_length": 9000}}}}})))
 
 
 @pytest.mark.parametrize(

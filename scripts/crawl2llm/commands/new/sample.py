@@ -19,7 +19,7 @@ from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
 from crawl2llm.filters.heuristics.measures import Limits, measure
 from crawl2llm.filters.heuristics.select import judge
-from crawl2llm.filters.language.score import Identifier, model_path
+from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.stages.ingest.decompress import SUFFIXES, is_tar
 from crawl2llm.stages.ingest.extract import reader
 from crawl2llm.stages.ingest.files import File, First, TransferError

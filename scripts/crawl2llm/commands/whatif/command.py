@@ -30,6 +30,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import canonical
 from crawl2llm.core.nested_dicts import flat, lookup, merged, placed
 from crawl2llm.formats.documents import opened
+from crawl2llm.workflow.project_checks import check_configs
 
 Row = dict[str, Any]
 SAMPLES = 5
@@ -66,7 +67,7 @@ def edited(results: Results, given: Sequence[str]) -> tuple[dict[str, Any], list
             said = " ".join(str(getattr(error, "problem", None) or error).split())
             raise InputError(f"{word!r}: not a value in YAML: {said}") from error
     whole = configuration.validate(merged(results.config, tree), "the edit")
-    Project(whole, results.project.held).refuse()
+    check_configs(Project(whole, results.project.held))
     changed = [
         step
         for step in filter_order.verdicts(filter_order.filters(whole))[1:]

@@ -21,8 +21,8 @@ from crawl2llm.filters.decontaminate import corpora, cuts, items
 from crawl2llm.filters.decontaminate import index as indexing
 from crawl2llm.filters.decontaminate.search import Index, Match, index
 from crawl2llm.formats.public_tasks.presets import PRESETS
+from crawl2llm.formats.public_tasks.rows import CORE
 from crawl2llm.formats.spans import Edited, Span
-from crawl2llm.stages.evaluate.stage import CORE
 
 EXAMPLE = (
     "corpus/*.jsonl.zst --tasks hellaswag mmlu --data olmo_tasks.tar.zst --out clean\n"

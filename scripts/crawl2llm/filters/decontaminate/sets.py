@@ -19,8 +19,8 @@ from crawl2llm.filters.decontaminate.items import Asked
 from crawl2llm.formats.documents import document_id
 from crawl2llm.formats.public_tasks import core, hub, presets
 from crawl2llm.formats.public_tasks.presets import PRESETS
+from crawl2llm.formats.public_tasks.rows import CORE, ids, mapped, usable
 from crawl2llm.formats.public_tasks.task_files import Given, Row, check, lines
-from crawl2llm.stages.evaluate.stage import CORE, ids, mapped, usable
 
 LABEL = re.compile(r"^\s*(?:question|context|passage|q)\s*:", re.IGNORECASE)
 ENDING = re.compile(r"\b(?:answer|a)\s*:\s*$", re.IGNORECASE)

@@ -26,7 +26,6 @@ from crawl2llm.chain.steps import number_of_parts
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest, scratch
 from crawl2llm.filters.dedup import previous_corpora
-from crawl2llm.filters.dedup.signature import band_name
 from crawl2llm.formats.document_numbers import (
     DUPLICATE,
     EARLIER,
@@ -54,6 +53,7 @@ from crawl2llm.formats.document_numbers import (
 )
 from crawl2llm.formats.documents import GROUP, Writer, shard_of
 from crawl2llm.formats.external_partition import Spill, by_hash, ranges
+from crawl2llm.text.signatures import band_name
 
 CHUNK = 1 << 16  # lower documents whose pairs are in memory at a time
 SHARDS = 16  # shards whose wanted documents are sorted at a time

@@ -19,10 +19,11 @@ from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.dedup.previous_corpora import AGREE, SETS
 from crawl2llm.filters.dedup.sets import texts
-from crawl2llm.filters.dedup.signature import names, schema
+from crawl2llm.filters.dedup.signature import schema
 from crawl2llm.formats.document_numbers import batched, binary, exempt, lists, read
 from crawl2llm.formats.documents import Writer, data, rows, shard_of
 from crawl2llm.text.shingles import shingle_set
+from crawl2llm.text.signatures import names
 
 SHINGLES = 1 << 20  # of a row group
 

@@ -13,9 +13,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import xxhash
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.config import completed
@@ -25,28 +23,9 @@ from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.document_numbers import batched
 from crawl2llm.formats.documents import Writer, shard_of
 from crawl2llm.text.minhash import MinHasher
-from crawl2llm.text.shingles import (
-    KEEP,
-    ZERO,
-    count_numbers,
-    count_tokens,
-    distinct,
-    hashes32,
-    keeps_numbers,
-    normalise,
-)
+from crawl2llm.text.signatures import names, sign
 
 BATCH = 1 << 19  # characters of text hashed at a time
-
-
-def band_name(band: int) -> str:
-    """The column of a band's hashes."""
-    return f"band_{band:02d}"
-
-
-def names(bands: int) -> list[str]:
-    """The columns of all bands' hashes."""
-    return [band_name(band) for band in range(bands)]
 
 
 def schema(bands: int) -> pa.Schema:
@@ -63,32 +42,6 @@ def schema(bands: int) -> pa.Schema:
             *((name, pa.uint64()) for name in names(bands)),
         ]
     )
-
-
-def sign(texts: list[str], k: int, hasher: MinHasher, numbers: str = ZERO) -> list[dict[str, Any]]:
-    """The signals of many texts, without their ids and sources. numbers: as for `normalise`."""
-    zeroed = [normalise(text) for text in texts]
-    normals = [
-        normalise(text, KEEP) if keeps_numbers(zero, numbers) else zero
-        for text, zero in zip(texts, zeroed, strict=True)
-    ]
-    hashes, counts = hashes32([normal for normal in normals if normal], k)
-    signed = zip(hasher.signatures(hashes, counts), np.split(hashes, np.cumsum(counts)[:-1]), strict=True)
-    columns = names(hasher.bands)
-    signals = []
-    for text, normal, zero in zip(texts, normals, zeroed, strict=True):
-        signature, own = next(signed) if normal else (None, hashes[:0])
-        bands = [None] * hasher.bands if signature is None else hasher.band_hashes(signature)
-        signals.append(
-            {
-                "text_hash": xxhash.xxh3_128_digest(text.encode()),
-                "words": count_tokens(normal),
-                "numbers": count_numbers(zero),
-                "shingles": len(distinct(own)),
-                **dict(zip(columns, bands, strict=True)),
-            }
-        )
-    return signals
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

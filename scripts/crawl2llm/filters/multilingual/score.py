@@ -18,11 +18,11 @@ from crawl2llm.chain import command_line
 from crawl2llm.core import language_codes
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.filters.language.score import Identifier, model_path
 from crawl2llm.filters.multilingual.passages import cuts, foreign, passages
 from crawl2llm.formats import spans, surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of
 from crawl2llm.formats.labels_by_document import lookup
+from crawl2llm.formats.language_identifier import Identifier, model_path
 
 SIGNAL = pa.schema(
     [

@@ -14,8 +14,8 @@ from typing import Any
 from crawl2llm.chain import command_line
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align.comparisons import STEP, ByComparison
-from crawl2llm.stages.finetune.train import clear, made_by
 from crawl2llm.training import program
+from crawl2llm.training.tuning import clear, made_by
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

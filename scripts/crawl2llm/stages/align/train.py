@@ -19,8 +19,8 @@ from crawl2llm.stages.align.online import ByReward
 from crawl2llm.stages.align.ppo import ByPPO
 from crawl2llm.stages.align.preferences import ByPreference
 from crawl2llm.stages.align.run import STEP
-from crawl2llm.stages.finetune.train import clear, made_by
 from crawl2llm.training import program
+from crawl2llm.training.tuning import clear, made_by
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

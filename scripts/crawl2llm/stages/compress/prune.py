@@ -27,12 +27,12 @@ from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, canonical, digest, pretty, write_atomically
 from crawl2llm.stages.compress import masks, structured
 from crawl2llm.stages.compress.retrain import WHERE, Run, Windows, companions
-from crawl2llm.stages.finetune.train import clear, tuned
 from crawl2llm.training import checkpoint, heartbeat, metrics, mixture, model, program, quantized_weights
 from crawl2llm.training.compressible_layers import linear, size_of
 from crawl2llm.training.group import choose_device_alone
 from crawl2llm.training.model_loading import context_of, home, load_tokenizer, weights
 from crawl2llm.training.processes import listen
+from crawl2llm.training.tuning import clear, tuned
 
 PRUNED = "pruned"  # in the folder of the checkpoints: the model before it is trained on
 FACTS = "pruned.json"  # beside it: what was taken out

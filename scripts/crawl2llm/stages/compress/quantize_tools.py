@@ -13,28 +13,17 @@ from typing import Any
 
 from crawl2llm.chain import model_registry
 from crawl2llm.chain.config import ROOT
+from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, pins
 from crawl2llm.chain.model_registry import QUANTIZE_STEP
 from crawl2llm.core import code_snapshot
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import canonical, digest
 from crawl2llm.training.quantized_sizes import BLOCK, GROUPS, LLAMA_LIKE
 
 PACKED = ("int4", *model_registry.CALIBRATED)  # whose layers training/packed_weights.py reads
 TYPES = LLAMA_LIKE
 FOLDER = ".quantize"  # beside .venv
 VARIABLE = "CRAWL2LLM_QUANTIZE"
-LOCK = "envs/lock-quantize.txt"
 MADE = ".installed"  # in the folder: the lock that it was made of
-
-
-def pins(text: str) -> list[str]:
-    """The packages of a lock, sorted; comments are left out."""
-    return sorted(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#"))
-
-
-def version() -> str:
-    """A digest of the packages of the lock: other ones may give other bytes."""
-    return digest(canonical(pins((ROOT / LOCK).read_text(encoding="utf-8"))))
 
 
 def folder() -> Path:
@@ -52,8 +41,8 @@ def missing(where: Path) -> str | None:
     how = f"make it once, where there is a network: make quantize-tools (some minutes, 1.5 GB; {VARIABLE} names another folder)"
     if not python(where).is_file() or not (where / MADE).is_file():
         return f"the quantizers' environment is not in {where}: {how}"
-    if pins((where / MADE).read_text(encoding="utf-8")) != pins((ROOT / LOCK).read_text(encoding="utf-8")):
-        return f"the quantizers' environment in {where} is of other packages than {LOCK}: {how}"
+    if pins((where / MADE).read_text(encoding="utf-8")) != pins((ROOT / QUANTIZE_LOCK).read_text(encoding="utf-8")):
+        return f"the quantizers' environment in {where} is of other packages than {QUANTIZE_LOCK}: {how}"
     return None
 
 

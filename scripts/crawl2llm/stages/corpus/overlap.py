@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crawl2llm.chain.config import completed
-from crawl2llm.filters.dedup.signature import names, sign
 from crawl2llm.formats.documents import batches
 from crawl2llm.text.minhash import MinHasher
 from crawl2llm.text.shingles import jaccard, shingle_set
+from crawl2llm.text.signatures import names, sign
 
 BATCH = 1 << 19  # characters of text that are hashed at a time
 REFERENCE = pa.schema(

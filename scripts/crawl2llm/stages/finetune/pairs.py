@@ -26,6 +26,7 @@ from crawl2llm.core.manifest import Manifest, json_lines, write_atomically
 from crawl2llm.filters.decontaminate.pairs import Guard
 from crawl2llm.formats.documents import count, document_id, rows, uniform
 from crawl2llm.training import pair_files
+from crawl2llm.training.pair_files import key
 from crawl2llm.training.pair_layouts import check
 from crawl2llm.training.pair_masks import REASON, Masks, masks
 from crawl2llm.training.pair_patterns import Pattern, compiled, found, title, window
@@ -36,11 +37,6 @@ HELDOUT = 0.05  # of the questions of a file
 SHOWN, CHARACTERS = 4, 400  # examples of a pattern or file in the summary, and characters of each
 SPARE = 8  # held-out candidates held for each one wanted, since many are dropped as contaminated
 NEAREST = 24  # distractors are drawn from that many answers of the most similar length
-
-
-def key(text: str) -> str:
-    """What two texts must share to be the same: letters' case and white space do not count."""
-    return " ".join(text.casefold().split())
 
 
 class Lowest:

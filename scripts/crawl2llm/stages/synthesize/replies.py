@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.filters.language.score import Identifier, model_path
+from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.stages.ingest.warc import tidy
 from crawl2llm.stages.synthesize.endpoint import Reply
 from crawl2llm.stages.synthesize.prompts import Asked

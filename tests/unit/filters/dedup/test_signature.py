@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.filters.dedup.signature import sign
 from crawl2llm.text.minhash import MinHasher
 from crawl2llm.text.shingles import hashes32, normalise, shingles
+from crawl2llm.text.signatures import sign
 
 WORDS = st.lists(
     st.sampled_from(["the", "a", "fox", "dog", "run", "7", "straße", "東京", "of"]), min_size=1, max_size=60

@@ -17,6 +17,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.language import compare, known_labels, score, select
 from crawl2llm.filters.quality.classifier import zeroed_memory
+from crawl2llm.formats import language_identifier
 from crawl2llm.formats.documents import rows
 from crawl2llm.text import unicode_scripts
 from tests.unit import making
@@ -116,7 +117,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_two_models_agree_on_lines_that_neither_was_shown(model: Path) -> None:
     """Across both kinds of labels; a text in a third language is what they differ on."""
-    first, other = score.Identifier(score.model_path(score.BUNDLED)), score.Identifier(model)
+    first, other = (
+        language_identifier.Identifier(language_identifier.model_path(language_identifier.BUNDLED)),
+        language_identifier.Identifier(model),
+    )
     with zipfile.ZipFile(UDHR) as archive:
         found = [
             compare.signals(" ".join(part), first(" ".join(part))[0], [other], True)

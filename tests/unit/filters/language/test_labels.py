@@ -5,7 +5,7 @@ import pytest
 from crawl2llm.chain.config import validate
 from crawl2llm.core.errors import InputError
 from crawl2llm.filters.language import known_labels
-from crawl2llm.filters.language.score import BUNDLED, Identifier, model_path
+from crawl2llm.formats.language_identifier import BUNDLED, Identifier, model_path
 
 
 def test_they_are_the_labels_of_the_bundled_model() -> None:

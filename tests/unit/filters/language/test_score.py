@@ -8,8 +8,9 @@ import pytest
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.filters.language.score import BUNDLED, CAPITALS, Identifier, capitals, main, model_path
+from crawl2llm.filters.language.score import main
 from crawl2llm.formats.documents import rows
+from crawl2llm.formats.language_identifier import BUNDLED, CAPITALS, Identifier, capitals, model_path
 from tests.unit import making
 
 

@@ -320,7 +320,7 @@ def environment(folder: Path, lock: str = "") -> Path:
     """An environment of this Python, which has no llm-compressor, that says it is of a lock."""
     (folder / "bin").mkdir(parents=True)
     (folder / "bin/python").symlink_to(sys.executable)
-    (folder / quantize_tools.MADE).write_text(lock or (ROOT / quantize_tools.LOCK).read_text())
+    (folder / quantize_tools.MADE).write_text(lock or (ROOT / quantize_tools.QUANTIZE_LOCK).read_text())
     return folder
 
 

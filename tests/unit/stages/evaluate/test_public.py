@@ -17,7 +17,7 @@ from crawl2llm.chain import config as configuration
 from crawl2llm.chain.fingerprint import settings as settings_of
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, canonical
-from crawl2llm.formats.public_tasks import core, presets
+from crawl2llm.formats.public_tasks import core, presets, rows
 from crawl2llm.formats.public_tasks.presets import PRESETS
 from crawl2llm.formats.public_tasks.task_files import Given
 from crawl2llm.stages.evaluate import public, stage
@@ -256,7 +256,7 @@ def test_the_hub_s_layout_and_that_of_llm_foundry_are_one_question(tmp_path: Pat
     labeled = {"question": "Which?", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "B"}
     other = {"query": "Question: Which?", "choices": ["a", "b"], "gold": 1}
     files = [("one", json.dumps(labeled).encode()), ("two", json.dumps(other).encode())]
-    first, second = stage.mapped(files, PRESETS["arc_easy"])
+    first, second = rows.mapped(files, PRESETS["arc_easy"])
     assert first == second
 
 
@@ -321,7 +321,7 @@ ENDINGS = {"activity_label": "a", "ctx_a": "x", "ctx_b": "y", "endings": ["a", "
 )
 def test_what_a_column_cannot_hold_is_named(name: str, text: str, column: str) -> None:
     with pytest.raises(InputError, match=rf"f.jsonl, line 1: column '{column}' is .*; it must be a"):
-        stage.mapped([("f.jsonl", text.encode())], PRESETS[name])
+        rows.mapped([("f.jsonl", text.encode())], PRESETS[name])
 
 
 def test_a_gold_of_core_that_is_no_number_is_named(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_gold_of_core_that_is_no_number_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("gold", [1, 1.0, "1"])
 def test_a_place_is_a_whole_number_however_it_is_written(gold: Any) -> None:
     def row(name: str, given: Row) -> Row:
-        return stage.mapped([("f.jsonl", json.dumps(given).encode())], PRESETS[name])[0]
+        return rows.mapped([("f.jsonl", json.dumps(given).encode())], PRESETS[name])[0]
 
     assert row("hellaswag", {**FOUR, "gold": gold})["label"] == "1"
     assert row("hellaswag", {**ENDINGS, "label": gold})["label"] == "1"
@@ -408,4 +408,4 @@ def test_blimp_of_one_file_and_of_many_is_counted_once(tmp_path: Path) -> None:
 def test_half_of_a_surrogate_pair_is_named() -> None:
     row = {"goal": "x\ud83d", "sol1": "a", "sol2": "b", "label": 1}
     with pytest.raises(InputError, match=r"f.jsonl, line 1: column 'goal' holds '.ud83d', half of a surrogate pair"):
-        stage.mapped([("f.jsonl", json.dumps(row).encode())], PRESETS["piqa"])
+        rows.mapped([("f.jsonl", json.dumps(row).encode())], PRESETS["piqa"])

@@ -15,6 +15,7 @@ from crawl2llm.chain.config import validate
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import rows
 from crawl2llm.stages.finetune import pairs
+from crawl2llm.training import pair_files
 from crawl2llm.training import template as template_module
 from crawl2llm.training.template import Template, read_pairs
 from tests.unit.stages.finetune import tiny
@@ -29,13 +30,13 @@ def test_real_pages(pairs_manifest: Path) -> None:
     assert (len(train), len(held)) == (300, 60) == (manifest.summary["train"], manifest.summary["heldout"])
     assert manifest.counts["dropped"]["heldout_contaminated"] > 0
     for field in ("question", "answer"):
-        assert not {pairs.key(p[field]) for p in train} & {pairs.key(p[field]) for p in held}
-    assert len({pairs.key(p["question"]) for p in train}) == len(train)
+        assert not {pair_files.key(p[field]) for p in train} & {pair_files.key(p[field]) for p in held}
+    assert len({pair_files.key(p["question"]) for p in train}) == len(train)
     assert template.prompt("Why?") == "Question: Why?\nAnswer:"
     assert template.completion("So.") == " So."
     for row in held:
         assert row["choices"][row["gold"]] == row["answer"]
-        assert len({pairs.key(choice) for choice in row["choices"]}) == pairs.CHOICES
+        assert len({pair_files.key(choice) for choice in row["choices"]}) == pairs.CHOICES
     assert {row["gold"] for row in held} == {0, 1, 2, 3}
 
 

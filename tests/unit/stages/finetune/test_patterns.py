@@ -15,6 +15,7 @@ from crawl2llm.chain import config as configuration
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.pair_patterns import PRESETS, compiled, found, title, window
+from crawl2llm.workflow.project_checks import check_project
 
 PAGE = """heapq\t\tindex
 Module Reference
@@ -131,7 +132,7 @@ def test_a_plan_refuses_a_broken_pattern(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     config = configuration.validate({"finetune": {"pairs": {"patterns": [{"pattern": "(", "question": "?"}]}}})
     with pytest.raises(InputError, match="is not a regular expression"):
-        Project(config).check()
+        check_project(Project(config))
 
 
 def test_the_first_sentence_sums_up_what_follows() -> None:

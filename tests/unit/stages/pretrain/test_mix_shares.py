@@ -13,6 +13,7 @@ from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import mix_shares, schedule
 from crawl2llm.training.mix_shares import Group, allotted, wanted
+from crawl2llm.workflow.project_checks import check_project
 
 GROUPS = [Group("books", 1_000, 99), Group("code", 100, 9), Group("web", 8_900, 889)]
 TRAIN = config.completed("pretrain.train", {})
@@ -93,7 +94,7 @@ def test_what_a_mix_of_the_config_names_has_to_be_there() -> None:
     ]:
         tree = config.validate({"ingest": sources, "filters": ["language"], "pretrain": {"mix": section}})
         with pytest.raises(InputError, match=words):
-            Project(tree).check()
+            check_project(Project(tree))
     with pytest.raises(InputError, match=r"shares names 'de', of which the training text has nothing; it has books, c"):
         made(mix({"shares": {"de": 0.1}}, by="language"))
     with pytest.raises(InputError, match=r"max_epochs_of names 'de', of which the training text has nothing"):

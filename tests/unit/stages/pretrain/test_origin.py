@@ -17,6 +17,7 @@ from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.project import Project
 from crawl2llm.core.atomic_folder import CHECKPOINT, seal
 from crawl2llm.core.errors import InputError
+from crawl2llm.workflow.project_checks import check_project
 
 SHAPE = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 128}
 GPT2 = {"type": "gpt2", "intermediate_size": "auto", "kv_heads": "auto"}  # keys that it does not have
@@ -58,7 +59,7 @@ def refused(folder: Path, keys: dict[str, Any] | None = None, shape: dict[str, A
         "pretrain": {"train": {**train, "model": {"tie_embeddings": True, **SHAPE, **(shape or {})}}},
     }
     try:
-        Project(configuration.validate(tree), [{"main": {}}, {"main": {"00000": ""}}]).check()
+        check_project(Project(configuration.validate(tree), [{"main": {}}, {"main": {"00000": ""}}]))
     except InputError as error:
         return str(error)
     return ""

@@ -21,6 +21,7 @@ from crawl2llm.stages.pretrain import plan
 from crawl2llm.training import resource_plan
 from crawl2llm.training.auto import AUTO
 from crawl2llm.training.measures import flops_per_token
+from crawl2llm.workflow.project_checks import check_project
 
 OWN = config.validate({})["pretrain"]["plan"]
 LLAMA = {"hidden_size": 2048, "intermediate_size": 5632, "layers": 22, "heads": 32, "kv_heads": 4, "context": 2048}
@@ -192,7 +193,7 @@ def test_a_gpu_of_the_site_that_nothing_is_known_of_does_not_stop_a_run(tmp_path
     with pytest.raises(
         InputError, match=r"pretrain\.plan\.gpu is 'h1000', whose memory is not known: set .* one of a100-40gb, "
     ):
-        Project(config.validate({"pretrain": {"plan": {"gpu": "h1000"}}})).check()
+        check_project(Project(config.validate({"pretrain": {"plan": {"gpu": "h1000"}}})))
 
 
 def test_it_imports_nothing_heavy() -> None:
@@ -246,6 +247,6 @@ def test_what_needs_no_data_is_refused_before_there_are_any(
     (tmp_path / "a.txt").write_text("A page.")
     sources = {"ingest": {"extract": {"sources": [{"name": "a", "kind": "text", "paths": ["a.txt"]}]}}}
     shape = {"pretrain": {"train": {"model": {"context": 256}}}}
-    Project(config.validate(config.merged(sources, shape))).check()
+    check_project(Project(config.validate(config.merged(sources, shape))))
     with pytest.raises(InputError, match=said):
-        Project(config.validate(config.merged(config.merged(sources, shape), changes))).check()
+        check_project(Project(config.validate(config.merged(config.merged(sources, shape), changes))))

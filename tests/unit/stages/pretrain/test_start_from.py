@@ -31,6 +31,7 @@ from crawl2llm.training import (
     weight_files,
 )
 from crawl2llm.training.heldout import CARRY, choose
+from crawl2llm.workflow.project_checks import check_project
 from tests.unit.stages.pretrain.conftest import TINY, build
 from tests.unit.stages.pretrain.runs import finish, kill_after, rows, same
 
@@ -519,4 +520,4 @@ def test_its_own_result_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     config = configuration.validate({"pretrain": {"train": {"start_from": given}}})
     with pytest.raises(ConfigError, match=r"start_from is .*, the result that this run would replace"):
-        Project(config).check()
+        check_project(Project(config))

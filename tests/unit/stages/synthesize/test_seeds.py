@@ -21,6 +21,7 @@ from crawl2llm.stages.ingest.text import TextReader
 from crawl2llm.stages.synthesize.passages import passages
 from crawl2llm.stages.synthesize.prompts import Seed
 from crawl2llm.stages.synthesize.seeds import Seeds
+from crawl2llm.workflow.project_checks import check_project
 from tests.unit.stages.synthesize.writing import corpus, page, settings
 
 STEP = "synthesize.rephrase"
@@ -140,7 +141,7 @@ def test_what_a_plan_refuses(
         {} if not changes or "seeds" in changes else {"seeds": {"corpus": [str(corpus(tmp_path / "c", {"00000": {}}))]}}
     )
     with pytest.raises((ConfigError, InputError), match=told):
-        Project(configuration.validate(config(**seeds, **changes))).check()
+        check_project(Project(configuration.validate(config(**seeds, **changes))))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_a_prompt_without_the_text_and_two_sources_of_a_step_are_refused(tmp_pat
     with pytest.raises(
         ConfigError, match=r"sources\[2\]\.step is synthesize\.rephrase, which .*sources\[1\] has already"
     ):
-        Project(configuration.validate(made)).check()
+        check_project(Project(configuration.validate(made)))
 
 
 def test_what_is_tracked(tmp_path: Path) -> None:

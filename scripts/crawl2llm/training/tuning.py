@@ -1,0 +1,242 @@
+"""Tune a model by a class of runs (pair_run.Run and those of stages/align): the training, what is measured, and the results."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig
+
+from crawl2llm.chain import command_line
+from crawl2llm.core import checkpoint_folders
+from crawl2llm.core.console import Progress, log
+from crawl2llm.core.manifest import Manifest, task_of
+from crawl2llm.training import (
+    adapters,
+    checkpoint,
+    checkpoint_integrity,
+    group,
+    heartbeat,
+    loss_scale,
+    metrics,
+    mixture,
+    model,
+    pair_batches,
+    prometheus,
+)
+from crawl2llm.training.model_loading import home, name, weights
+from crawl2llm.training.pair_run import Run
+from crawl2llm.training.processes import RESUBMIT, listen
+from crawl2llm.training.template import enough
+
+LEFT = (
+    metrics.LOSSES,
+    metrics.METRICS,
+    prometheus.FILE,
+    command_line.LOG,
+    checkpoint_folders.POINTER,
+)  # beside checkpoints; charts stay
+
+
+def made_by(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    """As `body`, by a run of this class."""
+    heartbeat.begin()
+    stopping: list[int] = []
+    listen(lambda number, _: stopping.append(number))
+    first, folder = os.environ["RANK"] == "0", command_line.checkpoints(args, settings)
+    # Process 0 compares checksums; where it fails the launcher ends the others.
+    source = weights(args.model)[1] if first else home(args.model) / model.FOLDER
+    if kind is Run and not enough(args.pairs, "train"):
+        return passed_on(args, source, manifest) if first else []
+    if not first:
+        tuned(kind(args, settings, folder, source), None, stopping)
+        return []
+    with checkpoint_folders.taken(folder, args.manifest, manifest.fingerprint):
+        run = kind(args, settings, folder, source)
+        log.info(
+            "%s parameters, %s steps of %s %s, %d × %s, %s, ZeRO %d, %s",
+            f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.batch, run.processes, run.device.type, run.kind,
+            settings["zero_stage"], settings["precision"],
+        )  # fmt: skip
+        cut = pair_batches.note(*run.cuts, settings["max_length"], run.batches.template.cut, run.where, run.counted)
+        for words in (*cut, *mixture.note(run.engine.model.config)):
+            log.warning("%s", words)
+        if run.done:
+            log.info("%s", checkpoint_folders.resuming(folder / f"step-{run.done:06d}", run.done, run.steps))
+        with metrics.Recorder(
+            folder,
+            run.done,
+            0,
+            tensorboard=args.tensorboard,
+            wandb=args.wandb,
+            project=args.wandb_project,
+            config=settings,
+        ) as recorder:
+            tensors, made_on = tuned(run, recorder, stopping)
+        manifest.run |= made_on
+        return results(run, tensors, manifest)
+
+
+def tuned(
+    run: Run, recorder: metrics.Recorder | None, stopping: list[int]
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Train, and measure before and after; (weights, on process 0 alone; what the run trained on). A collective call.
+
+    Ends this program with status RESUBMIT where a signal stopped it after a checkpoint.
+    """
+    tell(recorder, "before", 0, run.before)
+    ended = train(run, recorder, stopping)
+    if ended:
+        run.after = run.measure()
+        tell(recorder, "after", run.steps, run.after)
+    made_on = run.machine()
+    if not ended:
+        raise SystemExit(RESUBMIT)
+    if len(run.skipped) == run.steps or not all(map(math.isfinite, run.after.values())):
+        raise checkpoint.Told(f"the loss is no longer finite ({run.after}); lower {run.where}.learning_rate")
+    return {key: value for key, value in run.engine.weights() if recorder}, made_on
+
+
+def tell(recorder: metrics.Recorder | None, when: str, step: int, found: dict[str, float]) -> None:
+    """Show what was measured of the held-out part, where there is one and the rows that are continued lack it."""
+    if not recorder or not found:
+        return
+    if any(
+        row["step"] == step and found.keys() & row.keys() for row in metrics.read(recorder.folder / metrics.METRICS)
+    ):
+        return
+    recorder.metrics({"step": step, **found})
+    for key, value in found.items():
+        of = " nats a token" if key == "heldout_loss" else ""
+        log.info("%s %s: %.4f%s", key.replace("_", " ").replace("heldout", "held-out"), when, value, of)
+
+
+def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
+    """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
+    every, begun = run.args.checkpoint_every, time.monotonic()
+    progress = Progress(run.steps, "steps", done=run.done)
+    group.begin_steps(run.args.step_timeout)
+    for step in range(run.done + 1, run.steps + 1):
+        heartbeat.at("reading pairs", step)
+        with run.room(f"step {step:,}"):
+            row, stop = run.step(step, bool(stopping))
+        if recorder:
+            recorder.loss(row)
+            norm = run.update.norm if run.update.applied else None
+            seconds = round(recorder.seconds + time.monotonic() - begun, 3)
+            more = {"learning_rate": run.rate, "grad_norm": norm, "seconds": seconds, "skipped_steps": len(run.skipped)}
+            recorder.metrics({"step": step, "loss": row.get("loss"), **more, **run.shown})
+            progress.add(1, f"loss {row['loss']:.3f}" if "loss" in row else "skipped")
+        run.check_skipped()
+        last = step == run.steps
+        if stop or (every and (last or step % every == 0)):
+            heartbeat.at("checkpoint")
+            if recorder:
+                recorder.sync()  # a complete checkpoint has all its rows
+            run.save(step, end=stop or last)
+        if stop and not last:
+            log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
+            return False
+    group.wait_at_most(group.ALONE)
+    heartbeat.at("writing the model")
+    return True
+
+
+def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> list[Path]:
+    """Write model/, losses.jsonl and metrics.jsonl, and fill the manifest's summary; the files to list."""
+    if bad := [key for key, value in tensors.items() if not value.isfinite().all()]:
+        raise command_line.InputError(
+            f"the weights are not finite ({bad[0]} and {len(bad) - 1} more); lower {run.where}.learning_rate"
+        )
+    out = home(run.args.manifest)
+    out.mkdir(exist_ok=True)
+    with checkpoint.writing(out):
+        whole = adapters.merged(tensors, run.settings, run.adapted()) if run.adapted else tensors
+        files = model.export(whole, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
+        shutil.rmtree(out / adapters.FOLDER, ignore_errors=True)  # of other settings
+        if run.adapted:
+            files += adapters.write(tensors, run.settings, out / adapters.FOLDER)
+    for file in (metrics.LOSSES, metrics.METRICS):
+        shutil.copyfile(run.folder / file, out / file)
+    losses = [row["loss"] for row in metrics.read(out / metrics.LOSSES) if "loss" in row]
+    notes = [
+        f"{len(run.skipped)} of {run.steps} steps were skipped, since their loss or gradient was not finite: "
+        f"{', '.join(map(str, run.skipped))} (their pairs are in losses.jsonl)."
+    ]
+    cut = pair_batches.note(*run.cuts, run.settings["max_length"], run.batches.template.cut, run.where, run.counted)
+    changed = list(run.changed)
+    manifest.summary = {
+        "trained": True,
+        "parameters": run.size,
+        **({"trained_parameters": run.trained} if run.adapted else {}),
+        **run.facts(),
+        **pair_batches.summary(*run.cuts),
+        "steps": run.steps,
+        "loss_first": losses[0],
+        "loss_last": losses[-1],
+        "skipped_steps": run.skipped,
+        **loss_scale.metrics_row(run.engine, run.overflows),
+        "notes": [
+            *(notes if run.skipped else []),
+            *loss_scale.note(run.engine, run.overflows, run.steps),
+            *cut,
+            *mixture.note(run.engine.model.config),
+            *run.notes(),
+            *checkpoint_folders.note(changed),
+        ],
+        **({"other_code": changed} if changed else {}),
+    }
+    return [*files, out / metrics.LOSSES, *run.leave(out)]
+
+
+def clear(args: argparse.Namespace) -> None:
+    """Remove a finished run's checkpoints, and what lies beside them but charts.
+
+    Not before its manifest stands: what is killed until then, or finds the disk full, resumes from them.
+    """
+    folder = command_line.checkpoints(
+        args, command_line.given_settings(args.step, args.config, task_of(args.manifest))[0]
+    )
+    if not folder.is_dir():
+        return
+    try:
+        with checkpoint_folders.locked(folder):
+            for path in (*folder.glob("step-*"), *folder.glob(f"{checkpoint_integrity.ASIDE}*")):
+                shutil.rmtree(path, ignore_errors=True)
+            for file in LEFT:
+                (folder / file).unlink(missing_ok=True)
+            checkpoint_folders.forget(folder)
+    except (OSError, checkpoint_folders.Held) as error:
+        log.warning("the checkpoints in %s are not removed: %s", folder, error)
+
+
+def passed_on(args: argparse.Namespace, source: Path, manifest: Manifest) -> list[Path]:
+    """Without enough pairs: the model that it is made from as it is, and a summary that says so; returns the files.
+
+    source: the folder of that model's weights.
+    """
+    out, pairs = home(args.manifest), Manifest.read(args.pairs)
+    out.mkdir(exist_ok=True)
+    for folder in (model.FOLDER, adapters.FOLDER):
+        shutil.rmtree(out / folder, ignore_errors=True)
+    shutil.copytree(source, out / model.FOLDER)
+    (out / metrics.LOSSES).write_bytes(b"")
+    (out / metrics.METRICS).unlink(missing_ok=True)
+    who, few = task_of(args.manifest) or "The model", pairs.summary["train"]
+    note = f"{who} was not fine-tuned, it is the model {name(args.model)}: {few} training pairs are too few."
+    manifest.summary = {
+        "trained": False,
+        "parameters": model.size(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)),
+        "pairs": pairs.summary["train"],
+        "heldout_pairs": pairs.summary["heldout"],
+        "steps": 0,
+        "notes": [note],
+    }
+    log.warning("%s", note)
+    return [*sorted((out / model.FOLDER).iterdir()), out / metrics.LOSSES]
