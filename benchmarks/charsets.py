@@ -38,7 +38,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from benchmarks import gold
 from benchmarks.machine import processor, versions
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest import charsets
 from crawl2llm.stages.ingest.charsets import decode, decode_text
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import group_of, processor, versions
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.training.processes import environments, free_port
 
 RESULT = ROOT / "benchmarks/results/checkpoints.json"

@@ -25,7 +25,7 @@ from benchmarks.contest import Plan, written
 from benchmarks.gpu_training import side_by_side, summary
 from benchmarks.machine import processor, versions
 from crawl2llm.chain import config
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 RESULT = ROOT / "benchmarks/results/cpu_training.json"
 PACKAGES = ("torch", "transformers", "deepspeed", "accelerate", "litgpt")

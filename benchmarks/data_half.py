@@ -47,7 +47,7 @@ from benchmarks import enlarged, gold
 from benchmarks.machine import processor, run, versions
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import steps
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 CHAIN = ROOT / "benchmarks" / "datatrove_chain.py"
 # The results of our steps beside the blocks of theirs that do the same work.

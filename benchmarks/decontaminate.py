@@ -25,7 +25,7 @@ from typing import Any
 import xxhash
 
 from benchmarks.machine import processor, versions
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.filters.decontaminate import cuts, items, sets
 from crawl2llm.filters.decontaminate.search import Index
 from crawl2llm.filters.decontaminate.words import words

@@ -33,7 +33,7 @@ import xxhash
 from datasketch import MinHash
 
 from benchmarks.machine import processor, versions
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.filters.dedup.signature import BATCH
 from crawl2llm.formats.document_numbers import batched
 from crawl2llm.text.minhash import MinHasher

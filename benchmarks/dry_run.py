@@ -30,11 +30,11 @@ from benchmarks import machine
 from benchmarks.machine import processor, versions
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import filter_order, sources, steps
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.commands.plan import dryrun
 from crawl2llm.core import manifest_ranges, record
 from crawl2llm.core.manifest import Manifest, combined, digest
+from crawl2llm.core.root import ROOT
 
 HEAVY = ("torch", "pyarrow", "numpy", "transformers", "deepspeed", "fasttext", "datasketch", "tokenizers", "lm_eval")
 EDIT = {"language": {"select": {"threshold": 0.7}}}

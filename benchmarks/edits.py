@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 
 from benchmarks import machine
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 TINY = ROOT / "tests" / "workflow" / "tiny.yaml"
 OUT = ROOT / "benchmarks" / "results" / "edits.json"

@@ -30,7 +30,7 @@ from resiliparse.parse.html import HTMLTree
 
 from benchmarks.gold_pages import GoldPage, crawl, gram_f1, options, pages, word_f1
 from benchmarks.machine import processor, versions
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest.bounds import scan, too_hard
 from crawl2llm.stages.ingest.extractors import EXTRACTORS, TooHard, missing
 from crawl2llm.stages.ingest.markup import encode, parse, read

@@ -29,7 +29,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from benchmarks.machine import processor, versions
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 SAMPLES = {"c4_demo": "en", "hplt-en_100": "en", "hplt-en_101": "en", "hplt-ru_10": "ru"}
 Run = Callable[[str, str], Any]  # (text, language) → whatever it finds

@@ -29,8 +29,8 @@ from benchmarks.machine import processor, run, versions
 from benchmarks.presets import CRAWL, kept
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import filter_order, steps
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.project import Project
+from crawl2llm.core.root import ROOT
 from crawl2llm.formats.documents import rows
 
 LEAST = 20  # pages of a language that has a column

@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks.contenders import completed, stand_in
 from benchmarks.gpu_training import PACKAGES, SIZES, gpus
 from benchmarks.machine import processor, versions
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 RESULT = ROOT / "benchmarks/results/gpu_steps.json"
 VOCABULARY, CONTEXT, WARMUP = 32_768, 2048, 3

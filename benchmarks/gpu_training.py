@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks.contest import Plan, written
 from benchmarks.machine import group_of, processor, versions
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.training import measures
 from crawl2llm.training.processes import environments, free_port, heap
 

@@ -30,8 +30,8 @@ from typing import Any
 
 from benchmarks.machine import processor, versions
 from crawl2llm.chain import config
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.heuristics_rules import FAMILIES, rules
+from crawl2llm.core.root import ROOT
 from crawl2llm.filters.heuristics.measures import Limits, measure
 from crawl2llm.text.characters import tokenize
 from crawl2llm.text.stop_words import tables

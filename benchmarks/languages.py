@@ -30,8 +30,8 @@ from typing import Any
 
 from benchmarks import gold
 from crawl2llm.chain import config
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.heuristics_rules import FAMILIES, ByLanguage
+from crawl2llm.core.root import ROOT
 from crawl2llm.filters.heuristics.measures import Limits, measure
 from crawl2llm.filters.language.select import judge, own_thresholds
 from crawl2llm.filters.lines import rules as lines

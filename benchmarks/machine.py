@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 TAIL = 12  # lines of its stderr that tell why a process failed
 

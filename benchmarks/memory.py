@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import processor, versions
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.training.estimate.shape import PROGRAM
 from crawl2llm.training.processes import TUNABLES
 from tests.unit.training.peaks import VOCABULARY, estimated, grown, prepared, settings

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.machine import group_of, processor, versions
 from benchmarks.walk import walk
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.training.parallel import Degrees, Place
 from crawl2llm.training.processes import environments, free_port
 

@@ -27,9 +27,9 @@ import yaml
 from benchmarks.machine import processor, run, versions
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import filter_order, steps, yaml_errors
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.project import Project
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.formats.documents import rows
 
 PRESETS = ROOT / "configs" / "presets"

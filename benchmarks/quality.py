@@ -32,7 +32,7 @@ from typing import Any
 
 from benchmarks.heuristics import SAMPLES, texts
 from benchmarks.machine import processor, versions
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 PEER = """
 import json, sys, time

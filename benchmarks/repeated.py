@@ -32,10 +32,10 @@ from typing import Any
 from benchmarks.heuristics import SAMPLES, texts
 from benchmarks.machine import processor, versions
 from crawl2llm.chain import config
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.chain.steps import program_of
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import DOCUMENT, VERDICT, Writer, document_id
 

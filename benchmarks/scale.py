@@ -32,9 +32,9 @@ from benchmarks import planted
 from benchmarks.machine import processor, run, versions
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import fingerprint, steps
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.steps import program_of
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 
 PER_SHARD = 8000  # documents of a shard, about
 BINS = 10  # of similarity from 0.5 to 1

@@ -35,7 +35,7 @@ from typing import Any
 
 from benchmarks.heuristics import texts
 from benchmarks.machine import processor, versions
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 SAMPLES = ("c4_demo", "hplt-en_100", "hplt-en_101", "hplt-ru_10", "hplt-ru_11")
 SHARD = "00000"

@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 
 from benchmarks import documents
 from benchmarks.machine import processor, versions
-from crawl2llm.chain.config import ROOT
 from crawl2llm.commands.trace import index
 from crawl2llm.commands.trace.attribution import COLUMNS, Wanted, every, likely, search
 from crawl2llm.commands.trace.results import matching
+from crawl2llm.core.root import ROOT
 from crawl2llm.formats.documents import DOCUMENT, Writer, document_id, verdict_table
 
 FILTERS = 15

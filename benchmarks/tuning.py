@@ -22,8 +22,8 @@ from typing import Any
 import yaml
 
 from benchmarks.machine import processor, run, versions
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.training.processes import heap
 
 CONFIG = ROOT / "config.yaml"

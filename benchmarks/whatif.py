@@ -29,9 +29,9 @@ from benchmarks import documents
 from benchmarks.machine import processor, versions
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import fingerprint
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.heuristics_rules import rules
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.filters.heuristics.measures import MEASURES
 from crawl2llm.filters.language import score as language
 from crawl2llm.filters.lines import score as lines

@@ -23,7 +23,7 @@ from crawl2llm.training import gpus
 from crawl2llm.workflow import cutoff_planning, snakemake_internals, start
 from crawl2llm.chain import config as configuration, filter_order, halving, placement_options, yaml_errors, gpu_slots, steps
 from crawl2llm.core import console, devices, parent_watch, code_snapshot, run_lock, run_folder
-from crawl2llm.core.errors import InputError
+from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.chain.fingerprint import for_program
 from crawl2llm.core.manifest import NewerError
 from crawl2llm.chain.project import Project
@@ -58,7 +58,7 @@ try:
     else:  # a job is told what was planned
         SOURCES = code_snapshot.beside(Path(workflow.overwrite_configfiles[0]))
         PROJECT = Project(config, code_snapshot.sources(SOURCES))
-except (configuration.ConfigError, InputError, run_folder.Unusable) as error:
+except (ConfigError, InputError, run_folder.Unusable) as error:
     raise WorkflowError(console.message(str(error))) from None
 VARIANTS = PROJECT.variants
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from tests.conftest import SHARED, complete_in
 
 SLURM = Path("tests/slurm")

@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from tests.unit.stages.pretrain.conftest import launching, write_shards, write_tokenizer
 
 HEAD = """\

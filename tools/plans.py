@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.config import ROOT
 from crawl2llm.commands.plan.training import foreseen
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.root import ROOT
 from crawl2llm.training import resource_plan
 from tools.tour import row
 

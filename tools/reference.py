@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from crawl2llm.chain.config import ROOT, allowed, is_section, schema
+from crawl2llm.chain.config_schema import allowed, is_section, schema
+from crawl2llm.core.root import ROOT
 
 PAGE = ROOT / "docs" / "config.md"
 HEAD = """# Configuration: every key

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from crawl2llm import __main__
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 
 @pytest.mark.parametrize("name", __main__.COMMANDS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="no make")
 # As typed into a shell: `make test` is a make too, and those below it would say which folder they are in.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)")

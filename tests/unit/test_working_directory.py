@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from tests.__main__ import leftovers, written
 
 TESTS = """

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crawl2llm.chain import config
+from crawl2llm.chain import config, config_schema
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.filters.quality import tools
 from tests.workflow.conftest import ROOT, TINY
@@ -32,7 +32,7 @@ CASES = {
     for number, entry in enumerate(found if isinstance(found, list) else [found])
 }
 KENLM = ("quality.lm.enabled", "quality.kenlm.models")  # a plan with these looks for KenLM's programs
-LEAVES = [path for path, _ in config.leaves()]
+LEAVES = [path for path, _ in config_schema.leaves()]
 # The steps in order. What follows a step runs again with it, but for what does not read from it.
 ORDER = [
     "crawl.render", "ingest.extract", "ingest.check", "url.score", "url.select", "language.score", "language.select",

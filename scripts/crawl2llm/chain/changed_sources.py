@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from crawl2llm.chain import sources
-from crawl2llm.chain.config import ConfigError
 from crawl2llm.core import record
+from crawl2llm.core.errors import ConfigError
 
 MOST = 3  # names that are shown
 WORDS = "source files"  # in every sentence of this module

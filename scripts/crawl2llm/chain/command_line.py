@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import early_cutoff, exit_signals, gpu_slots, placement_options, skip_pandas, yaml_errors
+from crawl2llm.chain import (
+    data_folder,
+    early_cutoff,
+    exit_signals,
+    gpu_slots,
+    placement_options,
+    skip_pandas,
+    yaml_errors,
+)
 from crawl2llm.chain import fingerprint as fingerprints
 from crawl2llm.chain.fingerprint import code
 from crawl2llm.chain.steps import OWN, STEPS, folder_of, program_of, tasks
@@ -25,6 +33,7 @@ from crawl2llm.core import (
     checkpoint_folders,
     console,
     content_hash,
+    errors,
     parent_watch,
     record,
     run_folder,
@@ -54,7 +63,7 @@ LOG = "log"  # of all attempts at a training run, beside its checkpoints
 Body = Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]]
 MENDABLE = (
     InputError,
-    configuration.ConfigError,
+    errors.ConfigError,
     ManifestError,
     OSError,
 )  # errors that a person can do something about
@@ -173,7 +182,7 @@ def given_settings(step: str, given: str, task: str = "") -> tuple[dict[str, Any
             raise InputError(f"--config is the fingerprint of {body.get('step')!r}; this program is {step!r}")
         if (data := body.pop("data", None)) is None:
             return body["config"], given
-        return configuration.with_paths(step, body["config"], partial(configuration.to_folder, data=data)), canonical(
+        return configuration.with_paths(step, body["config"], partial(data_folder.to_folder, data=data)), canonical(
             body
         )
     complete = configuration.validate(yaml_errors.read(Path(given)), source=given)
@@ -192,7 +201,7 @@ def as_planned(step: str, planned: dict[str, Any]) -> None:
     there = planned.get("code", here)
     other = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
     for name, mark in planned.get("files", {}).items():
-        path = Path(configuration.to_folder(name.partition(" ")[2], planned.get("data", configuration.DATA)))
+        path = Path(data_folder.to_folder(name.partition(" ")[2], planned.get("data", data_folder.DATA)))
         try:
             other += [] if content_hash.read(path) == mark else [str(path)]
         except OSError:
@@ -248,7 +257,7 @@ def logs(args: argparse.Namespace) -> list[Path]:
     """
     kept = None
     if hasattr(args, "checkpoints"):
-        with contextlib.suppress(InputError, configuration.ConfigError, ManifestError):
+        with contextlib.suppress(InputError, errors.ConfigError, ManifestError):
             kept = checkpoints(args, given_settings(args.step, args.config, task_of(args.manifest))[0]) / LOG
     if args.log:
         args.log.parent.mkdir(parents=True, exist_ok=True)
@@ -270,7 +279,7 @@ def checkpoints(args: argparse.Namespace, section: dict[str, Any]) -> Path:
     planned = json.loads(mark)
     place = json.loads(args.config).get("data") if args.config.lstrip().startswith("{") else None
     if place is not None:
-        section = configuration.with_paths(args.step, section, partial(configuration.from_folder, data=place))
+        section = configuration.with_paths(args.step, section, partial(data_folder.from_folder, data=place))
     return checkpoint_folders.folder(
         args.checkpoints, section, inputs(args), planned.get("files", {}), task_of(args.manifest)
     )

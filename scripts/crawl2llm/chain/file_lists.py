@@ -7,9 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crawl2llm.chain.config import ConfigError, to_folder
+from crawl2llm.chain.data_folder import to_folder
 from crawl2llm.chain.urls import COMMON_CRAWL, SCHEMES, is_url, paths, refused
 from crawl2llm.core import run_folder, secret_masking
+from crawl2llm.core.errors import ConfigError
 
 TAKEN_APART = frozenset("@?;#")  # a URL without them has no place for a secret
 

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import halving, model_registry, shared_reference, step_inputs
-from crawl2llm.chain.config import DATA, ROOT, ConfigError, from_folder, named_files, of_variant, tracked, with_paths
+from crawl2llm.chain.config import of_variant, with_paths
+from crawl2llm.chain.config_schema import named_files, tracked
+from crawl2llm.chain.data_folder import DATA, from_folder
 from crawl2llm.chain.steps import (
     COMMON,
     COMPARE_ALL,
@@ -35,8 +37,10 @@ from crawl2llm.chain.steps import (
 )
 from crawl2llm.chain.unhashed import VERSION, is_plumbing
 from crawl2llm.core import content_hash, run_folder
+from crawl2llm.core.errors import ConfigError
 from crawl2llm.core.manifest import canonical, digest
 from crawl2llm.core.plan_cache import Cache
+from crawl2llm.core.root import ROOT
 
 # By the hash of a source's bytes and of those of this file, which says what a meaning is.
 CACHE = Path(".snakemake/meanings.json")

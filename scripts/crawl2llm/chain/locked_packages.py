@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.manifest import canonical, digest
+from crawl2llm.core.root import ROOT
 
 QUANTIZE_LOCK = "envs/lock-quantize.txt"
 

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from crawl2llm.chain import config as configuration
+from crawl2llm.chain import config_schema
 from crawl2llm.core.nested_dicts import lookup
 
 PROGRAM, LAUNCHER = True, "launcher"  # values of `placement` in the schema
@@ -18,7 +18,7 @@ NULL = "null"
 
 def of(step: str, whose: bool | str = PROGRAM) -> dict[str, dict[str, Any]]:
     """The placement keys of a step, with their nodes of the schema. whose: PROGRAM or LAUNCHER."""
-    found = ((path, node) for path, node in configuration.leaves() if path.startswith(f"{step}."))
+    found = ((path, node) for path, node in config_schema.leaves() if path.startswith(f"{step}."))
     return {path.removeprefix(f"{step}."): node for path, node in found if node.get("placement", False) == whose}
 
 

@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 
 from crawl2llm.chain import file_lists, urls
 from crawl2llm.chain import remote_access as access_to
-from crawl2llm.chain.config import ConfigError, to_folder
+from crawl2llm.chain.data_folder import to_folder
 from crawl2llm.core import content_hash, run_folder, secret_masking
 from crawl2llm.core.console import log
+from crawl2llm.core.errors import ConfigError
 
 MARK = "/./"
 Identity: TypeAlias = tuple[int, ...] | str  # of a file, see `identity`

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from crawl2llm.chain import halving, model_registry, shared_reference, sources
-from crawl2llm.chain.config import leaves, tracked
+from crawl2llm.chain.config_schema import leaves, tracked
 from crawl2llm.chain.filter_order import EXEMPTING, filters, searched, verdicts
 from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, lock_digest
 from crawl2llm.chain.model_registry import QUANTIZE_STEP

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crawl2llm.chain import model_registry, sweep
+from crawl2llm.chain import config_schema, model_registry, sweep
 from crawl2llm.core.nested_dicts import flat, has, lookup, merged
 
 MODELS = "models"
@@ -46,22 +46,20 @@ def lines(complete: Mapping[str, Any]) -> list[str]:
 
 
 def _wrong(complete: Mapping[str, Any], where: Mapping[str, str], settings: Mapping[str, Any]) -> Iterator[str]:
-    from crawl2llm.chain import config as configuration  # which imports this
-
     laid = sweep.overlay(settings)
     own = {
         key: merged({key: complete[key]}, {key: part})[key] if key in complete else part for key, part in laid.items()
     }
     models = own.get(MODELS, complete[MODELS])
-    for error in configuration.telling(
-        configuration.validator(model_registry.in_schema(configuration.schema(), models)).iter_errors(own)
+    for error in config_schema.telling(
+        config_schema.validator(model_registry.in_schema(config_schema.schema(), models)).iter_errors(own)
     ):
-        for line in configuration.explained(error):
+        for line in config_schema.explained(error):
             said = line.partition(" ")[0]
             path = next((path for path in settings if f"{said}.".startswith(f"{path}.")), None)
             longer = next((path for path in settings if path.startswith(f"{said}.")), None)
             if error.validator == "additionalProperties" and (unknown := path or longer):
-                near = difflib.get_close_matches(unknown, [name for name, _ in configuration.leaves()], n=1)
+                near = difflib.get_close_matches(unknown, [name for name, _ in config_schema.leaves()], n=1)
                 yield f"{where[unknown]} is not a known key" + (f" (did you mean {near[0]}?)" if near else f": {line}")
             elif path:
                 yield f"{where[path]}{line[len(path) :]}"
@@ -71,15 +69,13 @@ def _wrong(complete: Mapping[str, Any], where: Mapping[str, str], settings: Mapp
 
 def _broken(complete: Mapping[str, Any]) -> list[str]:
     """A line for each range of numbers with a point, of a key of whole numbers."""
-    from crawl2llm.chain import config as configuration
-
-    nodes = dict(configuration.leaves())
+    nodes = dict(config_schema.leaves())
     return [
-        f"sweep.random.keys.{path} is {of}, and {path} takes whole numbers (allowed: {configuration.allowed(nodes[path])}): "
+        f"sweep.random.keys.{path} is {of}, and {path} takes whole numbers (allowed: {config_schema.allowed(nodes[path])}): "
         "add integer: true"
         for path, of in complete["sweep"]["random"].get("keys", {}).items()
         if isinstance(of, dict) and not of.get("integer") and path in nodes
-        and "integer" in (kinds := configuration.kinds(nodes[path])) and "number" not in kinds
+        and "integer" in (kinds := config_schema.kinds(nodes[path])) and "number" not in kinds
     ]  # fmt: skip
 
 

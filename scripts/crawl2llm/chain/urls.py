@@ -8,8 +8,9 @@ from collections import Counter
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from crawl2llm.chain.config import ConfigError, to_folder
+from crawl2llm.chain.data_folder import to_folder
 from crawl2llm.core import secret_masking
+from crawl2llm.core.errors import ConfigError
 
 SCHEMES = ("https", "http", "s3", "hf")
 BASE = "https://data.commoncrawl.org/"  # of a crawl without another one

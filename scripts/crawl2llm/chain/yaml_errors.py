@@ -16,8 +16,9 @@ from typing import Any
 
 import yaml
 
-from crawl2llm.chain.config import ConfigError, merged
+from crawl2llm.chain.config import merged
 from crawl2llm.core.console import put
+from crawl2llm.core.errors import ConfigError
 
 DEFAULT = Path("config.yaml")  # of a run without --configfile
 

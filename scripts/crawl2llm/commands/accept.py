@@ -16,12 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crawl2llm.chain import config as configuration
 from crawl2llm.chain import early_cutoff, steps
 from crawl2llm.chain.command_line import Parser, configfile_option, described, fail
 from crawl2llm.chain.freshness import difference
 from crawl2llm.chain.project import Project
-from crawl2llm.core import checkpoint_folders, record, run_lock
+from crawl2llm.core import checkpoint_folders, errors, record, run_lock
 from crawl2llm.core.console import Progress, log, put, quantity, setup
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, digest
@@ -204,7 +203,7 @@ def main(argv: list[str] | None = None) -> int:
             put("nothing was accepted")
             return 1
         accept(found, args.reason, time.strftime("%Y-%m-%dT%H:%M:%S%z"))
-    except (InputError, configuration.ConfigError, OSError, run_lock.Busy) as error:
+    except (InputError, errors.ConfigError, OSError, run_lock.Busy) as error:
         return fail(str(error))
     log.info("accepted %s results; `crawl2llm plan` says what is left to do", f"{number:,}")
     return int(bool(found.refused))

@@ -13,6 +13,7 @@ from typing import Any
 
 from crawl2llm.chain import command_line, model_registry
 from crawl2llm.chain import config as configuration
+from crawl2llm.core import errors
 from crawl2llm.core.manifest import ManifestError, write_atomically
 from crawl2llm.stages.report import funnel, page, summary
 from crawl2llm.stages.report.render import complete, context, figures_of, is_mapping
@@ -102,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
                 )
             with contextlib.chdir(args.directory):  # paths in the config are relative to it
                 lines = render(results, configfiles, results / "report" / "now" / "report.html")
-        except (command_line.InputError, configuration.ConfigError, ManifestError, OSError) as error:
+        except (command_line.InputError, errors.ConfigError, ManifestError, OSError) as error:
             status = command_line.fail(str(error))
         else:
             summary.show(lines)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain.command_line import described
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core import retries, secret_masking
 from crawl2llm.core.console import put
 from crawl2llm.core.manifest import pretty
+from crawl2llm.core.root import ROOT
 from crawl2llm.slurm import cluster, local_plugin, needs, pace, queue, trainings
 from crawl2llm.slurm.cluster import Partition
 from crawl2llm.slurm.needs import Need

@@ -9,3 +9,7 @@ class NotBuiltError(ImportError):
 
 class InputError(ValueError):
     """Input that a step cannot work with; the message names the file, the key or the value, and what is allowed."""
+
+
+class ConfigError(ValueError):
+    """A configuration that the schema refuses; the message names key, value and what is allowed."""

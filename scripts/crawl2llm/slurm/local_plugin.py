@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.slurm import crawl2llm_unasked  # noqa: F401 - from here on the import of the executor asks nothing
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from crawl2llm.chain import config as configuration
+from crawl2llm.chain import config_schema
 from crawl2llm.core import record
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.training import gpus
@@ -37,7 +37,7 @@ def measured(folder: Path) -> dict[str, Any] | None:
         counted = count({"overrides": {}, **model}, model["vocabulary"])
         each = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
         flops, device = speed * each / made["processes"], next(iter(made["devices"]))
-        config = configuration.completed("pretrain.train", made["fingerprint"]["config"])
+        config = config_schema.completed("pretrain.train", made["fingerprint"]["config"])
         precision, threads, engine = config["precision"], config.get("threads"), config["engine"]
     except (ManifestError, OSError, ValueError, KeyError, TypeError, StopIteration):
         return None

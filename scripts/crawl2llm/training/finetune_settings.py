@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from crawl2llm.chain import model_registry
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.errors import InputError
 
 STEP = "finetune.train"

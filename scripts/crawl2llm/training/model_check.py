@@ -17,11 +17,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import canonical
 from crawl2llm.core.plan_cache import Cache
+from crawl2llm.core.root import ROOT
 from crawl2llm.training import auto, parallel, sizes
 
 PROGRAM = "crawl2llm.training.causality"

@@ -16,8 +16,7 @@ import torch
 import torch.distributed as dist
 from transformers import PreTrainedConfig
 
-from crawl2llm.chain import config as configuration
-from crawl2llm.chain import placement_options
+from crawl2llm.chain import config_schema, placement_options
 from crawl2llm.chain.fingerprint import code
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
@@ -69,7 +68,7 @@ class Run:
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
         self.args, self.folder = args, folder
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        settings, placement = configuration.completed(STEP, settings), placement_options.given(args, STEP)
+        settings, placement = config_schema.completed(STEP, settings), placement_options.given(args, STEP)
         degrees = parallel.Degrees(**placement["parallel"])
         checks.check(settings | placement, self.processes)
         self.place = parallel.Place(self.rank, self.processes, degrees)
@@ -78,7 +77,7 @@ class Run:
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved(settings, self.settings)
         # What a digest and a record have of them: a key that is added later changes neither.
-        self.tracked = configuration.pruned(STEP, self.settings)
+        self.tracked = config_schema.pruned(STEP, self.settings)
         self.plan = schedule.plan(self.settings, len(self.stream))
         if settings["global_batch_tokens"] == auto.AUTO:
             wanted, args.micro_batch = args.micro_batch, schedule.fitting(self.plan, args.micro_batch, self.place.data)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import filter_order, model_registry, scorers, steps
-from crawl2llm.chain.config import ConfigError, leaves
+from crawl2llm.chain.config_schema import leaves
 from crawl2llm.core import pinned_names, secret_masking
-from crawl2llm.core.errors import InputError
+from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.nested_dicts import has, lookup
 from crawl2llm.filters.language import known_labels
 from crawl2llm.stages.align import checks as aligning

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from crawl2llm.chain import fingerprint, halving, steps, sweep_errors
-from crawl2llm.chain.config import ConfigError
 from crawl2llm.chain.project import Project
 from crawl2llm.core import content_hash
-from crawl2llm.core.errors import InputError
+from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.training import model_check
 from crawl2llm.workflow import config_checks
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import gpu_steps
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.training import initial
 
 

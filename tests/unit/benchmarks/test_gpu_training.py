@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from benchmarks import contenders, gpu_training, kernels
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 NEEDED = ("torch", "transformers", "deepspeed")
 

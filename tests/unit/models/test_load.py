@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.tokenize.train import bpe, untrained
 from crawl2llm.training.model_loading import load, load_tokenizer
 from crawl2llm.training.special_tokens import EOS

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.chain import model_registry, steps
-from crawl2llm.chain.config import ConfigError, schema, tracked, validate
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.config_schema import schema, tracked
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.chain.fingerprint import settings as settings_of
+from crawl2llm.core.errors import ConfigError
 
 SFT = {"from": "base", "step": "finetune.train"}
 CHAIN = {"sft": SFT, "other": {**SFT, "epochs": 2}, "sft2": {**SFT, "from": "sft", "learning_rate": 0.0002}}

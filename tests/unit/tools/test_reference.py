@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crawl2llm.chain.config import leaves
+from crawl2llm.chain.config_schema import leaves
 from tools import reference
 
 

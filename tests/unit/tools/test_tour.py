@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.steps import STEPS
+from crawl2llm.core.root import ROOT
 from tools import tour
 
 MODULES = sorted(path for path in (ROOT / "scripts").rglob("*.py") if path.name != "__init__.py")

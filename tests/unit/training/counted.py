@@ -31,7 +31,7 @@ def main() -> int:
     from transformers import AutoConfig
 
     import crawl2llm.training.engines.torch as engines
-    from crawl2llm.chain.config import completed
+    from crawl2llm.chain.config_schema import completed
     from crawl2llm.training import engine, fused_cross_entropy, initial, memory
     from crawl2llm.training.estimate import torch as estimate
 

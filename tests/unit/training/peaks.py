@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl2llm.chain import config
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.pretrain.plan import facts
 from crawl2llm.training import resource_plan
 from crawl2llm.training.processes import environments, free_port

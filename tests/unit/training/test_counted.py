@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 pytestmark = pytest.mark.slow  # a program for each number of processes
 NONE = {"micro_batch": 8, "accumulation": 2, "activation_checkpointing": False, "selective_checkpointing": False}

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.training.processes import TUNABLES
 
 PROGRAM = """

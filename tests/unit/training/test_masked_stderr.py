@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core import console, secret_masking
+from crawl2llm.core.root import ROOT
 
 VALUE = "planted-S3cret-value-42"
 URL = "https://user:pass@example.org/x?session=abcdef1234"

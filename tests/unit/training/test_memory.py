@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain.config import ROOT, completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.root import ROOT
 from crawl2llm.training import checks, memory
 from crawl2llm.training.estimate import deepspeed, torch
 from crawl2llm.training.estimate.shape import AT_ONCE, Shape, Training, orthogonal, shared_out

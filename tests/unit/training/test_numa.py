@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.training import numa
 
 GPU = "0000:1b:00.0"

@@ -12,11 +12,11 @@ import pytest
 
 from crawl2llm import __main__
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config import ConfigError, validate
-from crawl2llm.chain.config import leaves as leaves_of_schema
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.config_schema import leaves as leaves_of_schema
 from crawl2llm.chain.fingerprint import digest, fingerprint
 from crawl2llm.core import console
-from crawl2llm.core.errors import InputError
+from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.manifest import Manifest, ManifestError, links_out
 from tests.unit import making
 

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.config import ROOT, ConfigError, has, leaves, lookup, merged, schema, tracked, validate, validator
+from crawl2llm.chain import config_schema
+from crawl2llm.chain.config import lookup, merged, validate
+from crawl2llm.chain.config_schema import leaves, schema, tracked, validator
 from crawl2llm.core import yaml_hints
+from crawl2llm.core.errors import ConfigError
+from crawl2llm.core.nested_dicts import has
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest.extractors import EXTRACTORS, MARKDOWN
 
 LEAVES = dict(leaves())
@@ -212,7 +217,7 @@ def test_every_section_is_closed_and_described() -> None:
         assert node["additionalProperties"] is False, f"{path} accepts unknown keys"
         assert path == "" or node.get("description"), f"{path} has no description"
         for key, child in node["properties"].items():
-            if configuration.is_section(child):
+            if config_schema.is_section(child):
                 check(child, f"{path}.{key}".lstrip("."))
 
     Draft202012Validator.check_schema(schema())
@@ -225,7 +230,7 @@ def test_a_pattern_is_said_in_words() -> None:
         here = [node] if isinstance(node, dict) and isinstance(node.get("pattern"), str) else []
         return here + [found for child in inside for found in patterns(child)]
 
-    found = [node for node in patterns(schema()) if node["pattern"] != configuration.AUTO]
+    found = [node for node in patterns(schema()) if node["pattern"] != config_schema.AUTO]
     assert len(found) > 5 and all(node["form"] for node in found)
 
 
@@ -278,18 +283,18 @@ def test_a_step_s_settings_are_completed_from_the_schema_and_digested_without_wh
     complete = validate({"pretrain": {"train": given}})
     told = tracked(complete, step)
     before = json.dumps(told)
-    whole = configuration.completed(step, told)
+    whole = config_schema.completed(step, told)
     assert json.dumps(told) == before
-    for path, leaf in leaves(configuration.section(step)):
+    for path, leaf in leaves(config_schema.section(step)):
         assert has(whole, path) is not bool(leaf.get("placement")), path
         assert has(whole, path) is False or lookup(whole, path) == lookup(complete, f"{step}.{path}"), path
-    assert configuration.pruned(step, whole) == told
-    assert configuration.completed(step, whole) == whole
+    assert config_schema.pruned(step, whole) == told
+    assert config_schema.completed(step, whole) == whole
 
 
 def test_what_is_completed_is_the_schema_s_own_no_longer() -> None:
-    configuration.completed("pretrain.train", {})["batch_ramp"].append([0, 1])
-    assert configuration.completed("pretrain.train", {})["batch_ramp"] == []
+    config_schema.completed("pretrain.train", {})["batch_ramp"].append([0, 1])
+    assert config_schema.completed("pretrain.train", {})["batch_ramp"] == []
 
 
 TREES = st.recursive(

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config import ROOT
 from crawl2llm.commands.plan import command as plan
 from crawl2llm.commands.trace.words import lines
 from crawl2llm.commands.watch.lines import Lines
@@ -23,6 +22,7 @@ from crawl2llm.commands.watch.run import Run
 from crawl2llm.commands.watch.screen import Screen
 from crawl2llm.commands.watch.tail import Tail
 from crawl2llm.core import console
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.report import page, whatif_figures
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202eevil\u2066\x00\x7f"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core import devices
+from crawl2llm.core.root import ROOT
 
 TWO = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-11111111-aaaa-bbbb-cccc-000000000001)
 GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-22222222-aaaa-bbbb-cccc-000000000002)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core import parent_watch
+from crawl2llm.core.root import ROOT
 
 TASK = (
     "from crawl2llm.workflow import driver; import time; driver.watch(); print('at work', flush=True); time.sleep({})"

@@ -14,13 +14,15 @@ import pytest
 from crawl2llm.chain import command_line
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import fingerprint as module
-from crawl2llm.chain.config import ROOT, leaves, lookup, validate, validator
+from crawl2llm.chain.config import lookup, validate
+from crawl2llm.chain.config_schema import leaves, validator
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.chain.fingerprint import canonical, closure, code, digest, fingerprint, settings
 from crawl2llm.chain.project import Project
 from crawl2llm.chain.steps import COMPARE_ALL, STEPS, common, models, needs, program_of, used
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.plan_cache import Cache
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest import compiled
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import crawl2llm_native
 import pytest
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core import code_snapshot
+from crawl2llm.core.root import ROOT
 
 
 @pytest.fixture

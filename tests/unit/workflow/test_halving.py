@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from crawl2llm.chain import halving, steps
-from crawl2llm.chain.config import ConfigError, of_variant, validate
+from crawl2llm.chain.config import of_variant, validate
 from crawl2llm.chain.project import Project
+from crawl2llm.core.errors import ConfigError
 from crawl2llm.workflow.project_checks import check_project
 
 RATE = "pretrain.train.learning_rate"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.core.run_lock import HELD, Busy, hold
 
 HOLDER = """

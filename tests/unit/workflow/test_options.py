@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain import command_line, config, placement_options
+from crawl2llm.chain import command_line, config, config_schema, placement_options
 
 STEPS = sorted(
     {
         ".".join(path.split(".")[:2])
-        for path, node in config.leaves()
+        for path, node in config_schema.leaves()
         if node.get("placement") and "." in path and not path.startswith("sweep.")
     }
 )

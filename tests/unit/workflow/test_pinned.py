@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.config import named_files, validate
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.config_schema import named_files
 from crawl2llm.core import pinned_names
 from crawl2llm.core.errors import InputError
 from crawl2llm.workflow.config_checks import check

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from crawl2llm.chain import fingerprint as module
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.fingerprint import closure, code
 from crawl2llm.chain.steps import STEPS, program_of
 from crawl2llm.chain.unhashed import PLUMBING, is_plumbing
 from crawl2llm.core.plan_cache import Cache
+from crawl2llm.core.root import ROOT
 
 TABLE = yaml.safe_load(Path(__file__).with_name("modules.yaml").read_text(encoding="utf-8"))
 MODULES = sorted(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.config import ConfigError
 from crawl2llm.chain.yaml_errors import laid, main, read
 from crawl2llm.commands.plan import command as plan
+from crawl2llm.core.errors import ConfigError
 
 BROKEN = {
     "a: 1\n\tb: 2\n": ", line 2, column 1: a tab, where YAML takes spaces only",

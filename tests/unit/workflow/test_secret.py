@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import pytest
 
-from crawl2llm.chain.config import ConfigError, validate
+from crawl2llm.chain.config import validate
 from crawl2llm.core import console, secret_masking
-from crawl2llm.core.errors import InputError
+from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.workflow.config_checks import check_secrets
 
 VALUE = "planted/S3cret+value=42"

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from crawl2llm.chain import gpu_slots, steps
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core import devices
+from crawl2llm.core.root import ROOT
 
 TWO = ["GPU-1", "GPU-2"]
 # Takes GPUs, says so, and holds them for a while, or until it is ended.

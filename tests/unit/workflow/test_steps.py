@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain.config import schema, validate
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.config_schema import schema
 from crawl2llm.chain.filter_order import BEFORE, EXEMPTING, FILTERS, edits, verdicts, wrong_order
 from crawl2llm.chain.model_registry import EXPORT_STEP, REWARD_STEP
 from crawl2llm.chain.steps import (

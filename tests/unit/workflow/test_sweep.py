@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.chain import sweep, sweep_errors
-from crawl2llm.chain.config import ConfigError, of_variant, validate
+from crawl2llm.chain.config import of_variant, validate
 from crawl2llm.chain.project import Project
-from crawl2llm.core.errors import InputError
+from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.nested_dicts import lookup
 from crawl2llm.workflow.project_checks import check_configs
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import early_cutoff, fingerprint, sources, steps
-from crawl2llm.chain.config import DATA
+from crawl2llm.chain.data_folder import DATA
 from crawl2llm.chain.project import Project
 from crawl2llm.commands.trace.attribution import FOLDER as INDEXES
 from crawl2llm.core import checkpoint_folders, code_snapshot, content_hash, pinned_names, task_costs

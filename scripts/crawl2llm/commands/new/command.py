@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import config as configuration
+from crawl2llm.chain import config_schema
 from crawl2llm.chain.command_line import answered, described
-from crawl2llm.chain.config import ROOT
 from crawl2llm.commands.new.estimate import DATA_HALF, NODE_CORES, Estimate, estimate
 from crawl2llm.commands.new.places import LENGTHS, Source, Wanted, sources
 from crawl2llm.commands.new.sample import Sampled, look
 from crawl2llm.core.console import duration, log, put, quantity, setup
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import write_atomically
+from crawl2llm.core.root import ROOT
 from crawl2llm.filters.language.known_labels import check_names
 from crawl2llm.stages.compress import gguf_support
 from crawl2llm.stages.ingest.extract import DAMAGE
@@ -303,7 +304,7 @@ def parser() -> argparse.ArgumentParser:
         "--digits",
         type=int,
         choices=range(10),
-        default=configuration.completed("tokenize.train", {})["digits"],
+        default=config_schema.completed("tokenize.train", {})["digits"],
         metavar="N",
         help="split numbers into groups of up to so many digits (0: not at all); for an export as GGUF "
         f"{' or '.join(map(str, gguf_support.PRE))} (default: %(default)s)",

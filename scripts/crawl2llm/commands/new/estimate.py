@@ -8,7 +8,7 @@ import time
 from typing import Any, NamedTuple
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import steps
+from crawl2llm.chain import config_schema, steps
 from crawl2llm.commands.new.places import Source
 from crawl2llm.commands.new.sample import Sampled
 from crawl2llm.core.processors import cores
@@ -98,7 +98,7 @@ def validation_fraction(documents: float) -> float:
     """The share of so many documents that is held out, in whole per cent: what makes HELD_OUT of them, from the key's default on, at most
     MOST_HELD_OUT.
     """
-    least = float(configuration.completed("corpus.split", {})["validation_fraction"])
+    least = float(config_schema.completed("corpus.split", {})["validation_fraction"])
     return min(MOST_HELD_OUT, max(least, math.ceil(100 * HELD_OUT / max(documents, 1)) / 100))
 
 
@@ -114,7 +114,7 @@ def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: 
     text *= 1 - held
     vocabulary = entries("auto", int(text))
     tokens = int(text / BYTES_A_TOKEN[vocabulary])
-    defaults = configuration.completed("pretrain.train", {})
+    defaults = config_schema.completed("pretrain.train", {})
     settings = auto.resolve(defaults, max(tokens, 300), vocabulary)
     trained = settings["steps"] * settings["global_batch_tokens"]
     operations = float(auto.operations(settings["model"], vocabulary)) * trained

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from crawl2llm.chain import file_lists, urls
 from crawl2llm.chain import sources as ingest
-from crawl2llm.chain.config import ConfigError
 from crawl2llm.commands.new import columns
 from crawl2llm.core.console import log
-from crawl2llm.core.errors import InputError
-from crawl2llm.stages.ingest.files import File, First, TransferError
+from crawl2llm.core.errors import ConfigError, InputError
+from crawl2llm.stages.ingest.files import File, First
+from crawl2llm.stages.ingest.transfer import TransferError
 
 if TYPE_CHECKING:  # it imports a network's libraries, which files here do not need
     from crawl2llm.stages.ingest.list import Found

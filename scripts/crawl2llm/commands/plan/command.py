@@ -15,7 +15,6 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +23,19 @@ import yaml
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import steps, yaml_errors
 from crawl2llm.chain.command_line import described
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.freshness import RENAMED
 from crawl2llm.chain.project import Project
 from crawl2llm.commands.plan import dryrun, exports, halving_savings, training, variants, words
+from crawl2llm.commands.plan.complete import Plan
 from crawl2llm.commands.plan.dryrun import Task
-from crawl2llm.commands.plan.estimate import Estimate, Work, by_rule
+from crawl2llm.commands.plan.estimate import Work, by_rule
 from crawl2llm.commands.plan.last_run import Last
 from crawl2llm.commands.plan.reasons import AGAIN, CHANGED, reasons
-from crawl2llm.core import processors, record, secret_masking
+from crawl2llm.core import errors, processors, record, secret_masking
 from crawl2llm.core.console import put
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import write_atomically
+from crawl2llm.core.root import ROOT
 from crawl2llm.slurm import local_plugin
 from crawl2llm.stages.pretrain.auto_preview import MARK
 from crawl2llm.workflow import stale_results, unused, variant_placement
@@ -98,7 +98,7 @@ def configured(options: list[str], folder: Path) -> dict[str, Any] | None:
         for name, _, value in (entry.partition("=") for entry in given.config):
             tree = configuration.merged(tree, {name: yaml.safe_load(value)})
         return configuration.validate(tree)
-    except (yaml.YAMLError, configuration.ConfigError):
+    except (yaml.YAMLError, errors.ConfigError):
         return None
 
 
@@ -107,7 +107,7 @@ def project_of(config: dict[str, Any], folder: Path) -> Project | None:
     try:
         with contextlib.chdir(folder):
             return Project(config)
-    except (configuration.ConfigError, InputError):
+    except (errors.ConfigError, InputError):
         return None
 
 
@@ -154,22 +154,6 @@ def without_returning(tasks: list[Task], project: Project, folder: Path) -> list
         for task in tasks
         if (task.variant, task.step, task.id) not in back or "Forced execution" in task.facts.get("reason", "")
     ]
-
-
-@dataclass
-class Plan:
-    """A plan that Snakemake made to its end. project: None where the config cannot be read as Snakemake read it."""
-
-    tasks: list[Task]
-    project: Project | None
-    work: Work
-    cores: int | None
-    costs: dict[str, Estimate]
-
-    @property
-    def gpus(self) -> bool:
-        """Whether any task uses a GPU."""
-        return any(map(self.work.gpus, self.tasks))
 
 
 def planned(tasks: list[Task], folder: Path, options: list[str] | None, profile: Path) -> Plan:

@@ -12,7 +12,7 @@ from crawl2llm.core.console import duration
 from crawl2llm.stages.pretrain.halving import judging
 
 if TYPE_CHECKING:
-    from crawl2llm.commands.plan.command import Plan
+    from crawl2llm.commands.plan.complete import Plan
 
 
 def going_on(number: int, rungs: int, keep: float) -> list[tuple[int, int]]:

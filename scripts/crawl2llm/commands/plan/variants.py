@@ -14,7 +14,7 @@ from crawl2llm.commands.plan.reasons import listed
 from crawl2llm.commands.plan.words import about, hours
 
 if TYPE_CHECKING:
-    from crawl2llm.commands.plan.command import Plan
+    from crawl2llm.commands.plan.complete import Plan
 
 NAMED = 3  # steps, or variants, that a line names
 

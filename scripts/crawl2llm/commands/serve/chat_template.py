@@ -17,9 +17,9 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.commands.serve import chat_tokens
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.root import ROOT
 
 PROGRAM = "crawl2llm.commands.serve.template_worker"
 TIME = "it did not come to an end within a second of processor time"

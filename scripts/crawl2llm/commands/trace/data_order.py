@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain import config as configuration
-from crawl2llm.chain import steps
+from crawl2llm.chain import config_schema, steps
 from crawl2llm.commands.trace.results import Results, one
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import auto, data, mix_reader, schedule
@@ -166,7 +165,7 @@ def of(results: Results) -> Reading:
         raise InputError(f"{results.path(TRAIN)} is not there: no training has ended whose steps could be told")
     tokens = [results.path("tokenize.encode", shard) for shard in results.shards]
     number = len(data.open_split(tokens, "train"))
-    settings = configuration.completed(TRAIN, results.config["pretrain"]["train"])
+    settings = config_schema.completed(TRAIN, results.config["pretrain"]["train"])
     settings = auto.resolve(settings, number, made.summary["shape"]["vocabulary"])
     mix = results.path(steps.MIX) if steps.is_used(steps.MIX, results.config) else None
     taken = made.summary.get("after_step", 0) + 1, int(made.summary["steps"])

@@ -22,7 +22,6 @@ from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, TextIO
 
 from crawl2llm.chain import early_cutoff, exit_signals
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.steps import STEPS
 from crawl2llm.commands.watch.failure import Failure, block, ended_by_signal, rest, shortened, status_in
 from crawl2llm.commands.watch.lines import Lines, pages
@@ -30,6 +29,7 @@ from crawl2llm.commands.watch.run import Run, step_of
 from crawl2llm.commands.watch.screen import PER_SECOND, Screen, can_draw, redirected
 from crawl2llm.core import run_folder
 from crawl2llm.core.console import clean, duration, put, quantity
+from crawl2llm.core.root import ROOT
 
 CHOICE = "CRAWL2LLM_SCREEN"
 CHOICES = ("live", "lines", "snakemake")

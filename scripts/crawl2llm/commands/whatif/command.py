@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from crawl2llm.chain import command_line, filter_order, skip_pandas, steps
+from crawl2llm.chain import command_line, config_schema, filter_order, skip_pandas, steps
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.fingerprint import settings
 from crawl2llm.chain.project import Project
@@ -121,7 +121,7 @@ def otherwise(results: Results) -> dict[str, dict[str, list[Any]]]:
         if held is None:
             continue
         today = json.loads(canonical(settings(step, results.config)))
-        was, now = (flat(configuration.completed(step, each)) for each in (held, today))
+        was, now = (flat(config_schema.completed(step, each)) for each in (held, today))
         if differ := {key: [was.get(key), now.get(key)] for key in {**was, **now} if was.get(key) != now.get(key)}:
             found[step] = differ
     return found

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import surviving_texts

@@ -13,8 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain import config as configuration
+from crawl2llm.chain import command_line, config_schema
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.lines import rules
@@ -33,7 +32,7 @@ SIGNAL = pa.schema(
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    settings = configuration.completed("lines.score", settings)
+    settings = config_schema.completed("lines.score", settings)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     edited = spans.file_of(args.manifest)
     progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")

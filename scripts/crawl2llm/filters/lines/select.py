@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain import config as configuration
+from crawl2llm.chain import command_line, config_schema
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import select_shard
 from crawl2llm.formats.verdicts import Failed, verdict
@@ -27,7 +26,7 @@ def judge(row: dict[str, Any], sentences_min: int, flagged_max: float | None = N
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    settings = configuration.completed("lines.select", settings)
+    settings = config_schema.completed("lines.select", settings)
     judged = partial(judge, sentences_min=settings["sentences_min"], flagged_max=settings["flagged_max"])
     return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
 

@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 from crawl2llm.chain.command_line import described, fail
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.console import duration, log, put, setup
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import scratch
+from crawl2llm.core.root import ROOT
 from crawl2llm.filters.quality import tools
 from crawl2llm.stages.compress.gguf_tools import called, check_compilers, pip, programs
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality import by_language, threshold_logic

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import scorers
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core import code_snapshot
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.root import ROOT
 from crawl2llm.core.shard_pool import end_with
 
 FOLDER = ".kenlm"  # beside .venv

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import model_registry
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.stages.align import endpoint, rewards

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line, placement_options
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.console import Progress, log, quantity
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, json_lines, write_atomically

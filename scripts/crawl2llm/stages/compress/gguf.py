@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.compress import gguf_support, llama_worker
 from crawl2llm.stages.compress.gguf_reference import Wanted
 from crawl2llm.stages.compress.programs import finished

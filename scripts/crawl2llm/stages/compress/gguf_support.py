@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import model_registry
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core import code_snapshot
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.root import ROOT
 
 WHOLE = "safetensors"
 TYPES = ("llama", "mistral", "qwen2", "qwen3", "mixtral", "olmoe", "gpt2", "gpt_neox")

@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from crawl2llm.chain.command_line import described, fail
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.console import duration, log, put, setup
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import scratch
 from crawl2llm.core.processors import cores
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.compress import gguf_support
 from crawl2llm.stages.compress.programs import finished
 from crawl2llm.training import memory

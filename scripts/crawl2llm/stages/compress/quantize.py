@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.chain.model_registry import QUANTIZE_STEP
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError

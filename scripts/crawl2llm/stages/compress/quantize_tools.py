@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import model_registry
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, pins
 from crawl2llm.chain.model_registry import QUANTIZE_STEP
 from crawl2llm.core import code_snapshot
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.root import ROOT
 from crawl2llm.training.quantized_sizes import BLOCK, GROUPS, LLAMA_LIKE
 
 PACKED = ("int4", *model_registry.CALIBRATED)  # whose layers training/packed_weights.py reads

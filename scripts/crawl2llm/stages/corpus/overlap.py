@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.formats.documents import batches
 from crawl2llm.text.minhash import MinHasher
 from crawl2llm.text.shingles import jaccard, shingle_set

@@ -23,8 +23,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.crawl import document
 
 # Importing these opens a browser or a window, prints, or starts something; or they hold tests, demos or another's copy of a package.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config import section
+from crawl2llm.chain.config_schema import section
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest

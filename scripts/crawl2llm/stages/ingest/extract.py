@@ -27,11 +27,12 @@ from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.formats.documents import DOCUMENT, Writer, shard_of
 from crawl2llm.stages.ingest.compiled import Ids
 from crawl2llm.stages.ingest.extractors import missing
-from crawl2llm.stages.ingest.files import File, First, MissingError, TransferError, listed, target
+from crawl2llm.stages.ingest.files import File, First, listed, target
 from crawl2llm.stages.ingest.files import size as size_of
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.synthesized import SynthesizedReader, file_of
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader
+from crawl2llm.stages.ingest.transfer import MissingError, TransferError
 from crawl2llm.stages.ingest.warc import Page, Rejected, WarcReader
 
 DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])

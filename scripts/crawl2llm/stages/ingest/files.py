@@ -20,14 +20,6 @@ if TYPE_CHECKING:  # it imports a network's libraries, which a run over local fi
 File: TypeAlias = "Path | Remote | First"  # what readers use of it: open, name, suffix, suffixes
 
 
-class TransferError(Exception):
-    """A file that cannot be read to its end, or is not what it was; the message names its URL. No OSError: it is no damage of a file."""
-
-
-class MissingError(TransferError):
-    """A file that cannot be had at all."""
-
-
 class First:
     """The first `limit` bytes of a file, as if it ended there.
 

@@ -16,15 +16,15 @@ from typing import Any, cast
 import fsspec
 
 from crawl2llm.chain import command_line, file_lists, urls
-from crawl2llm.chain.config import ConfigError
 from crawl2llm.chain.remote_access import Access, access_of, access_option
 from crawl2llm.chain.sources import spread
 from crawl2llm.core import content_hash
 from crawl2llm.core.console import Progress, log
+from crawl2llm.core.errors import ConfigError
 from crawl2llm.core.manifest import Manifest, pretty
 from crawl2llm.stages.ingest import indexes
-from crawl2llm.stages.ingest.files import MissingError, TransferError
 from crawl2llm.stages.ingest.remote import Remote, patiently, workers
+from crawl2llm.stages.ingest.transfer import MissingError, TransferError
 from crawl2llm.stages.ingest.transport import KEYS, Broken, Facts, in_words, is_nobody, lacks_keys, of_info
 
 OPTIONS = "`options` of its source"  # in errors

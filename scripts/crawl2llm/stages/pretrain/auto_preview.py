@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from crawl2llm.chain.config import is_auto
+from crawl2llm.chain.config_schema import is_auto
 from crawl2llm.chain.steps import SYNTHESIZE, is_used
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain import config as configuration
+from crawl2llm.chain import command_line, config_schema
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, scratch, write_atomically
 from crawl2llm.stages.pretrain.mix_parts import Parts, by_document, by_language, by_quality, by_source, by_topic
@@ -96,7 +95,7 @@ def say(summary: dict[str, Any], mix: dict[str, Any]) -> None:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    mix, train = configuration.completed(STEP, settings), configuration.completed(TRAIN, settings["train"])
+    mix, train = config_schema.completed(STEP, settings), config_schema.completed(TRAIN, settings["train"])
     shards = [Manifest.read(path) for path in args.tokens]
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     train = auto.resolve(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])

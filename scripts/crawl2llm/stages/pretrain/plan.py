@@ -11,8 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line, placement_options
-from crawl2llm.chain import config as configuration
+from crawl2llm.chain import command_line, config_schema, placement_options
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
@@ -61,7 +60,7 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
             "embedding": counted.embedding,
             "counted_as": "itself" if counted.exact else "a Llama of this shape",
         },
-        "shape": {**configuration.pruned(TRAIN, made)["model"], "vocabulary": vocabulary},
+        "shape": {**config_schema.pruned(TRAIN, made)["model"], "vocabulary": vocabulary},
         "auto": auto.resolved(given, made),
         "corpus_tokens": corpus,
         "tokens": trained,
@@ -103,7 +102,7 @@ def open_keys(train: dict[str, Any]) -> list[str]:
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Write what the training takes into the manifest's summary, its record and the log; there are no files."""
-    train, shards = configuration.completed(TRAIN, settings["train"]), [Manifest.read(path) for path in args.tokens]
+    train, shards = config_schema.completed(TRAIN, settings["train"]), [Manifest.read(path) for path in args.tokens]
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     summary = facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
     placement = placement_options.given(args, TRAIN) | placement_options.given(args, TRAIN, placement_options.LAUNCHER)

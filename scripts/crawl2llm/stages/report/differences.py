@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from crawl2llm.chain import config as configuration
-from crawl2llm.chain import model_registry
+from crawl2llm.chain import config_schema, model_registry
 from crawl2llm.chain.steps import MAKERS
 from crawl2llm.stages.report.models import Model
 
@@ -40,7 +39,7 @@ def tables(config: dict[str, Any] | None, models: list[Model]) -> list[dict[str,
             continue
         own = [
             {"from": model_registry.parent(config, name)}
-            | dict(flat(configuration.tracked(model_registry.applied(config, step, name), step)))
+            | dict(flat(config_schema.tracked(model_registry.applied(config, step, name), step)))
             for name in made
         ]
         keys = dict.fromkeys(key for keys in own for key in keys)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.chain.heuristics_rules import ByLanguage
 from crawl2llm.core import language_codes
 from crawl2llm.filters.heuristics import thresholds as calibrated

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from crawl2llm.chain import command_line, shared_reference, yaml_errors
+from crawl2llm.chain import command_line, config_schema, shared_reference, yaml_errors
 from crawl2llm.chain import config as configuration
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, write_atomically
@@ -114,7 +114,7 @@ def context(
     run: Run, path: Path, settings: dict[str, Any], config: dict[str, Any] | None, fingerprint: str
 ) -> dict[str, Any]:
     """Everything that the template shows, but the figures. path: of the manifest to write."""
-    settings = configuration.completed("report.render", settings)
+    settings = config_schema.completed("report.render", settings)
     variant, known = variant_of(path), models(run, settings.get("models"))
     funnel, counts, cost = facts.funnel(run), facts.counts(run, known), costs(run)
     counts["alarms"] = alarms.find(run, settings["alarm_share"], path.with_name(".hosts"))

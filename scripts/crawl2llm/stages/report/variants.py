@@ -9,8 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from crawl2llm.chain import config as configuration
-from crawl2llm.chain import model_registry
+from crawl2llm.chain import config_schema, model_registry
 from crawl2llm.chain.project import Project
 from crawl2llm.core.console import quantity
 from crawl2llm.core.manifest import canonical
@@ -28,7 +27,7 @@ def look(project: Project, options: Row) -> tuple[Row, dict[str, Variant]]:
     """compare.json of what is there of a run's variants, and their manifests."""
     variants = {name: read(project, name) for name in project.variants}
     keys = project.variants["main"]["sweep"]["seed_keys"]
-    ignored = [path for path, node in configuration.leaves() if node.get("placement") or path.startswith(f"{COMMON}.")]
+    ignored = [path for path, node in config_schema.leaves() if node.get("placement") or path.startswith(f"{COMMON}.")]
     made = {name: canonical(variant.makes) for name, variant in variants.items() if variant.makes}
     found = groups.settings(project.variants, keys, ignored, made)
     seeds = {

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain import config as configuration
+from crawl2llm.chain import command_line, config_schema
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, scratch, write_atomically
@@ -96,7 +95,7 @@ class Step:
     def node(self, curve: Curve) -> dict[str, Any]:
         """The schema of a curve's key."""
         section, _, name = curve.ask.key.rpartition(".")
-        found: dict[str, Any] = configuration.section(section)["properties"][name]
+        found: dict[str, Any] = config_schema.section(section)["properties"][name]
         return found
 
     def count(self, rows: Rows, groups: tuple[np.ndarray, np.ndarray], weights: list[np.ndarray | None]) -> None:
@@ -135,7 +134,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         steps = [
             Step(
                 name,
-                configuration.completed(name, settings["select"][name]),
+                config_schema.completed(name, settings["select"][name]),
                 settings["exempt"][name],
                 tables,
                 folder,

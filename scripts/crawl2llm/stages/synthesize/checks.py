@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.config import ConfigError
-from crawl2llm.core.errors import InputError
+from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.nested_dicts import lookup
 
 OWN = ("model", "messages", "stream", "n")  # keys of a request that the step decides

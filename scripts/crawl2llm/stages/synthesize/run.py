@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from crawl2llm.chain import command_line, placement_options
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.console import Progress, log, quantity
 from crawl2llm.core.manifest import Manifest, scratch
 from crawl2llm.formats import documents

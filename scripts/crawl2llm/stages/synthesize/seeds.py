@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain.config import schema
+from crawl2llm.chain.config_schema import schema
 from crawl2llm.core import content_hash
 from crawl2llm.core.console import Progress
 from crawl2llm.core.errors import InputError

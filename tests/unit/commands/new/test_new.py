@@ -18,10 +18,11 @@ from crawl2llm.commands.new.command import chosen, digits_note, main, start, wor
 from crawl2llm.commands.new.estimate import TASK_SECONDS, starts, validation_fraction
 from crawl2llm.commands.new.places import Source, sources
 from crawl2llm.commands.new.sample import look, spread
+from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.ingest.files import File
 
-SHARED = Path(os.environ.get("CRAWL2LLM_DATA", configuration.ROOT.parent / "shared" / "data"))
+SHARED = Path(os.environ.get("CRAWL2LLM_DATA", root.ROOT.parent / "shared" / "data"))
 ENGLISH = (
     "The river bends twice before it meets the sea, and the town lies between the two bends. "
     "Nobody in the village remembered when the mill had stopped, but they knew who had owned it. "

@@ -27,6 +27,7 @@ from crawl2llm.commands.new import places, sample
 from crawl2llm.commands.new.command import main
 from crawl2llm.commands.new.places import Wanted, sources
 from crawl2llm.commands.new.sample import look
+from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
 from tests.unit.commands.new.test_new import ENGLISH
 from tests.unit.stages.ingest.servers import HubHandler, Server, http_server
@@ -293,7 +294,7 @@ def test_a_data_set_of_the_hub(tmp_path: Path) -> None:
             "HF_HOME": str(tmp_path / "hub"),
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_OFFLINE": "0",
-            "PYTHONPATH": str(configuration.ROOT),
+            "PYTHONPATH": str(root.ROOT),
         }
         command = [sys.executable, "-m", "crawl2llm.commands.new.command", "mine.yaml"]
         command += ["--from", "hf://datasets/o/set/data/*.parquet"]

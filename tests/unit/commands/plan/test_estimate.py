@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import steps
+from crawl2llm.chain import config_schema, steps
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.chain.steps import STEPS
 from crawl2llm.commands.plan import training
@@ -228,7 +228,7 @@ def test_the_words_on_a_training_have_the_time_of_the_table(folder: Folder) -> N
     trained(folder)
     folder.made("tokenize.train", "", 1, None, {"vocabulary": 600})
     place = folder.path / "results/main/pretrain/train"
-    fingerprint = {"config": configuration.tracked(CONFIG, "pretrain.train")}
+    fingerprint = {"config": config_schema.tracked(CONFIG, "pretrain.train")}
     facts = {"device": "cpu", "processes": 2, "devices": {"a CPU": 2}, "fingerprint": fingerprint}
     (place / "run.json").write_text(json.dumps(facts))
     (place / "metrics.jsonl").write_text(json.dumps({"step": 40, "tokens_per_second": 1e6, "seconds": 0.1}) + "\n")

@@ -13,7 +13,7 @@ from crawl2llm.chain import steps
 from crawl2llm.chain.config import validate
 from crawl2llm.chain.project import Project
 from crawl2llm.commands.plan import variants
-from crawl2llm.commands.plan.command import Plan
+from crawl2llm.commands.plan.complete import Plan
 from crawl2llm.commands.plan.dryrun import Task
 from crawl2llm.commands.plan.estimate import Work, by_rule
 from crawl2llm.commands.plan.last_run import Last

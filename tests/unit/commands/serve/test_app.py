@@ -19,10 +19,10 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.commands.serve.app import Server
 from crawl2llm.commands.serve.generate import Model, manifests
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.training.template import Template
 from tests.unit.commands.plan.picture.browser import BROWSER, browser
 

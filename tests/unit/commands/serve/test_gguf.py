@@ -20,13 +20,13 @@ import aiohttp
 import pytest
 import torch
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.commands.serve import command, generate, gguf_header, sample
 from crawl2llm.commands.serve.catalog import exports
 from crawl2llm.commands.serve.generate import Ended, Wanted, manifests
 from crawl2llm.commands.serve.gguf import Export, Model, described
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.compress import gguf, gguf_support
 from crawl2llm.training.template import Template
 from tests.unit.stages.compress.conftest import needs_llama, tokenizer_files, trained, written

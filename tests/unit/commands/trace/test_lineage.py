@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.chain import filter_order, steps
-from crawl2llm.chain.config import ROOT
 from crawl2llm.commands.trace import lineage
 from crawl2llm.commands.trace.lineage import Lineage
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 
 TASKS = {"shard": "00000", "band": "00", "part": "000", "model": "sft", "contender": "main-rung1", None: ""}
 # They read no document: where documents come from (forget finds the texts of synthesize by the documents themselves, and the source files

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain import config
+from crawl2llm.chain import config_schema
 from crawl2llm.commands.trace.data_order import Reading, _between
 from crawl2llm.training import data, schedule
 from tests.unit.stages.pretrain.test_mix import CONTEXT, corpus, draw
@@ -32,7 +32,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
 
 
 def plain(encoded: list[Path], **more: Any) -> Reading:
-    plan = schedule.plan(config.completed("pretrain.train", TRAIN), len(data.open_split(encoded, "train")))
+    plan = schedule.plan(config_schema.completed("pretrain.train", TRAIN), len(data.open_split(encoded, "train")))
     return Reading(encoded, plan, 0, **more)
 
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain.config import ConfigError, validate
+from crawl2llm.chain.config import validate
 from crawl2llm.chain.filter_order import edits
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.chain.steps import DECONTAMINATE, used
+from crawl2llm.core.errors import ConfigError
 from crawl2llm.core.manifest import Manifest, canonical
 from crawl2llm.filters.decontaminate import cuts, index, items, score, select
 from crawl2llm.filters.decontaminate.pairs import Guard

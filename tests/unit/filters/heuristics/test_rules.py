@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawl2llm.chain import config
+from crawl2llm.chain import config, config_schema
 from crawl2llm.chain.heuristics_rules import FAMILIES, ByLanguage, Rule, rules
 from crawl2llm.filters.heuristics.measures import MEASURES, Limits, measure
 from crawl2llm.filters.heuristics.select import judge
@@ -30,7 +30,7 @@ def test_fails_exactly_this_rule(rule: str) -> None:
 
 
 def test_rules_are_the_schemas_in_its_order() -> None:
-    node = config.schema()["properties"]["heuristics"]["properties"]["select"]["properties"]
+    node = config_schema.schema()["properties"]["heuristics"]["properties"]["select"]["properties"]
     assert {name: tuple(node[name]["properties"]) for name in FAMILIES} == FAMILIES
     assert list(node["families"]["default"]) == list(FAMILIES)
 

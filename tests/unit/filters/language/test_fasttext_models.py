@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.config import named_files, validate
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.config_schema import named_files
 from crawl2llm.core.errors import InputError
 from crawl2llm.filters.quality.classifier import Classifier, zeroed_memory
 from crawl2llm.filters.quality.perplexity import pieces

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.training import checkpoint
 from tests.unit.stages.finetune import tiny
 from tests.unit.stages.pretrain import copies

@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import checks, reward_inputs

@@ -9,17 +9,17 @@ import pytest
 import yaml
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import fingerprint, model_registry, steps
-from crawl2llm.chain.config import ROOT
+from crawl2llm.chain import config_schema, fingerprint, model_registry, steps
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.align import checks
 
 MODELS = {"sft": {"from": "base", "step": "finetune.train"}, "dpo": {"from": "sft", "step": "align.train"}}
 REWARD = {"rm": {"from": "sft", "step": "align.reward"}}
 ALIGNING = [("align.pairs", ""), ("align.reward", "rm"), ("align.train", "dpo")]
 MATRIX = yaml.safe_load((ROOT / "tests/workflow/rerun_matrix.yaml").read_text(encoding="utf-8"))
-LEAVES = {path: node for path, node in configuration.leaves() if path.startswith("align.")}
+LEAVES = {path: node for path, node in config_schema.leaves() if path.startswith("align.")}
 
 
 def config(changes: dict[str, Any] | None = None, models: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from transformers import AutoModelForCausalLM
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import model_registry
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.compress import calibration, four_bit, quantize_tools
 from crawl2llm.training import (
     compressible_layers,

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.config import ROOT, validate
+from crawl2llm.chain.config import validate
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.compress import gguf, gguf_support
 from crawl2llm.stages.compress.gguf_reference import TEXTS, auto_finds_tokenizer, own_tokenizer
 from crawl2llm.stages.tokenize.train import bpe, untrained

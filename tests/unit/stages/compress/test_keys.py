@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import steps
+from crawl2llm.chain import config_schema, steps
 from crawl2llm.chain.fingerprint import fingerprint
 
 MATRIX = yaml.safe_load((Path(__file__).parents[3] / "workflow/rerun_matrix.yaml").read_text(encoding="utf-8"))
 KEYS = {path: entry["to"] for path, entry in MATRIX.items() if path.startswith("compress.")}
-NODES = {path: node for path, node in configuration.leaves() if path in KEYS}
+NODES = {path: node for path, node in config_schema.leaves() if path in KEYS}
 
 
 def prints(step: str, **own: Any) -> dict[tuple[str, str], str]:
@@ -29,7 +29,7 @@ def prints(step: str, **own: Any) -> dict[tuple[str, str], str]:
 
 
 def test_every_key_has_another_value() -> None:
-    assert len(KEYS) > 30 and set(KEYS) == {path for path, _ in configuration.leaves() if path.startswith("compress.")}
+    assert len(KEYS) > 30 and set(KEYS) == {path for path, _ in config_schema.leaves() if path.startswith("compress.")}
 
 
 @pytest.mark.parametrize("path", KEYS)

@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.compress import prune, retrain
 from crawl2llm.training.finetune_settings import whole
 from crawl2llm.training.processes import RESUBMIT

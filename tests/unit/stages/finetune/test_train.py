@@ -21,9 +21,9 @@ from peft import PeftModel, get_peft_model
 from safetensors.torch import load_file
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, checksum
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.finetune import pairs
 from crawl2llm.training import adapters, checkpoint, export, listing, memory
 from crawl2llm.training.finetune_settings import whole

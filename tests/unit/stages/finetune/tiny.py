@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 from crawl2llm.chain import config as configuration
+from crawl2llm.chain import config_schema
 from crawl2llm.chain.fingerprint import canonical
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import DOCUMENT, Writer, document_id, uniform
@@ -140,5 +141,5 @@ def config(step: str, **changes: Any) -> str:
     stage, name = step.split(".")
     if step == "finetune.pairs":
         changes = {"patterns": [{"preset": "summary"}]} | changes  # the corpus is Python's documentation
-    settings = configuration.tracked(configuration.validate({stage: {name: changes}}), step)
+    settings = config_schema.tracked(configuration.validate({stage: {name: changes}}), step)
     return canonical({"step": step, "config": settings})

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest.bounds import SQUARES, STEPS, TAGS, scan, too_hard
 from crawl2llm.stages.ingest.compiled import Scan
 from crawl2llm.stages.ingest.extractors import EXTRACTORS, TooHard

@@ -17,7 +17,7 @@ import zstandard
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest.charsets import FAILED, FALLBACK, charset_of, decode, decode_text, prescan
 from crawl2llm.stages.ingest.warc import Page
 from tests.unit.stages.ingest.standard_decoders import reference

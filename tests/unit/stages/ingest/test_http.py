@@ -18,7 +18,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest.http import FRAMES, BrokenBody, TooLarge, codings, dechunk, decode_body
 from crawl2llm.stages.ingest.text_check import is_text
 from crawl2llm.stages.ingest.warc import Page, Rejected

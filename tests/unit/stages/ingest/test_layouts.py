@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl2llm.chain.config import schema
+from crawl2llm.chain.config_schema import schema
 from crawl2llm.formats.documents import document_id
 from crawl2llm.stages.ingest.layouts import PRESETS
 from crawl2llm.stages.ingest.parquet import ParquetReader

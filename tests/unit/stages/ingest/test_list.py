@@ -17,10 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl2llm.chain import file_lists, sources
-from crawl2llm.chain.config import ROOT, ConfigError, validate
+from crawl2llm.chain.config import validate
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.chain.urls import named
+from crawl2llm.core.errors import ConfigError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.formats.documents import rows
 from crawl2llm.stages.ingest import extract
 from crawl2llm.stages.ingest import list as listing

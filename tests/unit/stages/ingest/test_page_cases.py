@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest.warc import Page
 from tests.unit.stages.ingest.warcs import read
 

@@ -17,12 +17,14 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from crawl2llm.stages.ingest.transfer import MissingError, TransferError
 
 from crawl2llm.chain import sources
-from crawl2llm.chain.config import ROOT, validate
+from crawl2llm.chain.config import validate
 from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest import compressed, remote, transport
-from crawl2llm.stages.ingest.files import First, MissingError, TransferError
+from crawl2llm.stages.ingest.files import First
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.remote import Access, Remote
 from crawl2llm.stages.ingest.text import JsonLinesReader
@@ -310,7 +312,7 @@ import json, sys
 from pathlib import Path
 from crawl2llm.stages.ingest.list import of_paths
 from crawl2llm.stages.ingest.parquet import ParquetReader
-from crawl2llm.stages.ingest.files import MissingError, TransferError
+from crawl2llm.stages.ingest.transfer import MissingError, TransferError
 from crawl2llm.stages.ingest.remote import Access, Remote
 from tests.unit.stages.ingest.servers import HubHandler, http_server
 access = Access({}, 2.0)

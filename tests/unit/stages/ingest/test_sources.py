@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.chain import sources
-from crawl2llm.chain.config import ConfigError, validate
+from crawl2llm.chain.config import validate
+from crawl2llm.core.errors import ConfigError
 
 
 def config(*given: dict[str, Any], shards: int = 2, data: str = ".") -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest.markup import parse, read
 
 CASES = Path(os.environ.get("CRAWL2LLM_CASES", ROOT.parent / "shared" / "cases"))

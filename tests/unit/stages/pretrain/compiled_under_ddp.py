@@ -17,7 +17,7 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from transformers import AutoConfig
 
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.training import engine, group, initial, layers
 from crawl2llm.training.engines.torch import Torch
 

@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 
 LAUNCHER = "crawl2llm.training.launch"
 POLL = 0.01  # seconds

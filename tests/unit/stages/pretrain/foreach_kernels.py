@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.utils import clip_grad
 from transformers import AutoConfig
 
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.training import engine, group, initial
 from crawl2llm.training.engines.torch import Torch
 

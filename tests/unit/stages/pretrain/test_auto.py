@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain import config
+from crawl2llm.chain import config, config_schema
+from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import auto, schedule
 from tests.unit.stages.pretrain.conftest import build
 
 TOKENS = st.integers(300, 10**11)
-DEFAULTS = config.completed("pretrain.train", {})
+DEFAULTS = config_schema.completed("pretrain.train", {})
 few = hypothesis.settings(max_examples=25, deadline=None)
 
 
@@ -163,7 +164,7 @@ def test_the_tables_shapes_have_the_parameters_that_transformers_counts() -> Non
 
 
 def test_the_docs_show_the_table() -> None:
-    page = (config.ROOT / "docs/stages/pretrain.md").read_text(encoding="utf-8")
+    page = (root.ROOT / "docs/stages/pretrain.md").read_text(encoding="utf-8")
     for found in auto.TABLE:
         numbers = f"{found.context:,} | {found.batch:,} | {found.learning_rate:.0e}".replace("e-0", "e-")
         assert f"| {found.hidden_size:,} × {found.layers}, {found.heads} " in page

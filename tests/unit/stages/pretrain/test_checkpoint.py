@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from crawl2llm.chain.command_line import LOG
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.atomic_folder import seal, synced
+from crawl2llm.core.root import ROOT
 from crawl2llm.training import checkpoint
 from crawl2llm.training.checkpoint import FACTS, Checkpoint, Kept, clean, complete, finish, move, newest, partial
 from crawl2llm.training.processes import free_port

@@ -15,7 +15,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig
 
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.training import engine, initial, layers
 from crawl2llm.training.engines.torch import Torch
 from tests.unit.stages.pretrain.test_engines import side_by_side

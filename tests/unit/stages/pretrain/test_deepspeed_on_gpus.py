@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.training import engine
 from crawl2llm.training.engines.deepspeed import configuration
 

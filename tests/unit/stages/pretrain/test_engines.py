@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.config import ROOT, completed
+from crawl2llm.chain.config_schema import completed
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.pretrain import plan
 from crawl2llm.training.parameters import count
 from crawl2llm.training.processes import environments, free_port

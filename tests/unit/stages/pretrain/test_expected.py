@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from crawl2llm.chain import config
+from crawl2llm.core import root
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.pretrain import auto_preview
 
@@ -64,5 +65,5 @@ def test_names_the_keys_and_a_bound(tmp_path: Path) -> None:
 
 
 def test_says_nothing_where_all_is_set() -> None:
-    demo = yaml.safe_load((config.ROOT / "config.yaml").read_text(encoding="utf-8"))
+    demo = yaml.safe_load((root.ROOT / "config.yaml").read_text(encoding="utf-8"))
     assert auto_preview.keys(config.validate(demo)) == []

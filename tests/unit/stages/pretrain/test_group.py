@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core import devices
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.root import ROOT
 from crawl2llm.training import group
 from crawl2llm.training.processes import environments, free_port
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from crawl2llm.chain.config import completed, validate
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, loss_scale
 from crawl2llm.training.engines.deepspeed import DeepSpeed

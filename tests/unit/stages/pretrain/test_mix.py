@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl2llm.chain import config
+from crawl2llm.chain import config_schema
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.pretrain import mix
 from crawl2llm.training import data, mix_reader, schedule
@@ -100,7 +100,7 @@ def draw(
     words = ["--tokens", *map(str, encoded), "--tokenizer", str(tokenizer), "--signals", *map(str, signals)]
     assert mix.main(["--config", str(file), "--manifest", str(out), *words]) == 0
     stream = data.open_split(encoded, "train")
-    plan = schedule.plan(config.completed("pretrain.train", train), len(stream))
+    plan = schedule.plan(config_schema.completed("pretrain.train", train), len(stream))
     return Manifest.read(out).summary, mix_reader.Mixed(out, stream, plan, 0), plan
 
 

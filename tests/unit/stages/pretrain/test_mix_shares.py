@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.chain import config
+from crawl2llm.chain import config, config_schema
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import mix_shares, schedule
@@ -16,11 +16,11 @@ from crawl2llm.training.mix_shares import Group, allotted, wanted
 from crawl2llm.workflow.project_checks import check_project
 
 GROUPS = [Group("books", 1_000, 99), Group("code", 100, 9), Group("web", 8_900, 889)]
-TRAIN = config.completed("pretrain.train", {})
+TRAIN = config_schema.completed("pretrain.train", {})
 
 
 def mix(*phases: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return config.completed("pretrain.mix", {"phases": list(phases), **more})
+    return config_schema.completed("pretrain.mix", {"phases": list(phases), **more})
 
 
 def train(**more: Any) -> dict[str, Any]:

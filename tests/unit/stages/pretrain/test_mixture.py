@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig
 
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align import reward_inputs
 from crawl2llm.training import engine, initial, model

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from crawl2llm.chain import config
+from crawl2llm.chain import config, config_schema
+from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, consumed, recording
 from crawl2llm.training import initial, model
@@ -37,12 +38,12 @@ def test_parameters() -> None:
 
 
 def test_the_gpu_config_is_smollm_135m() -> None:
-    chosen = config.validate(yaml.safe_load((config.ROOT / "configs/own-warcs-gpu.yaml").read_text(encoding="utf-8")))
+    chosen = config.validate(yaml.safe_load((root.ROOT / "configs/own-warcs-gpu.yaml").read_text(encoding="utf-8")))
     full = initial.empty(model.configuration(chosen["pretrain"]["train"]["model"], 49152, 0))
     assert model.parameters(full)["total"] == 134_515_008  # as its model card's safetensors say
 
 
-ADAMW = config.completed("pretrain.train", {"optimizer": "adamw", "weight_decay": 0.1})
+ADAMW = config_schema.completed("pretrain.train", {"optimizer": "adamw", "weight_decay": 0.1})
 
 
 def test_only_matrices_decay() -> None:

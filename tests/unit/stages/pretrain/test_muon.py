@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, engine, model
 from crawl2llm.training.muon import QUINTIC, STEPS, Muon, orthogonal

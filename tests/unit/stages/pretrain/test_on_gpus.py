@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig, masking_utils
 
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.training import engine, initial, masking
 from crawl2llm.training.engines.torch import Torch
 

@@ -13,10 +13,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.project import Project
 from crawl2llm.core.atomic_folder import CHECKPOINT, seal
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.root import ROOT
 from crawl2llm.workflow.project_checks import check_project
 
 SHAPE = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 128}

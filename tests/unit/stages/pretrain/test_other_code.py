@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.chain.fingerprint import code
+from crawl2llm.core.root import ROOT
 from tests.unit.stages.pretrain.runs import finish, kill, rows, wait_for
 
 pytestmark = pytest.mark.slow  # starts trainings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain import config
+from crawl2llm.chain import config, config_schema
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.pretrain import plan
 from crawl2llm.training import memory, resource_plan
@@ -26,7 +26,7 @@ ALL = [
     *((number, name) for number in (2, 4) for name in CASES[number]),
     *(pytest.param(number, name, marks=pytest.mark.long) for number in (2, 4) for name in MORE[number]),
 ]
-TORCH = config.completed("pretrain.train", {"engine": "torch", "zero_stage": 0})
+TORCH = config_schema.completed("pretrain.train", {"engine": "torch", "zero_stage": 0})
 
 
 @pytest.fixture(scope="module")

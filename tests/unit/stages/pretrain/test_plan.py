@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain import config, fingerprint
-from crawl2llm.chain.config import ROOT
+from crawl2llm.chain import config, config_schema, fingerprint
 from crawl2llm.chain.project import Project
 from crawl2llm.chain.steps import PLAN
 from crawl2llm.core import atomic_folder
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.pretrain import plan
 from crawl2llm.training import resource_plan
 from crawl2llm.training.auto import AUTO
@@ -30,7 +30,7 @@ LLAMA = {"hidden_size": 2048, "intermediate_size": 5632, "layers": 22, "heads": 
 def train(**keys: Any) -> dict[str, Any]:
     """The settings of pretrain.train that pretrain.plan is told, completed as it does."""
     tree = config.validate({"pretrain": {"train": keys}})
-    return config.completed("pretrain.train", fingerprint.settings(PLAN, tree)["train"])
+    return config_schema.completed("pretrain.train", fingerprint.settings(PLAN, tree)["train"])
 
 
 def placement(keys: dict[str, Any]) -> dict[str, Any]:

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain import config, fingerprint
+from crawl2llm.chain import config, config_schema, fingerprint
+from crawl2llm.core import errors
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import auto, checks, schedule, sizes
 from crawl2llm.training.parameters import count
 
-DEFAULTS = config.completed("pretrain.train", {})
+DEFAULTS = config_schema.completed("pretrain.train", {})
 few = hypothesis.settings(max_examples=40, deadline=None)
 
 
@@ -74,7 +75,7 @@ def test_the_published_shapes_are_near() -> None:
 def test_a_size_of_other_words_is_the_same_number() -> None:
     assert sizes.number("1.5B") == sizes.number(1_500_000_000) == sizes.number("1500M")
     for wrong in ("125m", "small", "-1M"):
-        with pytest.raises(config.ConfigError, match=r"pretrain\.train\.model\.size is "):
+        with pytest.raises(errors.ConfigError, match=r"pretrain\.train\.model\.size is "):
             config.validate({"pretrain": {"train": {"model": {"size": wrong}}}})
 
 

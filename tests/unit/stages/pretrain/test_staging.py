@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, ManifestError, consumed, recording
+from crawl2llm.core.root import ROOT
 from crawl2llm.training import data, heldout, token_staging
 
 

@@ -15,10 +15,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.config import ConfigError
 from crawl2llm.chain.project import Project
 from crawl2llm.core.atomic_folder import seal
-from crawl2llm.core.errors import InputError
+from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.stages.evaluate.heldout_loss import heldout
 from crawl2llm.training import (
     architecture_match,

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from crawl2llm.chain import config
+from crawl2llm.chain import config, config_schema
 from crawl2llm.core.manifest import canonical, digest
 from crawl2llm.training import export
 from tests.unit.stages.pretrain.conftest import TINY
@@ -72,7 +72,7 @@ def test_killed_and_resumed_is_the_same_to_the_byte(
     summary = manifest["summary"]
     assert summary["steps"] == 24 and summary["tokens"] == 24 * 256
     # Neither the digest in a checkpoint nor the shape knows keys that are tracked unless they have their default.
-    told = config.tracked(config.validate({"pretrain": {"train": TINY | changes}}), "pretrain.train")
+    told = config_schema.tracked(config.validate({"pretrain": {"train": TINY | changes}}), "pretrain.train")
     assert "size" not in told["model"] and ("engine" in told) == ("engine" in more)
     facts = json.loads(next(whole.glob("checkpoints/*/step-000024/checkpoint.json")).read_text())
     assert facts["settings"] == digest(

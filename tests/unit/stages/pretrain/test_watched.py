@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.training import nvml, process_stats, prometheus
 from crawl2llm.training.processes import free_port
 from tests.unit.stages.pretrain.runs import finish, rows

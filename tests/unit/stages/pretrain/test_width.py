@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from crawl2llm.chain.config import completed
+from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import initial, model, mup
 from crawl2llm.training.checks import wide

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.formats.public_tasks.measures import measured
 from crawl2llm.formats.run_records import Run
 from crawl2llm.stages.report import comparison_table, funnel, render, tables, tasks, training_gains

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import fingerprint, steps
+from crawl2llm.chain import config_schema, fingerprint, steps
 from crawl2llm.chain.steps import program_of
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
@@ -221,7 +221,7 @@ def test_nothing_that_can_be_asked_is_left_out(found: dict[str, Any]) -> None:
     assert not left
     shown = {rule["key"] for step in found["steps"] for rule in step["rules"]}
     numbers = {
-        key for key, node in configuration.leaves()
+        key for key, node in config_schema.leaves()
         if ".select." in key and {"number", "integer"} & set([node["type"]] if isinstance(node["type"], str) else node["type"])
     }  # fmt: skip
     families = ("heuristics.select.gopher_repetition", "heuristics.select.fineweb")
@@ -233,7 +233,7 @@ def test_nothing_that_can_be_asked_is_left_out(found: dict[str, Any]) -> None:
 
 def test_a_curve_says_which_languages_it_does_not_move() -> None:
     own = {"fi": {"gopher_quality": {"mean_word_length_max": 14}}}
-    settings = configuration.completed("heuristics.select", {"languages": own})
+    settings = config_schema.completed("heuristics.select", {"languages": own})
     derived = {"fi": {"gopher_quality.mean_word_length_max": 13.0}, "de": {"gopher_quality.mean_word_length_max": 12.0}}
     found = {
         ask.key.rpartition(".")[2]: ask.about for ask in whatif.asks.of("heuristics.select", settings, False, derived)

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import fingerprint, steps
-from crawl2llm.chain.config import ConfigError
 from crawl2llm.chain.project import Project
-from crawl2llm.core.errors import InputError
+from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.formats.documents import uniform
 from crawl2llm.stages.ingest.text import TextReader
 from crawl2llm.stages.synthesize.passages import passages

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core import endpoint as judging
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.formats.documents import rows
 from crawl2llm.stages.synthesize import endpoint as writers
 from crawl2llm.stages.synthesize.endpoint import seconds

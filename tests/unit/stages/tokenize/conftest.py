@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.formats.documents import DOCUMENT, Writer
 from crawl2llm.stages.tokenize import train
 from tests.unit import making

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from crawl2llm.chain.config import ROOT
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.tokenize import train, unigram
 from crawl2llm.stages.tokenize.engine import fast, reference
 from crawl2llm.stages.tokenize.train import PIECE, cut_long_pieces, untrained

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crawl2llm.commands.plan.command import Plan
+from crawl2llm.commands.plan.complete import Plan
 from crawl2llm.commands.plan.estimate import Estimate
 from crawl2llm.commands.plan.picture import page, plan_graph, svg
 from crawl2llm.commands.plan.picture.routes import draw

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.commands.plan.picture.graph import Box, Graph
 from crawl2llm.commands.plan.picture.routes import HEIGHT, WIDTH, Picture, Rect, draw
+from crawl2llm.core.root import ROOT
 from tests.unit.commands.plan.picture.workflows import crosses, on_each_other, overlapping, through_boxes, workflow
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.commands.plan.command import Plan
+from crawl2llm.commands.plan.complete import Plan
 from crawl2llm.commands.plan.dryrun import Task
 from crawl2llm.commands.plan.estimate import Estimate, Work
 from crawl2llm.commands.plan.last_run import Last

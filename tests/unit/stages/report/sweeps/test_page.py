@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.config import ROOT
 from crawl2llm.core.manifest import ManifestError
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.report import variants
 from crawl2llm.stages.report.sweeps import analysis
 from tests.unit.commands.plan.picture.browser import browser

@@ -1,0 +1,7 @@
+"""The project's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
