@@ -41,7 +41,7 @@ $(VENV)/bin/python:
 # its own -O2 too, and fastText takes four times as long.
 $(VENV)/.installed: envs/lock.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the pinned packages into $(VENV) (2.4 GB, with CUDA some GB more): minutes, in which pip prints nothing"
-	@$(BIN)/python -m crawl2llm.core.devices
+	@PYTHONPATH=scripts $(BIN)/python -m crawl2llm.core.devices
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
@@ -116,6 +116,7 @@ kenlm-tools: $(VENV)/.compiled ## KenLM, compiled once, for quality.lm and quali
 lint: $(VENV)/.installed-dev ## formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/mypy
 

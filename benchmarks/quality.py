@@ -129,7 +129,9 @@ def kenlm(documents: list[str], path: str, rounds: int) -> dict[str, Any]:
         )
         return {
             "ours": timed(lambda: models.perplexities(rows, folder), rounds),
-            "floor": timed(lambda: tools.called("query", "-v", "sentence", str(paths[language]), text=ready), rounds),
+            "floor": timed(
+                lambda: tools.run_program("query", "-v", "sentence", str(paths[language]), text=ready), rounds
+            ),
         }
 
 

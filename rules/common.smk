@@ -21,7 +21,15 @@ from crawl2llm.chain import sources
 from crawl2llm.chain import model_registry
 from crawl2llm.training import gpus
 from crawl2llm.workflow import cutoff_planning, snakemake_internals, start
-from crawl2llm.chain import config as configuration, filter_order, halving, placement_options, yaml_errors, gpu_slots, steps
+from crawl2llm.chain import (
+    config as configuration,
+    filter_order,
+    halving,
+    placement_options,
+    yaml_errors,
+    gpu_slots,
+    steps,
+)
 from crawl2llm.core import console, devices, parent_watch, code_snapshot, run_lock, run_folder
 from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.chain.fingerprint import for_program

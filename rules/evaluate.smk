@@ -153,7 +153,7 @@ rule evaluate_found:
         public=ranged("evaluate.public"),
     shell:
         """
-        python -m crawl2llm.stages.evaluate.contamination \
+        python -m crawl2llm.stages.evaluate.found \
             --config {params.fingerprint:q} \
             --index {input.index:q} \
             --selected {params.selected:q} \

@@ -17,7 +17,13 @@ settings.register_profile("usual", deadline=None, derandomize=not os.environ.get
 settings.load_profile("usual")
 
 
-LONGEST = ("unit/pretrain/", "unit/finetune/", "unit/evaluate/", "tests/workflow/")
+LONGEST = (
+    "unit/training/",
+    "unit/stages/pretrain/",
+    "unit/stages/finetune/",
+    "unit/stages/evaluate/",
+    "tests/workflow/",
+)
 SHARED = "CRAWL2LLM_TESTS_SHARED"  # a folder of two runs of pytest, see tests/__main__.py
 
 

@@ -389,7 +389,7 @@ def test_what_the_cluster_cannot_give_is_refused_before_submission(drive: Make) 
 )
 def test_the_preflight_alone_submits_nothing(drive: Make, options: list[str], status: int, said: str) -> None:
     run = drive({"language_score": 1, "pretrain_train": 1})
-    command = [sys.executable, "-m", "crawl2llm.__main__", "preflight", "--profile", str(run.profile)]
+    command = [sys.executable, "-m", "crawl2llm", "preflight", "--profile", str(run.profile)]
     done = subprocess.run(
         [*command, "--snakefile", str(run.snakefile), "--configfile", "config.yaml", *options],
         cwd=run.folder,

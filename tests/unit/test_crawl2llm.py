@@ -43,8 +43,15 @@ def test_a_compiled_part_of_another_version_is_one_line(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "scripts/crawl2llm/stages/ingest/native/crawl2llm_native.pyx").open("a") as source:
         source.write("# another line\n")
-    command = [sys.executable, "-m", "crawl2llm.__main__", "new", "a.yaml", "--from", "b.warc.gz"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "crawl2llm", "new", "a.yaml", "--from", "b.warc.gz"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "scripts")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1 and done.stderr.startswith("error: crawl2llm_native was built from another version")
     assert done.stderr.count("\n") == 1 and "run `make install`" in done.stderr
 
@@ -59,7 +66,7 @@ def test_a_pipe_that_nobody_reads_ends_a_command_quietly(words: list[str], tmp_p
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "crawl2llm.__main__", *words, *(["--results", str(tmp_path)] * (words == ["verify"]))],
+        [sys.executable, "-m", "crawl2llm", *words, *(["--results", str(tmp_path)] * (words == ["verify"]))],
         stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
     os.close(writing)

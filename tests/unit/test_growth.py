@@ -45,7 +45,10 @@ class Function(NamedTuple):
 def trees() -> dict[str, ast.Module]:
     """Module → its syntax tree."""
     paths = sorted((ROOT / "scripts").rglob("*.py"))
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text()) for path in paths}
+    return {
+        ".".join(path.relative_to(ROOT / "scripts").with_suffix("").parts): ast.parse(path.read_text())
+        for path in paths
+    }
 
 
 def _is_text(annotation: str) -> bool:
@@ -252,7 +255,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
         "crawl2llm.stages.ingest.warc._trimmed": lambda t: warc._trimmed(t, {"a"}),
         "crawl2llm.stages.ingest.warc.WarcReader.html": record,
         "crawl2llm.filters.language.compare.signals": lambda t: compare.signals(t, "en", [identify], True),
-        "crawl2llm.filters.language.score.Identifier.__call__": identify,
+        "crawl2llm.formats.language_identifier.Identifier.__call__": identify,
         "crawl2llm.filters.lines.corrections.reason": lambda t: corrections.reason(t, corrected),
         "crawl2llm.filters.lines.rules.reason": lambda t: rules.reason(t, corrected),
         "crawl2llm.filters.lines.rules.edits": lambda t: list(rules.edits(t, corrected)),
@@ -314,6 +317,33 @@ def _judged(text: str) -> object:
     return judge(Asked(Seed("1", "the cat", "", ""), 0, "", "the cat", "the cat"), Reply(text))
 
 
+# Modules that read what the machine, or the run, says.
+OF_THE_MACHINE = tuple(
+    f"crawl2llm.training.{name}."
+    for name in (
+        "hang_detector",
+        "numa",
+        "processes",
+    )
+)
+# Modules that read files of the project and of its runs.
+OF_THE_PROJECT = tuple(
+    f"crawl2llm.{name}."
+    for name in (
+        "chain.freshness",
+        "chain.locked_packages",
+        "chain.placement_options",
+        "chain.yaml_errors",
+        "core.console",
+        "core.content_hash",
+        "core.devices",
+        "core.manifest",
+        "core.record",
+        "core.run_folder",
+        "core.secret_masking",
+        "core.yaml_hints",
+    )
+)
 # Private ones are called by others of their module. Names or the beginnings of names.
 ELSEWHERE = {
     "crawl2llm.stages.align.reward_model.": "a tokenizer and a model read it",
@@ -352,11 +382,11 @@ ELSEWHERE = {
     "crawl2llm.commands.trace.document.nearest": "reads results",
     "crawl2llm.commands.trace.takedown.answer": "reads results",
     "crawl2llm.commands.trace.attribution.": "reads an index",
-    "crawl2llm.training.": "of the machine",
     "crawl2llm.commands.plan.command.show": "prints",
     "crawl2llm.filters.url.lists.Hashes.__init__": "hashes",
     "crawl2llm.commands.watch.": "prints; a log's line is short",
-    "crawl2llm.workflow.": "a file of the project",
+    **dict.fromkeys(OF_THE_MACHINE, "of the machine"),
+    **dict.fromkeys(OF_THE_PROJECT, "a file of the project"),
 }
 
 
@@ -369,7 +399,7 @@ def _table() -> dict[str, Call]:
     calls = _calls()
     for name, function in functions().items():
         skipped = _private(name) or name.startswith(
-            ("crawl2llm.stages.evaluate.compressors.", "crawl2llm.commands.plan.command.show", "crawl2llm.training.")
+            ("crawl2llm.stages.evaluate.compressors.", "crawl2llm.commands.plan.command.show", *OF_THE_MACHINE)
         )
         if name not in calls and not skipped and (call := _by_itself(function, name)):
             calls[name] = call

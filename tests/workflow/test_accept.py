@@ -23,8 +23,8 @@ EDITED = "scripts/crawl2llm/filters/language/select.py"
 def accept(root: Path, folder: Path, *options: str, say: str = "") -> tuple[int, str]:
     """(exit status, what it printed) of the command of the code at `root`, in the folder of a run."""
     done = subprocess.run(
-        [sys.executable, "-m", "crawl2llm.__main__", "accept", *options],
-        capture_output=True, text=True, cwd=folder, env={**environment(), "PYTHONPATH": str(root)}, input=say, check=False,
+        [sys.executable, "-m", "crawl2llm", "accept", *options],
+        capture_output=True, text=True, cwd=folder, env={**environment(), "PYTHONPATH": str(root / "scripts")}, input=say, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 

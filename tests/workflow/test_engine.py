@@ -19,9 +19,9 @@ SNAKEFILE = """
 import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from crawl2llm.workflow import engine
-engine.ignore_clocks()
-engine.decide(workflow, lambda job: {why!r} if job.rule.name == "second" else None)
+from crawl2llm.workflow import snakemake_internals
+snakemake_internals.ignore_clocks()
+snakemake_internals.decide(workflow, lambda job: {why!r} if job.rule.name == "second" else None)
 rule second:
     input: "first.txt"
     output: "second.txt"
@@ -34,11 +34,11 @@ rule first:
 
 onstart:
     if {frozen!r}:
-        engine.start_jobs_from(workflow, Path({frozen!r}), Path("frozen.json"))
+        snakemake_internals.start_jobs_from(workflow, Path({frozen!r}), Path("frozen.json"))
         print("JOBS READ", workflow.scheduler._executor.get_snakefile())
         print("JOBS ARE CALLED WITH", workflow.spawned_job_args_factory.general_args(workflow.executor_plugin.common_settings))
-    print("ASKED", [engine.asked(workflow, "first", "gres"), engine.asked(workflow, "second", "gres")])
-    print("FORCED", sorted(job.rule.name for job in engine.forced(workflow)))
+    print("ASKED", [snakemake_internals.asked(workflow, "first", "gres"), snakemake_internals.asked(workflow, "second", "gres")])
+    print("FORCED", sorted(job.rule.name for job in snakemake_internals.forced(workflow)))
 """
 
 

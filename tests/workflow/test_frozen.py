@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -96,14 +97,14 @@ def test_a_program_refuses_other_code_and_other_files_than_were_planned(
     mark = subprocess.run(
         [sys.executable, "-c", "from crawl2llm.chain.config import validate; from crawl2llm.chain.fingerprint import fingerprint; "
          "print(fingerprint('language.select', validate({})))"],
-        cwd=root, capture_output=True, text=True, check=True,
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root / "scripts")}, capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
     path = root / "scripts/crawl2llm/formats/documents.py"
     path.write_text(path.read_text().replace("BATCH = 1024", "BATCH = 1025"))
     done = subprocess.run(
         [sys.executable, "-m", "crawl2llm.filters.language.select", "--config", mark, "--signals", "none",
          "--manifest", str(tmp_path / "out/manifest.json")],
-        cwd=root, capture_output=True, text=True, check=False,
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root / "scripts")}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.workflow.test_devices import FIRST, SECOND, TWO, pretend
+from tests.unit.core.test_devices import FIRST, SECOND, TWO, pretend
 from tests.workflow.conftest import ROOT, TINY, command, environment
 
 TARGETS = [f"results/{name}/pretrain/train/manifest.json" for name in ("one", "two", "three")]

@@ -65,7 +65,7 @@ def test_a_command_that_only_looks_leaves_the_folder_as_it_is(tmp_path: Path, co
     before = contents(tmp_path)
     path = os.pathsep.join([environment()["PATH"], str(ROOT)])
     done = subprocess.run(
-        [sys.executable, "-m", "crawl2llm.__main__", command, *options],
+        [sys.executable, "-m", "crawl2llm", command, *options],
         cwd=tmp_path,
         env={**environment(), "PATH": path, "PYTHONPATH": str(ROOT), "CRAWL2LLM_SLURM_PATIENCE": "0"},
         stdin=subprocess.DEVNULL,

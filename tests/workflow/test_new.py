@@ -19,7 +19,7 @@ CRAWL = "CC-MAIN-2026-08"
 
 def said(folder: Path, *options: str) -> str:
     """What `crawl2llm` prints in a folder."""
-    command = [sys.executable, "-m", "crawl2llm.__main__", *options]
+    command = [sys.executable, "-m", "crawl2llm", *options]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment(), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

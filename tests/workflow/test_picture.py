@@ -22,7 +22,7 @@ from tests.workflow.conftest import ROOT, TINY, environment
 def plan(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """`crawl2llm plan` in the folder of a run."""
     return subprocess.run(
-        [sys.executable, "-m", "crawl2llm.__main__", "plan", "--cores", "2", *options],
+        [sys.executable, "-m", "crawl2llm", "plan", "--cores", "2", *options],
         capture_output=True, text=True, cwd=folder, env={**environment(), "PYTHONPATH": str(ROOT)}, check=False,
     )  # fmt: skip
 

@@ -121,7 +121,7 @@ def commands(folder: Path) -> None:
         ["record", "results/main"],
     ):
         done = subprocess.run(
-            [sys.executable, "-m", "crawl2llm.__main__", *words_],
+            [sys.executable, "-m", "crawl2llm", *words_],
             cwd=folder, env={**environment(), **PLANTED, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False,
         )  # fmt: skip
         assert not secrets_in(done.stdout + done.stderr), words_

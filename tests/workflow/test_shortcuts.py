@@ -44,7 +44,7 @@ START = """
 import atexit, json, os, pkgutil, sys
 import snakemake.api
 from snakemake.cli import main
-from crawl2llm.workflow import shortcuts
+from crawl2llm.workflow import planning_shortcuts
 
 def counted(path):
     holder, _, name = path.rpartition(".")
@@ -64,7 +64,7 @@ for name, taken, options, paths in json.load(sys.stdin):
     os.dup2(out, 1), os.dup2(out, 2)
     tell = [counted(path) for path in paths]
     for shortcut in taken:
-        getattr(shortcuts, shortcut)()
+        getattr(planning_shortcuts, shortcut)()
     try:
         main(["--cores=2", "--dry-run", *options])
     finally:
@@ -170,7 +170,7 @@ def test_all_shortcuts_together_change_no_plan_and_no_refusal(said: dict[str, st
 
 def test_no_environment_of_a_rule_depends_on_params() -> None:
     """`environments` gives it none."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "rules").glob("*.smk")]
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "rules").rglob("*.smk")]
     named = [line for text in texts for line in re.findall(r"^    conda:\n +(.*)", text, re.MULTILINE)]
     assert len(named) > 20 and all(re.fullmatch(r'"[^{}]+"', line) for line in named)
 

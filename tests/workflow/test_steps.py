@@ -8,15 +8,11 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.chain import config, filter_order, steps
+from tools.tour import rules_file
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = list(dict.fromkeys(name.split(".")[0] for name in steps.STEPS))
-PACKAGES = {stage: "filters" if stage in filter_order.FILTERS else "stages" for stage in STAGES}
 RULE = re.compile(r"^rule (\w+):\n(.*?)(?=^rule |\Z)", re.MULTILINE | re.DOTALL)
-
-
-def rules_file(stage: str) -> Path:
-    return ROOT / "rules" / ("filters" if PACKAGES[stage] == "filters" else "") / f"{stage}.smk"
 
 
 def rules() -> dict[str, str]:
@@ -78,8 +74,8 @@ def test_one_name_everywhere(step: str) -> None:
     text = rules()[f"{stage}_{name}"]
     assert f'fingerprint("{step}")' in text
     assert f"results/{{variant}}/{stage}/{name}/" in text
-    package = PACKAGES[stage]
-    assert f"python -m crawl2llm.{package}.{stage}." in text
+    package = steps.package_of(stage)
+    assert f"crawl2llm.{package}.{stage}." in text
     assert (ROOT / "scripts" / "crawl2llm" / package / stage / f"{name}.py").is_file()
     assert (ROOT / "docs" / package / f"{stage}.md").is_file()
     assert list((ROOT / "tests" / "unit" / package / stage).glob("test_*.py"))

@@ -426,7 +426,7 @@ def run(made: argparse.ArgumentParser, body: Body, argv: list[str] | None = None
     """
     args = parsed(made, argv)
     if argv is None:  # a program of its own: others may want the memory back that they have now
-        gc.freeze()  # what is imported stays: a collection, the end, and the processes of shards (pool.py) need not go through it
+        gc.freeze()  # what is imported stays: a collection, the end, and the processes of shards (shard_pool.py) need not go through it
     try:
         console.setup(f"{args.step} {task_of(args.manifest)}".rstrip(), *logs(args))
         if args.log and args.log.exists() and args.log.stat().st_size:

@@ -67,7 +67,7 @@ def _each_path(value: Any, change: Callable[[str], str]) -> Any:
     return change(value) if isinstance(value, str) else value
 
 
-# Keys with paths among what steps are told of others (told.py):
+# Keys with paths among what steps are told of others (step_inputs.py):
 TOLD_PATHS = {
     "evaluate.stage": ["data"],
     **{step: ["train.start_from"] for step in ("pretrain.mix", "pretrain.plan", "pretrain.rung")},

@@ -1,4 +1,4 @@
-"""The steps of the workflow in order, what each needs, and how many tasks it has. Those of filters are in filtering.py.
+"""The steps of the workflow in order, what each needs, and how many tasks it has. Those of filters are in filter_order.py.
 
 The rules name the same edges as inputs; `tests/workflow/test_steps.py` compares the two.
 """
@@ -194,9 +194,14 @@ def stage_of(step: str) -> str:
     return step.partition(".")[0]
 
 
+def package_of(stage: str) -> str:
+    """The package that a stage, or a filter, is a folder of: `stages` or `filters`."""
+    return "filters" if stage in FILTERS else "stages"
+
+
 def program_of(step: str) -> str:
     """The module that is a step's program, such as `crawl2llm.filters.url.score`."""
-    return f"crawl2llm.{'filters' if stage_of(step) in FILTERS else 'stages'}.{step}"
+    return f"crawl2llm.{package_of(stage_of(step))}.{step}"
 
 
 def rule_of(step: str) -> str:

@@ -49,7 +49,7 @@ LIBRARIES = {  # module: distribution, of the libraries that compute what a step
 }
 
 
-RENEWED = "renewed"  # in a record: the digest of the fingerprint that its manifest had before this one (unchanged.py)
+RENEWED = "renewed"  # in a record: the digest of the fingerprint that its manifest had before this one (chain/early_cutoff.py)
 UNSEEN: set[str] = set()  # distributions that a step uses without importing them, such as a model in a wheel
 
 

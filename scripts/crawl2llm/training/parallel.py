@@ -15,7 +15,7 @@ from crawl2llm.training.mixture import mixture
 
 WHERE = "pretrain.train.parallel"
 KINDS = ("tensor", "pipeline", "sequence", "expert")
-# Tried against a whole model by tests/unit/stages/pretrain/test_parallel.py. Others may hold more than attention over all that is before.
+# Tried against a whole model by tests/unit/training/test_parallel.py. Others may hold more than attention over all that is before.
 STAGED = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
 MIXED = ("mixtral", "olmoe")
 PLANNED = (*STAGED, *MIXED)

@@ -58,7 +58,7 @@ def environments() -> None:
 
 
 def times() -> None:
-    """Modification times are not collected before they are asked for: nothing compares them (engine.py)."""
+    """Modification times are not collected before they are asked for: nothing compares them (snakemake_internals.py)."""
 
     async def mtime_inventory(self: Any, jobs: Any, n_workers: int = 8) -> None:
         pass

@@ -11,7 +11,7 @@ from crawl2llm.chain.steps import STEPS
 from crawl2llm.core.root import ROOT
 from tools import tour
 
-MODULES = sorted(path for path in (ROOT / "scripts").rglob("*.py") if path.name != "__init__.py")
+MODULES = [path for name in ("scripts", "tools") for path in (ROOT / name).rglob("*.py") if path.name != "__init__.py"]
 
 
 def test_the_table_of_steps_is_up_to_date() -> None:
@@ -35,7 +35,7 @@ def test_every_module_opens_with_a_sentence_and_is_on_the_page() -> None:
 
 def test_the_page_names_the_steps_that_an_edit_reruns() -> None:
     """modules.yaml was compared with edits (test_plumbing.py)."""
-    table = yaml.safe_load((ROOT / "tests/unit/workflow/modules.yaml").read_text(encoding="utf-8"))
+    table = yaml.safe_load((ROOT / "tests/unit/chain/modules.yaml").read_text(encoding="utf-8"))
     for name, steps in table.items():
         assert tour.readers()[ROOT / name] == (list(STEPS) if steps == "all" else steps)
 

@@ -45,7 +45,7 @@ def supervised(*programs: str) -> Iterator[subprocess.Popen[str]]:
     """A launcher of real Python processes; nothing of it is left behind, whatever the test finds."""
     commands = [([sys.executable, "-c", program], dict(os.environ)) for program in programs]
     code = f"from crawl2llm.training import processes as p; p.GRACE = 0.3; raise SystemExit(p.supervise({commands!r}))"
-    root = Path(launch.__file__).resolve().parents[2]
+    root = Path(launch.__file__).resolve().parents[3]
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -98,7 +98,7 @@ def test_a_signal_from_before_the_processes_is_passed_on() -> None:
         os.kill(os.getpid(), signal.SIGUSR1)
         raise SystemExit(p.supervise([([sys.executable, "-c", {listen!r}], dict(os.environ))]))
     """
-    root = Path(launch.__file__).resolve().parents[2]
+    root = Path(launch.__file__).resolve().parents[3]
     assert subprocess.run([sys.executable, "-c", code], cwd=root, timeout=30, check=False).returncode == 85
 
 

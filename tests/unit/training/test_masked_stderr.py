@@ -22,9 +22,9 @@ raise RuntimeError(f"401 for {os.environ['JUDGE_TOKEN']} at " + os.environ["AT"]
 """
 TASK = """
 import logging, sys, threading, warnings
-from crawl2llm.workflow import console, secret
+from crawl2llm.core import console, secret_masking
 console.setup("a.step")
-value = secret.of_environment("NAMED_ODDLY", "here")
+value = secret_masking.of_environment("NAMED_ODDLY", "here")
 warnings.warn(f"a library warns of {value}")
 logging.getLogger("aiohttp").error("a library logs %s", value)
 thread = threading.Thread(target=lambda: 1 / 0 if value else 0, name=value)

@@ -18,7 +18,7 @@ from crawl2llm.commands.new import columns
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.stages.ingest.files import File, First
-from crawl2llm.stages.ingest.transfer import TransferError
+from crawl2llm.stages.ingest.transfer_errors import TransferError
 
 if TYPE_CHECKING:  # it imports a network's libraries, which files here do not need
     from crawl2llm.stages.ingest.list import Found

@@ -23,7 +23,7 @@ from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.stages.ingest.decompress import SUFFIXES, is_tar
 from crawl2llm.stages.ingest.extract import reader
 from crawl2llm.stages.ingest.files import File, First
-from crawl2llm.stages.ingest.transfer import TransferError
+from crawl2llm.stages.ingest.transfer_errors import TransferError
 from crawl2llm.stages.ingest.warc import Page, Rejected
 from crawl2llm.text.stop_words import tables
 

@@ -1,6 +1,6 @@
 """When a training read which tokens: from the seed and the step, so the same for any number of processes.
 
-A step's windows are asked of what the trainer asks (training/data.py, mixed.py), with what it left out where it went back to a
+A step's windows are asked of what the trainer asks (training/data.py, mix_reader.py), with what it left out where it went back to a
 checkpoint (training/rollback.py).
 """
 

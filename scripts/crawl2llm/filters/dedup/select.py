@@ -52,7 +52,7 @@ from crawl2llm.formats.documents import GROUP, VERDICT, VERDICTS, Writer, add_co
 NUMERIC = 0.5  # share of a text's tokens that are numbers, from which on it is mostly numbers
 NUMERIC_SHARE = 0.01  # of a source's drops: from more of such on a note says so
 LARGEST = 20  # clusters that the summary names
-# By what drops a document: 1 for exact, 2 for near. No Arrow array: one that is made at import brings pandas (lean.py).
+# By what drops a document: 1 for exact, 2 for near. No Arrow array: one that is made at import brings pandas (chain/skip_pandas.py).
 RULES: tuple[list[str], ...] = ([], ["exact"], ["near"], ["near", "exact"])
 HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint8).reshape(256, 2)
 

@@ -32,7 +32,7 @@ from crawl2llm.stages.ingest.files import size as size_of
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.synthesized import SynthesizedReader, file_of
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader
-from crawl2llm.stages.ingest.transfer import MissingError, TransferError
+from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.warc import Page, Rejected, WarcReader
 
 DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])

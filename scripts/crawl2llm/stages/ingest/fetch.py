@@ -21,7 +21,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import shard_of
 from crawl2llm.stages.ingest.files import listed, target
 from crawl2llm.stages.ingest.remote import Remote, workers
-from crawl2llm.stages.ingest.transfer import MissingError, TransferError
+from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.transport import PIECE, Facts
 
 

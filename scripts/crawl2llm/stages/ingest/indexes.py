@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 from crawl2llm.chain.command_line import InputError
 from crawl2llm.chain.remote_access import Access, origin
 from crawl2llm.stages.ingest.remote import Remote
-from crawl2llm.stages.ingest.transfer import MissingError, TransferError
+from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.transport import Facts
 
 LARGEST = 2**24  # bytes of an index page: some 80,000 files

@@ -24,7 +24,7 @@ from crawl2llm.core.errors import ConfigError
 from crawl2llm.core.manifest import Manifest, pretty
 from crawl2llm.stages.ingest import indexes
 from crawl2llm.stages.ingest.remote import Remote, patiently, workers
-from crawl2llm.stages.ingest.transfer import MissingError, TransferError
+from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.transport import KEYS, Broken, Facts, in_words, is_nobody, lacks_keys, of_info
 
 OPTIONS = "`options` of its source"  # in errors

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from crawl2llm.chain.remote_access import Access
 from crawl2llm.chain.urls import name_of
 from crawl2llm.core.console import log
-from crawl2llm.stages.ingest.transfer import MissingError, TransferError
+from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.transport import BLOCK, PIECE, Broken, Facts, Server, Store, Web
 
 FIRST, MOST = 0.5, 60.0  # seconds to wait at most after the first failure, and after any

@@ -23,7 +23,7 @@ from fsspec.asyn import sync
 from crawl2llm.chain.remote_access import Access, drop_secrets
 from crawl2llm.core import secret_masking
 from crawl2llm.core.errors import InputError
-from crawl2llm.stages.ingest.transfer import MissingError, TransferError
+from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 
 PIECE = 2**20  # bytes asked of a stream at a time
 BLOCK = 2**23  # bytes of one request to a store of objects

@@ -16,7 +16,7 @@ from crawl2llm.formats.documents import opened, rows
 from crawl2llm.formats.run_records import Run, dig
 from crawl2llm.stages.report.figures import BLUE, GREEN, INK, ORANGE, PURPLE, drawn
 from crawl2llm.stages.report.page import NOTHING, integer, percent, signed
-from crawl2llm.stages.topics.differences import Difference, compared
+from crawl2llm.stages.report.topic_differences import Difference, compared
 
 TRAIN, COUNT = "topics.train", "topics.count"
 MOST = 40  # rows of the table, the topics with most documents

@@ -10,9 +10,9 @@ What the `zero_stage` of the config means here, of fp32 weights, their gradients
 Gradients are fp32 when they are added up and when they are reduced. Under stages 1–3 the model is built on the meta device, and no
 process holds more than one of its blocks whole (stages 1 and 2: but for the bf16 or fp32 copy that a step computes with).
 
-Where matrices, layers, sequences or experts are shared out too (`pretrain.train.parallel`), cut.py has the groups of processes, pipe.py
-the pipeline's schedule and ulysses.py the sequence's attention. Without ZeRO gradients are then added up once a step, after the last
-backward pass: DDP takes no DTensors.
+Where matrices, layers, sequences or experts are shared out too (`pretrain.train.parallel`), model_parallel.py has the groups of processes,
+pipe.py the pipeline's schedule and ulysses.py the sequence's attention. Without ZeRO gradients are then added up once a step, after the
+last backward pass: DDP takes no DTensors.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def address(results: Path) -> Iterator[str]:
     """Of a server that begins with the file of 8 bits; twenty may wait."""
     given = ["serve", "gguf", "--type", "q8_0", "--port", "0", "--results", str(results), "--waiting", "20"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "crawl2llm.__main__", *given],
+        [sys.executable, "-m", "crawl2llm", *given],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -61,7 +61,7 @@ def test_every_step_is_in_the_lineage_of_a_document(planted: dict[str, Path]) ->
 def test_every_rule_is_a_step_that_is_followed() -> None:
     rules = {
         name
-        for path in (ROOT / "rules").glob("*.smk")
+        for path in (ROOT / "rules").rglob("*.smk")
         for name in re.findall(r"^rule (\w+):", path.read_text(), re.MULTILINE)
     }
     assert {steps.step_of(name) for name in rules} - {"report.now"} == steps.STEPS.keys()

@@ -23,7 +23,7 @@ from crawl2llm.filters.decontaminate.pairs import Guard
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import document_id, rows
 from crawl2llm.stages.align.pairs import every
-from crawl2llm.stages.evaluate import contamination
+from crawl2llm.stages.evaluate import found
 from crawl2llm.stages.finetune.pairs import from_files
 from crawl2llm.training.pair_masks import masks
 from crawl2llm.training.template import Template
@@ -144,7 +144,7 @@ def test_found(tmp_path: Path, indexed: Path) -> None:
     Manifest("evaluate.public", "test").write(public, [public.with_name("base.items.jsonl")])
     out = tmp_path / "found/manifest.json"
     argv = ["--index", str(indexed), "--selected", str(selected), "--public", str(public), "--manifest", str(out)]
-    assert contamination.main(["--config", making.config("evaluate.found"), *argv]) == 0
+    assert found.main(["--config", making.config("evaluate.found"), *argv]) == 0
     told = Manifest.read(out)
     assert told.counts == {"in": 2, "kept": 0, "dropped": {"found": 2}}
     by = {line["item"]: (line["fate"], line["documents"]) for line in told.rows("found.jsonl")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -92,7 +93,8 @@ def test_one_that_was_built_from_another_source_is_refused(name: str, tmp_path: 
     source = tmp_path / "scripts/crawl2llm/stages/ingest/native" / name
     source.write_text(source.read_text() + "# another line\n")
     done = subprocess.run(
-        [sys.executable, "-c", "import crawl2llm.stages.ingest.markup"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", "import crawl2llm.stages.ingest.markup"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "scripts")}, capture_output=True, text=True, check=False
     )  # fmt: skip
     assert (
         done.returncode == 1 and f"was built from another version of {source.parent}: run `make install`" in done.stderr

@@ -18,8 +18,8 @@ from crawl2llm.chain.remote_access import Access
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.ingest import indexes
 from crawl2llm.stages.ingest.indexes import files_matching, names_of
+from tests.unit.chain.test_remote_access import Asked, requests_to
 from tests.unit.stages.ingest.servers import Server, http_server
-from tests.unit.stages.ingest.test_access import Asked, requests_to
 from tests.unit.stages.ingest.test_list import config, run
 from tests.unit.stages.ingest.warcs import members, page
 

@@ -17,7 +17,6 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from crawl2llm.stages.ingest.transfer import MissingError, TransferError
 
 from crawl2llm.chain import sources
 from crawl2llm.chain.config import validate
@@ -28,6 +27,7 @@ from crawl2llm.stages.ingest.files import First
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.remote import Access, Remote
 from crawl2llm.stages.ingest.text import JsonLinesReader
+from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.transport import Facts, in_words
 from crawl2llm.stages.ingest.warc import Page, WarcReader
 from tests.unit.stages.ingest.servers import HubHandler, Server, http_server
@@ -312,7 +312,7 @@ import json, sys
 from pathlib import Path
 from crawl2llm.stages.ingest.list import of_paths
 from crawl2llm.stages.ingest.parquet import ParquetReader
-from crawl2llm.stages.ingest.transfer import MissingError, TransferError
+from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.remote import Access, Remote
 from tests.unit.stages.ingest.servers import HubHandler, http_server
 access = Access({}, 2.0)

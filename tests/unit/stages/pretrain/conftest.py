@@ -192,7 +192,7 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
     ) -> Any:
         folder.mkdir(exist_ok=True)
         command = launching(folder, tokenizer, tokens, processes, changes or {}, options, program, root, launcher)
-        environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", **variables}
+        environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'scripts'}", "OMP_NUM_THREADS": "1", **variables}
         process: Any
         if copied and root == ROOT:
             process = copies.Launched(command[3:], folder, environment)

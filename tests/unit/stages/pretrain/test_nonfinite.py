@@ -14,7 +14,7 @@ import pytest
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import data
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
-from tests.unit.stages.pretrain.test_metrics import shown
+from tests.unit.training.test_metrics import shown
 
 pytestmark = pytest.mark.slow  # starts trainings
 

@@ -14,20 +14,20 @@ from crawl2llm.training.processes import TUNABLES
 PROGRAM = """
 import sys
 import numpy as np
-from crawl2llm.training import heap
+from crawl2llm.training import malloc_tuning
 
 def resident():  # MB
     return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6
 
 if "map" in sys.argv:
-    heap.map_large()
+    malloc_tuning.map_large()
 before = resident()
 blocks = [np.ones(1 << 19) for _ in range(32)]  # 4 MB each
 last = [np.ones(1 << 12) for _ in range(64)]  # small blocks above them, which keep the heap from shrinking
 most = resident() - before
 blocks.clear()
 if "give back" in sys.argv:
-    heap.give_back()
+    malloc_tuning.give_back()
 print(most, resident() - before)
 """
 GLIBC = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None

@@ -4,8 +4,8 @@ A topic's share is compared with that of the other documents of its model (its l
 spread is that over parts of the hosts, by a jackknife that leaves out one part at a time (Kott 2001, "The delete-a-group jackknife"). It is
 at least that of independent documents, of which as many are dropped in the topic as elsewhere: where a topic is dropped as a whole or
 not at all, its parts do not differ. And where less is dropped than elsewhere, few hosts say how widely shares differ, and the jackknife
-finds differences in noise (tests/unit/stages/topics/test_differences.py): there it is also at least what the parts would add up to if there
-were no difference, as in a score test.
+finds differences in noise (tests/unit/stages/report/test_topic_differences.py): there it is also at least what the parts would add up to if
+there were no difference, as in a score test.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from crawl2llm.chain.steps import program_of
 PROGRAM = """
 import sys
 import pyarrow as pa
-from crawl2llm.workflow import lean
+from crawl2llm.chain import skip_pandas
 
-with lean.without_pandas("{step}"):
+with skip_pandas.without_pandas("{step}"):
     table = pa.Table.from_pylist([{{"a": 1, "b": [None, "x"]}}])
     assert table.to_pylist() == [{{"a": 1, "b": [None, "x"]}}] and pa.array([1.5, None]).null_count == 1
     assert pa.array([1, None]).to_numpy(zero_copy_only=False).tolist()[0] == 1

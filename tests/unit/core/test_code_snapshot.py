@@ -49,7 +49,11 @@ def test_a_run_keeps_the_compiled_part_that_it_was_started_with(project: Path) -
         "from crawl2llm.stages.ingest import compiled; print(compiled.crawl2llm_native.__file__)",
     ]
     done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True, check=True
+        command,
+        env={**os.environ, "PYTHONPATH": f"{copy}:{copy / 'scripts'}"},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert Path(done.stdout.strip()).parent == copy == code_snapshot.code(copy)
 

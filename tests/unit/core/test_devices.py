@@ -120,7 +120,8 @@ def test_before_the_install_one_line_says_it(machine: Path) -> None:
     """With an interpreter that has no package, as at the first `make install`."""
     pretend(machine, TWO, "535.104.05")
     command = [sys.executable, "-S", "-m", "crawl2llm.core.devices"]
-    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "scripts")}
+    out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert out.stdout.count("\n") == 1 and "535.104.05 is too old" in out.stdout and not out.stderr
     pretend(machine, TWO, "580.65.06")
-    assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == ""
+    assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == ""

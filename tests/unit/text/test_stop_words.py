@@ -10,7 +10,7 @@ import pytest
 from crawl2llm.text.characters import is_symbol, tokenize
 from crawl2llm.text.stop_words import SPACELESS_LANGUAGES, STOP_WORDS, tables
 
-DATA = Path(os.environ.get("CRAWL2LLM_DATA", Path(__file__).resolve().parents[5] / "shared" / "data"))
+DATA = Path(os.environ.get("CRAWL2LLM_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
 UDHR = DATA / "langid" / "udhr2.zip"
 DECLARATIONS = """
 af=afr ar=arb bg=bul bn=ben ca=cat cs=ces da=dan de=deu el=ell_monotonic en=eng es=spa et=est eu=eus fa=pes_1 fi=fin

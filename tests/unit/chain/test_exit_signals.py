@@ -14,7 +14,7 @@ import pytest
 from crawl2llm.chain import exit_signals
 from crawl2llm.training import launch
 
-ROOT = Path(launch.__file__).resolve().parents[2]
+ROOT = Path(launch.__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,10 @@ def test_a_training_consumes_the_same_by_copies(shards: list[Path], tmp_path: Pa
 def test_the_processes_of_a_node_copy_once(shards: list[Path], tmp_path: Path) -> None:
     code = """if True:
         import pathlib, sys
-        from crawl2llm.stages.pretrain import staging
+        from crawl2llm.training import token_staging
         moved, replace = [], pathlib.Path.replace
         pathlib.Path.replace = lambda self, target: moved.append(self) or replace(self, target)
-        staging.staged([*map(pathlib.Path, sys.argv[2:])], sys.argv[1])
+        token_staging.staged([*map(pathlib.Path, sys.argv[2:])], sys.argv[1])
         print(len(moved))
     """
     command = [sys.executable, "-c", code, str(tmp_path), *map(str, shards)]

@@ -24,7 +24,7 @@ host, gpus = sys.argv[1], int(sys.argv[2])
 socket.gethostname = lambda: host
 torch.cuda.device_count = lambda: gpus
 torch.cuda.set_device = lambda device: None
-from crawl2llm.stages.pretrain import group
+from crawl2llm.training import group
 from crawl2llm.core.errors import InputError
 try:
     device = group.choose_device("auto", 1)
@@ -101,7 +101,7 @@ LISTENING = """if True:
     from pathlib import Path
     import torch
     import torch.distributed as dist
-    from crawl2llm.stages.pretrain import group
+    from crawl2llm.training import group
 
     group.start("torch", torch.device("cpu"), 1)
     own = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}

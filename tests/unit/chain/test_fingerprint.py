@@ -34,7 +34,7 @@ def copy(tmp_path: Path) -> Path:
 
 def written() -> list[str]:
     """The steps whose program is there."""
-    return [step for step in STEPS if (ROOT / "scripts" / f"{step.replace('.', '/')}.py").is_file()]
+    return [step for step in STEPS if (ROOT / f"scripts/{program_of(step).replace('.', '/')}.py").is_file()]
 
 
 # Parsing is what takes time here: the steps of four stages show it all.
@@ -123,27 +123,28 @@ def test_modules_that_only_show_do_not_count(copy: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "from scripts.shared import other",
-        "import scripts.shared.other",
-        "import scripts.shared.other as short",
-        "from scripts.shared.other import VALUE",
-        "def late():\n    from scripts.shared.other import VALUE",
-        "if True:\n    import scripts.shared.other",
+        "from crawl2llm.shared import other",
+        "import crawl2llm.shared.other",
+        "import crawl2llm.shared.other as short",
+        "from crawl2llm.shared.other import VALUE",
+        "def late():\n    from crawl2llm.shared.other import VALUE",
+        "if True:\n    import crawl2llm.shared.other",
     ],
 )
 def test_closure_follows_every_way_to_import(tmp_path: Path, line: str) -> None:
-    (tmp_path / "scripts/shared").mkdir(parents=True)
-    (tmp_path / "scripts/shared/other.py").write_text("import scripts.shared.third\nVALUE = 1\n")
-    (tmp_path / "scripts/shared/third.py").write_text("import os\n")
-    (tmp_path / "scripts/shared/bystander.py").write_text("VALUE = 2\n")
-    (tmp_path / "scripts/step.py").write_text(f"{line}\n")
-    names = [path.name for path in closure("scripts.step", tmp_path)]
+    (tmp_path / "scripts/crawl2llm/shared").mkdir(parents=True)
+    (tmp_path / "scripts/crawl2llm/shared/other.py").write_text("import crawl2llm.shared.third\nVALUE = 1\n")
+    (tmp_path / "scripts/crawl2llm/shared/third.py").write_text("import os\n")
+    (tmp_path / "scripts/crawl2llm/shared/bystander.py").write_text("VALUE = 2\n")
+    (tmp_path / "scripts/crawl2llm/step.py").write_text(f"{line}\n")
+    names = [path.name for path in closure("crawl2llm.step", tmp_path)]
     assert names == ["other.py", "third.py", "step.py"]
 
 
 @pytest.mark.parametrize("line", ["from . import other", "from .other import VALUE", "from ..shared import other"])
 def test_relative_imports_are_refused_as_nothing_would_follow_them(tmp_path: Path, line: str) -> None:
-    (tmp_path / "step.py").write_text(f"{line}\n")
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/step.py").write_text(f"{line}\n")
     with pytest.raises(ValueError, match=r"step.py:1: .*relative imports are not followed"):
         closure("step", tmp_path)
 
@@ -151,7 +152,7 @@ def test_relative_imports_are_refused_as_nothing_would_follow_them(tmp_path: Pat
 def test_every_step_is_hashed_with_what_decides_its_bytes() -> None:
     for step in written():
         names = {str(path.relative_to(ROOT)) for path in closure(program_of(step))}
-        assert f"scripts/{step.replace('.', '/')}.py" in names
+        assert f"scripts/{program_of(step).replace('.', '/')}.py" in names
 
 
 def above(step: str, config: dict[str, Any]) -> set[str]:

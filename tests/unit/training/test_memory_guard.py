@@ -13,7 +13,7 @@ from tests.unit.stages.pretrain.runs import finish
 # As crawl2llm.stages.pretrain.train, in an address space that leaves a few megabytes for what training itself takes.
 PROGRAM = """
 import resource, sys
-from crawl2llm.stages.pretrain import run, train
+from crawl2llm.training import run; from crawl2llm.stages.pretrain import train
 whole = run.Run.rehearse
 def bounded(self):
     size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

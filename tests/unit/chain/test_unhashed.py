@@ -73,7 +73,7 @@ def test_the_lists_name_what_is_there_and_give_reasons() -> None:
 
 def test_what_computes_bytes_is_not_plumbing() -> None:
     for step in STEPS:
-        assert ROOT / f"scripts/{step.replace('.', '/')}.py" in closure(program_of(step))
+        assert ROOT / f"scripts/{program_of(step).replace('.', '/')}.py" in closure(program_of(step))
 
 
 def test_the_number_raised_by_hand_reruns_everything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from crawl2llm.stages.topics.differences import PARTS_MIN, Difference, compared
+from crawl2llm.stages.report.topic_differences import PARTS_MIN, Difference, compared
 
 TOPICS, PARTS = 8, 32
 

@@ -23,8 +23,8 @@ TWO = ["GPU-1", "GPU-2"]
 # Takes GPUs, says so, and holds them for a while, or until it is ended.
 JOB = """
 import os, sys, time
-from crawl2llm.workflow import slots
-locks = slots.take(int(sys.argv[1]))
+from crawl2llm.chain import gpu_slots
+locks = gpu_slots.take(int(sys.argv[1]))
 begun = time.monotonic()
 print(os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
 if sys.argv[3:]:
@@ -173,7 +173,7 @@ def test_the_processes_of_a_training_see_its_gpus(
 
 
 def test_an_evaluation_takes_one_and_another_step_none(start: Start) -> None:
-    program = "import os, sys\nfrom crawl2llm.workflow import slots\nslots.take_for_step(*sys.argv[1:])\n"
+    program = "import os, sys\nfrom crawl2llm.chain import gpu_slots\ngpu_slots.take_for_step(*sys.argv[1:])\n"
     program += "print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
     for words, expected in (
         (("evaluate.model",), "GPU-1"),
@@ -196,7 +196,7 @@ def test_who_needs_how_many(start: Start) -> None:
 
 def test_every_rule_that_takes_a_gpu_on_a_cluster_takes_one_here() -> None:
     """The rules that the SLURM profile gives `card` are those of this machine, with align.pairs, whose model is small."""
-    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "rules").glob("*.smk"))
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "rules").rglob("*.smk"))
     here = {part.split(":")[0] for part in text.split("\nrule ")[1:] if "        card=" in part}
     profile = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8"))
     there = {rule for rule, wants in profile["set-resources"].items() if "card" in wants}

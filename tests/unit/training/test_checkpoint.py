@@ -183,7 +183,7 @@ def test_a_lock_that_was_removed_is_none(tmp_path: Path, monkeypatch: pytest.Mon
 
 TELL = """
 import sys, torch.distributed as dist
-from crawl2llm.stages.pretrain import checkpoint
+from crawl2llm.training import checkpoint
 rank, port, error = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
 try:

@@ -19,9 +19,9 @@ from crawl2llm.chain.config_schema import completed
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, engine, model
 from crawl2llm.training.muon import QUINTIC, STEPS, Muon, orthogonal
-from tests.unit.stages.pretrain.test_model import made
+from tests.unit.training.test_model import made
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = completed("pretrain.train", {"optimizer": "muon", "muon_learning_rate": 0.02, "learning_rate": 0.01})
 MORE = [(3, "whole"), (2, "rows"), (3, "columns")]
 
@@ -161,7 +161,7 @@ PROCESS = """
 import sys, torch, torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
-from crawl2llm.stages.pretrain import muon
+from crawl2llm.training import muon
 rank, ranks, store, out, cut = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5]
 if ranks > 1:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)

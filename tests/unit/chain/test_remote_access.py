@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crawl2llm.stages.ingest.transfer import MissingError, TransferError
 
 from crawl2llm.chain import sources
 from crawl2llm.chain.config import validate
@@ -16,6 +15,7 @@ from crawl2llm.chain.remote_access import Access, access_of
 from crawl2llm.core import secret_masking
 from crawl2llm.core.errors import ConfigError
 from crawl2llm.stages.ingest.remote import Remote
+from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.transport import Facts
 from tests.unit.stages.ingest.servers import Handler, Server, http_server
 

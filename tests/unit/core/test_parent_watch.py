@@ -14,13 +14,11 @@ import pytest
 from crawl2llm.core import parent_watch
 from crawl2llm.core.root import ROOT
 
-TASK = (
-    "from crawl2llm.workflow import driver; import time; driver.watch(); print('at work', flush=True); time.sleep({})"
-)
+TASK = "from crawl2llm.core import parent_watch; import time; parent_watch.watch(); print('at work', flush=True); time.sleep({})"
 DRIVER = """
 import subprocess, sys, time
-from crawl2llm.workflow import driver
-driver.announce()
+from crawl2llm.core import parent_watch
+parent_watch.announce()
 subprocess.Popen([sys.executable, "-c", sys.argv[1]])
 time.sleep(60)
 """

@@ -139,14 +139,14 @@ def test_progress_is_that_of_all_shards(monkeypatch: pytest.MonkeyPatch) -> None
 SLOW = """
 import sys, time
 from pathlib import Path
-from crawl2llm.workflow import cli
+from crawl2llm.chain import command_line
 
 def body(args, settings, manifest):
     args.manifest.with_suffix(".pid").write_text(str(__import__("os").getpid()))
     time.sleep(100)
     return []
 
-sys.exit(cli.run(cli.parser("language.score", "", ""), body))
+sys.exit(command_line.run(command_line.parser("language.score", "", ""), body))
 """
 
 

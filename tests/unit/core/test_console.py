@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crawl2llm.core import console
 
-ROOT = Path(console.__file__).resolve().parents[2]
+ROOT = Path(console.__file__).resolve().parents[3]
 
 
 def logged(folder: Path, code: str) -> tuple[list[str], list[str]]:

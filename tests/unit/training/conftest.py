@@ -1,0 +1,7 @@
+"""Fixtures that tests of the stages share."""
+
+from __future__ import annotations
+
+from tests.unit.stages.align.conftest import one_thread  # noqa: F401
+from tests.unit.stages.finetune.conftest import base_model, corpus, pairs_manifest, texts  # noqa: F401
+from tests.unit.stages.pretrain.conftest import shards, start, tokenizer  # noqa: F401
