@@ -1,6 +1,6 @@
-"""Fit the forests of `extractor: fast` on pages with gold text, and write stages/ingest/blocks.json.
+"""Fit the forests of `extractor: fast` on pages with gold text, and write scripts/crawl2llm/stages/ingest/blocks.json.
 
-    python -m benchmarks.fit_blocks --articles … --types … --crawl … --news … --out stages/ingest/blocks.json
+    python -m benchmarks.fit_blocks --articles … --types … --crawl … --news … --out scripts/crawl2llm/stages/ingest/blocks.json
     python -m benchmarks.fit_blocks --articles … --types … --crawl … --news … --out /tmp/blocks.json --leave 0
 
 Pages that are held (see benchmarks/gold_pages.py) and others of their hosts take no part. With `--leave` a third of the other hosts takes

@@ -5,7 +5,7 @@ An input is what a job waits for. The params beside it are the same manifests as
 thousands of paths would be longer than the kernel takes, and with 1,000 shards every edge costs a plan seconds. So a step that another
 input already waits for stands among the params alone.
 
-What is up to date, where each manifest lies, and what happens when a run starts: scripts/crawl2llm/chain/project.py and start.py.
+What is up to date, and where each manifest lies: scripts/crawl2llm/chain/project.py. What happens when a run starts: workflow/start.py.
 """
 
 import json
@@ -70,8 +70,8 @@ except (ConfigError, InputError, run_folder.Unusable) as error:
     raise WorkflowError(console.message(str(error))) from None
 VARIANTS = PROJECT.variants
 
-# Steps are `python -m crawl2llm.stages.<stage>.<step>`, or `filters` for `stages`, with the interpreter that runs Snakemake (or that of the
-# rule's environment), from any working directory. PYTHONSAFEPATH keeps what lies in the working directory out.
+# Steps are `python -m crawl2llm.stages.<stage>.<step>`, those of filters `crawl2llm.filters.<filter>.<step>`, with the interpreter that
+# runs Snakemake (or that of the rule's environment), from any working directory. PYTHONSAFEPATH keeps its own files out.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
 os.environ["PYTHONSAFEPATH"] = "1"
 os.environ["CRAWL2LLM"] = str(workflow.basedir)  # envs/data.yaml installs a package of the project

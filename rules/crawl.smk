@@ -3,7 +3,7 @@ crawl: the demo's crawl of this machine's own documentation, so that a complete 
 
 REQUIRED INPUTS:
 
-    scripts/crawl2llm/stages/crawl/pages/                                      the project's own pages (part of its fingerprint)
+    scripts/crawl2llm/stages/crawl/pages/                     the project's own pages (part of its fingerprint)
 
 OUTPUTS:
 

@@ -66,7 +66,7 @@ def cells(path: Path) -> list[str]:
     try:
         summary, found = planned(path)
     except InputError:
-        return ["by the corpus: [the table](pretrain.md#what-auto-stands-for)", *["–"] * 5]
+        return ["by the corpus: [the table](stages/pretrain.md#what-auto-stands-for)", *["–"] * 5]
     sizes, parts = summary["parameters"], dict(found["memory"])
     total = parts.pop("total")
     if summary["tokens"]:

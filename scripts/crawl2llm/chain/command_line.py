@@ -144,7 +144,7 @@ def parser(step: str, doc: str | None, example: str, always: bool = False) -> ar
 def placement(made: argparse.ArgumentParser, step: str, whose: bool | str = placement_options.PROGRAM) -> None:
     """Add the placement keys of a step as options: the schema's names, types, choices, defaults and descriptions.
 
-    whose: options.LAUNCHER for those of its launcher, of a program that has to know them too.
+    whose: placement_options.LAUNCHER for those of its launcher, of a program that has to know them too.
     """
     for key, node in placement_options.of(step, whose).items():
         made.add_argument(
@@ -366,7 +366,7 @@ def words(error: BaseException, args: argparse.Namespace) -> str:
 
 
 def shard(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> int:
-    """Do one shard, or the step's only task, where it is not done already; WORKED or NOTHING. Raises pool.Failed."""
+    """Do one shard, or the step's only task, where it is not done already; WORKED or NOTHING. Raises shard_pool.Failed."""
     try:
         if not args.always and done(args, mark):
             console.log.info(early_cutoff.NOTHING)
@@ -426,7 +426,7 @@ def run(made: argparse.ArgumentParser, body: Body, argv: list[str] | None = None
     """
     args = parsed(made, argv)
     if argv is None:  # a program of its own: others may want the memory back that they have now
-        gc.freeze()  # what is imported stays: a collection, the end, and the processes of shards (shard_pool.py) need not go through it
+        gc.freeze()  # what is imported stays: collections, the end and the processes of shards (core/shard_pool.py) leave it out
     try:
         console.setup(f"{args.step} {task_of(args.manifest)}".rstrip(), *logs(args))
         if args.log and args.log.exists() and args.log.stat().st_size:

@@ -1,7 +1,8 @@
 """The schema of the configuration: its leaves, which of them decide bytes, and its errors in words.
 
 `schemas/config.schema.yaml` is JSON Schema 2020-12 with a few keywords more, which its first lines explain. Nothing here imports
-anything heavy: the Snakefile is parsed with it."""
+anything heavy: the Snakefile is parsed with it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules that compare a measure with a threshold, in the order in which the first failing one gives the reason.
+"""The heuristics' rules, each a measure and a threshold, in the order in which the first failing one gives the reason.
 
 Rule `<family>.<measure>_min` (`_max`) drops a document whose measure `<family>_<measure>` is below (above) the threshold.
 """

@@ -36,7 +36,7 @@ def without_pandas(step: str) -> Iterator[None]:
     """Inside, in a step of the data half, pandas counts as not installed.
 
     pyarrow imports it at its first conversion, to know pandas' values when it meets them, of which we have none: 0.2 seconds of each
-    process, and of each shard's (shard_pool.py).
+    process, and of each shard's (core/shard_pool.py).
     """
     if step not in DATA or "pandas" in sys.modules:
         yield

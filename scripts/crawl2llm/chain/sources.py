@@ -26,8 +26,7 @@ Identity: TypeAlias = tuple[int, ...] | str  # of a file, see `identity`
 
 
 def listed(path: str, data: str) -> list[str]:
-    """The files that a list names, one path a line (see file_lists.py). Raises ConfigError where a file is not there, or it is not
-    readable."""
+    """The files that a list names, one path a line (see file_lists.py). Raises ConfigError where one is missing or not readable."""
     out = []
     for line in file_lists.lines(path, data):
         if not Path(line.name).is_file():

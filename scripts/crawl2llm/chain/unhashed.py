@@ -1,9 +1,7 @@
-"""Which modules decide no byte of a result, and why. An edit of these reruns nothing; every other module counts for the steps
-that import it.
+"""Which modules decide no byte of a result, and why. An edit of these reruns nothing; any other counts for the steps that import it.
 
 These modules are not trusted blindly: settings are in the fingerprint with their values, inputs with their digests, and files with
-their checksums. Where an edit of one of these modules does change what a step writes, raise VERSION:
-every step then runs again.
+their checksums. Where an edit of one of these modules does change what a step writes, raise VERSION: every step then runs again.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Busy(RuntimeError):
 def hold(path: Path) -> None:
     """Take the lock at `path` for the life of this process.
 
-    Raises Busy, naming the process that has it, and place.Unusable where the file system keeps no locks, or cannot be written.
+    Raises Busy, naming the process that has it, and run_folder.Unusable where the file system keeps no locks, or cannot be written.
     """
     try:
         _hold(path)

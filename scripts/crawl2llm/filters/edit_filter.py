@@ -84,7 +84,7 @@ class Scored:
             writer.__exit__(kind, *rest)
 
     def add(self, row: dict[str, Any], found: Sequence[Span], taken: int) -> None:
-        """Add a document of filtered.texts(…, originals=True). found: see `measures`. taken: units in these places."""
+        """Add a document of surviving_texts.texts(…, originals=True). found: see `measures`. taken: units in these places."""
         for span in found:
             start, end = row["original"](span.start, span.end)
             self.writers[1].add(

@@ -1,7 +1,7 @@
-"""What the steps of dedup share about their tables: the numbers of documents, who is kept before whom, and reading one part of a file.
+"""Documents as numbers, in tables over all shards: who is kept before whom, and how one part of a file is read.
 
-Within dedup a document is a number, `shard << 32 | row` (int64): the number in its shard's name, and its row in the shard's signals,
-which are in the documents' order. Ids are read where an order or a verdict needs them.
+There a document is `shard << 32 | row` (int64): the number in its shard's name, and its row in the shard's signals, which are in the
+documents' order. Ids are read where an order or a verdict needs them.
 
 Of two duplicates the one of higher priority is kept: one of an earlier corpus before all others, curated before not curated, then
 more words, then the smaller id. That order depends on the documents alone, never on shards or workers.

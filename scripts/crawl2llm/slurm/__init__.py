@@ -1,1 +1,1 @@
-"""The workflow on a SLURM cluster: what happens before the first job is submitted, and what `make status` shows."""
+"""The workflow on a SLURM cluster: its executor, what happens before the first job is submitted, and its queue."""

@@ -14,7 +14,7 @@ from crawl2llm.slurm import crawl2llm_unasked  # noqa: F401 - from here on the i
 
 
 def command(module: str = "crawl2llm.slurm.local_plugin") -> list[str]:
-    """The words that start a module of the project, which a folder `scripts` of the folder of a run does not take the place of."""
+    """The words that start a module of the project, which a folder `crawl2llm` in the folder of a run does not replace."""
     return [sys.executable, "-P", "-m", module]
 
 

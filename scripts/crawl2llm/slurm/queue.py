@@ -112,7 +112,7 @@ def parse(lines: Iterable[str]) -> list[Job]:
 def jobs(folder: Path | None = None, ended: bool = False, limit: float | None = None) -> list[Job]:
     """The user's jobs of this workflow, those of one working directory if given; `ended`: also those just over.
 
-    limit: seconds for which SLURM is asked, see patience.ask.
+    limit: seconds for which SLURM is asked, see retries.ask.
     """
     states = ["--states=all"] if ended else []
     command = ("squeue", "--noheader", f"--user={getpass.getuser()}", *states, f"--format={FIELDS}")

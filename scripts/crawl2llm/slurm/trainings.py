@@ -131,9 +131,9 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
                 own, who = model_registry.section(config, tune, model), f"{need.rule} {model}{of}"
                 processes = own["processes"] * own["nodes"]
                 draws = tune == model_registry.ALIGN_STEP and own["method"] not in model_registry.BY_PREFERENCE
-                each = (
+                each = (  # sequences of a pair
                     2 if own.get("method") == "dpo" or tune == model_registry.REWARD_STEP else 1
-                )  # sequences of a pair
+                )
                 number = own["batch_size"] * (own["generations"] if draws else 1)
                 # Engines keep the reference of answers that are drawn in the place of a mean (stages/align/online.py).
                 reference = {"ema": 0.5} if draws and own["adapter"] == "none" else {}

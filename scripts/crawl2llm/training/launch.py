@@ -90,7 +90,7 @@ def given(options: list[str], name: str) -> Path | None:
 
 
 def take_gpus(args: argparse.Namespace) -> list[int]:
-    """Take the GPUs of this training, one for each process; the descriptors of their locks. See slots.take."""
+    """Take the GPUs of this training, one for each process; the descriptors of their locks. See gpu_slots.take."""
     on_cpu = "--device=cpu" in args.options or ("--device", "cpu") in itertools.pairwise(args.options)
     return [] if on_cpu else gpu_slots.take(max(1, args.processes), lambda line: put(line, file=sys.stderr, flush=True))
 

@@ -55,7 +55,7 @@ from crawl2llm.training import (
 )
 
 STEP = "pretrain.train"
-Room = Callable[[str], contextlib.AbstractContextManager[None]]  # see room.enough
+Room = Callable[[str], contextlib.AbstractContextManager[None]]  # see memory_guard.enough
 REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup"
 
 

@@ -35,17 +35,17 @@ from crawl2llm.training.pair_run import Run
 from crawl2llm.training.processes import RESUBMIT, listen
 from crawl2llm.training.template import enough
 
-LEFT = (
+LEFT = (  # beside checkpoints; charts stay
     metrics.LOSSES,
     metrics.METRICS,
     prometheus.FILE,
     command_line.LOG,
     checkpoint_folders.POINTER,
-)  # beside checkpoints; charts stay
+)
 
 
 def made_by(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    """As `body`, by a run of this class."""
+    """Train by a run of this class, and write the results; returns the manifest's files on process 0 and nothing on the others."""
     heartbeat.begin()
     stopping: list[int] = []
     listen(lambda number, _: stopping.append(number))

@@ -1,4 +1,4 @@
-"""Fingerprints: what counts as code and settings of a step, and what does not. On a copy of the real scripts."""
+"""Fingerprints: what counts as code and settings of a step, and what does not. On a copy of the real code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""report.now: the page of a run that is not finished, damaged, or short of what larger corpora have."""
+"""`crawl2llm report`: the page of a run that is not finished, damaged, or short of what larger corpora have."""
 
 from __future__ import annotations
 

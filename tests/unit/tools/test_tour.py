@@ -34,7 +34,7 @@ def test_every_module_opens_with_a_sentence_and_is_on_the_page() -> None:
 
 
 def test_the_page_names_the_steps_that_an_edit_reruns() -> None:
-    """modules.yaml was compared with edits (test_plumbing.py)."""
+    """modules.yaml was compared with edits (tests/unit/chain/test_unhashed.py)."""
     table = yaml.safe_load((ROOT / "tests/unit/chain/modules.yaml").read_text(encoding="utf-8"))
     for name, steps in table.items():
         assert tour.readers()[ROOT / name] == (list(STEPS) if steps == "all" else steps)

@@ -1,4 +1,4 @@
-"""workflow.freshness.difference: of lists of mappings it names the entry and the key, and prints no whole list."""
+"""freshness.difference: of lists of mappings it names the entry and the key, and prints no whole list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""workflow.freshness.replaced_in_words: what a run says before its first task."""
+"""freshness.replaced_in_words: what a run says before its first task."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def lines(items: list[Item], notes: Iterable[str]) -> Iterator[str]:
 
 
 def remove(items: Iterable[Item]) -> Iterator[str]:
-    """Remove entries in the order of `leftovers.order`. Returns a line for each path that cannot be removed."""
+    """Remove entries in the order of `stale_results.order`. Returns a line for each path that cannot be removed."""
     for item in items:
         for path in item.paths:
             if not candidates.is_plain(path):  # it was, when the list was made

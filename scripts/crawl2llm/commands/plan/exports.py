@@ -14,7 +14,7 @@ DECIDING = ("tokenize.train", "pretrain.train")  # what they are made with canno
 def lines(tasks: Iterable[Task], variants: dict[str, dict[str, Any]]) -> Iterator[str]:
     """A line for each reason why llama.cpp could not take what is trained. variants: their complete configs.
 
-    A config that asks for such an export is refused before its plan (accepts.check).
+    A config that asks for such an export is refused before its plan (gguf_support.check).
     """
     trained = {task.variant for task in tasks if task.step in DECIDING}
     configs = [config for name, config in variants.items() if name in trained and not gguf_support.exported(config)]

@@ -41,7 +41,7 @@ def foreseen(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(summary, placement) of pretrain.plan under a complete config. folder: of the last training's results.
 
-    more: see `placed.place`. Raises InputError where what is needed is known after tokenize.encode alone, and for settings that
+    more: see `resource_plan.place`. Raises InputError where what is needed is known after tokenize.encode alone, and for settings that
     cannot work.
     """
     found, train = summary(config, tokens, entries), config["pretrain"]["train"]

@@ -1,7 +1,6 @@
 """A GGUF file as it answers, run by llama.cpp on the CPU (`make gguf-tools`): tokenizer, template and end token are the file's own.
 
-Its interface is that of commands/serve/generate.py. Each answer reads its prompt from the beginning: what was asked before changes no
-digit.
+Its interface is that of commands/serve/generate.py. Each answer reads its prompt anew: what was asked before changes no digit.
 """
 
 from __future__ import annotations

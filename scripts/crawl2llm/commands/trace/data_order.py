@@ -1,7 +1,7 @@
 """When a training read which tokens: from the seed and the step, so the same for any number of processes.
 
-A step's windows are asked of what the trainer asks (training/data.py, mix_reader.py), with what it left out where it went back to a
-checkpoint (training/rollback.py).
+A step's windows are asked of what the trainer asks (data.py and mix_reader.py of training), with what it left out where it went back to
+a checkpoint (training/rollback.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measure every document that got here under four families of heuristics.
 
-Families: Gopher quality, Gopher repetition, C4, FineWeb (filters/heuristics/measures.py). All are measured on every
-document, so that heuristics.select can tell what only one rule drops. Signals: `id`, `source`, `curated` and one column a measure, named
+Families: Gopher quality, Gopher repetition, C4, FineWeb (filters/heuristics/measures.py). All are measured on every document, so
+that heuristics.select can tell what only one rule drops. Signals: `id`, `source`, `curated` and one column a measure, named
 `<family>_<measure>`; null where a measure does not apply. The text itself is never edited.
 """
 

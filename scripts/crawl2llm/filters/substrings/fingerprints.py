@@ -50,7 +50,7 @@ def fingerprints(batch: Batch, n: int) -> tuple[Hashes, Hashes]:
 def of_shard(args: argparse.Namespace, skipped_by: list[str], progress: Progress, **options: bool) -> Iterator[Batch]:
     """The texts of a shard's documents in batches, each with `document` (its number), `rank` and `takes_part`.
 
-    options: of filtered.texts.
+    options: of surviving_texts.texts.
     """
 
     def rows() -> Iterator[dict[str, Any]]:

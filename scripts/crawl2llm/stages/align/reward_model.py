@@ -57,8 +57,7 @@ class RewardModel:
         self.model.to(device)
 
     def read(self, question: str, answer: str) -> list[int]:
-        """The token ids that are scored, as stages/align/reward_inputs.py has them; cut to the context are the question, then the
-        answer."""
+        """The token ids that are scored, as reward_inputs.py has them; cut to the context are the question, then the answer."""
         end = self.template.completion(answer)
         text = self.template.prompt(cut_or_whole(question, self.template, self.tokenizer, self.most, [end])) + end
         ids = self.tokenizer(text)["input_ids"][: self.most] or [self.tokenizer.eos_token_id]

@@ -1,8 +1,8 @@
 """A model as GGUF files, which llama.cpp makes and runs, compared with transformers on held-out text.
 
 Its converter refuses a tokenizer that it does not know. Ours is GPT-2's byte-level BPE, with or without digits cut off before it:
-llama.cpp has both, under the names of other models (accepts.PRE). That its tokens are ours is checked on texts, and a file with others
-is refused.
+llama.cpp has both, under the names of other models (gguf_support.PRE). That its tokens are ours is checked on texts, and a file
+with others is refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What runs in the quantizers' environment, in a process of its own: GPTQ and AWQ by llm-compressor.
 
-    .quantize/bin/python -I stages/compress/llm_compressor.py JOB.json
+    .quantize/bin/python -I scripts/crawl2llm/stages/compress/llm_compressor.py JOB.json
 
 The job has `model` (folder of safetensors), `ids` (.npy, int64 [windows, context]), `method`, `group_size`, `keep` (names of the linear
 layers that stay as they are), `threads`, `to` (folder for the result) and `told` (a file for what it says of itself). Nothing of the

@@ -44,7 +44,7 @@ class Scorer:
         return model, tokenizer, context
 
     def score(self, model: Any, tokenizer: Any, context: int) -> tuple[Row, list[Row]]:
-        """(loss and bits per byte, nats of each document) of a model; see stream.heldout."""
+        """(loss and bits per byte, nats of each document) of a model; see heldout_loss.heldout."""
         with tempfile.TemporaryDirectory() as scratch:
             documents = encoded(self.texts, tokenizer, Path(scratch))
             found, lines = heldout(

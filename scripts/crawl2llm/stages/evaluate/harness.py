@@ -142,7 +142,7 @@ def likelihoods(nats: Sequence[Sequence[float]], rows: list[dict[str, Any]]) -> 
 
 
 def questions(found: dict[str, Any], asked: Task, measured: dict[str, Any]) -> dict[str, Any]:
-    """What lm-eval found on the held-out questions, against chance. measured: the numbers that every task has, of asked.results."""
+    """What lm-eval found on the held-out questions, against chance. measured: what multiple_choice.results has of every task."""
     own, items, chance = numbers(found["results"][asked.name]), len(asked.rows), measured["chance"]
     return {
         **measured,

@@ -51,8 +51,7 @@ Ids, Page, Reader, Scan, Tree, cut, kept, scores, utf8 = (
 
 
 def reader(tags: ModuleType) -> Any:
-    """The Reader of pages, by the tables of crawl2llm.stages.ingest.tags. Raises NotBuiltError if selectolax has other trees than it must
-    have."""
+    """The Reader of pages, by the tables of tags.py. Raises NotBuiltError if selectolax has other trees than it must have."""
     try:
         return Reader(tags, LexborHTMLParser)
     except ValueError as error:

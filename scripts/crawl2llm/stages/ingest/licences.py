@@ -1,7 +1,7 @@
 """The licence that a page's HTML says it is under: by `rel=license`, in meta tags, in JSON-LD, or by a link to a licence.
 
-Names: core/licence_names.py. As C4Corpus (Habernal et al. 2016) and C5
-(github.com/BramVanroy/CommonCrawl-CreativeCommons) do, the address of a licence decides, and no words of the text.
+Names: core/licence_names.py. As C4Corpus (Habernal et al. 2016) and C5 (github.com/BramVanroy/CommonCrawl-CreativeCommons) do, the
+address of a licence decides, and no words of the text.
 """
 
 from __future__ import annotations

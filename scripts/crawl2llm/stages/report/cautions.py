@@ -43,5 +43,5 @@ def worse_than_bigram(counts: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def notes(counts: dict[str, Any]) -> list[dict[str, Any]]:
-    """The notes that the numbers of `facts.counts` ask for, as steps write theirs: `step`, `text`, `tasks`."""
+    """The notes that the numbers of `funnel.counts` ask for, as steps write theirs: `step`, `text`, `tasks`."""
     return [*few_held_out(counts), *worse_than_bigram(counts)]

@@ -160,7 +160,7 @@ def page(about: dict[str, Any], details: list[dict[str, Any]], filters: Sequence
 
 
 def index(variant: str, filters: dict[str, dict[str, Any]], marks: dict[str, Any] | None = None) -> str:
-    """The page that leads to those of the filters. filters: the step's summary; marks: of `crawl2llm.stages.report.mark_words.shown`."""
+    """The page that leads to those of the filters. filters: the step's summary; marks: of `mark_words.shown`."""
     style = source("style.css", "inspect.css")
     text = environment().get_template("inspect_index.html.j2").render(
         variant=variant, filters=filters, marks=marks, policy=policy(style), style=Markup(style)  # noqa: S704

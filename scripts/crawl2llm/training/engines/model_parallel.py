@@ -40,7 +40,7 @@ class Cut:
     def __init__(self, degrees: Degrees, device: torch.device) -> None:
         self.degrees, self.device = degrees, device
         logging.getLogger(GATHERING).setLevel(logging.ERROR)
-        # Logits become their gradient in place (fused_cross_entropy.py), but as a detached tensor, which leaves FSDP's hook where it is.
+        # Logits become their gradient in place (training/fused_cross_entropy.py), but as a detached tensor: FSDP's hook stays where it is.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view", category=UserWarning)
         self.place = Place(dist.get_rank(), dist.get_world_size(), degrees)
         data = self.place.data

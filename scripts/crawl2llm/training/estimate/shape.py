@@ -56,8 +56,7 @@ class Training:
 
     recomputed: activations are computed again in the backward pass (activation_checkpointing); selective: but for those of matrix
     products. logit: bytes for each; 0: those of pre-training, in fp32 and where they are made in bf16 beside; their gradient takes their
-    place (training/fused_cross_entropy.py). chunk: tokens whose logits are there at once; 0: all. accumulated: a step has several
-    micro-batches.
+    place (fused_cross_entropy.py). chunk: tokens whose logits are there at once; 0: all. accumulated: a step has several micro-batches.
     """
 
     micro_batch: int
@@ -143,8 +142,7 @@ def again(shape: Shape, how: Training, cast: bool = False) -> int:
 
 
 def validation(shape: Shape, how: Training) -> dict[str, int]:
-    """Bytes of activations and logits while the loss of a micro-batch is measured without a gradient (training/fused_cross_entropy.py,
-    by_row).
+    """Bytes of activations and logits while a micro-batch's loss is measured without a gradient (fused_cross_entropy.by_row).
 
     Of a layer what is there at once, at most: its input and the stream beside it, and either queries, keys, values and output or both
     projections and their product. Logits as the model gives them, and of a piece of them a copy in fp32 and its softmax's logarithm.

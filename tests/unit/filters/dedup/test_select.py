@@ -1,4 +1,4 @@
-"""The whole stage on generated documents, and the choice of keepers against a plain reference."""
+"""The whole filter on generated documents, and the choice of keepers against a plain reference."""
 
 import json
 import random

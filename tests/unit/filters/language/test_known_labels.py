@@ -1,4 +1,4 @@
-"""language.labels beside the real model."""
+"""known_labels beside the real model."""
 
 import pytest
 

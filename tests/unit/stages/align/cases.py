@@ -1,5 +1,4 @@
-"""crawl2llm.stages.align.train, or what PROGRAM names, once for each of CASES, as tests/unit/stages/finetune/poisoned.py has it of
-fine-tuning."""
+"""stages/align/train.py, or what PROGRAM names, once for each of CASES, as tests/unit/stages/finetune/poisoned.py does fine-tuning."""
 
 from __future__ import annotations
 

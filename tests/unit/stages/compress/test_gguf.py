@@ -118,7 +118,7 @@ def test_what_llama_cpp_cannot_read_is_told_in_its_words(tmp_path: Path) -> None
 def test_llama_cpp_has_no_other_name_for_groups_of_digits(
     random_model: Callable[..., Path], tmp_path: Path, digits: int
 ) -> None:
-    """Of all that its converter knows. If this fails for an update of llama.cpp, it has learnt more: add the name to accepts.PRE."""
+    """Of all that its converter knows. If this fails for an update of llama.cpp, it has learnt more: add the name to PRE."""
     folder, home = random_model("llama"), gguf_support.tools()
     numbers = " ".join(str(number * number) for number in range(90))
     tokenizer_files(

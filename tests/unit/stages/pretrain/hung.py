@@ -1,5 +1,4 @@
-"""crawl2llm.stages.pretrain.train, whose last process sleeps in the forward pass of step 6 for ever. Everything else is the program
-itself."""
+"""stages/pretrain/train.py, whose last process sleeps in the forward pass of step 6 for ever. Everything else is the program itself."""
 
 from __future__ import annotations
 

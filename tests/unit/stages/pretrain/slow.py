@@ -1,5 +1,4 @@
-"""crawl2llm.stages.pretrain.train, whose process 1 takes 100 ms more in the second block's forward pass. Everything else is the program
-itself."""
+"""stages/pretrain/train.py, whose process 1 takes 100 ms more in the second block's forward pass. All else is the program itself."""
 
 from __future__ import annotations
 

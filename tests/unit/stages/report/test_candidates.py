@@ -10,8 +10,7 @@ from crawl2llm.stages.report.candidates import missed, probability
 
 
 def test_the_curve_of_the_defaults() -> None:
-    """The percentages that docs/filters/dedup.md gives, by their formula computed otherwise: no band agrees with probability Π (1 −
-    s^8)."""
+    """The percentages of docs/filters/dedup.md, by their formula computed otherwise: no band agrees with probability Π (1 − s^8)."""
     for similarity, percent in ((0.75, 77.2), (0.8, 92.4), (0.85, 98.8), (0.9, 99.96)):
         none = 1.0
         for _ in range(14):

@@ -1,4 +1,4 @@
-"""Fixtures that tests of the stages share."""
+"""Fixtures of the tests of pre-training, which those here use too."""
 
 from __future__ import annotations
 
