@@ -264,7 +264,7 @@ def test_apptainer(tmp_path: Path, without_slurm: str) -> None:
     planned = plan()
     shown = planned.stdout + planned.stderr
     assert planned.returncode == 0, shown
-    starts = re.findall(r"scripts\.training\.launch .*", shown)
+    starts = re.findall(r"crawl2llm\.training\.launch .*", shown)
     assert len(starts) == 2, "pretrain_train and finetune_train"
     for line in starts:
         assert f"--image {project}/crawl2llm.sif '--image-arguments=--bind /project'" in re.sub(r" +", " ", line)

@@ -153,7 +153,7 @@ def test_an_input_of_the_future_fails_no_job(tmp_path: Path) -> None:
 def test_a_job_that_has_nothing_to_do_is_not_started(tmp_path: Path) -> None:
     root = str(Path(__file__).resolve().parents[2])
     text = SNAKEFILE.format(root=root, why=None, frozen="")
-    text += '    engine.start_only_if(workflow, lambda job: job.rule.name == "second")\n'
+    text += '    snakemake_internals.start_only_if(workflow, lambda job: job.rule.name == "second")\n'
     (tmp_path / "Snakefile").write_text(text)
     (tmp_path / "second.txt").write_text("as it was\n")
     done = forked.snakemake("--cores", "1", "--forceall", cwd=tmp_path, env=environment())

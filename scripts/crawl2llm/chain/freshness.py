@@ -28,6 +28,7 @@ ABOVE = (
 WITHOUT_INPUT = (CRAWL, LIST, SETS, STAGE, *SYNTHESIZE)  # steps whose manifests name no inputs: they read no result
 UNKNOWN = "other settings or code; no record beside its manifest says which"
 RENAMED = "code of modules that were renamed or moved"
+KEEP_RENAMED = f"{RENAMED}: if nothing else in it changed, `crawl2llm accept` keeps these results"
 OLD = "made by an earlier version of the project: its manifest names no inputs"
 
 

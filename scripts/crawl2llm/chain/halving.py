@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from crawl2llm.chain.config_schema import pruned
-from crawl2llm.core.manifest import canonical
 from crawl2llm.core.nested_dicts import has, lookup, merged
 
 TRAIN = "pretrain.train"
@@ -52,6 +50,10 @@ def groups(config: Config) -> dict[str, str]:
 
     Trainings that differ in seeds alone are one setting. Of variants whose trainings are the same the first alone is a contender.
     """
+    # Here: what starts processes imports this module too, in environments without the libraries that these need.
+    from crawl2llm.chain.config_schema import pruned
+    from crawl2llm.core.manifest import canonical
+
     seeds = {key.removeprefix(f"{TRAIN}.") for key in config["sweep"]["seed_keys"]}
     contenders = config["sweep"]["halving"]["contenders"] or {}
     known = _KNOWN.get(id(contenders))
@@ -94,6 +96,8 @@ def before(task: str, config: Config) -> list[str]:
 
 def settings(task: str, config: Config) -> Config:
     """What decides a task of pretrain.rung beside its input."""
+    from crawl2llm.chain.config_schema import pruned
+
     name, rung = parsed(task)
     found = {"train": pruned(TRAIN, section(config, name)), "rung": rung, "rungs": config["sweep"]["halving"]["rungs"]}
     return found | (judging(config) if rung > 1 else {})

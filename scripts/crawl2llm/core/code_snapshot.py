@@ -17,16 +17,17 @@ from crawl2llm.core.manifest import canonical, digest, write_atomically
 
 FOLDER = Path(".snakemake/frozen")
 PARTS = ("Snakefile", "rules", "scripts", "schemas", "envs", "config.yaml")  # what jobs and programs read
+CODE = "scripts"  # the folder that PYTHONPATH names: programs find the package and the compiled part in it
 NATIVE = "crawl2llm_native"
 HOME = "home"  # in a copy: a file that says where it was copied from
 
 
 def files(root: Path) -> list[Path]:
-    """The files of the workflow below `root`, sorted; what Python compiled is not among them."""
+    """The files of the workflow below `root`, sorted; what Python compiled, and pip noted, is not among them."""
     found = []
     for part in PARTS:
         for path in [root / part, *(root / part).rglob("*")]:
-            if path.is_file() and "__pycache__" not in path.parts:
+            if path.is_file() and "__pycache__" not in path.parts and path.parent.suffix != ".egg-info":
                 found.append(path)
     return sorted(found)
 
@@ -44,7 +45,7 @@ def compiled(root: Path) -> Path | None:
 
     A new build meanwhile changes nothing for the jobs of a run.
     """
-    own = next(root.glob(f"{NATIVE}.*"), None)
+    own = next((root / CODE).glob(f"{NATIVE}.*"), None)
     spec = None if own else find_spec(NATIVE)
     return own or (Path(spec.origin) if spec and spec.origin else None)
 
@@ -81,7 +82,7 @@ def code(root: Path, here: bool = True) -> Path:
     """
     held = {path.relative_to(root): path.read_bytes() for path in files(root)}
     if here and (built := compiled(root)):
-        held[Path(built.name)] = built.read_bytes()
+        held[Path(CODE, built.name)] = built.read_bytes()
     held[Path(HOME)] = str(home(root)).encode()
     mark = digest("".join(f"{name} {digest(body.hex())}" for name, body in held.items()))
     folder = FOLDER.absolute() / mark

@@ -1,7 +1,8 @@
-"""The project's folder."""
+"""The project's folder, and the one in it that holds the import package."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+CODE = ROOT / "scripts"  # what PYTHONPATH names, of a frozen copy too

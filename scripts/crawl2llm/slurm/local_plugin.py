@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from crawl2llm.core.root import ROOT
+from crawl2llm.core.root import CODE
 from crawl2llm.slurm import crawl2llm_unasked  # noqa: F401 - from here on the import of the executor asks nothing
 
 
@@ -20,7 +20,7 @@ def command(module: str = "crawl2llm.slurm.local_plugin") -> list[str]:
 
 def environment() -> dict[str, str]:
     """The environment in which `command` finds the project."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))}
 
 
 def main(argv: list[str]) -> None:

@@ -21,11 +21,11 @@ from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import canonical
 from crawl2llm.core.plan_cache import Cache
-from crawl2llm.core.root import ROOT
+from crawl2llm.core.root import CODE, ROOT
 from crawl2llm.training import auto, parallel, sizes
 
 PROGRAM = "crawl2llm.training.causality"
-CODE = tuple(
+SOURCES = tuple(
     f"scripts/crawl2llm/training/{name}.py"
     for name in ("causality", "model", "config_names", "parallel", "mixture", "initial")
 )
@@ -62,7 +62,7 @@ def answer(asks: Iterable[dict[str, Any]]) -> list[str]:
         versions = [version("transformers"), version("torch")]
     except PackageNotFoundError:  # the environment of data steps; the trainer builds the model
         return ["" for _ in asks]
-    code = [hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in CODE]
+    code = [hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in SOURCES]
     marks = {hashlib.sha256(canonical([ask, versions, code]).encode()).hexdigest(): ask for ask in asks}
     if new := {mark: ask for mark, ask in marks.items() if mark not in _cache.held}:
         for mark, said in zip(new, _ask_transformers(list(new.values())), strict=False):
@@ -71,7 +71,7 @@ def answer(asks: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def _ask_transformers(asks: list[dict[str, Any]]) -> list[str]:
-    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    paths = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
     try:
         done = subprocess.run(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import steps
-from crawl2llm.chain.freshness import ABOVE, replaced_in_words
+from crawl2llm.chain.freshness import ABOVE, KEEP_RENAMED, RENAMED, replaced_in_words
 from crawl2llm.chain.model_registry import EXPORT_STEP, QUANTIZE_STEP
 from crawl2llm.chain.project import Project
 from crawl2llm.core import code_snapshot
@@ -126,7 +126,7 @@ def freeze(workflow: Any, project: Project) -> None:
     """From here on, jobs and programs work from a copy of the code and the config: an edit meanwhile changes nothing."""
     code = code_snapshot.code(Path(workflow.basedir), here=not workflow.deployment_settings.deployment_method)
     complete = code_snapshot.config(project.variants["main"], project.held)
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(code), os.environ["PYTHONPATH"]])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(code / code_snapshot.CODE), os.environ["PYTHONPATH"]])
     snakemake_internals.start_jobs_from(workflow, code / "Snakefile", complete)
     code_snapshot.forget_others(code, complete)
 
@@ -159,8 +159,10 @@ def replaced(workflow: Any, project: Project) -> str:
     """What to say before results take the place of others; "" where none do."""
     found = [of for job in snakemake_internals.planned(workflow) if (of := tasks_of(job, project))]
     late = [of for of in found if project.replaces(*of)]
-    above = sum((project.stale(*of) or "").startswith(ABOVE) for of in late)
-    return replaced_in_words(len(late) - above, above, len(found))
+    reasons = [project.stale(*of) or "" for of in late]
+    above = sum(reason.startswith(ABOVE) for reason in reasons)
+    words = replaced_in_words(len(late) - above, above, len(found))
+    return f"{words}; {KEEP_RENAMED}" if any(RENAMED in reason for reason in reasons) else words
 
 
 def prepare(workflow: Any, project: Project, tell: Callable[[str], None]) -> None:

@@ -23,7 +23,7 @@ import yaml
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import steps, yaml_errors
 from crawl2llm.chain.command_line import described
-from crawl2llm.chain.freshness import RENAMED
+from crawl2llm.chain.freshness import KEEP_RENAMED, RENAMED
 from crawl2llm.chain.project import Project
 from crawl2llm.commands.plan import dryrun, exports, halving_savings, training, variants, words
 from crawl2llm.commands.plan.complete import Plan
@@ -204,7 +204,7 @@ def show(
         for line in variants.table(plan, width):
             put(line)
         if any(RENAMED in task.facts.get("reason", "") for task in tasks):
-            put(f"{RENAMED}: if nothing else in it changed, `crawl2llm accept` keeps these results")
+            put(KEEP_RENAMED)
         closing = words.closing(plan.costs, plan.gpus, plan.cores)
         if any(task.step == steps.FETCH for task in tasks):
             put(

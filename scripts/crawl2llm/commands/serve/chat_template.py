@@ -19,7 +19,7 @@ from typing import Any
 
 from crawl2llm.commands.serve import chat_tokens
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.root import ROOT
+from crawl2llm.core.root import CODE
 
 PROGRAM = "crawl2llm.commands.serve.template_worker"
 TIME = "it did not come to an end within a second of processor time"
@@ -68,7 +68,7 @@ class ChatTemplate:
         self.end()
 
     def _started(self) -> subprocess.Popen[str]:
-        paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        paths = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
         environment: dict[str, Any] = {
             **os.environ,
             "PYTHONPATH": paths,

@@ -17,7 +17,7 @@ from typing import Any
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, scratch
-from crawl2llm.core.root import ROOT
+from crawl2llm.core.root import CODE
 from crawl2llm.stages.compress import gguf_support, llama_worker
 from crawl2llm.stages.compress.gguf_reference import Wanted
 from crawl2llm.stages.compress.programs import finished
@@ -162,7 +162,7 @@ def run(home: Path, place: Path, **job: Any) -> dict[str, Any]:
     given, to = place / "job.json", place / "result.json"
     given.write_text(json.dumps({**job, "to": str(to)}), encoding="utf-8")
     path = os.pathsep.join(
-        [str(home / "site"), str(home / "llama.cpp/gguf-py"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        [str(home / "site"), str(home / "llama.cpp/gguf-py"), str(CODE), os.environ.get("PYTHONPATH", "")]
     )
     # Threads that wait must not spin: on a machine with other work they would take its cores and wait the longer.
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}

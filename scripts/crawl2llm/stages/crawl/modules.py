@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.root import ROOT
+from crawl2llm.core.root import CODE, ROOT
 from crawl2llm.stages.crawl import document
 
 # Importing these opens a browser or a window, prints, or starts something; or they hold tests, demos or another's copy of a package.
@@ -96,7 +96,7 @@ def environment(home: Path) -> dict[str, str]:
     """The environment of a rendering process: the same everywhere, and nothing of the user's."""
     return {
         "PATH": os.defpath,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(CODE),
         "PYTHONHASHSEED": "0",
         "PYTHONIOENCODING": "utf-8",
         "HOME": str(home),

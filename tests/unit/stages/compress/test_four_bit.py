@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import model_registry
+from crawl2llm.chain import locked_packages, model_registry
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
@@ -372,7 +372,7 @@ def test_the_packages_are_part_of_its_fingerprint_alone(monkeypatch: pytest.Monk
         return [fingerprint(model_registry.QUANTIZE_STEP, config, task=name) for name in ("small", "int8")]
 
     before = marks()
-    monkeypatch.setattr(quantize_tools, "pins", lambda text: ["llmcompressor==99"])
+    monkeypatch.setattr(locked_packages, "pins", lambda text: ["llmcompressor==99"])
     after = marks()
     assert before[0] != after[0] and before[1] == after[1]
     upstream = [json.loads(one)["upstream"] for one in before]
