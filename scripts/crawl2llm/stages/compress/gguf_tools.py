@@ -81,10 +81,11 @@ def unpacked(archive: Path, place: Path) -> Path:
     """The folder, in `place`, of what is used of the archive."""
     wanted = (BINDINGS, *(f"{SOURCE}{name}" for name in {*COMPILED, *CONVERTER}))
     with tarfile.open(archive) as held:
+        held.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 has none
         for member in held:
             name = member.name.partition("/")[2]
             if any(name.startswith(one) if one.endswith("/") else name == one for one in wanted):
-                held.extract(member, place, filter="data")
+                held.extract(member, place)
     return next(path for path in place.iterdir() if path.is_dir())
 
 
