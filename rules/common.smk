@@ -17,28 +17,27 @@ from pathlib import Path
 CODE = Path(workflow.basedir) / "scripts"  # of a frozen copy too
 sys.path.insert(0, str(CODE))
 
-from crawl2llm.chain import sources
-from crawl2llm.chain import model_registry
+from crawl2llm.chain import config as configuration
+from crawl2llm.chain import (
+    filter_order,
+    gpu_slots,
+    halving,
+    model_registry,
+    placement_options,
+    sources,
+    steps,
+    yaml_errors,
+)
+from crawl2llm.chain.fingerprint import for_program
+from crawl2llm.chain.project import Project
+from crawl2llm.commands.watch import handler
+from crawl2llm.core import code_snapshot, console, devices, parent_watch, run_folder, run_lock
+from crawl2llm.core.errors import ConfigError, InputError
+from crawl2llm.core.manifest import NewerError
+from crawl2llm.slurm import hook
 from crawl2llm.training import gpus
 from crawl2llm.workflow import cutoff_planning, snakemake_internals, start
-from crawl2llm.chain import (
-    config as configuration,
-    filter_order,
-    halving,
-    placement_options,
-    yaml_errors,
-    gpu_slots,
-    steps,
-)
-from crawl2llm.core import console, devices, parent_watch, code_snapshot, run_lock, run_folder
-from crawl2llm.core.errors import ConfigError, InputError
-from crawl2llm.chain.fingerprint import for_program
-from crawl2llm.core.manifest import NewerError
-from crawl2llm.chain.project import Project
 from crawl2llm.workflow.project_checks import check_project
-
-from crawl2llm.slurm import hook
-from crawl2llm.commands.watch import handler
 from snakemake.settings.types import DeploymentMethod
 
 handler.attach(workflow)

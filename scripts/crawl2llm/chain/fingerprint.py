@@ -40,12 +40,12 @@ from crawl2llm.core import content_hash, run_folder
 from crawl2llm.core.errors import ConfigError
 from crawl2llm.core.manifest import canonical, digest
 from crawl2llm.core.plan_cache import Cache
-from crawl2llm.core.root import ROOT
+from crawl2llm.core.root import CODE_FOLDER, ROOT
 
 # By the hash of a source's bytes and of those of this file, which says what a meaning is.
 CACHE = Path(".snakemake/meanings.json")
 OWN = Path(__file__).read_bytes()
-CODE, PACKAGE = "scripts", "crawl2llm"  # the folder of the project that holds the package
+PACKAGE = "crawl2llm"
 # To parse all modules takes longer than the rest of a plan, and every new folder would.
 _cached = Cache(CACHE, shared=ROOT / "scripts/crawl2llm/chain/__pycache__" / CACHE.name)
 
@@ -98,8 +98,8 @@ def _meaning(node: Any) -> str:
 @cache
 def _run_by(module: str, root: Path) -> tuple[Path, ...]:
     """The files that an import of `module` runs, plumbing left out: its own, and the __init__.py of its packages."""
-    stem = root / CODE / module.replace(".", "/")
-    packages = [folder / "__init__.py" for folder in (stem, *stem.parents) if root / CODE in folder.parents]
+    stem = root / CODE_FOLDER / module.replace(".", "/")
+    packages = [folder / "__init__.py" for folder in (stem, *stem.parents) if root / CODE_FOLDER in folder.parents]
     paths = (stem.with_suffix(".py"), *packages)
     return tuple(path for path in paths if path.is_file() and not is_plumbing(str(path.relative_to(root))))
 
@@ -121,7 +121,7 @@ def resources(module: str, root: Path = ROOT) -> list[Path]:
 
     One that modules of the folder name counts for the steps that these take part in; any other for all steps of the folder.
     """
-    folder = (root / CODE / module.replace(".", "/")).parent
+    folder = (root / CODE_FOLDER / module.replace(".", "/")).parent
     every = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     beside = sorted(path for path in every if path.suffix != ".py" and not path.name.startswith("."))
     if not beside:  # as in most folders, whose modules need not be read for it

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.core.manifest import canonical, digest, write_atomically
+from crawl2llm.core.root import CODE_FOLDER
 
 FOLDER = Path(".snakemake/frozen")
 PARTS = ("Snakefile", "rules", "scripts", "schemas", "envs", "config.yaml")  # what jobs and programs read
-CODE = "scripts"  # the folder that PYTHONPATH names: programs find the package and the compiled part in it
 NATIVE = "crawl2llm_native"
 HOME = "home"  # in a copy: a file that says where it was copied from
 
@@ -45,7 +45,7 @@ def compiled(root: Path) -> Path | None:
 
     A new build meanwhile changes nothing for the jobs of a run.
     """
-    own = next((root / CODE).glob(f"{NATIVE}.*"), None)
+    own = next((root / CODE_FOLDER).glob(f"{NATIVE}.*"), None)
     spec = None if own else find_spec(NATIVE)
     return own or (Path(spec.origin) if spec and spec.origin else None)
 
@@ -82,7 +82,7 @@ def code(root: Path, here: bool = True) -> Path:
     """
     held = {path.relative_to(root): path.read_bytes() for path in files(root)}
     if here and (built := compiled(root)):
-        held[Path(CODE, built.name)] = built.read_bytes()
+        held[Path(CODE_FOLDER, built.name)] = built.read_bytes()
     held[Path(HOME)] = str(home(root)).encode()
     mark = digest("".join(f"{name} {digest(body.hex())}" for name, body in held.items()))
     folder = FOLDER.absolute() / mark

@@ -5,4 +5,5 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-CODE = ROOT / "scripts"  # what PYTHONPATH names, of a frozen copy too
+CODE_FOLDER = "scripts"  # below a project, or a frozen copy of it: what PYTHONPATH names
+CODE = ROOT / CODE_FOLDER

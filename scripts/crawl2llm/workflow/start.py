@@ -16,6 +16,7 @@ from crawl2llm.core import code_snapshot
 from crawl2llm.core.console import put
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, NewerError
+from crawl2llm.core.root import CODE_FOLDER
 from crawl2llm.filters.quality import tools
 from crawl2llm.stages.compress import gguf_support, quantize_tools
 from crawl2llm.stages.pretrain import auto_preview
@@ -126,7 +127,7 @@ def freeze(workflow: Any, project: Project) -> None:
     """From here on, jobs and programs work from a copy of the code and the config: an edit meanwhile changes nothing."""
     code = code_snapshot.code(Path(workflow.basedir), here=not workflow.deployment_settings.deployment_method)
     complete = code_snapshot.config(project.variants["main"], project.held)
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(code / code_snapshot.CODE), os.environ["PYTHONPATH"]])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(code / CODE_FOLDER), os.environ["PYTHONPATH"]])
     snakemake_internals.start_jobs_from(workflow, code / "Snakefile", complete)
     code_snapshot.forget_others(code, complete)
 

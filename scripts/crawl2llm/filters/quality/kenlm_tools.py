@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import sys
-import tarfile
 import time
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import scratch
 from crawl2llm.core.root import ROOT
 from crawl2llm.filters.quality import tools
-from crawl2llm.stages.compress.gguf_tools import called, check_compilers, pip, programs
+from crawl2llm.stages.compress.gguf_tools import called, check_compilers, open_archive, pip, programs
 
 LOCK = ROOT / "envs/lock-kenlm.txt"
 # What reads compressed text is left out, and what interpolates models.
@@ -55,9 +54,8 @@ def make(folder: Path) -> None:
         log.info("fetching kenlm %s", tools.VERSION)
         got = place / "archive"
         pip("download", "--no-deps", "--require-hashes", "--no-binary", "kenlm", "-r", str(LOCK), "--dest", str(got))
-        with tarfile.open(next(got.glob("kenlm-*.tar.gz"))) as held:
-            held.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 has none
-            held.extractall(place / "source")  # noqa: S202 - of a pinned hash
+        with open_archive(next(got.glob("kenlm-*.tar.gz"))) as held:
+            held.extractall(place / "source")
         source, build = next((place / "source").iterdir()), place / "build"
         environment = programs(place / "programs")
         try:

@@ -77,11 +77,17 @@ def pip(*arguments: str) -> None:
     finished(command, f"pip {arguments[0]} failed")
 
 
+def open_archive(path: Path) -> tarfile.TarFile:
+    """An archive, whose files land below the folder that they are extracted into; Python 3.11.3 cannot see to that."""
+    archive = tarfile.open(path)  # noqa: SIM115 - the caller's
+    archive.extraction_filter = getattr(tarfile, "data_filter", None)
+    return archive
+
+
 def unpacked(archive: Path, place: Path) -> Path:
     """The folder, in `place`, of what is used of the archive."""
     wanted = (BINDINGS, *(f"{SOURCE}{name}" for name in {*COMPILED, *CONVERTER}))
-    with tarfile.open(archive) as held:
-        held.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 has none
+    with open_archive(archive) as held:
         for member in held:
             name = member.name.partition("/")[2]
             if any(name.startswith(one) if one.endswith("/") else name == one for one in wanted):
