@@ -19,8 +19,8 @@ from typing import Any
 
 from benchmarks.gold import shards, texts
 from crawl2llm.formats.documents import rows
-from crawl2llm.text.blocks import lines
-from crawl2llm.text.group_split import host
+from crawl2llm.text.blocks import compared_lines
+from crawl2llm.text.group_split import url_host
 
 DOCUMENTS = (3, 5, 7, 10)
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.5)
@@ -31,9 +31,9 @@ def pages(results: Path) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for path in shards(results, "ingest/extract"):
         for row in rows(path, ["text", "url", "metadata"]):
-            if name := host(row["url"] or ""):
+            if name := url_host(row["url"] or ""):
                 record = json.loads(row["metadata"]).get("record_id", "")
-                page = {"host": name, "record": record, "lines": lines(row["text"])}
+                page = {"host": name, "record": record, "lines": compared_lines(row["text"])}
                 found.setdefault((name, row["text"]), page)
     return list(found.values())
 
@@ -42,7 +42,7 @@ def measure(found: list[dict[str, Any]], gold: dict[str, str]) -> dict[str, Any]
     """The shares for each pair of thresholds."""
     hosts = Counter(page["host"] for page in found)
     counts = Counter((page["host"], line) for page in found for line in set(page["lines"]) if line)
-    main = {record: b" ".join(filter(None, lines(text))) for record, text in gold.items()}
+    main = {record: b" ".join(filter(None, compared_lines(text))) for record, text in gold.items()}
     out = {}
     for least in DOCUMENTS:
         for share in SHARES:

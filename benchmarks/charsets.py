@@ -40,7 +40,7 @@ from benchmarks import gold
 from benchmarks.machine import processor, versions
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest import charsets
-from crawl2llm.stages.ingest.charsets import decode, decode_text
+from crawl2llm.stages.ingest.charsets import decode_as, decode_text
 
 # Files of the Declaration that each encoding can write.
 LANGUAGES = """
@@ -98,7 +98,7 @@ def declarations(archive: Path, size: int, number: int) -> Iterator[Sample]:
                     body = endec.encode(f"<html><body><p>{passage}", charset, "xmlcharrefreplace")
                     held = body.count(b"&#") * 20 <= size and (not body.isascii() or charset == "iso-2022-jp")
                     if held:
-                        yield Sample(charset, domains[language], body, decode(body, charset))
+                        yield Sample(charset, domains[language], body, decode_as(body, charset))
 
 
 def crawled(folder: Path) -> Iterator[Sample]:
@@ -151,7 +151,7 @@ def written(samples: list[Sample]) -> dict[str, Any]:
                 key = f"{'declared' if header else 'undeclared'}, bad bytes: {name}"
                 scores[key][sample.charset].append(f1(decode_text(body, header)[0], sample.text))
         for label in all_labels:
-            if decode(sample.body, label) != sample.text:
+            if decode_as(sample.body, label) != sample.text:
                 text = decode_text(sample.body, label)[0]
                 scores["wrong label"][sample.charset].append(f1(text, sample.text))
     return {key: by_charset(of) for key, of in scores.items()}
@@ -178,9 +178,9 @@ def failed(samples: list[Sample]) -> dict[str, Any]:
     for sample in samples:
         for name, share in {**BAD, "3 %": 0.03}.items():
             body = damaged(sample.body, share, random_)
-            guessed = f1(decode(body, charsets.guess(body)), sample.text)
+            guessed = f1(decode_as(body, charsets.guess_charset(body)), sample.text)
             for label in all_labels if share is None else [sample.charset]:
-                text = decode(body, label)
+                text = decode_as(body, label)
                 kind = f"right label, bad bytes: {name}" if label == sample.charset else "wrong label"
                 if kind != "wrong label" or text != sample.text:
                     beyond = sum(character > "\x7f" for character in text)
@@ -199,7 +199,7 @@ def failed(samples: list[Sample]) -> dict[str, Any]:
 
 def detectors() -> dict[str, Callable[[Sample, bytes], str]]:
     """(page, its bytes with damage) → charset."""
-    found: dict[str, Callable[[Sample, bytes], str]] = {"uchardet": lambda sample, body: charsets.guess(body)}
+    found: dict[str, Callable[[Sample, bytes], str]] = {"uchardet": lambda sample, body: charsets.guess_charset(body)}
     if find_spec("chardetng_py"):
         from chardetng_py import detect
 
@@ -221,7 +221,7 @@ def guess(samples: list[Sample]) -> dict[str, Any]:
         for sample in samples:
             for bad, share in BAD.items():
                 body = damaged(sample.body, share, random_)
-                scores[bad][sample.charset].append(f1(decode(body, detect(sample, body)), sample.text))
+                scores[bad][sample.charset].append(f1(decode_as(body, detect(sample, body)), sample.text))
         found[name] = {f"bad bytes: {bad}": by_charset(of) for bad, of in scores.items()}
         seconds = []
         for sample in samples[::10]:

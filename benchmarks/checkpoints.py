@@ -44,16 +44,16 @@ def worker(stage: int, is_beside: bool, saves: int, folder: Path) -> None:
     from crawl2llm.training import async_checkpoints, checkpoint, engine, group, initial, model
 
     device, shape = torch.device("cpu"), AutoConfig.for_model("llama", **SHAPE)
-    group.start("torch", device, 1)
+    group.join_group("torch", device, 1)
     settings = config.validate({})["pretrain"]["train"]
     settings |= {"learning_rate": 0.001, "zero_stage": stage, "precision": "fp32", "engine": "torch"}
     job = engine.Job(
         config=shape, settings=settings, device=device, micro_batch=2, accumulation=1, recomputed=False,
-        values=partial(initial.values, shape, 0),
+        values=partial(initial.random_weights, shape, 0),
     )  # fmt: skip
-    built = engine.kind("torch")(job)
+    built = engine.engine_class("torch")(job)
     batch = torch.randint(0, 32768, (1, 2, 129), generator=torch.Generator().manual_seed(dist.get_rank()))
-    writer, kept = async_checkpoints.Beside(folder), checkpoint.Kept(2)
+    writer, kept = async_checkpoints.AsyncWriter(folder), checkpoint.KeepPolicy(2)
 
     def longest(seconds: float) -> float:
         found = torch.tensor(seconds, dtype=torch.float64)
@@ -82,7 +82,7 @@ def worker(stage: int, is_beside: bool, saves: int, folder: Path) -> None:
         dist.barrier()
         clock = time.perf_counter()
         if is_beside:
-            writer.save(built.staged(), made, kept)
+            writer.save(built.stage_checkpoint(), made, kept)
             held.append(longest(time.perf_counter() - clock))
             for _ in range(MOST):
                 if longest(float(not made.path.exists())) == 0:
@@ -100,7 +100,7 @@ def worker(stage: int, is_beside: bool, saves: int, folder: Path) -> None:
         median = statistics.median
         found = {"held_seconds": median(held[1:]), "first_held_seconds": held[0], "whole_seconds": median(whole[1:])}
         found |= {"step_seconds": median(without), "step_seconds_while_written": median(during) if during else None}
-        print(json.dumps({**found, "megabytes": size / 1e6, "parameters": model.size(shape)}), flush=True)
+        print(json.dumps({**found, "megabytes": size / 1e6, "parameters": model.count_parameters(shape)}), flush=True)
     dist.barrier()
     os._exit(0)
 

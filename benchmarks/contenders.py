@@ -65,7 +65,7 @@ def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
         from crawl2llm.training import engine, group, initial
 
         device = device_of(plan)
-        group.start(name, device, plan.threads)
+        group.join_group(name, device, plan.threads)
         own = {"zero_stage": plan.zero_stage, "precision": plan.precision, "engine": name, "learning_rate": RATE}
         settings = completed(own | plan.settings)
         job = engine.Job(
@@ -76,9 +76,9 @@ def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
             accumulation=plan.accumulation,
             recomputed=settings["activation_checkpointing"],
             selective=settings["selective_checkpointing"],
-            values=partial(initial.values, shape(plan), 0),
+            values=partial(initial.random_weights, shape(plan), 0),
         )
-        built, made = engine.kind(name)(job), batches(plan, device)
+        built, made = engine.engine_class(name)(job), batches(plan, device)
 
         def run(steps: int, done: Callable[[int], None]) -> None:
             for step in range(1, steps + 1):

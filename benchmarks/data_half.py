@@ -128,7 +128,7 @@ def ours(folder: Path, args: argparse.Namespace, filters: list[str]) -> dict[str
     command += ["--profile", str(ROOT / "profiles" / "local"), "--cores", str(args.cores)]
     command += ["--until", "tokenize_encode"]
     whole, _ = run(command, folder, PYTHONPATH=str(ROOT))
-    used = steps.used(configuration.validate(yaml.safe_load(config.read_text())))
+    used = steps.used_steps(configuration.validate(yaml.safe_load(config.read_text())))
     took = {
         step: spent(folder / "results/main/benchmarks" / steps.folder_of(step))
         for step in used[: used.index("tokenize.encode") + 1]

@@ -28,7 +28,7 @@ from benchmarks.machine import processor, versions
 from crawl2llm.core.root import ROOT
 from crawl2llm.filters.decontaminate import cuts, items, sets
 from crawl2llm.filters.decontaminate.search import Index
-from crawl2llm.filters.decontaminate.words import words
+from crawl2llm.filters.decontaminate.words import split_words
 
 TASKS = ["hellaswag", "arc_easy", "arc_challenge", "piqa", "winogrande", "lambada", "boolq", "openbookqa", "copa", "commonsense_qa", "sciq",
          "siqa", "mmlu", "gsm8k"]  # fmt: skip
@@ -92,7 +92,7 @@ def found(index: Index, pages: list[str], most: float) -> list[list[Any]]:
     """The matches of each page with an overlap above `most`."""
     out: list[list[Any]] = []
     for at in range(0, len(pages), BATCH):
-        out += [[one for one in of if one.overlap > most] for of in index.find(pages[at : at + BATCH])]
+        out += [[one for one in of if one.overlap > most] for of in index.find_matches(pages[at : at + BATCH])]
     return out
 
 
@@ -136,18 +136,18 @@ def main(argv: list[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     archives = [str(args.data / "eval" / name) for name in sorted(path.name for path in (args.data / "eval").iterdir())]
-    rows = list(sets.of_tasks(TASKS, archives, False))
+    rows = list(sets.task_items(TASKS, archives, False))
     pages = {name: texts(args.data / name) for name in PAGES}
     clean = [text for of in pages.values() for text in of]
     result: dict[str, Any] = {
         "items": len(rows),
         "pages": {name: len(of) for name, of in pages.items()},
         "bytes": sum(len(text.encode()) for text in clean),
-        "floor_seconds": round(timed(lambda: [words(text) for text in clean])[0], 3),
+        "floor_seconds": round(timed(lambda: [split_words(text) for text in clean])[0], 3),
         "methods": {},
     }
     for method, n in WORDS.items():
-        made = items.items(rows, n, 8)
+        made = items.build_items(rows, n, 8)
         seconds, index = timed(lambda made=made, method=method, n=n: Index(made, method, n, 8))
         searched = {(item.set, item.id) for item in made if not item.short}
         some: list[Any] = []
@@ -155,7 +155,7 @@ def main(argv: list[str] | None = None) -> int:
             of = [row for row in rows if row[0] == task and (row[0], row[1]) in searched]
             some += sorted(of, key=lambda row: xxhash.xxh3_64_intdigest(row[1].encode()))[: args.per_task]
         scan, matches = timed(lambda index=index: found(index, clean, 0))
-        limit = cuts.LIMIT[method]
+        limit = cuts.DEFAULT_LIMITS[method]
         own = [[one for one in of if one.overlap > limit] for of in matches]
         alarms = [(text, of) for text, of in zip(clean, own, strict=True) if of]
         shown = [(text, of) for text, of in zip(clean, matches, strict=True) if of]

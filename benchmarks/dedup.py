@@ -34,11 +34,11 @@ from datasketch import MinHash
 
 from benchmarks.machine import processor, versions
 from crawl2llm.core.root import ROOT
-from crawl2llm.filters.dedup.signature import BATCH
-from crawl2llm.formats.document_numbers import batched
+from crawl2llm.filters.dedup.signature import BATCH_CHARACTERS
+from crawl2llm.formats.document_numbers import batch_by_size
 from crawl2llm.text.minhash import MinHasher
-from crawl2llm.text.shingles import hashes32, normalise, shingles
-from crawl2llm.text.signatures import sign
+from crawl2llm.text.shingles import normalise, shingle_hashes, shingles
+from crawl2llm.text.signatures import compute_signals
 
 K, PERMUTATIONS, BANDS, ROWS, SEED = 5, 112, 14, 8, 1
 PER_ITEM = 100  # documents for datasketch's update(), which is two orders of magnitude slower
@@ -55,8 +55,8 @@ def windows(count: int, words: int = 500) -> list[str]:
 
 def ours(texts: list[str]) -> None:
     hasher = MinHasher(PERMUTATIONS, BANDS, ROWS, SEED)
-    for batch in batched(({"text": text} for text in texts), lambda row: len(row["text"]), BATCH):
-        sign([row["text"] for row in batch], K, hasher)
+    for batch in batch_by_size(({"text": text} for text in texts), lambda row: len(row["text"]), BATCH_CHARACTERS):
+        compute_signals([row["text"] for row in batch], K, hasher)
 
 
 def cut(texts: list[str]) -> Runs:
@@ -96,7 +96,7 @@ def check(texts: list[str]) -> None:
     """Raises AssertionError where our signatures are not datasketch's."""
     hasher = MinHasher(PERMUTATIONS, BANDS, ROWS, SEED)
     theirs = MinHash.bulk(cut(texts), hashfunc=xxhash.xxh32_intdigest, **KEYWORDS)
-    mine = hasher.signatures(*hashes32([normalise(text) for text in texts], K))
+    mine = hasher.signatures(*shingle_hashes([normalise(text) for text in texts], K))
     np.testing.assert_array_equal(mine, [their.hashvalues for their in theirs])
 
 
@@ -158,7 +158,7 @@ def main(argv: list[str] | None = None) -> int:
             "characters": sum(map(len, texts)),
             "ascii": sum(text.isascii() for text in texts),
             "shingles": sum(map(len, runs)),
-            "batch_characters": BATCH,
+            "batch_characters": BATCH_CHARACTERS,
         },
         "from_text": rates["text"],
         "from_shingles": rates["shingles"],

@@ -33,7 +33,7 @@ from crawl2llm.chain import filter_order, sources, steps
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.commands.plan import dryrun
 from crawl2llm.core import manifest_ranges, record
-from crawl2llm.core.manifest import Manifest, combined, digest
+from crawl2llm.core.manifest import Manifest, combine_sources, digest
 from crawl2llm.core.root import ROOT
 
 HEAVY = ("torch", "pyarrow", "numpy", "transformers", "deepspeed", "fasttext", "datasketch", "tokenizers", "lm_eval")
@@ -94,18 +94,18 @@ def completed(folder: Path, config: Path) -> None:
     Nothing is forced to the disk: it would take minutes, and a benchmark is not kept.
     """
     complete = configuration.validate(yaml.safe_load(config.read_text(encoding="utf-8")))
-    found = sources.by_shard(complete)
-    contents = {shard: sources.content(found.get(shard, [])) for shard in steps.shards(complete)}
-    whole = combined([{shard: mark} for shard, mark in contents.items()])
+    found = sources.files_by_shard(complete)
+    contents = {shard: sources.content_digest(found.get(shard, [])) for shard in steps.shards(complete)}
+    whole = combine_sources([{shard: mark} for shard, mark in contents.items()])
     memo: dict[str, str] = {}
     written: dict[tuple[str, str], Manifest] = {}
     for_each_shard = {
-        name for name in [*filter_order.verdicts(complete["filters"]), "corpus.split"] if not steps.STEPS[name].per
+        name for name in [*filter_order.verdict_steps(complete["filters"]), "corpus.split"] if not steps.STEPS[name].per
     }
-    for step in steps.used(complete):
+    for step in steps.used_steps(complete):
         facts = steps.STEPS[step]
         sharded = facts.per == "shard"
-        for task in steps.ids(step, complete):
+        for task in steps.result_ids(step, complete):
             place = folder / "results/main" / step.replace(".", "/")
             place.mkdir(parents=True, exist_ok=True)
             files = [place / f"{name}.bin" for name in ([*contents] if step in for_each_shard else [task or "all"])]
@@ -115,14 +115,14 @@ def completed(folder: Path, config: Path) -> None:
             made = Manifest(step, digest(mark))
             alone = step == steps.DOCUMENTS  # what comes later goes back to all shards, through ingest.check
             made.sources = {task: contents[task]} if alone else {} if step == "crawl.render" else whole
-            for need in steps.needs(step, complete, task if facts.per == "model" else ""):
+            for need in steps.needed_steps(step, complete, task if facts.per == "model" else ""):
                 same = sharded and steps.STEPS[need].per == "shard"
-                for key in [task] if same else steps.ids(need, complete):
+                for key in [task] if same else steps.result_ids(need, complete):
                     read = written[need, key]
                     own = sharded and need in for_each_shard
                     parts = [f"{task}.bin"] if own else [*read.files]
                     made.inputs[read.key] = {part: str(read.digest_of(part)) for part in parts}
-            made.inputs = manifest_ranges.packed(made.inputs) or {"sources": {"files": contents.get(task, "")}}
+            made.inputs = manifest_ranges.pack_ranges(made.inputs) or {"sources": {"files": contents.get(task, "")}}
             path = place / f"{task}.manifest.json".removeprefix(".")
             record.write(path, mark, {})
             made.write(path, files)
@@ -135,7 +135,7 @@ def completed(folder: Path, config: Path) -> None:
 
 def bare(folder: Path, said: str) -> tuple[int, int]:
     """Write a Snakefile with the jobs and input files of this plan into `folder`; returns (jobs, input files)."""
-    tasks, _ = dryrun.read(said.splitlines())
+    tasks, _ = dryrun.parse_output(said.splitlines())
     names = {str(task.manifest): f"{task.rule}/{task.id or 0}" for task in tasks}
     jobs: dict[str, dict[str, list[str]]] = {}
     for task in tasks:

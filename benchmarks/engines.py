@@ -57,7 +57,7 @@ def worker(name: str, stage: int, precision: str, steps: int) -> None:
     from crawl2llm.training import engine, group, initial, model
 
     world, rank, device = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"]), torch.device("cpu")
-    group.start(name, device, max(1, 2 // world))
+    group.join_group(name, device, max(1, 2 // world))
     shape = AutoConfig.for_model("llama", **SHAPE)
     settings = config.validate({})["pretrain"]["train"]
     settings |= {"learning_rate": 0.001, "zero_stage": stage, "precision": precision}
@@ -70,9 +70,9 @@ def worker(name: str, stage: int, precision: str, steps: int) -> None:
         micro_batch=MICRO,
         accumulation=accumulation,
         recomputed=False,
-        values=partial(initial.values, shape, 0),
+        values=partial(initial.random_weights, shape, 0),
     )
-    built = engine.kind(name)(job)
+    built = engine.engine_class(name)(job)
     spent = []
     for step in range(1, steps + 1):
         mine = batch(step).reshape(accumulation, world, MICRO, -1)[:, rank]
@@ -88,7 +88,7 @@ def worker(name: str, stage: int, precision: str, steps: int) -> None:
     tokens, (seconds, used) = SEQUENCES * CONTEXT, times.amin(0).tolist()
     if rank == 0:
         found = {"loss": float(loss), "memory_mb": int(memory) / 1e6, "tokens_per_second": tokens * world / seconds}
-        found |= {"tokens_per_cpu_second": tokens / used, "parameters": model.size(shape)}
+        found |= {"tokens_per_cpu_second": tokens / used, "parameters": model.count_parameters(shape)}
         print(json.dumps(found), flush=True)
     dist.barrier()
     os._exit(0)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from crawl2llm.stages.crawl.answers import record
+from crawl2llm.stages.crawl.answers import warc_record
 
 # What stays: elements that are no text, tags and comments, entities. What changes places: runs of letters, of any encoding.
 PIECE = re.compile(rb"(?is)<(script|style|title)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>|&#?\w+;|([a-z\x80-\xff]+)")
@@ -39,7 +39,7 @@ def copied(path: Path, number: int, folder: Path) -> None:
                 continue
             body = shuffled(body, f"{number} {url}")
             address = f"{url}{'&' if '?' in url else '?'}copy={number}"
-            out.write(record("response", address, "application/http; msgtype=response", head + gap + body))
+            out.write(warc_record("response", address, "application/http; msgtype=response", head + gap + body))
 
 
 def enlarge(paths: list[Path], copies: int, folder: Path) -> None:

@@ -31,9 +31,9 @@ from resiliparse.parse.html import HTMLTree
 from benchmarks.gold_pages import GoldPage, crawl, gram_f1, options, pages, word_f1
 from benchmarks.machine import processor, versions
 from crawl2llm.core.root import ROOT
-from crawl2llm.stages.ingest.bounds import scan, too_hard
-from crawl2llm.stages.ingest.extractors import EXTRACTORS, TooHard, missing
-from crawl2llm.stages.ingest.markup import encode, parse, read
+from crawl2llm.stages.ingest.bounds import scan_page, too_hard
+from crawl2llm.stages.ingest.extractors import EXTRACTORS, TooHard, missing_extractor
+from crawl2llm.stages.ingest.markup import encode_page, parse_page, read_markup
 from crawl2llm.stages.ingest.warc import tidy
 
 
@@ -41,11 +41,11 @@ def extractor(name: str) -> Callable[[str], str]:
     """From a page to its main text; "" for a page over the bounds."""
 
     def run(page: str) -> str:
-        encoded = encode(page)
-        if too_hard(scan(encoded), name)[0]:
+        encoded = encode_page(page)
+        if too_hard(scan_page(encoded), name)[0]:
             return ""
         try:
-            return EXTRACTORS[name](page, parse(encoded), True)
+            return EXTRACTORS[name](page, parse_page(encoded), True)
         except TooHard:
             return ""
 
@@ -58,9 +58,9 @@ def walk(page: str) -> int:
 
 
 FLOOR: dict[str, Callable[[str], Any]] = {
-    "bounds counted": scan,
-    "parsed by lexbor": parse,
-    "parsed by lexbor and read": lambda page: read(parse(page)),
+    "bounds counted": scan_page,
+    "parsed by lexbor": parse_page,
+    "parsed by lexbor and read": lambda page: read_markup(parse_page(page)),
     "parsed by Resiliparse": HTMLTree.parse,
     "parsed and walked": walk,
 }
@@ -109,9 +109,9 @@ def main(argv: list[str] | None = None) -> int:
     every = pages(args, args.bad_byte)
     if args.crawl:
         every += crawl(args.crawl, "re-encoded", args.bad_byte)
-    names = [name for name in EXTRACTORS if not missing(name)]
+    names = [name for name in EXTRACTORS if not missing_extractor(name)]
     for name in sorted(set(EXTRACTORS) - set(names)):
-        print(f"{name}: skipped, {missing(name)}")
+        print(f"{name}: skipped, {missing_extractor(name)}")
     sides: dict[str, Callable[[str], Any]] = {name: extractor(name) for name in names}
     result: dict[str, Any] = {"what": "main text of HTML pages with gold text, one core", "sets": {}}
     for source in dict.fromkeys(page.source for page in every):

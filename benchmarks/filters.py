@@ -112,9 +112,9 @@ def _datatrove_words() -> Run:
 
 
 def _sourcecode() -> Run:
-    from crawl2llm.filters.sourcecode.measures import measure
+    from crawl2llm.filters.sourcecode.measures import measure_file
 
-    return lambda text, _: measure(text)
+    return lambda text, _: measure_file(text)
 
 
 METADATA = json.dumps({"title": "A page", "file": "a.warc.gz", "licence": "cc-by-4.0", "licence_from": "rel"})
@@ -123,15 +123,15 @@ METADATA = json.dumps({"title": "A page", "file": "a.warc.gz", "licence": "cc-by
 def _licence() -> Run:
     from crawl2llm.filters.licence import names
 
-    return lambda *_: names.of(json.loads(METADATA))
+    return lambda *_: names.licence_of(json.loads(METADATA))
 
 
 def _heuristics() -> Run:
-    from crawl2llm.filters.heuristics.measures import Limits, measure
-    from crawl2llm.text.stop_words import tables
+    from crawl2llm.filters.heuristics.measures import Limits, measure_document
+    from crawl2llm.text.stop_words import stop_words_by_language
 
-    limits, stop_words = Limits(), tables({})
-    return lambda text, language: measure(text, stop_words.get(language), limits)
+    limits, stop_words = Limits(), stop_words_by_language({})
+    return lambda text, language: measure_document(text, stop_words.get(language), limits)
 
 
 def _tokens() -> Run:
@@ -158,9 +158,9 @@ LINES = {
 
 def _lines() -> Run:
     from crawl2llm.filters.lines import rules
-    from crawl2llm.formats.spans import Edited
+    from crawl2llm.formats.spans import EditedText
 
-    return lambda text, _: rules.sentences(Edited(text, rules.edits(text, LINES)).text)
+    return lambda text, _: rules.count_sentences(EditedText(text, rules.removed_spans(text, LINES)).text)
 
 
 def _datatrove_lines() -> Run:

@@ -32,7 +32,7 @@ from benchmarks.extraction import extractor, quality
 from benchmarks.gold_pages import GoldPage, news, options, pages
 from crawl2llm.stages.ingest import blocks, compiled, measures
 from crawl2llm.stages.ingest.forest import Forest
-from crawl2llm.stages.ingest.markup import parse, read
+from crawl2llm.stages.ingest.markup import parse_page, read_markup
 from crawl2llm.stages.ingest.warc import tidy
 
 WORD = re.compile(r"\w+")
@@ -148,7 +148,7 @@ class Set:
 
     def __init__(self, gold: list[GoldPage], seed: int) -> None:
         random = np.random.default_rng(seed)
-        self.first_names, self.second_names = measures.names()
+        self.first_names, self.second_names = measures.measure_names()
         self.row = {name: row for row, name in enumerate(self.first_names)}
         self.pages: list[compiled.Page] = []
         self.measures: list[NDArray[np.int16]] = []  # of all blocks of a page
@@ -157,14 +157,14 @@ class Set:
         hosts: list[str] = []
         label, weight = [], []
         for each in gold:
-            markup = read(parse(each.page))
+            markup = read_markup(parse_page(each.page))
             total = len(WORD.findall(each.gold))
             if not markup.text or total < 20:
                 continue
             right, words = labels(markup.text, each.gold)
             if words[right == 1].sum() < LEAST * total:
                 continue
-            page = measures.page(markup)
+            page = measures.compiled_page(markup)
             count = page.count
             rows = np.empty((len(self.row), count), np.int16)
             page.first(self.row, rows)
@@ -225,7 +225,7 @@ def forests(
     on = fit(*data.first(), 0)
     every = np.ones(len(data.label), np.bool_)
     first = on(every)
-    others = [Forest.of(on(data.fold_of_block != fold), data.first_names) for fold in (0, 1)]
+    others = [Forest.from_json(on(data.fold_of_block != fold), data.first_names) for fold in (0, 1)]
     return {"first": first, "second": fit(*data.second(others), 1)(every)}
 
 
@@ -256,7 +256,7 @@ def main(argv: list[str] | None = None) -> int:
     made = forests(data, args.members, args.trees, args.measures, args.depth)
     args.out.write_text(json.dumps(made, separators=(",", ":")) + "\n", encoding="utf-8")
     print(f"{args.out}: {args.out.stat().st_size:,} bytes")
-    blocks.FITTED = args.out
+    blocks.FOREST_FILE = args.out
     run = extractor("fast")
     for source in dict.fromkeys(page.source for page in left):
         print(source, json.dumps(quality([(page, tidy(run(page.page))) for page in left if page.source == source])))

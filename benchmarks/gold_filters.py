@@ -81,7 +81,7 @@ def originals(project: Project, variant: str, crawl: Path) -> dict[str, tuple[st
     """id → (language, characters) of the labelled originals."""
     labels = gold.labels(next(crawl.glob("*.gold.tsv")))
     found = {}
-    for path in gold.shards(Path(project.folder(variant, steps.DOCUMENTS)).parents[1], "ingest/extract"):
+    for path in gold.shards(Path(project.step_folder(variant, steps.DOCUMENTS)).parents[1], "ingest/extract"):
         for row in rows(path, ["id", "text", "metadata"]):
             label = labels.get(json.loads(row["metadata"]).get("record_id", ""), {})
             if label.get("variant") == "original":
@@ -92,8 +92,8 @@ def originals(project: Project, variant: str, crawl: Path) -> dict[str, tuple[st
 def edited(project: Project, variant: str, pages: dict[str, tuple[str, int]]) -> tuple[Counter[str], Counter[str]]:
     """(documents by language that a filter edits, characters that it takes out of them)."""
     documents, characters, seen = Counter[str](), Counter[str](), set[str]()
-    for step in filter_order.edits(filter_order.filters(project.variants[variant])):
-        for path in sorted((Path(project.folder(variant, step)) / "spans").glob("*.parquet")):
+    for step in filter_order.edit_steps(filter_order.used_filters(project.variants[variant])):
+        for path in sorted((Path(project.step_folder(variant, step)) / "spans").glob("*.parquet")):
             for row in rows(path):
                 if row["id"] in pages:
                     language = pages[row["id"]][0]

@@ -32,7 +32,7 @@ from fastwarc.warc import WarcRecord
 
 from benchmarks.gold import TAG
 from crawl2llm.stages.ingest.charsets import decode_text
-from crawl2llm.stages.ingest.warc import Rejected, WarcReader, joined
+from crawl2llm.stages.ingest.warc import Rejected, WarcReader, drop_unseen
 
 WORD = re.compile(r"\w+")
 PARAGRAPH = re.compile(rb"<p\b[^<>]*>", re.IGNORECASE)
@@ -143,7 +143,7 @@ def crawl(folder: Path, variant: str = "original", bad_byte: bool = False) -> It
     for path in sorted(folder.glob("*.gold_text.jsonl.zst")):
         for line in io.TextIOWrapper(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"), encoding="utf-8"):
             row = json.loads(line)
-            texts[row["record_id"]] = joined(html.unescape(TAG.sub(" ", row["gold_text"])))
+            texts[row["record_id"]] = drop_unseen(html.unescape(TAG.sub(" ", row["gold_text"])))
     charsets = {record: row["body_charset"].removeprefix("non-utf8:") for record, row in labels.items() if bad_byte}
     source = "crawl" if variant == "original" else f"crawl, {variant}"
     for path in sorted(folder.glob("*.warc.gz")):

@@ -69,11 +69,11 @@ def draw_weights(config: Any, device: Any) -> Iterator[tuple[str, Any]]:
     from crawl2llm.training import initial
 
     chance, small = torch.Generator(device).manual_seed(0), deepcopy(config)
-    for name, value in initial.empty(config).named_parameters():
+    for name, value in initial.empty_model(config).named_parameters():
         ones = torch.ones(value.shape, device=device)
         yield name, ones if value.ndim == 1 else torch.randn(value.shape, device=device, generator=chance) * 0.02
     small.num_hidden_layers, small.vocab_size = 1, 8  # rotary positions are the same
-    yield from ((name, value.to(device)) for name, value in initial.empty(small, "cpu").named_buffers())
+    yield from ((name, value.to(device)) for name, value in initial.empty_model(small, "cpu").named_buffers())
 
 
 def count_waits(step: Callable[[], Any]) -> int:
@@ -109,11 +109,15 @@ def estimate(config: Any, settings: dict[str, Any], micro_batch: int, parameters
     """What training says that a process takes on a GPU, in bytes by part, without CUDA's own."""
     from crawl2llm.training import initial, memory, model
 
-    by_muon = [group["params"] for group in model.groups(initial.empty(config), settings) if "momentum" in group]
+    by_muon = [
+        group["params"]
+        for group in model.parameter_groups(initial.empty_model(config), settings)
+        if "momentum" in group
+    ]
     matrices = sum(value.numel() for values in by_muon for value in values)
     shape = replace(memory.shape_of_config(config, parameters, config.max_position_embeddings), matrices=matrices)
     placement = {"processes": 1, "largest": micro_batch, "micro_batch": micro_batch, **settings}
-    parts = memory.parts(shape, settings, placement, cuda=True)
+    parts = memory.memory_parts(shape, settings, placement, cuda=True)
     return {name: size for name, size in parts.items() if name != "program"}
 
 
@@ -137,7 +141,7 @@ def measure(
         values=lambda: draw_weights(config, device),
     )  # fmt: skip
     began = time.perf_counter()
-    trainer = engine.kind(settings["engine"])(job)
+    trainer = engine.engine_class(settings["engine"])(job)
     tokens = torch.randint(0, config.vocab_size, (1, micro_batch, context + 1), device=device)
 
     def step() -> float:
@@ -155,7 +159,7 @@ def measure(
         step()
         seconds.append(time.perf_counter() - start)
     allocated = torch.cuda.max_memory_allocated() if on_gpu else None
-    parameters = sum(value.numel() for value in initial.empty(config).parameters())
+    parameters = sum(value.numel() for value in initial.empty_model(config).parameters())
     rate = micro_batch * context / statistics.median(seconds)
     flops = measures.flops_per_token(parameters, config.num_hidden_layers, config.hidden_size, context)
     parts = estimate(config, settings, micro_batch, parameters)
@@ -182,7 +186,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     import torch
 
-    from crawl2llm.training.group import start
+    from crawl2llm.training.group import join_group
     from crawl2llm.training.processes import environments, free_port
 
     gpu, vocabulary, context, micro_batch = gpus(), VOCABULARY, CONTEXT, args.micro_batch
@@ -192,7 +196,7 @@ def main(argv: list[str] | None = None) -> int:
         args.size, vocabulary, context, micro_batch = "tiny", 512, 64, 2
     os.environ.update(*environments(0, 1, 1, "127.0.0.1", free_port()))
     for engine in ("torch", "deepspeed"):
-        start(engine, device, 1)
+        join_group(engine, device, 1)
     rows: dict[str, Any] = {}
     print("| settings | tokens/s | MFU | allocated, GiB | estimated | waits |\n|---|---|---|---|---|---|")
     for name in args.only:

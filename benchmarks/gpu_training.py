@@ -29,7 +29,7 @@ from benchmarks.contest import Plan, written
 from benchmarks.machine import group_of, processor, versions
 from crawl2llm.core.root import ROOT
 from crawl2llm.training import measures
-from crawl2llm.training.processes import environments, free_port, heap
+from crawl2llm.training.processes import environments, free_port, malloc_variables
 
 RESULT = ROOT / "benchmarks/results/gpu_training.json"
 # hidden size, layers, heads, key and value heads, feed-forward: a tiny one for CPUs; GPT-3's (arXiv:2005.14165, table 2.1); TinyLlama.
@@ -69,7 +69,7 @@ def side_by_side(name: str, plan: Plan, processes: int, kept: bool = False) -> d
     command = [sys.executable, "-m", "benchmarks.contenders", name, written(plan)]
     places = environments(0, 1, processes, "127.0.0.1", free_port())
     if not kept:
-        places = [{key: value for key, value in place.items() if key not in heap()} for place in places]
+        places = [{key: value for key, value in place.items() if key not in malloc_variables()} for place in places]
     try:
         return group_of(command, places)
     except RuntimeError as error:

@@ -30,11 +30,11 @@ from typing import Any
 
 from benchmarks.machine import processor, versions
 from crawl2llm.chain import config
-from crawl2llm.chain.heuristics_rules import FAMILIES, rules
+from crawl2llm.chain.heuristics_rules import FAMILIES, active_rules
 from crawl2llm.core.root import ROOT
-from crawl2llm.filters.heuristics.measures import Limits, measure
+from crawl2llm.filters.heuristics.measures import Limits, measure_document
 from crawl2llm.text.characters import tokenize
-from crawl2llm.text.stop_words import tables
+from crawl2llm.text.stop_words import stop_words_by_language
 
 SAMPLES = ("c4_demo", "hplt-en_100", "hplt-en_101")
 Verdicts = list[dict[str, bool]]
@@ -53,13 +53,13 @@ def texts(path: Path) -> list[str]:
 
 def ours(limits: Limits) -> Callable[[list[str]], Verdicts]:
     """Documents → for each family, whether a document fails one of its rules, at the default thresholds."""
-    active = rules(config.validate({})["heuristics"]["select"])
-    stop_words = tables({})["en"]
+    active = active_rules(config.validate({})["heuristics"]["select"])
+    stop_words = stop_words_by_language({})["en"]
 
     def run(documents: list[str]) -> Verdicts:
         found = []
         for text in documents:
-            measures = measure(text, stop_words, limits)
+            measures = measure_document(text, stop_words, limits)
             verdict = dict.fromkeys(FAMILIES, False)
             for rule in active:
                 if rule.fails(measures[rule.measure]):

@@ -32,15 +32,15 @@ from benchmarks import gold
 from crawl2llm.chain import config
 from crawl2llm.chain.heuristics_rules import FAMILIES, ByLanguage
 from crawl2llm.core.root import ROOT
-from crawl2llm.filters.heuristics.measures import Limits, measure
-from crawl2llm.filters.language.select import judge, own_thresholds
+from crawl2llm.filters.heuristics.measures import Limits, measure_document
+from crawl2llm.filters.language.select import judge_document, thresholds_by_language
 from crawl2llm.filters.lines import rules as lines
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
-from crawl2llm.filters.quality.select import cut
+from crawl2llm.filters.quality.select import top_fraction_threshold
 from crawl2llm.formats import spans
-from crawl2llm.formats.documents import rows, uniform
+from crawl2llm.formats.documents import rows, uniform_hash
 from crawl2llm.formats.language_identifier import Identifier, model_path
-from crawl2llm.text.stop_words import STOP_WORDS, tables
+from crawl2llm.text.stop_words import STOP_WORDS, stop_words_by_language
 
 TWICE = 2.0
 # Files of the Declaration by lid.176's label.
@@ -96,7 +96,7 @@ def classifier(curated: Iterator[str], documents: Documents, settings: dict[str,
         examples = Path(folder) / "train.txt"
         with examples.open("w", encoding="utf-8") as out:
             out.writelines(f"{POSITIVE} {one_line(text)}\n" for text in curated)
-            crawled = (text for number, (_, text) in enumerate(documents) if uniform(0, str(number)) < 0.5)
+            crawled = (text for number, (_, text) in enumerate(documents) if uniform_hash(0, str(number)) < 0.5)
             out.writelines(f"{NEGATIVE} {one_line(text)}\n" for text in crawled)
         return Classifier.train(examples, {**settings, "buckets": 200_000})
 
@@ -116,7 +116,7 @@ class Filters:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         self.identify = Identifier(model_path(settings["language"]["score"]["model"]))
-        self.stop_words = tables(settings["heuristics"]["score"]["stop_words"])
+        self.stop_words = stop_words_by_language(settings["heuristics"]["score"]["stop_words"])
         self.chosen = ByLanguage(settings["heuristics"]["select"])
 
     def __call__(self, language: str, text: str) -> tuple[set[str], float]:
@@ -124,13 +124,15 @@ class Filters:
         found, score = self.identify(text)
         signals = {"id": "", "language": found, "score": score}
         settings = {**self.settings["language"]["select"], "languages": [language]}
-        verdict = judge(signals, frozenset({language}), settings["threshold"], own_thresholds(settings))
+        verdict = judge_document(
+            signals, frozenset({language}), settings["threshold"], thresholds_by_language(settings)
+        )
         failed = {f"language.{rule}" for rule in verdict["rules"]}
-        measures = measure(text, self.stop_words.get(found), Limits())
-        failed |= {rule.name for rule in self.chosen.of(found) if rule.fails(measures[rule.measure])}
-        taken = list(lines.edits(text, self.settings["lines"]["score"]))
-        left = spans.Edited(text, taken).text
-        if lines.sentences(left) < self.settings["lines"]["select"]["sentences_min"]:
+        measures = measure_document(text, self.stop_words.get(found), Limits())
+        failed |= {rule.name for rule in self.chosen.rules_of(found) if rule.fails(measures[rule.measure])}
+        taken = list(lines.removed_spans(text, self.settings["lines"]["score"]))
+        left = spans.EditedText(text, taken).text
+        if lines.count_sentences(left) < self.settings["lines"]["select"]["sentences_min"]:
             failed.add("lines.sentences_min")
         return failed, 1 - len(left) / max(len(text), 1)
 
@@ -148,7 +150,7 @@ def measured(documents: Documents, judge_: Filters, quality: Classifier | None) 
     scores = [quality(one_line(text)) for _, text in documents] if quality else []
     import numpy as np
 
-    least = cut(lambda: [np.array(scores)], 0.5) if quality else 0.0
+    least = top_fraction_threshold(lambda: [np.array(scores)], 0.5) if quality else 0.0
     for number, (language, text) in enumerate(documents):
         failed, share = judge_(language, text)
         if quality and scores[number] < least:

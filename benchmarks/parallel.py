@@ -70,14 +70,14 @@ def worker(kind: str, stage: int, degrees: Degrees, steps: int) -> None:
     from crawl2llm.training import engine, group, initial, parallel
 
     place, device = Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), degrees), torch.device("cpu")
-    group.start("torch", device, 1)
+    group.join_group("torch", device, 1)
     shape = AutoConfig.for_model(kind, **SHAPE, **(EXPERTS if kind == "mixtral" else {}))
     settings = config.validate({})["pretrain"]["train"]
     settings |= {"engine": "torch", "zero_stage": stage, "learning_rate": 0.001}
-    parallel.check(degrees, place.processes, settings)
+    parallel.check_degrees(degrees, place.processes, settings)
     parallel.check_model(degrees, shape, CONTEXT, BATCH)
-    micro = SEQUENCES // BATCH // place.data
-    built = engine.kind("torch")(
+    micro = SEQUENCES // BATCH // place.data_processes
+    built = engine.engine_class("torch")(
         engine.Job(
             config=shape,
             settings=settings,
@@ -85,19 +85,19 @@ def worker(kind: str, stage: int, degrees: Degrees, steps: int) -> None:
             micro_batch=micro,
             accumulation=BATCH,
             recomputed=False,
-            values=partial(initial.values, shape, 0),
+            values=partial(initial.random_weights, shape, 0),
             parallel=degrees,
         )
     )
     held = sum(getattr(value, "_local_tensor", value).numel() for value in built.model.parameters())
     rows, begun = [], time.perf_counter()
     for step in range(1, steps + 1):
-        found = built.step(batch(step).chunk(place.data, dim=1)[place.data_rank], 0.001)
+        found = built.step(batch(step).chunk(place.data_processes, dim=1)[place.data_rank], 0.001)
         loss = found.loss / place.processes
         dist.all_reduce(loss)
         rows.append([float(loss), found.norm])
     if place.rank == 0:
-        whole = sum(value.numel() for value in initial.empty(shape).parameters())
+        whole = sum(value.numel() for value in initial.empty_model(shape).parameters())
         print(json.dumps({"steps": rows, "held": held / whole, "seconds": time.perf_counter() - begun}), flush=True)
     dist.barrier()
     os._exit(0)
@@ -124,7 +124,7 @@ def compared(found: dict[str, Any], alone: dict[str, Any]) -> dict[str, Any]:
 def row(found: dict[str, Any]) -> str:
     """A line of the table in docs/engines.md."""
     degrees = Degrees(**found["degrees"])
-    data = found["processes"] // degrees.together
+    data = found["processes"] // degrees.replica_size
     return (
         f"| {found['type']} | {found['processes']} | {data} | {degrees or '–'} | {found['zero_stage']} | {found['loss']:.6f} | "
         f"{found['loss_difference']:.1e} | {found['norm_difference']:.1e} | {found['held']:.0%} |"

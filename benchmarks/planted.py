@@ -16,7 +16,7 @@ import pyarrow as pa
 import xxhash
 
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import DOCUMENT, VERDICT, Writer, rows, uniform
+from crawl2llm.formats.documents import DOCUMENT, VERDICT, Writer, rows, uniform_hash
 from crawl2llm.text.shingles import jaccard, normalise, shingle_set
 
 K = 5  # words of a shingle
@@ -43,15 +43,15 @@ class Planted:
 
     def original(self, number: int) -> int | None:
         """The document that this one is a copy of; None of one that is no copy."""
-        if number == 0 or uniform(0, str(number), "kind") >= NEAR + EXACT:
+        if number == 0 or uniform_hash(0, str(number), "kind") >= NEAR + EXACT:
             return None
-        found = int(uniform(0, str(number), "original") * number)
-        while found and uniform(0, str(found), "kind") < NEAR + EXACT:
+        found = int(uniform_hash(0, str(number), "original") * number)
+        while found and uniform_hash(0, str(found), "kind") < NEAR + EXACT:
             found -= 1
         return found
 
     def page(self, number: int) -> list[str]:
-        return self.pages[int(uniform(0, str(number), "page") * len(self.pages))]
+        return self.pages[int(uniform_hash(0, str(number), "page") * len(self.pages))]
 
     def text(self, number: int) -> str:
         """A document's text."""
@@ -59,9 +59,9 @@ class Planted:
         words = self.page(number if original is None else original)
         own, other = letters(number), letters(number if original is None else original)
         replaced = 0
-        if original is not None and uniform(0, str(number), "kind") < NEAR:
+        if original is not None and uniform_hash(0, str(number), "kind") < NEAR:
             # Of n shingles each text has, r + 4 words replaced at the end leave n − r: similarity (n − r) / (n + r).
-            similarity, count = 0.5 + uniform(0, str(number), "similarity") / 2, len(words) - K + 1
+            similarity, count = 0.5 + uniform_hash(0, str(number), "similarity") / 2, len(words) - K + 1
             replaced = round(count * (1 - similarity) / (1 + similarity))
         kept = len(words) - replaced
         parts = [word + other for word in words[:kept]] + [word + own for word in words[kept:]]

@@ -49,13 +49,13 @@ def configured(args: argparse.Namespace) -> dict[str, Any]:
         "language": {"select": {"languages": [], "threshold": 0}},
     }
     every = {"language": {"select": {"languages": []}}}
-    tree["variants"] = {name: configuration.merged(held, every) for name, held in presets(args.presets).items()}
+    tree["variants"] = {name: configuration.merge_dicts(held, every) for name, held in presets(args.presets).items()}
     return tree
 
 
 def presets(names: list[str]) -> dict[str, dict[str, Any]]:
     """The presets by name: those that are named, or all."""
-    found = {path.stem: yaml_errors.read(path) for path in sorted(PRESETS.glob("*.yaml"))}
+    found = {path.stem: yaml_errors.read_config(path) for path in sorted(PRESETS.glob("*.yaml"))}
     return {name: found[name] for name in names or found}
 
 
@@ -63,7 +63,7 @@ def languages(project: Project) -> dict[str, str]:
     """The label of every document of the crawl, by id."""
     labels: dict[str, str] = {}
     for shard in steps.shards(project.variants["main"]):
-        made = Manifest.read(Path(project.folder("main", LABELS)) / f"{shard}.manifest.json")
+        made = Manifest.read(Path(project.step_folder("main", LABELS)) / f"{shard}.manifest.json")
         found = rows(made.file(f"{shard}.parquet"), ["id", "source", "language"])
         labels |= {row["id"]: row["language"] for row in found if row["source"] == CRAWL}
     return labels
@@ -74,9 +74,9 @@ def kept(project: Project, variant: str, labels: dict[str, str]) -> tuple[Counte
     config = project.variants[variant]
     alive: Counter[str] = Counter()
     dropped: dict[str, Counter[str]] = {}
-    judging = filter_order.verdicts(filter_order.filters(config))[1:]
+    judging = filter_order.verdict_steps(filter_order.used_filters(config))[1:]
     for step in judging:
-        for path in (Path(project.folder(variant, step)) / f"{shard}.parquet" for shard in steps.shards(config)):
+        for path in (Path(project.step_folder(variant, step)) / f"{shard}.parquet" for shard in steps.shards(config)):
             for row in rows(path, ["id", "kept"]):
                 if (language := labels.get(row["id"])) is None:
                     continue

@@ -86,16 +86,18 @@ def transformers(documents: list[str], path: str, rounds: int) -> dict[str, Any]
     import torch
 
     from crawl2llm.chain import config
-    from crawl2llm.filters.quality.transformers import Model, grouped
+    from crawl2llm.filters.quality.transformers import Model, length_batches
 
     torch.set_num_threads(1)
     settings = config.validate({})["quality"]["transformers"]
     model = Model({"name": "model", "path": path}, settings, "cpu")
     limit, most = settings["max_characters"], settings["batch_tokens"]
-    ids = model.tokenizer([text[:limit] for text in documents], truncation=True, max_length=model.most)["input_ids"]
+    ids = model.tokenizer([text[:limit] for text in documents], truncation=True, max_length=model.max_tokens)[
+        "input_ids"
+    ]
     batches = [
         model.tokenizer.pad({"input_ids": [ids[place] for place in places]}, return_tensors="pt")
-        for places in grouped([len(one) for one in ids], most)
+        for places in length_batches([len(one) for one in ids], most)
     ]
 
     def floor() -> None:
@@ -115,20 +117,20 @@ def kenlm(documents: list[str], path: str, rounds: int) -> dict[str, Any]:
     """Ours and the floor, by the first model of the folder."""
     from crawl2llm.chain import scorers
     from crawl2llm.filters.quality import tools
-    from crawl2llm.filters.quality.perplexity import Models, lines
+    from crawl2llm.filters.quality.perplexity import Models, spelled_lines
 
-    paths = dict([next(iter(scorers.models(Path(path)).items()))])
+    paths = dict([next(iter(scorers.language_model_files(Path(path)).items()))])
     language, models = next(iter(paths)), Models(paths)
     rows = [(str(number), language, text) for number, text in enumerate(documents)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ready = folder / "ready.txt"
         ready.write_text(
-            "".join(f"{line}\n" for text in documents for line in lines(text, models.spelled[language])),
+            "".join(f"{line}\n" for text in documents for line in spelled_lines(text, models.spellers[language])),
             encoding="utf-8",
         )
         return {
-            "ours": timed(lambda: models.perplexities(rows, folder), rounds),
+            "ours": timed(lambda: models.perplexity_by_id(rows, folder), rounds),
             "floor": timed(
                 lambda: tools.run_program("query", "-v", "sentence", str(paths[language]), text=ready), rounds
             ),

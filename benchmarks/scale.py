@@ -60,17 +60,17 @@ class Run:
 
     def manifests(self, name: str) -> list[Path]:
         """The manifests of a step, all ids."""
-        found = steps.ids(f"dedup.{name}", self.config)
+        found = steps.result_ids(f"dedup.{name}", self.config)
         return [self.folder / name / (f"{id_}.manifest.json" if id_ else "manifest.json") for id_ in found]
 
     def step(self, name: str, inputs: Callable[[str], dict[str, list[Path]]]) -> None:
         """Run all tasks of a step, one after the other. inputs: options by the id of a task's first result."""
         step = f"dedup.{name}"
-        mark = json.dumps({"step": step, "config": fingerprint.settings(step, self.config)})
+        mark = json.dumps({"step": step, "config": fingerprint.tracked_settings(step, self.config)})
         facts = {"tasks": 0, "cpu_seconds": 0.0, "wall_seconds": 0.0, "peak_mb": 0.0}
-        for task in steps.tasks(step, self.config):
+        for task in steps.task_ids(step, self.config):
             options = [word for key, paths in inputs(task).items() for word in (f"--{key}", *map(str, paths))]
-            also = steps.owned(step, task, self.config)[1:]
+            also = steps.result_ids_of_task(step, task, self.config)[1:]
             manifest = self.folder / name / (f"{task}.manifest.json" if task else "manifest.json")
             words = ["--config", mark, *options, *(["--also", *also] if also else []), "--manifest", str(manifest)]
             took, _ = run([sys.executable, "-m", program_of(step), *words], Path.cwd())

@@ -20,8 +20,8 @@ import torch
 from benchmarks.machine import versions
 from benchmarks.speculative import options, prompts, timed, written
 from crawl2llm.commands.serve import gguf
-from crawl2llm.commands.serve.catalog import exports
-from crawl2llm.commands.serve.generate import Model, manifests
+from crawl2llm.commands.serve.catalog import gguf_exports
+from crawl2llm.commands.serve.generate import Model, model_manifests
 from crawl2llm.stages.compress import gguf_support
 
 
@@ -45,7 +45,7 @@ def main() -> int:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: args.threads])  # llama.cpp takes as many threads as cores
-    manifest = manifests(args.results)[args.model]
+    manifest = model_manifests(args.results)[args.model]
     ways: dict[str, Any] = {"transformers": Model(manifest)}
     plain = ways["transformers"]
     kinds = prompts(plain, args.results, args.texts, max(plain.context - args.tokens, 8))
@@ -57,7 +57,7 @@ def main() -> int:
             timed(ways[name], [texts[0] for texts in kinds.values()], args.tokens)
             first[name] = round(time.monotonic() - begun, 1)
     if args.export:
-        ways |= {f"llama.cpp {one.type}": gguf.Model(one) for one in exports(args.results)[args.export]}
+        ways |= {f"llama.cpp {one.type}": gguf.Model(one) for one in gguf_exports(args.results)[args.export]}
     software = {**versions("torch", "transformers"), "llama_cpp_python": gguf_support.VERSION}
     written(args, plain, ways, kinds, software, seconds_of_first_answers=first)
     return 0

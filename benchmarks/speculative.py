@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 from benchmarks.machine import processor, versions
-from crawl2llm.commands.serve.generate import Model, Wanted, manifests
-from crawl2llm.commands.serve.speculative import Ahead
+from crawl2llm.commands.serve.generate import GenerationRequest, Model, model_manifests
+from crawl2llm.commands.serve.speculative import Speculation
 from crawl2llm.core.manifest import write_atomically
-from crawl2llm.stages.evaluate.documents import ranked, tokens
+from crawl2llm.stages.evaluate.documents import choose_by_hash, document_tokens
 
 LOOKED_UP = (3, 10)
 
@@ -34,11 +34,11 @@ def prompts(model: Model, results: Path, number: int, room: int) -> dict[str, li
     """Token ids to go on with, by kind."""
     lines = (results / "finetune/pairs/heldout.jsonl").read_text(encoding="utf-8").splitlines()[:number]
     questions = [json.loads(line)["question"] for line in lines]
-    asked = [model.chat([{"role": "user", "content": question}]) for question in questions] if model.chats else []
-    chosen = ranked(
+    asked = [model.chat_ids([{"role": "user", "content": question}]) for question in questions] if model.chats else []
+    chosen = choose_by_hash(
         sorted((results / "tokenize/encode").glob("*.manifest.json")), "validation", number, 0, "bench", lambda _: 1
     )[0]
-    texts = [ids.tolist() for _, ids in tokens(chosen[:number], room)]
+    texts = [ids.tolist() for _, ids in document_tokens(chosen[:number], room)]
     return {"questions": asked, "documents": texts} if asked else {"documents": texts}
 
 
@@ -47,7 +47,9 @@ def timed(model: Model, texts: list[list[int]], most: int) -> tuple[list[str], i
     out, number, begun = [], 0, time.monotonic()
     for ids in texts:
         said: list[str] = []
-        number += model.answer(Wanted(ids, most, temperature=0), said.append, threading.Event()).tokens
+        number += model.generate_answer(
+            GenerationRequest(ids, most, temperature=0), said.append, threading.Event()
+        ).tokens
         out.append("".join(said))
     return out, number, time.monotonic() - begun
 
@@ -119,11 +121,11 @@ def main() -> int:
     parser.add_argument("--draft", help="another model of the run")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    found = manifests(args.results)
+    found = model_manifests(args.results)
     ways = {"plain": Model(found[args.model])}
     if args.draft:
-        ways[f"draft {args.draft}"] = Model(found[args.model], Ahead(draft=found[args.draft]))
-    ways |= {f"lookup {number}": Model(found[args.model], Ahead(lookup=number)) for number in LOOKED_UP}
+        ways[f"draft {args.draft}"] = Model(found[args.model], Speculation(draft=found[args.draft]))
+    ways |= {f"lookup {number}": Model(found[args.model], Speculation(lookup=number)) for number in LOOKED_UP}
     plain = ways["plain"]
     kinds = prompts(plain, args.results, args.texts, max(plain.context - args.tokens, 8))
     written(args, plain, ways, kinds, versions("torch", "transformers"))

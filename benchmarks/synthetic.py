@@ -15,9 +15,17 @@ import pyarrow as pa
 
 from benchmarks.scale import Run, apart, complete
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.filters.dedup.sets import in_groups
-from crawl2llm.filters.dedup.signature import schema
-from crawl2llm.formats.document_numbers import DUPLICATE, SETS, WANTED, between, column, first_of, read
+from crawl2llm.filters.dedup.sets import row_groups
+from crawl2llm.filters.dedup.signature import signal_schema
+from crawl2llm.formats.document_numbers import (
+    DUPLICATE,
+    SETS,
+    WANTED_DOCUMENT,
+    column,
+    first_document,
+    read_columns,
+    table_between,
+)
 from crawl2llm.formats.documents import GROUP, Writer
 
 PER_SHARD = 250_000
@@ -51,9 +59,9 @@ def signatures(count: int, folder: Path) -> None:
         source, curated = pa.repeat("web", len(numbers)), np.zeros(len(numbers), bool)
         none = pa.array(np.zeros(len(words), np.int64))
         columns = [binary, binary, words, none, words, source, curated, mixed(family(numbers))]
-        table = pa.table(columns, schema(1).names)
+        table = pa.table(columns, signal_schema(1).names)
         path = folder / "signature" / f"{shard:05d}.parquet"
-        with Writer(path, schema(1), GROUP, hashes=["id", "text_hash", "band_00"]) as writer:
+        with Writer(path, signal_schema(1), GROUP, hashes=["id", "text_hash", "band_00"]) as writer:
             writer.add_table(table)
         facts = {"documents": len(numbers), "bands": 1, "rows": 8, "shingle_words": 5, "numbers": "zero"}
         Manifest("dedup.signature", "synthetic", summary=facts).write(
@@ -68,22 +76,26 @@ def signatures(count: int, folder: Path) -> None:
 
 def sets(shards: int, folder: Path) -> None:
     """Write the shingle sets of the documents that the band wants."""
-    parts = Manifest.read(folder / "band" / "00.manifest.json").part("parts")
+    parts = Manifest.read(folder / "band" / "00.manifest.json").summary_part("parts")
     for shard in range(shards):
-        asked = between(
-            folder / "band" / "wanted" / "00.parquet", "document", first_of(shard), first_of(shard + 1), WANTED
+        asked = table_between(
+            folder / "band" / "wanted" / "00.parquet",
+            "document",
+            first_document(shard),
+            first_document(shard + 1),
+            WANTED_DOCUMENT,
         )
         asked = asked.sort_by([("part", "ascending"), ("document", "ascending")])
-        rows = column(asked, "document") - first_of(shard)
+        rows = column(asked, "document") - first_document(shard)
         numbers = (rows + shard * PER_SHARD).astype(np.uint64)
-        of = column(read(folder / "signature" / f"{shard:05d}.parquet", ["band_00"]), "band_00")[rows]
+        of = column(read_columns(folder / "signature" / f"{shard:05d}.parquet", ["band_00"]), "band_00")[rows]
         place = np.arange(SHINGLES, dtype=np.uint64)
         values = mixed(of[:, None] + place)
         changed = place < (mixed(numbers + np.uint64(7)) % np.uint64(CHANGED))[:, None]
         values = np.sort(np.where(changed, mixed(mixed(numbers)[:, None] + place), values), axis=1)
         path = folder / "sets" / f"{shard:05d}.parquet"
         with Writer(path, SETS, hashes=["shingles.list.element"]) as writer:
-            for start, end in in_groups(column(asked, "part"), np.full(len(rows), SHINGLES)):
+            for start, end in row_groups(column(asked, "part"), np.full(len(rows), SHINGLES)):
                 ends = np.arange(0, (end - start) * SHINGLES + 1, SHINGLES, dtype=np.int32)
                 lists = pa.ListArray.from_arrays(ends, values[start:end].ravel(), type=SETS.field("shingles").type)
                 some = asked.slice(start, end - start).combine_chunks()

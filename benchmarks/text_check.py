@@ -29,7 +29,7 @@ from crawl2llm.stages.ingest import http
 from crawl2llm.stages.ingest.charsets import decode_text
 from crawl2llm.stages.ingest.http import DECODERS
 from crawl2llm.stages.ingest.text_check import is_text, kind_of, why_not_text, wrong_characters
-from crawl2llm.stages.ingest.warc import Rejected, records, target
+from crawl2llm.stages.ingest.warc import Rejected, records, target_uri
 
 ENCODINGS = (
     "utf-8", "utf-16-le", "utf-16-be", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258",
@@ -55,7 +55,7 @@ def pages(data: Path) -> Iterator[tuple[str, bytes, str]]:
                 continue
             body = record.reader.read()
             if body and not headers.get("Content-Encoding") and not headers.get("Transfer-Encoding"):
-                yield f"{path.name} {target(record)}", body, record.http_charset or ""
+                yield f"{path.name} {target_uri(record)}", body, record.http_charset or ""
 
 
 def texts(data: Path) -> Iterator[tuple[str, str]]:

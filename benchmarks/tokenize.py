@@ -43,9 +43,9 @@ SHARD = "00000"
 
 def trained(documents: list[str], vocabulary: int, digits: int) -> Any:
     """A tokenizer as tokenize.train makes it, of these documents."""
-    from crawl2llm.stages.tokenize.train import bpe, untrained
+    from crawl2llm.stages.tokenize.train import train_bpe, untrained_tokenizer
 
-    tokenizer = bpe(iter(documents), untrained(digits), vocabulary)
+    tokenizer = train_bpe(iter(documents), untrained_tokenizer(digits), vocabulary)
     tokenizer.encode_special_tokens = True
     return tokenizer
 
@@ -149,15 +149,15 @@ def main(argv: list[str] | None = None) -> int:
     os.environ["RAYON_NUM_THREADS"] = str(args.threads)  # before tokenizers makes its pool
 
     from crawl2llm.core.console import Progress
-    from crawl2llm.stages.tokenize.encode import encode
-    from crawl2llm.stages.tokenize.engine import choose, reference
+    from crawl2llm.stages.tokenize.encode import encode_split
+    from crawl2llm.stages.tokenize.engine import choose_engine, reference_engine
 
     documents = [text for path in args.input for text in texts(path) if text]
     size = sum(len(text.encode()) for text in documents)
     print(f"{len(documents):,} documents, {size / 1e6:.1f} MB")
     tokenizer = trained(documents, args.vocabulary, args.digits)
     start = time.process_time()
-    engine, exact = choose("auto", tokenizer), reference(tokenizer)
+    engine, exact = choose_engine("auto", tokenizer), reference_engine(tokenizer)
     ready = time.process_time() - start
     sides = {
         "ours": lambda: engine.encode(documents),
@@ -180,7 +180,7 @@ def main(argv: list[str] | None = None) -> int:
         folder = Path(temporary)
         corpus = written(documents, folder)
         steps = {
-            side.name: lambda side=side: encode(
+            side.name: lambda side=side: encode_split(
                 corpus, folder / side.name, SHARD, tokenizer, side, Progress(None, "bytes")
             )
             for side in (engine, exact)

@@ -24,8 +24,14 @@ import pyarrow.parquet as pq
 from benchmarks import documents
 from benchmarks.machine import processor, versions
 from crawl2llm.commands.trace import index
-from crawl2llm.commands.trace.attribution import COLUMNS, Wanted, every, likely, search
-from crawl2llm.commands.trace.results import matching
+from crawl2llm.commands.trace.attribution import (
+    COLUMNS,
+    TextQuery,
+    documents_of_files,
+    likely_documents,
+    search_documents,
+)
+from crawl2llm.commands.trace.results import matching_rows
 from crawl2llm.core.root import ROOT
 from crawl2llm.formats.documents import DOCUMENT, Writer, document_id, verdict_table
 
@@ -58,16 +64,18 @@ def of_index(folder: Path, texts: list[str], number: int) -> dict[str, Any]:
         own = range(first, min(first + 10_000, number))
         documents.written(files[-1], own, map(text, own))
         words += sum(len(texts[document % len(texts)].split()) for document in own)
-    built, _ = timed(lambda: index.build(folder / "index", files, "benchmark"))
+    built, _ = timed(lambda: index.build_index(folder / "index", files, "benchmark"))
     wanted = " ".join(text(number // 2).split()[10:60])
 
     def question() -> list[Any]:
-        found = index.there(folder / "index", files, "benchmark")
+        found = index.open_index(folder / "index", files, "benchmark")
         assert found is not None
-        return search(Wanted(wanted, index.SURE), found.rows(likely(found, wanted)[0], COLUMNS))[0]
+        return search_documents(
+            TextQuery(wanted, index.SURE_WORDS), found.document_rows(likely_documents(found, wanted)[0], COLUMNS)
+        )[0]
 
     seconds, runs = timed(question)
-    assert [one.number for one in runs] == [len(Wanted(wanted, index.SURE).words)]
+    assert [one.number for one in runs] == [len(TextQuery(wanted, index.SURE_WORDS).words)]
     size = sum(path.stat().st_size for path in (folder / "index").iterdir())
     return {
         "documents": number,
@@ -101,19 +109,19 @@ def main(argv: list[str] | None = None) -> int:
         url, wanted = address(last), document_id(str(last))
 
         def lookup(column: str, value: str) -> list[dict[str, Any]]:
-            return [row for path in files for row in matching(path, column, [value], DOCUMENT.names)]
+            return [row for path in files for row in matching_rows(path, column, [value], DOCUMENT.names)]
 
         by_url, found = timed(lambda: lookup("url", url))
         assert [row["id"] for row in found] == [wanted]
         by_id, _ = timed(lambda: lookup("id", wanted))
         judged, _ = timed(
-            lambda: [list(matching(verdicts[-1], "id", [wanted], ["id", "kept"])) for _ in range(FILTERS)]
+            lambda: [list(matching_rows(verdicts[-1], "id", [wanted], ["id", "kept"])) for _ in range(FILTERS)]
         )
         floor, _ = timed(lambda: [pq.read_table(path, columns=["url"]) for path in files])
         some = files[: max(1, SEARCHED * args.shards // args.documents)]
         looked = sum(pq.read_metadata(path).num_rows for path in some)
-        text = Wanted(" ".join(texts[0].split()[10:60]), 8)
-        wrote, (runs, _) = timed(lambda: search(text, every(some)))
+        text = TextQuery(" ".join(texts[0].split()[10:60]), 8)
+        wrote, (runs, _) = timed(lambda: search_documents(text, documents_of_files(some)))
         assert runs
         size = sum(path.stat().st_size for path in files)
         indexed = of_index(Path(name) / "apart", texts, args.indexed)

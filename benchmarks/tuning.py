@@ -24,7 +24,7 @@ import yaml
 from benchmarks.machine import processor, run, versions
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
-from crawl2llm.training.processes import heap
+from crawl2llm.training.processes import malloc_variables
 
 CONFIG = ROOT / "config.yaml"
 RESULT = ROOT / "benchmarks/results/tuning.json"
@@ -78,7 +78,7 @@ def train(case: Case, steps: int, results: Path) -> dict[str, Any]:
             "--tokenizer", str(results / "tokenize/train/manifest.json"), "--manifest", "out/manifest.json",
             "--micro-batch", "4", "--checkpoint-every", str(steps * 10),
         ]  # fmt: skip
-        used, _ = run(command, folder, PYTHONPATH=str(ROOT), **heap())
+        used, _ = run(command, folder, PYTHONPATH=str(ROOT), **malloc_variables())
         made = Manifest.of_task(folder / "out/manifest.json").summary
     return {
         "bits_per_byte": round(made["bits_per_byte"], 4), "tokens": made["tokens"], "cpu_seconds": round(used["cpu"], 1),

@@ -29,7 +29,7 @@ from benchmarks import documents
 from benchmarks.machine import processor, versions
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import fingerprint
-from crawl2llm.chain.heuristics_rules import rules
+from crawl2llm.chain.heuristics_rules import active_rules
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
 from crawl2llm.filters.heuristics.measures import MEASURES
@@ -58,7 +58,7 @@ def written(path: Path, table: pa.Table) -> Path:
 def limits(settings: dict[str, Any]) -> dict[str, tuple[float, float]]:
     """Measure of heuristics → its least and its most, as the rules have them."""
     found: dict[str, tuple[float, float]] = {}
-    for rule in sorted(rules(settings), key=lambda rule: rule.low, reverse=True):
+    for rule in sorted(active_rules(settings), key=lambda rule: rule.low, reverse=True):
         low, _ = found.get(rule.measure, (0.0, 0.0))
         found[rule.measure] = (rule.threshold, 20 * rule.threshold) if rule.low else (low, rule.threshold)
     return found
@@ -93,7 +93,7 @@ def judged(step: str, signals: pa.Table, labels: np.ndarray, settings: dict[str,
     rows = Rows([batch], nothing, labels, list(LABELS), np.zeros(len(batch), bool))
     rows.verdicts = pa.RecordBatch.from_arrays([signals["id"].combine_chunks()], ["id"])  # its length
     failed: dict[str, np.ndarray] = {}
-    for ask in thresholds.of(step, settings):
+    for ask in thresholds.thresholds_of_step(step, settings):
         if ask.now is not None:
             values, _ = ask.measure(rows)
             failed[ask.rules[0]] = values < ask.now if ask.keeps == thresholds.LEAST else values > ask.now
@@ -140,7 +140,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     texts = documents.texts(args.texts)
     config = configuration.validate({"filters": FILTERS, "language": {"select": {"languages": []}}})
-    mark = json.dumps({"step": "report.whatif", "config": fingerprint.settings("report.whatif", config)})
+    mark = json.dumps({"step": "report.whatif", "config": fingerprint.tracked_settings("report.whatif", config)})
     with tempfile.TemporaryDirectory() as name:
         root = Path(name) / "results/main"
         manifests = build(root, texts, args.documents, args.shards, config)

@@ -28,7 +28,7 @@ from crawl2llm.chain import (
     steps,
     yaml_errors,
 )
-from crawl2llm.chain.fingerprint import for_program
+from crawl2llm.chain.fingerprint import fingerprint_for_program
 from crawl2llm.chain.project import Project
 from crawl2llm.commands.watch import handler
 from crawl2llm.core import code_snapshot, console, devices, parent_watch, run_folder, run_lock
@@ -45,15 +45,15 @@ snakemake_internals.ignore_clocks()
 
 try:
     if workflow.is_main_process:
-        run_folder.check(Path.cwd())
+        run_folder.check_writable(Path.cwd())
     # The embedded default is a complete run, the demo. A run named by --configfile takes its place: it is not laid over it.
     # Snakemake would not say where a file is broken, and drops the first of two equal keys without a word.
     for path in (workflow.overwrite_configfiles or ["config.yaml"]) if workflow.is_main_process else []:
-        yaml_errors.read(Path(path))
+        yaml_errors.read_config(Path(path))
     if not workflow.overwrite_configfiles:
         workflow.configfile("config.yaml")
     validated = configuration.validate(config, source=", ".join(map(str, workflow.configfiles)) or "--config")
-    for line in configuration.unused(config, validated) if workflow.is_main_process else []:
+    for line in configuration.unused_filter_lines(config, validated) if workflow.is_main_process else []:
         print(f"warning: {line}", file=sys.stderr)
     config.clear()
     config.update(validated)
@@ -61,12 +61,12 @@ try:
     if workflow.is_main_process:
         PROJECT = Project(config)
         check_project(PROJECT)
-        SOURCES = code_snapshot.beside(code_snapshot.path(PROJECT.variants["main"], PROJECT.held))
+        SOURCES = code_snapshot.sources_path(code_snapshot.config_path(PROJECT.variants["main"], PROJECT.held))
     else:  # a job is told what was planned
-        SOURCES = code_snapshot.beside(Path(workflow.overwrite_configfiles[0]))
-        PROJECT = Project(config, code_snapshot.sources(SOURCES))
+        SOURCES = code_snapshot.sources_path(Path(workflow.overwrite_configfiles[0]))
+        PROJECT = Project(config, code_snapshot.read_sources(SOURCES))
 except (ConfigError, InputError, run_folder.Unusable) as error:
-    raise WorkflowError(console.message(str(error))) from None
+    raise WorkflowError(console.safe_message(str(error))) from None
 VARIANTS = PROJECT.variants
 
 # Steps are `python -m crawl2llm.stages.<stage>.<step>`, those of filters `crawl2llm.filters.<filter>.<step>`, with the interpreter that
@@ -74,7 +74,7 @@ VARIANTS = PROJECT.variants
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
 os.environ["PYTHONSAFEPATH"] = "1"
 os.environ["CRAWL2LLM"] = str(workflow.basedir)  # envs/data.yaml installs a package of the project
-parent_watch.announce()
+parent_watch.announce_driver()
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 # Threads that wait give their core away. With OpenMP's default, two threads on two cores that somebody else uses too are
 # 20 times slower than one.
@@ -83,12 +83,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # A local run: GPUs are its resource `card`, all that are here unless --resources or the profile says fewer. A cluster's nodes have others.
 if workflow.is_main_process:
-    GPUS = devices.visible() if workflow.resource_settings.nodes is None else []
-    gpu_slots.announce(GPUS, most=workflow.global_resources.get("card").value)
+    GPUS = devices.visible_gpus() if workflow.resource_settings.nodes is None else []
+    gpu_slots.announce_gpus(GPUS, most=workflow.global_resources.get("card").value)
     if GPUS and "card" not in workflow.global_resources:
         workflow.register_resource("card", len(GPUS))
     if GPUS and not workflow.deployment_settings.deployment_method:
-        if line := devices.why_unseen(devices.cuda_of_torch()):
+        if line := devices.why_gpus_unseen(devices.cuda_of_torch()):
             print(f"warning: {line}", file=sys.stderr)
 
 
@@ -99,7 +99,7 @@ wildcard_constraints:
     part=r"\d{3}",
     contender=r"[a-z][a-z0-9_-]*-rung\d",
     model="|".join(
-        {name: 0 for variant in VARIANTS.values() for name in [*model_registry.evaluated(variant), *variant["models"]]}
+        {name: 0 for variant in VARIANTS.values() for name in [*model_registry.evaluated_models(variant), *variant["models"]]}
     ),
 
 
@@ -113,22 +113,22 @@ def placement(step, whose=placement_options.PROGRAM):
 
     whose: placement_options.LAUNCHER for those of the launcher, which starts the program.
     """
-    return lambda wildcards: placement_options.words(step, section(wildcards, step), whose)
+    return lambda wildcards: placement_options.option_words(step, section(wildcards, step), whose)
 
 
 def contender(wildcards):
     """The section pretrain.train of the variant whose training a task of pretrain.rung is."""
-    return VARIANTS[halving.parsed(wildcards.contender)[0]]["pretrain"]["train"]
+    return VARIANTS[halving.parse_task(wildcards.contender)[0]]["pretrain"]["train"]
 
 
 def contending(whose=placement_options.PROGRAM):
     """As `placement` of pretrain.train, of the variant whose training a task of pretrain.rung is."""
-    return lambda wildcards: placement_options.words("pretrain.train", contender(wildcards), whose)
+    return lambda wildcards: placement_options.option_words("pretrain.train", contender(wildcards), whose)
 
 
 def rung_before(wildcards):
     """Input function: the manifests of all contenders at the rung before; none at the first."""
-    found = halving.before(wildcards.contender, VARIANTS[wildcards.variant])
+    found = halving.tasks_before(wildcards.contender, VARIANTS[wildcards.variant])
     return [PROJECT.manifest(wildcards.variant, steps.RUNG, task) for task in found]
 
 
@@ -154,12 +154,12 @@ def cores(step):
 
 def cards(step):
     """A resource: the GPUs of this machine that a task takes; 0 where there are none, and on a cluster, whose profile says it."""
-    return lambda wildcards: gpu_slots.needed(step, section(wildcards, step))
+    return lambda wildcards: gpu_slots.gpus_needed(step, section(wildcards, step))
 
 
 def contending_cards(wildcards):
     """As `cards` of pretrain.train, of the variant whose training a task of pretrain.rung is."""
-    return gpu_slots.needed("pretrain.train", contender(wildcards))
+    return gpu_slots.gpus_needed("pretrain.train", contender(wildcards))
 
 
 def own(step, key):
@@ -169,12 +169,12 @@ def own(step, key):
 
 def profile_gpu(wildcards):
     """The GPU that the profile asks SLURM for to train on; "" where it asks for none."""
-    return gpus.of_profile(snakemake_internals.asked(workflow, "pretrain_train", "gres"))
+    return gpus.name_in_profile(snakemake_internals.profile_resource(workflow, "pretrain_train", "gres"))
 
 
 def source_access(wildcards):
     """How remote files are reached: options and patience of each source."""
-    return sources.access(VARIANTS[wildcards.variant])
+    return sources.access_json(VARIANTS[wildcards.variant])
 
 
 def missing_files(wildcards):
@@ -185,8 +185,8 @@ def missing_files(wildcards):
 def fingerprint(step):
     """The params entry of a step: a function of the wildcards that gives the step's fingerprint."""
     own = steps.STEPS[step].per
-    return lambda wildcards: for_program(
-        PROJECT.fingerprint(wildcards.variant, step, getattr(wildcards, own) if own in steps.OWN else ""),
+    return lambda wildcards: fingerprint_for_program(
+        PROJECT.fingerprint(wildcards.variant, step, getattr(wildcards, own) if own in steps.WITH_OWN_SETTINGS else ""),
         VARIANTS[wildcards.variant]["data"],
     )
 
@@ -205,14 +205,14 @@ def manifest(step):
 
 def model(wildcards):
     """Input function: the manifest of the model that the wildcards name."""
-    made = model_registry.task(VARIANTS[wildcards.variant], wildcards.model)
+    made = model_registry.making_task(VARIANTS[wildcards.variant], wildcards.model)
     return PROJECT.manifest(wildcards.variant, *made)
 
 
 def parent(wildcards):
     """Input function: the manifest of the model that the one that the wildcards name is made from."""
     config = VARIANTS[wildcards.variant]
-    made = model_registry.task(config, model_registry.parent(config, wildcards.model))
+    made = model_registry.making_task(config, model_registry.parent(config, wildcards.model))
     return PROJECT.manifest(wildcards.variant, *made)
 
 
@@ -226,7 +226,7 @@ def lineage(step=None):
         above = model_registry.lineage(config, wildcards.model)
         if step:
             return [PROJECT.manifest(wildcards.variant, step, name) for name in above]
-        made = [model_registry.task(config, name) for name in above if name != model_registry.UNTRAINED]
+        made = [model_registry.making_task(config, name) for name in above if name != model_registry.UNTRAINED]
         return [PROJECT.manifest(wildcards.variant, *one) for one in made]
 
     return found
@@ -246,7 +246,7 @@ def answering(wildcards):
     """Input function: the manifest of the model whose answers align.pairs judges; none where its `from` is null."""
     config = VARIANTS[wildcards.variant]
     name = config["align"]["pairs"]["from"]
-    return PROJECT.manifest(wildcards.variant, *model_registry.task(config, name)) if name else []
+    return PROJECT.manifest(wildcards.variant, *model_registry.making_task(config, name)) if name else []
 
 
 def answering_option(wildcards):
@@ -257,7 +257,7 @@ def answering_option(wildcards):
 
 @cache
 def _all(variant, step):
-    return [PROJECT.manifest(variant, step, task) for task in steps.tasks(step, VARIANTS[variant])]
+    return [PROJECT.manifest(variant, step, task) for task in steps.task_ids(step, VARIANTS[variant])]
 
 
 def manifests(step):
@@ -269,7 +269,7 @@ def asked(step, by, ranged=False):
     """Input function: the manifest of the same shard of a step, or all, that another reads where the config asks for it; else none."""
 
     def found(wildcards):
-        return _of(wildcards, [step], ranged) if step in steps.needs(by, VARIANTS[wildcards.variant]) else []
+        return _of(wildcards, [step], ranged) if step in steps.needed_steps(by, VARIANTS[wildcards.variant]) else []
 
     return found
 
@@ -288,7 +288,7 @@ def calibrating(step, ranged=False):
     """Input function: the manifests of all tasks of the step; none where the model that the wildcards name is quantized without any text."""
 
     def found(wildcards):
-        if not model_registry.calibrates(VARIANTS[wildcards.variant], wildcards.model):
+        if not model_registry.is_calibrated(VARIANTS[wildcards.variant], wildcards.model):
             return []
         return (_ranged if ranged else _all)(wildcards.variant, step)
 
@@ -297,7 +297,7 @@ def calibrating(step, ranged=False):
 
 def calibration_threads(wildcards):
     """The threads of a quantization: one where it reads no text."""
-    calibrated = model_registry.calibrates(VARIANTS[wildcards.variant], wildcards.model)
+    calibrated = model_registry.is_calibrated(VARIANTS[wildcards.variant], wildcards.model)
     return section(wildcards, "compress.quantize")["threads"] if calibrated else 1
 
 
@@ -316,7 +316,7 @@ def grouping(step, ranged=False):
     """Input function: the manifests of all tasks of the step, where pretrain.mix groups documents by what it measures; else none."""
 
     def found(wildcards):
-        if step not in steps.needs(steps.MIX, VARIANTS[wildcards.variant]):
+        if step not in steps.needed_steps(steps.MIX, VARIANTS[wildcards.variant]):
             return []
         return (_ranged if ranged else _all)(wildcards.variant, step)
 
@@ -324,24 +324,24 @@ def grouping(step, ranged=False):
 
 
 def _filters(wildcards):
-    return filter_order.filters(VARIANTS[wildcards.variant])
+    return filter_order.used_filters(VARIANTS[wildcards.variant])
 
 
 def before(stage, ranged=False):
     """Input function: the newest verdicts before a filter, of the filter before it in the config's `filters` or of ingest.check."""
-    return lambda wildcards: _of(wildcards, filter_order.verdicts(_filters(wildcards), stage)[-1:], ranged)
+    return lambda wildcards: _of(wildcards, filter_order.verdict_steps(_filters(wildcards), stage)[-1:], ranged)
 
 
 def verdicts(ranged=False):
     """Input function: all verdicts, in the order of the filters."""
-    return lambda wildcards: _of(wildcards, filter_order.verdicts(_filters(wildcards)), ranged)
+    return lambda wildcards: _of(wildcards, filter_order.verdict_steps(_filters(wildcards)), ranged)
 
 
 def languages(stage, ranged=False):
     """Input function: the manifests of language.score where that filter comes before this one; else none."""
 
     def found(wildcards):
-        there = "language" in filter_order.before(_filters(wildcards), stage)
+        there = "language" in filter_order.filters_before(_filters(wildcards), stage)
         return _of(wildcards, ["language.score"] if there else [], ranged)
 
     return found
@@ -349,7 +349,7 @@ def languages(stage, ranged=False):
 
 def edits(stage=None, ranged=False):
     """Input function: the manifests of the steps before a filter that edit texts; without a filter: of all of them."""
-    return lambda wildcards: _of(wildcards, filter_order.edits(_filters(wildcards), stage), ranged)
+    return lambda wildcards: _of(wildcards, filter_order.edit_steps(_filters(wildcards), stage), ranged)
 
 
 def of_main(step, ranged=False):
@@ -361,7 +361,7 @@ def edits_of_main(ranged=False):
     """Input function: the manifests of the steps of main that edit texts."""
 
     def found(wildcards):
-        used = filter_order.edits(filter_order.filters(VARIANTS["main"]))
+        used = filter_order.edit_steps(filter_order.used_filters(VARIANTS["main"]))
         return [path for step in used for path in (_ranged if ranged else _all)("main", step)]
 
     return found
@@ -372,7 +372,7 @@ def also(step):
 
     def found(wildcards):
         task = getattr(wildcards, steps.STEPS[step].per)
-        return steps.owned(step, task, VARIANTS[wildcards.variant])[1:]
+        return steps.result_ids_of_task(step, task, VARIANTS[wildcards.variant])[1:]
 
     return found
 
@@ -393,13 +393,13 @@ def seeding(step):
 
 def every_step(wildcards):
     """Input function: the manifests of every step of the run that its report shows."""
-    kept = [step for step in steps.used(VARIANTS[wildcards.variant]) if step not in steps.APART]
+    kept = [step for step in steps.used_steps(VARIANTS[wildcards.variant]) if step not in steps.NOT_IN_REPORT]
     return [path for step in kept for path in _all(wildcards.variant, step)]
 
 
 def read_by(step, ranged=False):
     """Input function: the manifests of every step that a one-task step reads by the table of steps (ranged: as few words)."""
-    return lambda wildcards: _of(wildcards, steps.needs(step, VARIANTS[wildcards.variant]), ranged)
+    return lambda wildcards: _of(wildcards, steps.needed_steps(step, VARIANTS[wildcards.variant]), ranged)
 
 
 def ranged(*names):
@@ -411,9 +411,9 @@ def ranged(*names):
     """
 
     def found(wildcards):
-        used = steps.used(VARIANTS[wildcards.variant])
+        used = steps.used_steps(VARIANTS[wildcards.variant])
         wanted = (
-            [step for step in used if step in names] if names else [step for step in used if step not in steps.APART]
+            [step for step in used if step in names] if names else [step for step in used if step not in steps.NOT_IN_REPORT]
         )
         return [word for step in wanted for word in _ranged(wildcards.variant, step)]
 
@@ -422,7 +422,7 @@ def ranged(*names):
 
 @cache
 def _ranged(variant, step):
-    paths = [PROJECT.manifest(variant, step, task) for task in steps.ids(step, VARIANTS[variant])]
+    paths = [PROJECT.manifest(variant, step, task) for task in steps.result_ids(step, VARIANTS[variant])]
     if steps.STEPS[step].per not in steps.NUMBERED or len(paths) == 1:
         return paths
     first, last = (Path(path).name.split(".")[0] for path in (paths[0], paths[-1]))
@@ -450,7 +450,7 @@ def compared(step):
 
 
 if workflow.is_main_process:
-    snakemake_internals.decide(workflow, start.stale(PROJECT))
+    snakemake_internals.decide_reruns_by(workflow, start.stale_job_check(PROJECT))
     try:
         start.check_tokenizers(PROJECT)
         start.check_tools(PROJECT)
@@ -459,20 +459,20 @@ if workflow.is_main_process:
         start.say_what_is_auto(PROJECT)
     # Settings that no corpus can go with, a start from another vocabulary, tools that are not there, results of a newer version.
     except (InputError, NewerError) as error:
-        raise WorkflowError(console.message(str(error))) from None
+        raise WorkflowError(console.safe_message(str(error))) from None
 
 # Where this environment runs the jobs too: the compiled part fits the code, or no job that needs it would work.
 if workflow.is_main_process and not workflow.deployment_settings.deployment_method:
     try:
         import crawl2llm.stages.ingest.compiled  # noqa: F401
     except ImportError as error:
-        raise WorkflowError(console.message(str(error))) from None
+        raise WorkflowError(console.safe_message(str(error))) from None
 
 # Only with --sdm apptainer: the locked environment as one file, built as profiles/slurm/crawl2llm.def says, and the launcher's
 # options for it; Snakemake runs the other rules in it.
 CONTAINER, IMAGE = None, []
 if DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
-    CONTAINER = str(code_snapshot.home(Path(workflow.basedir)) / "crawl2llm.sif")
+    CONTAINER = str(code_snapshot.project_folder(Path(workflow.basedir)) / "crawl2llm.sif")
     if not Path(CONTAINER).exists():
         raise WorkflowError(
             f"--sdm apptainer needs the image {CONTAINER}, and there is none. Build it in {Path(CONTAINER).parent}, on a "
@@ -483,14 +483,14 @@ if DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
 
 onstart:
     try:
-        run_lock.hold(run_lock.RUN)
-        if found := start.replaced(workflow, PROJECT):
+        run_lock.take_lock(run_lock.RUN)
+        if found := start.replacement_notice(workflow, PROJECT):
             logger.warning(found)
         hook.before_submission(workflow)
-        start.prepare(workflow, PROJECT, logger.warning)
+        start.prepare_run(workflow, PROJECT, logger.warning)
         if not workflow.touch:
-            snakemake_internals.start_only_if(workflow, cutoff_planning.Ahead(PROJECT).nothing_to_do)
+            snakemake_internals.start_only_if(workflow, cutoff_planning.CutoffPlanner(PROJECT).nothing_to_do)
     except run_lock.Busy as error:
         raise WorkflowError(str(error)) from None
     except OSError as error:
-        raise WorkflowError(run_folder.words(error, Path.cwd())) from None
+        raise WorkflowError(run_folder.error_line(error, Path.cwd())) from None

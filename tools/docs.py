@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from crawl2llm.chain.command_line import described
+from crawl2llm.chain.command_line import command_parser
 from tools import plans, reference, rulegraph, tour
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = described("crawl2llm docs", __doc__, "", allow_abbrev=False)
+    parser = command_parser("crawl2llm docs", __doc__, "", allow_abbrev=False)
     parser.parse_args(argv)
     reference.main()
     tour.main()

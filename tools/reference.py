@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from crawl2llm.chain.config_schema import allowed, is_section, schema
+from crawl2llm.chain.config_schema import allowed_values, is_section, schema
 from crawl2llm.core.root import ROOT
 
 PAGE = ROOT / "docs" / "config.md"
@@ -21,7 +21,7 @@ or a value out of range is refused with the key's path, what is allowed and the 
 """
 
 
-def table(node: dict, path: str) -> Iterator[str]:
+def section_lines(node: dict, path: str) -> Iterator[str]:
     """The lines of a section: its leaves as a table, then its sub-sections."""
     leaves = {key: child for key, child in node["properties"].items() if not is_section(child)}
     if leaves:
@@ -31,23 +31,23 @@ def table(node: dict, path: str) -> Iterator[str]:
             meaning = " ".join(child.get("description", "").split()) + (
                 " *Placement.*" if child.get("placement") else ""
             )
-            cells = (f"`{path}{key}`", allowed(child), f"`{default}`", meaning)
+            cells = (f"`{path}{key}`", allowed_values(child), f"`{default}`", meaning)
             yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
     for key, child in node["properties"].items():
         if is_section(child):
             depth = "#" * (2 + path.count("."))
             yield f"\n{depth} {path}{key}\n\n{' '.join(child.get('description', '').split())}"
-            yield from table(child, f"{path}{key}.")
+            yield from section_lines(child, f"{path}{key}.")
 
 
-def page() -> str:
+def config_page() -> str:
     """The whole page."""
-    return HEAD + "\n".join(table(schema(), "")) + "\n"
+    return HEAD + "\n".join(section_lines(schema(), "")) + "\n"
 
 
 def main() -> None:
     """Write the page."""
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(config_page(), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
 
 

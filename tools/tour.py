@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from crawl2llm.chain.fingerprint import closure
+from crawl2llm.chain.fingerprint import import_closure
 from crawl2llm.chain.steps import STEPS, folder_of, package_of, program_of, stage_of
 from crawl2llm.chain.unhashed import is_plumbing
 from crawl2llm.core.root import ROOT
@@ -30,16 +30,16 @@ settings and input turn out to be the same. "Nothing": the module decides no byt
 """
 
 
-def summary(path: Path) -> str:
+def module_summary(path: Path) -> str:
     """The first sentence of a module's docstring, on one line; empty where it has none."""
     text = " ".join((ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n\n")[0].split())
-    found = SENTENCE.match(text)
-    return found[0] if found else text
+    sentence = SENTENCE.match(text)
+    return sentence[0] if sentence else text
 
 
-def outputs() -> dict[str, str]:
+def step_outputs() -> dict[str, str]:
     """Step → what its manifest lists, from the OUTPUTS of the rules' docstrings."""
-    texts = [rules_file(stage).read_text(encoding="utf-8") for stage in stages()]
+    texts = [rules_file(stage).read_text(encoding="utf-8") for stage in stage_names()]
     return {
         f"{stage}.{name}": what
         for text in texts
@@ -53,12 +53,12 @@ def rules_file(stage: str) -> Path:
     return (folder / "filters" if package_of(stage) == "filters" else folder) / f"{stage}.smk"
 
 
-def stages() -> list[str]:
+def stage_names() -> list[str]:
     """The stages in the order of the workflow."""
     return list(dict.fromkeys(stage_of(step) for step in STEPS))
 
 
-READS = {
+READS_IN_WORDS = {
     "report.whatif": "`ingest.extract`, every filter's steps, `tokenize.encode`",
     "report.inspect": "`ingest.extract`, and every filter's steps",
     "report.render": "every step of its variant",
@@ -66,58 +66,58 @@ READS = {
 }  # in words: many
 
 
-def row(*cells: str) -> str:
+def table_row(*cells: str) -> str:
     """A row of a table in Markdown."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def named(steps: Iterable[str]) -> str:
+def code_names(steps: Iterable[str]) -> str:
     """The names as code, with commas."""
     return ", ".join(f"`{step}`" if "." in step else step for step in steps)
 
 
-def table() -> str:
+def steps_table() -> str:
     """The table of steps: name, tasks, what it reads, what it does, and what its manifest lists."""
-    lines = [row("step", "tasks", "reads", "what it does", "result"), "|---|---|---|---|---|"]
-    results = outputs()
-    for step, found in STEPS.items():
-        tasks = found.per or "1"
-        of_main = f"{named(found.common)} of main" if found.common else ""
-        reads = READS.get(step) or ", ".join(filter(None, (named(found.needs), of_main))) or "–"
-        doc = summary(CODE / package_of(stage_of(step)) / folder_of(step).with_suffix(".py"))
-        lines.append(row(f"`{step}`", tasks, reads, doc, results[step]))
+    lines = [table_row("step", "tasks", "reads", "what it does", "result"), "|---|---|---|---|---|"]
+    results = step_outputs()
+    for step, facts in STEPS.items():
+        tasks = facts.per or "1"
+        of_main = f"{code_names(facts.common)} of main" if facts.common else ""
+        reads = READS_IN_WORDS.get(step) or ", ".join(filter(None, (code_names(facts.needs), of_main))) or "–"
+        doc = module_summary(CODE / package_of(stage_of(step)) / folder_of(step).with_suffix(".py"))
+        lines.append(table_row(f"`{step}`", tasks, reads, doc, results[step]))
     return "\n".join(lines)
 
 
 def with_table(page: str) -> str:
     """The page's text with the table between its two markers replaced."""
     head, rest = page.split(BEGIN)
-    return f"{head}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+    return f"{head}{BEGIN}\n{steps_table()}\n{END}{rest.split(END)[1]}"
 
 
 @cache
-def readers() -> dict[Path, list[str]]:
+def steps_by_module() -> dict[Path, list[str]]:
     """Module → the steps whose results it decides."""
-    found: dict[Path, list[str]] = {}
+    steps_of: dict[Path, list[str]] = {}
     for step in STEPS:
-        for path in closure(program_of(step)):
-            found.setdefault(path, []).append(step)
-    return found
+        for path in import_closure(program_of(step)):
+            steps_of.setdefault(path, []).append(step)
+    return steps_of
 
 
-def reruns(path: Path) -> str:
+def rerun_text(path: Path) -> str:
     """Which steps run again when this module is edited, in words."""
-    steps = [] if is_plumbing(str(path.relative_to(ROOT))) else readers().get(path, [])
-    left = [step for step in STEPS if step not in steps]
-    if not steps or not left:
+    steps = [] if is_plumbing(str(path.relative_to(ROOT))) else steps_by_module().get(path, [])
+    other_steps = [step for step in STEPS if step not in steps]
+    if not steps or not other_steps:
         return "every step" if steps else "nothing"
-    return named(steps) if len(steps) < len(left) else f"every step but {named(left)}"
+    return code_names(steps) if len(steps) < len(other_steps) else f"every step but {code_names(other_steps)}"
 
 
-def folders() -> Iterable[str]:
+def code_folders() -> Iterable[str]:
     """The folders of the code with modules of their own: lower packages first, stages and filters in the order of the workflow."""
     yield from ("core", "chain", "formats", "text", "training", "filters")
-    yield from (f"{package_of(stage)}/{stage}" for stage in stages())
+    yield from (f"{package_of(stage)}/{stage}" for stage in stage_names())
     yield from ("workflow", "commands")
     yield from (
         f"commands/{path.name}" for path in sorted((CODE / "commands").iterdir()) if (path / "__init__.py").exists()
@@ -127,13 +127,13 @@ def folders() -> Iterable[str]:
 
 def code_page() -> str:
     """The page of all modules, by folder."""
-    lines, roots = [HEAD], [*(CODE / name for name in folders()), ROOT / "tools"]
+    lines, roots = [HEAD], [*(CODE / name for name in code_folders()), ROOT / "tools"]
     for root in roots:
-        lines += [f"\n## {root.relative_to(ROOT)}\n", row("module", "what", "an edit reruns"), "|---|---|---|"]
-        listed = any(root in other.parents for other in roots)  # folders in it have a table of their own
-        for path in sorted(root.glob("*.py" if listed else "**/*.py")):
-            if what := summary(path):
-                lines.append(row(f"`{path.relative_to(root)}`", what, reruns(path)))
+        lines += [f"\n## {root.relative_to(ROOT)}\n", table_row("module", "what", "an edit reruns"), "|---|---|---|"]
+        has_inner_tables = any(root in other.parents for other in roots)  # folders in it have a table of their own
+        for path in sorted(root.glob("*.py" if has_inner_tables else "**/*.py")):
+            if what := module_summary(path):
+                lines.append(table_row(f"`{path.relative_to(root)}`", what, rerun_text(path)))
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 
 

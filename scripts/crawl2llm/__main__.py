@@ -8,7 +8,7 @@ import signal
 import sys
 from importlib.metadata import version
 
-from crawl2llm.core.console import put
+from crawl2llm.core.console import print_line
 from crawl2llm.core.errors import NotBuiltError
 
 COMMANDS = {  # name: (module with main(argv), what it does)
@@ -59,7 +59,7 @@ COMMANDS = {  # name: (module with main(argv), what it does)
 }
 
 
-def usage() -> str:
+def usage_text() -> str:
     """The list of commands, as `crawl2llm --help` prints it."""
     width = max(map(len, COMMANDS))
     rows = [f"  {name:{width}}  {words}" for name, (_, words) in COMMANDS.items()]
@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command; its exit status, 2 for one that is not known, or a shell's for Ctrl-C and a closed pipe."""
     try:
         try:
-            return run(sys.argv[1:] if argv is None else argv)
+            return run_command(sys.argv[1:] if argv is None else argv)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # `| head` has seen enough
@@ -89,25 +89,25 @@ def main(argv: list[str] | None = None) -> int:
         os.close(nowhere)
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
-        put("stopped by Ctrl-C", file=sys.stderr)
+        print_line("stopped by Ctrl-C", file=sys.stderr)
         return 128 + signal.SIGINT
 
 
-def run(argv: list[str]) -> int:
+def run_command(argv: list[str]) -> int:
     """Run a command, or print the list of them."""
     if not argv or argv[0] in ("-h", "--help"):
-        put(usage())
+        print_line(usage_text())
         return 0
     if argv[0] in ("-V", "--version"):
-        put(f"crawl2llm {version('crawl2llm')}")
+        print_line(f"crawl2llm {version('crawl2llm')}")
         return 0
     if argv[0] not in COMMANDS:
-        put(f"error: {argv[0]!r} is no command; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
+        print_line(f"error: {argv[0]!r} is no command; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
         return int(importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:]) or 0)
     except NotBuiltError as error:
-        put(f"error: {error}", file=sys.stderr)
+        print_line(f"error: {error}", file=sys.stderr)
         return 1
 
 

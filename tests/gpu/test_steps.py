@@ -13,7 +13,7 @@ from transformers import AutoConfig
 
 from crawl2llm.chain.config import validate
 from crawl2llm.training import engine, initial
-from crawl2llm.training.group import start
+from crawl2llm.training.group import join_group
 from crawl2llm.training.processes import environments, free_port
 
 VOCABULARY, CONTEXT, MICRO, ACCUMULATION, STEPS = 2048, 256, 4, 2, 4
@@ -69,8 +69,8 @@ def group(gpu: torch.device) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in place.items():
             patch.setenv(name, value)
-        start("torch", gpu, 4)
-        start("deepspeed", gpu, 4)
+        join_group("torch", gpu, 4)
+        join_group("deepspeed", gpu, 4)
         yield
         torch.distributed.destroy_process_group()
 
@@ -82,9 +82,9 @@ def build(kind: str, device: torch.device, recomputed: bool = False, selective: 
     settings = validate({})["pretrain"]["train"] | usual | changes
     job = engine.Job(
         config=config, settings=settings, device=device, micro_batch=MICRO, accumulation=ACCUMULATION,
-        recomputed=recomputed, selective=selective, values=partial(initial.values, config, 1),
+        recomputed=recomputed, selective=selective, values=partial(initial.random_weights, config, 1),
     )  # fmt: skip
-    return engine.kind(settings["engine"])(job)
+    return engine.engine_class(settings["engine"])(job)
 
 
 def batch(device: torch.device) -> torch.Tensor:

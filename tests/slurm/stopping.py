@@ -12,12 +12,12 @@ import sys
 import time
 from pathlib import Path
 
-from crawl2llm.training.processes import RESUBMIT, listen
+from crawl2llm.training.processes import RESUBMIT, on_stop_signal
 
 if __name__ == "__main__":
     node = os.environ.get("SLURM_PROCID", "0")
     starts, signals = Path(sys.argv[1]) / f"starts-{node}", list[int]()
-    listen(lambda number, _: signals.append(number))
+    on_stop_signal(lambda number, _: signals.append(number))
     with starts.open("a") as handle:
         handle.write(f"{os.environ.get('SLURM_STEP_ID', 'no step')}\n")
     while len(starts.read_text().splitlines()) == 1:

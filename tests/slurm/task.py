@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from crawl2llm.core.console import Progress
-from crawl2llm.core.retries import ask
+from crawl2llm.core.retries import ask_slurm
 
 FACTS = ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "SLURM_JOB_ID")
 
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     args.manifest.parent.mkdir(parents=True, exist_ok=True)
     facts = {name: os.environ.get(name) for name in FACTS}
     if "SLURM_JOB_ID" in os.environ:
-        facts["job"] = ask("scontrol", "show", "job", "-o", os.environ["SLURM_JOB_ID"])
+        facts["job"] = ask_slurm("scontrol", "show", "job", "-o", os.environ["SLURM_JOB_ID"])
     Path("facts").mkdir(exist_ok=True)
     (Path("facts") / f"{args.rule}-{args.shard}.json").write_text(json.dumps(facts), encoding="utf-8")
     work = args.manifest.with_name(f"{args.shard}.work")
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         with work.open("a", encoding="utf-8") as handle:
             handle.write(state.hexdigest() + "\n")
         progress.done += 1
-        args.log.write_text(f"{progress.line()}\n", encoding="utf-8")
+        args.log.write_text(f"{progress.status_line()}\n", encoding="utf-8")
     text = json.dumps({"rule": args.rule, "shard": args.shard, "lines": work.read_text(encoding="utf-8").split()})
     args.manifest.write_text(text + "\n", encoding="utf-8")
     note("ends.tsv", args.rule, args.shard)

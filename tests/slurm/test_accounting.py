@@ -29,7 +29,7 @@ def test_hours_and_account_are_slurms_own(cluster: Cluster, drive: Callable[...,
     (run.folder / "fail-evaluate_model").touch()  # a failed attempt has cost its hours, too
     run.start().finish()
     assert re.search(rf"Account={NAME} ", slurm("scontrol", "show", "job", run.table("starts")[0][3]))
-    text = "\n".join(status.report(run.folder, lines=3))
+    text = "\n".join(status.status_lines(run.folder, lines=3))
     assert "(from sacct)" in text, text
     hours = status.hours_by_sacct(run.folder.resolve(), datetime.now() - timedelta(hours=1))
     assert hours is not None and set(hours) == {"evaluate_model"}, "the other rule had no GPU"

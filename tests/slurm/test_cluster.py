@@ -245,7 +245,7 @@ def test_a_controller_that_stays_silent(drive: Make, cluster: Cluster, unbroken:
     """The run ends with one line; the job keeps running, and the next start deals with what is left of it."""
     run = drive({"language_score": 1, "language_select": 1}, {"language_score": 450})
     silent = run.busy()
-    run.environment[retries.LIMIT] = "20"
+    run.environment[retries.LIMIT_VARIABLE] = "20"
     run.start()
     until("the task at work", lambda: run.working("language_score"))
     silent.touch()
@@ -322,7 +322,7 @@ def test_status(drive: Make, cluster: Cluster, unbroken: Unbroken, started: dict
 
     def shows(*words: str) -> bool:
         nonlocal shown
-        shown = "\n".join(status.report(run.folder, lines=3))
+        shown = "\n".join(status.status_lines(run.folder, lines=3))
         return all(word in shown for word in words)
 
     until(
@@ -340,7 +340,7 @@ def test_status(drive: Make, cluster: Cluster, unbroken: Unbroken, started: dict
     assert hours and 0 <= float(hours[1]) < 0.1
     run.finish()
     assert run.results() == unbroken(run)
-    after = "\n".join(status.report(run.folder, lines=3))
+    after = "\n".join(status.status_lines(run.folder, lines=3))
     assert "4 of 4 tasks of the newest run are done (100 %)" in after and "not yet made good: 0 jobs" in after
     ends = {row[3]: float(row[0]) for row in run.table("ends")}
     spent = sum(ends[row[3]] - float(row[0]) for row in run.table("starts") if row[3] in ends)

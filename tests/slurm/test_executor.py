@@ -110,7 +110,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         monkeypatch.setattr(plugin, name, getattr(plugin, name))
     made = object.__new__(plugin.Executor)
     made.run_uuid = "crawl2llm_17"
-    executor.install(made)
+    executor.install_patience(made)
     return made
 
 
@@ -165,7 +165,7 @@ def test_a_submission_whose_answer_was_lost_is_found(tmp_path: Path, monkeypatch
         "squeue",
         "scontrol",
     ]
-    assert not made.resent
+    assert not made.may_be_copied
 
 
 def test_a_refusal_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

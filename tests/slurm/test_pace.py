@@ -11,7 +11,7 @@ from crawl2llm.slurm import pace
 @pytest.mark.parametrize(("asked", "waited"), [(20, 20), (180, pace.LONGEST)])
 def test_the_executors_pauses_are_bounded(asked: float, waited: float) -> None:
     executor = object.__new__(Executor)
-    pace.bound(executor)
+    pace.limit_pause(executor)
     assert isinstance(executor, Executor)
     executor.next_seconds_between_status_checks = asked
     assert executor.next_seconds_between_status_checks == waited
@@ -19,5 +19,5 @@ def test_the_executors_pauses_are_bounded(asked: float, waited: float) -> None:
 
 def test_another_executor_is_left_alone() -> None:
     other = object()
-    pace.bound(other)
+    pace.limit_pause(other)
     assert type(other) is object

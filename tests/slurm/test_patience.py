@@ -36,7 +36,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Short pauses; what a person is told."""
     told: list[str] = []
     monkeypatch.setattr(retries, "PAUSE", 0.1)
-    monkeypatch.setattr(retries, "TELL", 0.2)
+    monkeypatch.setattr(retries, "REPORT_AFTER", 0.2)
     monkeypatch.setattr(retries.silence, "tell", told.append)
     return told
 
@@ -45,7 +45,7 @@ def test_asked_again_until_it_answers_and_told_once(command: str, tmp_path: Path
     failure = tmp_path / "failure"
     failure.write_text(CONTACT)
     threading.Timer(1, failure.unlink).start()
-    assert retries.ask(command) == "17\n"
+    assert retries.ask_slurm(command) == "17\n"
     assert calls(tmp_path) >= 3
     assert len(quick) == 2 and CONTACT in quick[0] and quick[1].startswith("SLURM answers again, after ")
 
@@ -54,25 +54,25 @@ def test_a_call_that_hangs_is_cut_off(command: str, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(retries, "CALL", 0.5)
     (tmp_path / "hang").touch()
     begin = time.monotonic()
-    assert retries.ask(command) == "17\n"
+    assert retries.ask_slurm(command) == "17\n"
     assert calls(tmp_path) == 2 and time.monotonic() - begin < 20
 
 
 def test_silence_has_a_limit(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "failure").write_text(CONTACT)
-    monkeypatch.setenv(retries.LIMIT, "1")
+    monkeypatch.setenv(retries.LIMIT_VARIABLE, "1")
     with pytest.raises(retries.Silent, match=r"SLURM did not answer for 1 s .*Unable to contact"):
-        retries.ask(command)
+        retries.ask_slurm(command)
     assert calls(tmp_path) >= 3
 
 
 def test_an_answer_is_an_answer(command: str, tmp_path: Path) -> None:
     (tmp_path / "failure").write_text("slurm_load_jobs error: Invalid job id specified\n")
     with pytest.raises(retries.SlurmError, match="Invalid job id specified"):
-        retries.ask(command)
+        retries.ask_slurm(command)
     assert calls(tmp_path) == 1
     with pytest.raises(retries.SlurmError, match="is not installed here"):
-        retries.ask(str(tmp_path / "absent"))
+        retries.ask_slurm(str(tmp_path / "absent"))
 
 
 def test_nobody_waits_for_it(command: str, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_nobody_waits_for_it(command: str, tmp_path: Path) -> None:
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
     with pytest.raises(retries.Stopped):
-        retries.ask(command, stop=stop)
+        retries.ask_slurm(command, stop=stop)
 
 
 @pytest.mark.parametrize(
@@ -129,5 +129,5 @@ def test_a_client_without_a_cluster_is_an_answer() -> None:
         "squeue: error: fetch_config: DNS SRV lookup failed squeue: error: Could not establish a configuration source"
     )
     with pytest.raises(retries.SlurmError, match="SLURM is not set up here") as caught:
-        retries.once("sh", "-c", f"echo '{words}' >&2; exit 1")
+        retries.ask_once("sh", "-c", f"echo '{words}' >&2; exit 1")
     assert "DNS SRV" not in str(caught.value) and "login node" in str(caught.value)

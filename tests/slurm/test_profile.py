@@ -104,7 +104,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     programs.mkdir()
     for name in tools.PROGRAMS:
         (programs / name).touch(0o755)
-    (programs / tools.MADE).write_text(tools.VERSION)
+    (programs / tools.VERSION_FILE).write_text(tools.VERSION)
     config["variants"] = {"other": {"corpus": {"split": {"seed": 1}}}}  # is compared with main, on what main holds out
     config["pretrain"]["train"]["keep_every"] = 375
     config["topics"] = {"train": {"clusters": 3}}

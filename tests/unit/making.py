@@ -12,7 +12,7 @@ from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core import pinned_names
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import spans
-from crawl2llm.formats.documents import DOCUMENT, VERDICT, Writer, data, rows, shard_of
+from crawl2llm.formats.documents import DOCUMENT, VERDICT, Writer, parquet_file, rows, shard_of
 
 
 def config(step: str, skipped_by: Sequence[str] = (), **settings: Any) -> str:
@@ -69,14 +69,14 @@ def judged(
         read, gone = Manifest.read(path), sum(map(drop, ids))
         read.counts = {"in": len(ids), "kept": len(ids) - gone, "dropped": {"short": gone} if gone else {}}
         read.write(folder / f"{shard}.manifest.json", [read.file(name) for name in read.files])
-        Manifest.forget(path)
+        Manifest.remove_with_copy(path)
         made.append(read.path or path)
     return made
 
 
 def checked(folder: Path, *documents: Path) -> Path:
     """The verdicts of ingest.check on these documents (manifests), none of which is repeated; returns the manifest's path."""
-    shards = {shard_of(path): [row["id"] for row in rows(data(path), ["id"])] for path in documents}
+    shards = {shard_of(path): [row["id"] for row in rows(parquet_file(path), ["id"])] for path in documents}
     return verdicts(folder, shards, step="ingest.check")
 
 

@@ -158,14 +158,16 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     extract = {**default["ingest"]["extract"], "min_characters": 1}
     signed = default["dedup"]["signature"]
     hasher = minhash.MinHasher(*(signed[key] for key in ("permutations", "bands", "rows", "seed")))
-    english = stop_words.tables({})["en"]
+    english = stop_words.stop_words_by_language({})["en"]
     identify = language_identifier.Identifier(language_identifier.model_path(language_identifier.BUNDLED))
     detector = detect.Detector()
-    index = search.Index([items.item("set", "1", (["what did the cat sat on " * 4], "the mat"), 13, 8)], "idf", 5, 5)
+    index = search.Index(
+        [items.build_item("set", "1", (["what did the cat sat on " * 4], "the mat"), 13, 8)], "idf", 5, 5
+    )
     urls = lists.Lists({key: [] for key in ("folders", "domains", "suffixes", "words", "expressions")})
     urls.expressions = [lists.re2.compile("(a|b)*c$"), lists.re2.compile("(.*)(.*)x")]
-    pieces = unigram.pieces(train.untrained(3))
-    wanted = attribution.Wanted("the cat sat on the mat a a a a a a a a a a", 8)
+    pieces = unigram.piece_expression(train.untrained_tokenizer(3))
+    wanted = attribution.TextQuery("the cat sat on the mat a a a a a a a a a a", 8)
     listed = toxicity.Terms([])
     listed.phrases, listed.firsts = {"a": [("a",) * 9 + ("b",)]}, frozenset("a")
     masked = masks.Masks({"score": default["pii"]["score"], "select": default["pii"]["select"]})
@@ -175,7 +177,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     template_ = template.Template.parse("Question: {question}\nAnswer: {answer}")
 
     def page(t: str) -> tuple[str, Any]:
-        return t, markup.parse(markup.encode(t))
+        return t, markup.parse_page(markup.encode_page(t))
 
     def record(body: str) -> object:
         from fastwarc.warc import WarcRecord
@@ -185,118 +187,138 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
         made = warcs.record("response", 1, warcs.http(_as("bytes", body)))
         one = WarcRecord.from_reader(io.BytesIO(made))
         one.parse_http()
-        return kept.page(one)
+        return kept.page_of_record(one)
 
     def both(t: str) -> list[tuple[int, int]]:
-        return digit_runs.runs(t, t.encode("utf-8", "replace"))
+        return digit_runs.find_digit_runs(t, t.encode("utf-8", "replace"))
 
     calls: dict[str, Call] = {
-        "crawl2llm.stages.align.rewards.exact": lambda t: rewards.exact()("", t, t),
-        "crawl2llm.filters.boilerplate.keys.keys": lambda t: keys.keys(t, 1),
-        "crawl2llm.filters.boilerplate.keys.rows": lambda t: keys.rows(t, 1),
-        "crawl2llm.stages.crawl.document.clean": lambda t: pydoc.clean(t, []),
-        "crawl2llm.filters.decontaminate.search.Index.find": lambda t: index.find([t]),
+        "crawl2llm.stages.align.rewards.exact_reward": lambda t: rewards.exact_reward()("", t, t),
+        "crawl2llm.filters.boilerplate.keys.line_keys": lambda t: keys.line_keys(t, 1),
+        "crawl2llm.filters.boilerplate.keys.line_rows": lambda t: keys.line_rows(t, 1),
+        "crawl2llm.stages.crawl.document.clean_page": lambda t: pydoc.clean_page(t, []),
+        "crawl2llm.filters.decontaminate.search.Index.find_matches": lambda t: index.find_matches([t]),
         "crawl2llm.text.shingles.keeps_numbers": lambda t: shingles.keeps_numbers(_as("bytes", t), "dense"),
         "crawl2llm.text.shingles.shingles": lambda t: shingles.shingles(_as("bytes", t), 5),
         "crawl2llm.text.shingles.shingle_set": lambda t: shingles.shingle_set(t, 5),
-        "crawl2llm.text.signatures.sign": lambda t: signatures.sign([t], 5, hasher),
-        "crawl2llm.core.judging.asked": lambda t: judging.asked(t, t, "{answer}", t),
-        "crawl2llm.core.judging.score": lambda t: judging.score(t, 0, 10),
-        "crawl2llm.stages.evaluate.overlap.distinct": lambda t: overlap.distinct(t.split("\n"), 2),
-        "crawl2llm.training.pair_patterns.window": lambda t: pair_patterns.window(t, len(t), 80),
+        "crawl2llm.text.signatures.compute_signals": lambda t: signatures.compute_signals([t], 5, hasher),
+        "crawl2llm.core.judging.fill_prompt": lambda t: judging.fill_prompt(t, t, "{answer}", t),
+        "crawl2llm.core.judging.parse_score": lambda t: judging.parse_score(t, 0, 10),
+        "crawl2llm.stages.evaluate.overlap.distinct_share": lambda t: overlap.distinct_share(t.split("\n"), 2),
+        "crawl2llm.training.pair_patterns.bounded_text": lambda t: pair_patterns.bounded_text(t, len(t), 80),
         "crawl2llm.training.pair_masks.Masks.__call__": lambda t: masked([t]),
         "crawl2llm.training.template.Template.parse": template.Template.parse,
         "crawl2llm.training.template.Template.completion": template_.completion,
-        "crawl2llm.text.blocks.taken_out": lambda t: blocks.taken_out(
-            t, [n for n, b in enumerate(blocks.blocks(t)) if b][::2], "x"
+        "crawl2llm.text.blocks.removal_spans": lambda t: blocks.removal_spans(
+            t, [n for n, b in enumerate(blocks.compared_blocks(t)) if b][::2], "x"
         ),
         "crawl2llm.text.normal_forms.normal_form": lambda t: normal_forms.normal_form("NFKC", t),
-        "crawl2llm.text.blocks.around": lambda t: blocks.around(t, len(t) // 2, len(t) // 2),
-        "crawl2llm.text.c4_lines.few_words": lambda t: c4_lines.few_words(t, 5),
+        "crawl2llm.text.blocks.removal_range": lambda t: blocks.removal_range(t, len(t) // 2, len(t) // 2),
+        "crawl2llm.text.c4_lines.has_few_words": lambda t: c4_lines.has_few_words(t, 5),
         "crawl2llm.text.c4_lines.has_long_word": lambda t: c4_lines.has_long_word(t, 50),
-        "crawl2llm.filters.heuristics.measures.measure": lambda t: measures.measure(t, english, measures.Limits()),
+        "crawl2llm.filters.heuristics.measures.measure_document": lambda t: measures.measure_document(
+            t, english, measures.Limits()
+        ),
         "crawl2llm.text.stop_words.StopWords.count": lambda t: english.count(t, set(t.split())),
         "crawl2llm.chain.remote_access.Access.fill_url": lambda t: reached.fill_url(t, "source s"),
         "crawl2llm.chain.remote_access.Access.trusts": lambda t: reached.trusts(
             f"http://host/{t}", f"https://{t[:200]}/{t}"
         ),
-        "crawl2llm.chain.remote_access.Access.refusal": lambda t: reached.refusal(
+        "crawl2llm.chain.remote_access.Access.why_refused": lambda t: reached.why_refused(
             f"http://host/{t}", f"http://other/{t}"
         ),
-        "crawl2llm.stages.ingest.charsets.attributes": lambda t: charsets.attributes(_as("bytes", t), 0),
-        "crawl2llm.stages.ingest.charsets.decode": lambda t: charsets.decode(_as("bytes", t), "gb18030"),
+        "crawl2llm.stages.ingest.charsets.parse_attributes": lambda t: charsets.parse_attributes(_as("bytes", t), 0),
+        "crawl2llm.stages.ingest.charsets.decode_as": lambda t: charsets.decode_as(_as("bytes", t), "gb18030"),
         "crawl2llm.stages.ingest.charsets.decode_text": lambda t: charsets.decode_text(_as("bytes", t), None),
-        "crawl2llm.stages.ingest.extractors.fast": lambda t: extractors.fast(*page(t), True),
+        "crawl2llm.stages.ingest.extractors.fast_text": lambda t: extractors.fast_text(*page(t), True),
         "crawl2llm.stages.ingest.extractors.fast_markdown": lambda t: extractors.fast_markdown(*page(t), False),
-        "crawl2llm.stages.ingest.head.facts": lambda t: head.facts(
-            head.head(page(f"<title>{t}</title><script>{t}</script>")[1]), t
+        "crawl2llm.stages.ingest.head.page_facts": lambda t: head.page_facts(
+            head.read_head(page(f"<title>{t}</title><script>{t}</script>")[1]), t
         ),
         "crawl2llm.stages.ingest.http.decode_body": lambda t: http.decode_body(
             _as("bytes", t), ["chunked", "br"], 1 << 24
         ),
         "crawl2llm.stages.ingest.http.codings": lambda t: http.codings([("Content-Encoding", t)]),
         "crawl2llm.stages.ingest.indexes.names_of": lambda t: indexes.names_of(_as("bytes", t), "http://host/"),
-        "crawl2llm.stages.ingest.licences.licence": lambda t: licences.licence(
+        "crawl2llm.stages.ingest.licences.page_licence": lambda t: licences.page_licence(
             *page(f"creativecommons.org/<script>{t}</script>")
         ),
         "crawl2llm.stages.ingest.tags.raised": lambda t: tags.raised("a", t, False),
         "crawl2llm.stages.ingest.tags.said": tags.said,
         "crawl2llm.stages.ingest.tags.conceals": tags.conceals,
-        "crawl2llm.stages.ingest.text.chunks": lambda t: list(text.chunks(t, 3)),
-        "crawl2llm.stages.ingest.text.TextReader.written": lambda t: (
-            text.unwrapped(t),
+        "crawl2llm.stages.ingest.text.text_chunks": lambda t: list(text.text_chunks(t, 3)),
+        "crawl2llm.stages.ingest.text.TextReader.document_text": lambda t: (
+            text.unwrap_lines(t),
             warc.tidy(t),
-            warc.verbatim(t),
+            warc.clean_verbatim(t),
         ),
-        "crawl2llm.stages.ingest.text.JsonLinesReader.line": lambda t: rows.line(
+        "crawl2llm.stages.ingest.text.JsonLinesReader.page_of_line": lambda t: rows.page_of_line(
             text.Place("s", "f"), 0, _as("bytes", t)
         ),
-        "crawl2llm.stages.ingest.warc._hides": warc._hides,
-        "crawl2llm.stages.ingest.warc._trimmed": lambda t: warc._trimmed(t, {"a"}),
-        "crawl2llm.stages.ingest.warc.WarcReader.html": record,
-        "crawl2llm.filters.language.compare.signals": lambda t: compare.signals(t, "en", [identify], True),
+        "crawl2llm.stages.ingest.warc._says_noindex": warc._says_noindex,
+        "crawl2llm.stages.ingest.warc._trim_lines": lambda t: warc._trim_lines(t, {"a"}),
+        "crawl2llm.stages.ingest.warc.WarcReader.page_of_html": record,
+        "crawl2llm.filters.language.compare.language_signals": lambda t: compare.language_signals(
+            t, "en", [identify], True
+        ),
         "crawl2llm.formats.language_identifier.Identifier.__call__": identify,
-        "crawl2llm.filters.lines.corrections.reason": lambda t: corrections.reason(t, corrected),
-        "crawl2llm.filters.lines.rules.reason": lambda t: rules.reason(t, corrected),
-        "crawl2llm.filters.lines.rules.edits": lambda t: list(rules.edits(t, corrected)),
-        "crawl2llm.filters.lines.rules.flagged": lambda t: rules.flagged(t, list(rules.edits(t, corrected))),
-        "crawl2llm.filters.multilingual.passages.passages": lambda t: multilingual.passages(
+        "crawl2llm.filters.lines.corrections.correction_of": lambda t: corrections.correction_of(t, corrected),
+        "crawl2llm.filters.lines.rules.rule_removing": lambda t: rules.rule_removing(t, corrected),
+        "crawl2llm.filters.lines.rules.removed_spans": lambda t: list(rules.removed_spans(t, corrected)),
+        "crawl2llm.filters.lines.rules.flagged_share": lambda t: rules.flagged_share(
+            t, list(rules.removed_spans(t, corrected))
+        ),
+        "crawl2llm.filters.multilingual.passages.classify_lines": lambda t: multilingual.classify_lines(
             t, lambda line: ("en", 0.9), "en", 3, 0.5
         ),
-        "crawl2llm.filters.multilingual.passages.foreign": lambda t: multilingual.foreign(t, _foreign(t), ["en"]),
-        "crawl2llm.filters.multilingual.passages.cuts": lambda t: list(multilingual.cuts(t, _foreign(t), ["en"])),
-        "crawl2llm.filters.paragraphs.hash.hashes": lambda t: paragraphs.hashes(t, "paragraph", 1),
-        "crawl2llm.commands.plan.picture.svg.wide": lambda t: svg.wide(t, 9.0),
-        "crawl2llm.commands.plan.picture.svg.fitted": lambda t: svg.fitted(t, 9.0, 80.0),
-        "crawl2llm.filters.pii.checksummed.cards": lambda t: list(checksummed.cards(t, both(t))),
+        "crawl2llm.filters.multilingual.passages.foreign_characters": lambda t: multilingual.foreign_characters(
+            t, _foreign(t), ["en"]
+        ),
+        "crawl2llm.filters.multilingual.passages.foreign_spans": lambda t: list(
+            multilingual.foreign_spans(t, _foreign(t), ["en"])
+        ),
+        "crawl2llm.filters.paragraphs.hash.paragraph_hashes": lambda t: paragraphs.paragraph_hashes(t, "paragraph", 1),
+        "crawl2llm.commands.plan.picture.svg.text_width": lambda t: svg.text_width(t, 9.0),
+        "crawl2llm.commands.plan.picture.svg.fit_text": lambda t: svg.fit_text(t, 9.0, 80.0),
+        "crawl2llm.filters.pii.checksummed.find_card_numbers": lambda t: list(
+            checksummed.find_card_numbers(t, both(t))
+        ),
         "crawl2llm.filters.pii.detect.Detector.__call__": lambda t: detector(t, "en"),
         "crawl2llm.filters.pii.masks.Masks.__call__": lambda t: masked([t]),
-        "crawl2llm.filters.pii.phones.phones": lambda t: list(phones.phones(t, both(t), ("DE", "US"))),
-        "crawl2llm.filters.quality.perplexity.lines": lambda t: list(perplexity.lines(t, perplexity.words)),
-        "crawl2llm.stages.report.excerpts.segments": lambda t: excerpts.segments(
-            t, list(rules.edits(t, corrected)), "lines", len(t)
+        "crawl2llm.filters.pii.phones.find_phone_numbers": lambda t: list(
+            phones.find_phone_numbers(t, both(t), ("DE", "US"))
         ),
-        "crawl2llm.stages.report.samples.shown": lambda t: samples.shown(t, len(t)),
-        "crawl2llm.stages.report.samples.compared": lambda t: samples.compared(t, " ".join(t.split()[::2]), len(t)),
-        "crawl2llm.commands.serve.chat_tokens.replaced": lambda t: chat_tokens.replaced(t, {"a": "b"}),
-        "crawl2llm.filters.sourcecode.measures.share": lambda t: sourcecode.share(
+        "crawl2llm.filters.quality.perplexity.spelled_lines": lambda t: list(
+            perplexity.spelled_lines(t, perplexity.spaced_words)
+        ),
+        "crawl2llm.stages.report.excerpts.text_segments": lambda t: excerpts.text_segments(
+            t, list(rules.removed_spans(t, corrected)), "lines", len(t)
+        ),
+        "crawl2llm.stages.report.samples.cut_text": lambda t: samples.cut_text(t, len(t)),
+        "crawl2llm.stages.report.samples.side_by_side": lambda t: samples.side_by_side(
+            t, " ".join(t.split()[::2]), len(t)
+        ),
+        "crawl2llm.commands.serve.chat_tokens.replace_all": lambda t: chat_tokens.replace_all(t, {"a": "b"}),
+        "crawl2llm.filters.sourcecode.measures.letter_share": lambda t: sourcecode.letter_share(
             t, t.encode("utf-8", "replace"), True
         ),
-        "crawl2llm.filters.substrings.score.spans": lambda t: substrings.spans(
-            t, np.arange(len(substring_words.words(t))) % 2 == 0
+        "crawl2llm.filters.substrings.score.removed_spans": lambda t: substrings.removed_spans(
+            t, np.arange(len(substring_words.split_words(t))) % 2 == 0
         ),
         "crawl2llm.stages.synthesize.passages.passages": lambda t: list(passages.passages(t, 300)),
         "crawl2llm.stages.synthesize.replies.Judge.__call__": _judged,
         "crawl2llm.stages.tokenize.train.cut_long_pieces": lambda t: list(train.cut_long_pieces([t], pieces)),
         "crawl2llm.filters.toxicity.terms.Terms.__call__": listed,
-        "crawl2llm.commands.trace.document.cut": lambda t: document.cut(t, 40),
-        "crawl2llm.commands.trace.document.beside": lambda t: document.beside(t, t[::2]),
-        "crawl2llm.commands.trace.attribution.Wanted.__init__": lambda t: attribution.Wanted(t, 8),
-        "crawl2llm.commands.trace.attribution.Wanted.runs": lambda t: list(wanted.runs(t)),
+        "crawl2llm.commands.trace.document.shorten_line": lambda t: document.shorten_line(t, 40),
+        "crawl2llm.commands.trace.document.side_by_side": lambda t: document.side_by_side(t, t[::2]),
+        "crawl2llm.commands.trace.attribution.TextQuery.__init__": lambda t: attribution.TextQuery(t, 8),
+        "crawl2llm.commands.trace.attribution.TextQuery.shared_runs": lambda t: list(wanted.shared_runs(t)),
         "crawl2llm.filters.url.lists.Hashes.__contains__": lambda t: t in urls.domains,
-        "crawl2llm.filters.url.lists.Lists.domain": urls.domain,
-        "crawl2llm.filters.url.lists.Lists.url": lambda t: urls.url(t * 8),  # copies of long addresses take little time
-        "crawl2llm.filters.url.lists.Lists.expression": urls.expression,
+        "crawl2llm.filters.url.lists.Lists.listed_domain": urls.listed_domain,
+        "crawl2llm.filters.url.lists.Lists.listed_address": lambda t: urls.listed_address(
+            t * 8
+        ),  # copies of long addresses take little time
+        "crawl2llm.filters.url.lists.Lists.matching_expression": urls.matching_expression,
         "crawl2llm.filters.url.lists.Lists.words_in": urls.words_in,
     }
     return calls
@@ -305,16 +327,16 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
 def _foreign(text: str) -> Any:
     from crawl2llm.filters.multilingual import passages
 
-    return passages.passages(text, lambda line: (line[:1], 0.9), "en", 1, 0.5)
+    return passages.classify_lines(text, lambda line: (line[:1], 0.9), "en", 1, 0.5)
 
 
 def _judged(text: str) -> object:
     from crawl2llm.stages.synthesize import replies
     from crawl2llm.stages.synthesize.endpoint import Reply
-    from crawl2llm.stages.synthesize.prompts import Asked, Seed
+    from crawl2llm.stages.synthesize.prompts import Seed, TextRequest
 
     judge = replies.Judge({"refusals": ["I cannot"], "copy_max": 0.8, "language": ""})
-    return judge(Asked(Seed("1", "the cat", "", ""), 0, "", "the cat", "the cat"), Reply(text))
+    return judge(TextRequest(Seed("1", "the cat", "", ""), 0, "", "the cat", "the cat"), Reply(text))
 
 
 # Modules that read what the machine, or the run, says.
@@ -347,27 +369,27 @@ OF_THE_PROJECT = tuple(
 # Private ones are called by others of their module. Names or the beginnings of names.
 ELSEWHERE = {
     "crawl2llm.stages.align.reward_model.": "a tokenizer and a model read it",
-    "crawl2llm.stages.align.rewards.Rewards.each": "the rewards are called by themselves",
+    "crawl2llm.stages.align.rewards.Rewards.answer_values": "the rewards are called by themselves",
     "crawl2llm.stages.compress.llama_worker.": "llama.cpp reads it",
     "crawl2llm.stages.corpus.overlap.": "calls dedup.signature.sign and shingle_set",
     "crawl2llm.stages.crawl.": "of packages that are installed: answers of our own pages, pydoc's HTML",
     "crawl2llm.filters.decontaminate.command.Cleaner.__call__": "calls Index.find",
     "crawl2llm.stages.evaluate.compressors.": "xz and zstd",
-    "crawl2llm.core.judging.request": "calls asked",
-    "crawl2llm.stages.evaluate.overlap.common": "rouge_score and sacrebleu, over an answer of a bounded number of tokens",
-    "crawl2llm.stages.evaluate.overlap.corpus": "sacrebleu, over answers of a bounded number of tokens",
-    "crawl2llm.stages.evaluate.overlap.Words.tokenize": "is words",
-    "crawl2llm.training.pair_layouts.columns": "fills in a template",
-    "crawl2llm.stages.finetune.pairs.pair": "puts it into a row",
-    "crawl2llm.training.pair_patterns.found": "patterns of the config, each with a limit of time",
+    "crawl2llm.core.judging.score_request": "calls asked",
+    "crawl2llm.stages.evaluate.overlap.compare_with_reference": "rouge_score and sacrebleu, over an answer of a bounded number of tokens",
+    "crawl2llm.stages.evaluate.overlap.corpus_scores": "sacrebleu, over answers of a bounded number of tokens",
+    "crawl2llm.stages.evaluate.overlap.FoldedTokenizer.tokenize": "is words",
+    "crawl2llm.training.pair_layouts.column_layout": "fills in a template",
+    "crawl2llm.stages.finetune.pairs.result_row": "puts it into a row",
+    "crawl2llm.training.pair_patterns.matched_pairs": "patterns of the config, each with a limit of time",
     "crawl2llm.stages.ingest.arc.as_warc": "a line that frames.LINE bounds to 12,000 bytes",
-    "crawl2llm.stages.ingest.extractors.resiliparse": "a library, behind ingest.bounds",
-    "crawl2llm.stages.ingest.extractors.trafilatura": "a library, behind ingest.bounds",
+    "crawl2llm.stages.ingest.extractors.resiliparse_text": "a library, behind ingest.bounds",
+    "crawl2llm.stages.ingest.extractors.trafilatura_text": "a library, behind ingest.bounds",
     "crawl2llm.stages.ingest.fetch.": "asks a server",
     "crawl2llm.stages.ingest.remote.": "asks a server",
-    "crawl2llm.stages.ingest.text.TextReader.page": "puts it into a page",
+    "crawl2llm.stages.ingest.text.TextReader.page_of_text": "puts it into a page",
     "crawl2llm.stages.ingest.transport.": "asks a server",
-    "crawl2llm.stages.ingest.warc.WarcReader.document": "puts it into a page",
+    "crawl2llm.stages.ingest.warc.WarcReader.page_of_text": "puts it into a page",
     "crawl2llm.filters.quality.classifier.Classifier.__call__": "fastText reads it",
     "crawl2llm.filters.quality.fasttext.Model.__call__": "fastText reads it",
     "crawl2llm.filters.quality.ngrams.Effects.log_odds": "fastText reads it",
@@ -375,14 +397,14 @@ ELSEWHERE = {
     "crawl2llm.commands.serve.": "a tokenizer and a model read it",
     "crawl2llm.stages.synthesize.replies.": "Judge.__call__ calls them",
     "crawl2llm.stages.synthesize.run.": "puts it into a row",
-    "crawl2llm.stages.tokenize.ranks.merged": "of an entry of a vocabulary, at most PIECE characters",
-    "crawl2llm.stages.tokenize.unigram.train": "sentencepiece reads it",
+    "crawl2llm.stages.tokenize.ranks.merge_below": "of an entry of a vocabulary, at most PIECE characters",
+    "crawl2llm.stages.tokenize.unigram.train_unigram": "sentencepiece reads it",
     "crawl2llm.filters.toxicity.classifiers.": "fastText reads it",
     "crawl2llm.filters.toxicity.terms.Lists.__call__": "calls Terms",
-    "crawl2llm.commands.trace.document.nearest": "reads results",
-    "crawl2llm.commands.trace.takedown.answer": "reads results",
+    "crawl2llm.commands.trace.document.nearest_addresses": "reads results",
+    "crawl2llm.commands.trace.takedown.takedown_report": "reads results",
     "crawl2llm.commands.trace.attribution.": "reads an index",
-    "crawl2llm.commands.plan.command.show": "prints",
+    "crawl2llm.commands.plan.command.print_plan": "prints",
     "crawl2llm.filters.url.lists.Hashes.__init__": "hashes",
     "crawl2llm.commands.watch.": "prints; a log's line is short",
     **dict.fromkeys(OF_THE_MACHINE, "of the machine"),
@@ -399,7 +421,7 @@ def _table() -> dict[str, Call]:
     calls = _calls()
     for name, function in functions().items():
         skipped = _private(name) or name.startswith(
-            ("crawl2llm.stages.evaluate.compressors.", "crawl2llm.commands.plan.command.show", *OF_THE_MACHINE)
+            ("crawl2llm.stages.evaluate.compressors.", "crawl2llm.commands.plan.command.print_plan", *OF_THE_MACHINE)
         )
         if name not in calls and not skipped and (call := _by_itself(function, name)):
             calls[name] = call
@@ -479,21 +501,23 @@ def _made() -> Iterator[Expression]:
     from crawl2llm.text import normal_forms
 
     yield Expression("crawl2llm.text.normal_forms.RUN", normal_forms.RUN, ["sub"])
-    yield Expression("crawl2llm.text.normal_forms.PERHAPS", normal_forms.PERHAPS, ["sub"])
+    yield Expression("crawl2llm.text.normal_forms.POSSIBLE_RUN", normal_forms.POSSIBLE_RUN, ["sub"])
     for name, grammar in (("WARC", frames.WARC), ("ARC", frames.ARC)):
         yield Expression(f"crawl2llm.stages.ingest.frames.{name}.first", grammar.first, ["match"])
         yield Expression(f"crawl2llm.stages.ingest.frames.{name}.next", grammar.next, ["search"])
         yield Expression(f"crawl2llm.stages.ingest.frames.{name}.within", grammar.within, ["search"])
-    for one in checksummed.NAMED:
+    for one in checksummed.IDS_BY_WORDS:
         yield Expression(
-            f"crawl2llm.filters.pii.checksummed.{one.name}", checksummed._bounded(one.pattern), ["finditer"]
+            f"crawl2llm.filters.pii.checksummed.{one.name}", checksummed._bounded_pattern(one.pattern), ["finditer"]
         )
     for form in credentials.FORMS:
         yield Expression(f"crawl2llm.filters.pii.credentials.{form.name}", form.pattern, ["finditer"])
     for digits, marks in ((3, "separate"), (0, "separate"), (0, "letters"), (3, "letters")):
         with contextlib.suppress(ValueError):
-            pieces: Any = unigram.pieces(train.untrained(digits, marks))
-            yield Expression(f"crawl2llm.stages.tokenize.unigram.pieces({digits}, {marks})", pieces, ["finditer"])
+            pieces: Any = unigram.piece_expression(train.untrained_tokenizer(digits, marks))
+            yield Expression(
+                f"crawl2llm.stages.tokenize.unigram.piece_expression({digits}, {marks})", pieces, ["finditer"]
+            )
 
 
 def _evaluated(node: ast.expr, module: str) -> Any:

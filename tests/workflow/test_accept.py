@@ -83,7 +83,7 @@ def test_what_is_never_accepted(copy_of: Callable[[], Path], tmp_path: Path, fau
         next(iter(made["files"].values()))["xxh3"] = "0" * 32
         path.write_text(json.dumps(made))
     else:
-        record.beside(step / "00000.manifest.json").unlink()
+        record.path_of(step / "00000.manifest.json").unlink()
     with checkout(tmp_path) as root:
         (root / EDITED).write_text((root / EDITED).read_text() + "\nEDITED = 1\n")
         options = ("--configfile", str(TINY), "--reason", "r", "--yes", "language.select")

@@ -99,7 +99,7 @@ def test_two_runs_in_one_folder_are_refused(copy_of: Callable[[], Path]) -> None
 
     folder = copy_of()
     (folder / "results/main/report/render/manifest.json").unlink()
-    run_lock.hold(folder / ".snakemake" / "run.lock")
+    run_lock.take_lock(folder / ".snakemake" / "run.lock")
     done = subprocess.run(command(folder), capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)
     assert done.returncode != 0
     assert f"another run (process {os.getpid()})" in done.stdout + done.stderr

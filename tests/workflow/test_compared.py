@@ -12,7 +12,7 @@ import yaml
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.project import Project
-from crawl2llm.commands.verify import check
+from crawl2llm.commands.verify import check_results
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import rows
 from crawl2llm.text.shingles import jaccard, shingle_set
@@ -95,7 +95,7 @@ def test_a_variant_without_dedup_trains_on_no_copy_of_what_main_holds_out(tmp_pa
         for row in rows(path)
     }
     assert gone and all(row["duplicate_of"] in held and row["similarity"] >= 0.5 for row in gone)
-    assert not check(tmp_path / "results", deep=False).faults
+    assert not check_results(tmp_path / "results", deep=False).faults
 
 
 def test_to_add_variants_makes_nothing_of_main_again(complete: Path, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_which_variants_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with_dedup = project(monkeypatch, tmp_path, variants=variants)
     assert used(with_dedup, "corpus.heldout") == used(with_dedup, "corpus.reference") == {"copies"}
     assert used(with_dedup, "evaluate.common") == {"main", "copies", "hotter"}
-    assert with_dedup.folder("hotter", "corpus.write") == "results/main/corpus/write"
+    assert with_dedup.step_folder("hotter", "corpus.write") == "results/main/corpus/write"
     for changes in (
         {"filters": []},
         {"corpus": {"split": {"drop_near_duplicates": False}}},
@@ -155,7 +155,7 @@ def test_which_variants_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyP
             monkeypatch, tmp_path, variants={"copies": {"filters": []}, "hotter": variants["hotter"]}, **changes
         )
         assert used(found, "corpus.heldout") == {"main", "copies", "hotter"}
-        assert found.folder("hotter", "corpus.heldout") == "results/main/corpus/heldout", (
+        assert found.step_folder("hotter", "corpus.heldout") == "results/main/corpus/heldout", (
             "with main's documents it is main's"
         )
     alone = project(monkeypatch, tmp_path, variants={})
@@ -209,7 +209,7 @@ def test_all_variants_score_the_same(tmp_path: Path) -> None:
     assert [row["verdict"] for row in base["measures"][0]["to_main"]] == ["unknown", "unknown"], "one seed each"
     assert list(page["curves"]) == ["main", "hotter", "copies"] and "sft" in page["models"]
     assert not planned_for(tmp_path, config)
-    assert not check(tmp_path / "results", deep=False).faults
+    assert not check_results(tmp_path / "results", deep=False).faults
     made["variants"].pop("hotter")
     config.write_text(yaml.safe_dump(made))
     planned = {path.split("/", 2)[2] for path in planned_for(tmp_path, config)}

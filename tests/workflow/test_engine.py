@@ -21,7 +21,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from crawl2llm.workflow import snakemake_internals
 snakemake_internals.ignore_clocks()
-snakemake_internals.decide(workflow, lambda job: {why!r} if job.rule.name == "second" else None)
+snakemake_internals.decide_reruns_by(workflow, lambda job: {why!r} if job.rule.name == "second" else None)
 rule second:
     input: "first.txt"
     output: "second.txt"
@@ -37,8 +37,8 @@ onstart:
         snakemake_internals.start_jobs_from(workflow, Path({frozen!r}), Path("frozen.json"))
         print("JOBS READ", workflow.scheduler._executor.get_snakefile())
         print("JOBS ARE CALLED WITH", workflow.spawned_job_args_factory.general_args(workflow.executor_plugin.common_settings))
-    print("ASKED", [snakemake_internals.asked(workflow, "first", "gres"), snakemake_internals.asked(workflow, "second", "gres")])
-    print("FORCED", sorted(job.rule.name for job in snakemake_internals.forced(workflow)))
+    print("ASKED", [snakemake_internals.profile_resource(workflow, "first", "gres"), snakemake_internals.profile_resource(workflow, "second", "gres")])
+    print("FORCED", sorted(job.rule.name for job in snakemake_internals.forced_jobs(workflow)))
 """
 
 

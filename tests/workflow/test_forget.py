@@ -15,7 +15,7 @@ import yaml
 
 from crawl2llm.__main__ import main
 from crawl2llm.chain.filter_order import FILTERS
-from crawl2llm.core.nested_dicts import merged
+from crawl2llm.core.nested_dicts import merge_dicts
 from tests.unit.stages.synthesize.writing import page, prompt, says, serving, words  # noqa: F401 - the fixture `endpoint`
 from tests.workflow.conftest import TINY, run
 from tests.workflow.test_models import LIKED, SCORES, SFT
@@ -55,7 +55,7 @@ def config(
     overlay = {"ingest": {"extract": {"sources": [*sources, written]}}, "synthesize": {"rephrase": own}}
     overlay["models"] = dict.fromkeys(models)
     tree["variants"] = {"more": overlay} if variant else {}
-    tree = merged(tree, edit or {})
+    tree = merge_dicts(tree, edit or {})
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(tree, sort_keys=False))
     return path

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crawl2llm.core.task_costs import WORK
+from crawl2llm.core.task_costs import WORK_SUFFIX
 from tests.workflow.conftest import TINY, differences, run, snapshot
 from tests.workflow.plan import planned
 from tests.workflow.test_matrix import changed, downstream
@@ -100,7 +100,7 @@ def test_steps_that_come_out_as_before_keep_their_results_and_costs_and_the_page
     said = run(folder, "--forcerun", "quality_select")
     assert differences(snapshot(folder), before) == []
     assert re.search(r" corpus\.write +1 task +0s  as before", said), said
-    assert page.exists() and "1234.5" in costs.with_suffix(WORK).read_text(encoding="utf-8")
+    assert page.exists() and "1234.5" in costs.with_suffix(WORK_SUFFIX).read_text(encoding="utf-8")
     page.unlink()
     run(folder)
     assert page.exists()

@@ -14,8 +14,8 @@ import yaml
 
 from benchmarks.dry_run import imported, prepared
 from crawl2llm.commands.plan import dryrun
-from crawl2llm.commands.plan.reasons import reasons
-from crawl2llm.core.console import duration
+from crawl2llm.commands.plan.reasons import reasons_by_rule
+from crawl2llm.core.console import format_duration
 from tests.workflow import forked
 from tests.workflow.conftest import ROOT, TINY, command, environment, run
 from tests.workflow.plan import planned
@@ -32,12 +32,14 @@ def snakemake(*options: str, profile: str = "local", folder: Path = ROOT) -> sub
 
 
 def test_readme_shows_the_rulegraph() -> None:
-    edges = rulegraph.edges(rulegraph.dot("--profile", "profiles/local"))
-    picture = rulegraph.mermaid(edges)
+    edges = rulegraph.rule_edges(rulegraph.rulegraph_dot("--profile", "profiles/local"))
+    picture = rulegraph.mermaid_chart(edges)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert readme == rulegraph.with_graph(readme, picture), "run `make docs`"
     assert (ROOT / "docs/rulegraph.mmd").read_text(encoding="utf-8") == picture, "run `make docs`"
-    assert (ROOT / "docs/rulegraph.svg").read_text(encoding="utf-8") == rulegraph.svg(edges), "run `make docs`"
+    assert (ROOT / "docs/rulegraph.svg").read_text(encoding="utf-8") == rulegraph.rulegraph_svg(edges), (
+        "run `make docs`"
+    )
     assert "](docs/rulegraph.svg)" in readme
 
 
@@ -98,9 +100,9 @@ def test_plan_says_what_and_why(complete: Path, tmp_path: Path) -> None:
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     tree["evaluate"]["model"]["temperature"] = 0.9
     done = snakemake("--configfile", str(written(tmp_path, tree)), "--dry-run", folder=complete)
-    tasks, errors = dryrun.read((done.stdout + done.stderr).splitlines())
+    tasks, errors = dryrun.parse_output((done.stdout + done.stderr).splitlines())
     assert errors == []
-    assert reasons(tasks) == {
+    assert reasons_by_rule(tasks) == {
         "evaluate_model": {"temperature 0.8 → 0.9": 3},
         "evaluate_compare": {"runs, unless evaluate.model comes out the same": 1},
         "report_render": {"needs evaluate.compare, which runs again": 1},
@@ -110,15 +112,19 @@ def test_plan_says_what_and_why(complete: Path, tmp_path: Path) -> None:
     all_three = max(*taken, sum(taken) / 2)
     last = seconds(complete, "evaluate/compare.tsv") + seconds(complete, "report/render.tsv")
     said = page(complete, tmp_path / "config.yaml")
-    assert re.search(rf"^evaluate_model +3 +{duration(all_three)}  temperature 0.8 → 0.9$", said, re.MULTILINE), said
-    assert f"estimate: {duration(all_three + last)}, one step after another, on 2 cores." in said.replace("\n", " ")
+    assert re.search(
+        rf"^evaluate_model +3 +{format_duration(all_three)}  temperature 0.8 → 0.9$", said, re.MULTILINE
+    ), said
+    assert f"estimate: {format_duration(all_three + last)}, one step after another, on 2 cores." in said.replace(
+        "\n", " "
+    )
 
 
 def test_plan_scales_a_training_by_its_steps(complete: Path, tmp_path: Path) -> None:
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     tree["pretrain"]["train"]["steps"] *= 3
     said = page(complete, written(tmp_path, tree), "--until", "pretrain_train")
-    threefold = duration(3 * seconds(complete, "pretrain/train.tsv"))
+    threefold = format_duration(3 * seconds(complete, "pretrain/train.tsv"))
     assert re.search(rf"^pretrain_train +1 +{threefold}  steps 40 → 120$", said, re.MULTILINE), said
 
 

@@ -120,7 +120,7 @@ def test_without_samples_there_are_no_pages_and_marks_say_why(
     capsys: pytest.CaptureFixture[str], complete: Path, samples: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     tree = changed("report.inspect.samples", 0)
-    assert planned(complete, tree) == {steps.LAST}
+    assert planned(complete, tree) == {steps.REPORT_STEP}
     config = tmp_path / "off.yaml"
     config.write_text(json.dumps(tree), encoding="utf-8")
     path = marks(tmp_path / "marks.jsonl", samples[:3])

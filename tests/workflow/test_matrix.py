@@ -32,7 +32,7 @@ CASES = {
     for number, entry in enumerate(found if isinstance(found, list) else [found])
 }
 KENLM = ("quality.lm.enabled", "quality.kenlm.models")  # a plan with these looks for KenLM's programs
-LEAVES = [path for path, _ in config_schema.leaves()]
+LEAVES = [path for path, _ in config_schema.schema_leaves()]
 # The steps in order. What follows a step runs again with it, but for what does not read from it.
 ORDER = [
     "crawl.render", "ingest.extract", "ingest.check", "url.score", "url.select", "language.score", "language.select",
@@ -94,7 +94,7 @@ def test_every_filter_can_be_skipped_by_a_source() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_leaf(complete: Path, case: str) -> None:
     path, entry = CASES[case]
-    if path in KENLM and (why := tools.missing(tools.folder())):
+    if path in KENLM and (why := tools.missing_reason(tools.tools_folder())):
         pytest.skip(why)
     tree = changed(path, entry["to"], **entry.get("also", {}))
     before = config.lookup(config.validate(yaml.safe_load(TINY.read_text(encoding="utf-8"))), path)

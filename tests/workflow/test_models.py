@@ -15,7 +15,7 @@ import yaml
 from crawl2llm.commands import partial_report, verify
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.compress import quantize_tools
-from crawl2llm.stages.compress.quantize_tools import missing
+from crawl2llm.stages.compress.quantize_tools import environment_problem
 from crawl2llm.workflow import unused
 from tests.unit.stages.evaluate.endpoints import says, serving  # noqa: F401 - the fixture `served`
 from tests.workflow.conftest import TINY, run
@@ -136,7 +136,7 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
         ("sft2", "sft"),
     ]
     assert all(made["training"] and made["evaluation"]["heldout_text"] for made in counts["models"])
-    assert not verify.check(folder / "results", deep=True).faults
+    assert not verify.check_results(folder / "results", deep=True).faults
     capsys.readouterr()
     assert partial_report.main(["--results", str(results), "--configfile", str(config)]) == 0
     printed = capsys.readouterr().out
@@ -152,7 +152,7 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
     )
     assert aside and f"the run first sets aside {aside[1]}" in announced
     left = {path.relative_to(results).parts[0] for path in results.rglob("*") if "sft2" in path.name}
-    assert left == {"unused"} and len(unused.set_aside(folder / "results")) == 2
+    assert left == {"unused"} and len(unused.find_set_aside(folder / "results")) == 2
     assert (folder / "checkpoints/mine/sft2.run.json").exists()
     assert all(path.read_bytes() == held for path, held in before.items())
     shown = [results / "report/render" / name for name in ("report.html", "counts.json")]
@@ -163,7 +163,7 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
         "Measured on",
     ]
     assert not any("sft2" in path.read_text(encoding="utf-8") for path in shown)
-    assert not verify.check(folder / "results", deep=True).faults
+    assert not verify.check_results(folder / "results", deep=True).faults
 
     # It comes back, and nothing of it is made again.
     announced, said = " ".join(page(folder, config).split()), run(folder, config=config)
@@ -211,7 +211,7 @@ def test_a_run_with_a_reward_model_and_models_of_four_bits(copy_of: Callable[[],
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     models = {"sft": SFT, "scores": SCORES, "liked": LIKED, "int4": INT4}
     more = {"align": {"pairs": {"files": [{"path": str(file), "heldout": 0.2}]}}}
-    if not missing(quantize_tools.folder()):
+    if not environment_problem(quantize_tools.environment_folder()):
         models["gptq"] = {**INT4, "method": "gptq", "calibration_tokens": 2000}
     config.write_text(yaml.safe_dump(tree(models, **more), sort_keys=False))
     before = {path: path.read_bytes() for path in (folder / "results/main").rglob("*sft*.json")}
@@ -230,4 +230,4 @@ def test_a_run_with_a_reward_model_and_models_of_four_bits(copy_of: Callable[[],
     after = {"evaluate.model[liked]", "evaluate.compare", "report.render"}
     models["scores"] = {**SCORES, "epochs": 2}
     assert planned(folder, tree(models, **more)) == {"align.reward[scores]", "align.train[liked]", *after}
-    assert not verify.check(folder / "results", deep=True).faults
+    assert not verify.check_results(folder / "results", deep=True).faults

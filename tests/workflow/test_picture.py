@@ -15,7 +15,7 @@ import yaml
 from defusedxml import ElementTree
 
 from crawl2llm.chain.config import validate
-from crawl2llm.chain.steps import used
+from crawl2llm.chain.steps import used_steps
 from tests.workflow.conftest import ROOT, TINY, environment
 
 
@@ -77,7 +77,7 @@ def test_a_plan_with_nothing_to_do(complete: Path, tmp_path: Path) -> None:
     done = plan(complete, "--configfile", str(TINY), "--html", str(tmp_path / "plan.html"))
     assert done.returncode == 0 and "nothing to do: every result is up to date\n" in done.stdout
     found = boxes(tmp_path / "plan.html")
-    assert len(found) == len(used(validate(yaml.safe_load(TINY.read_text("utf-8"))))) and {
+    assert len(found) == len(used_steps(validate(yaml.safe_load(TINY.read_text("utf-8"))))) and {
         box["state"] for box in found.values()
     } == {"fresh"}
 

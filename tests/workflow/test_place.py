@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.commands.watch.handler import plain
+from crawl2llm.commands.watch.handler import plain_error
 from crawl2llm.core import run_folder
 from tests.workflow import forked
 from tests.workflow.conftest import ROOT, environment
@@ -74,7 +74,7 @@ def test_a_read_only_folder(tmp_path: Path, options: tuple[str, ...]) -> None:
     if not can_mount():
         pytest.skip("nothing can be mounted here")
     status, text = run_in(tmp_path, *options, before='mount --bind "$0" "$0" && mount -o remount,ro,bind "$0"')
-    assert status and one_line(text) == f"error: {run_folder.line(30, tmp_path / '.snakemake')}"
+    assert status and one_line(text) == f"error: {run_folder.errno_line(30, tmp_path / '.snakemake')}"
     assert "--directory DIR" in text
 
 
@@ -89,7 +89,7 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
     folder.chmod(0o555)
     bare = ("setpriv", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
     status, text = run_in(folder, "--dry-run", first=bare)
-    assert status and one_line(text) == f"error: {run_folder.line(13, folder / '.snakemake')}"
+    assert status and one_line(text) == f"error: {run_folder.errno_line(13, folder / '.snakemake')}"
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_a_full_disk(tmp_path: Path, size: str, options: tuple[str, ...]) -> Non
     status, text = run_in(
         tmp_path, "--directory", str(folder), *options, before=f"mount -t tmpfs -o size={size} none {folder}"
     )
-    assert status and one_line(text).endswith(run_folder.line(28, "")) and str(folder) in one_line(text)
+    assert status and one_line(text).endswith(run_folder.errno_line(28, "")) and str(folder) in one_line(text)
 
 
 @pytest.mark.slow
@@ -153,15 +153,15 @@ OSError: [Errno {number}] {words}{name}
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (TRACEBACK.format(number=28, words="No space", name=": '/run/.snakemake/x'"), f"error: {run_folder.line(28, '/run/.snakemake/x')}"),
-        (TRACEBACK.format(number=122, words="Disk quota exceeded", name=""), f"error: {run_folder.line(122, '{here}')}"),
-        ('OSError in file "a", line 4:\n[Errno 30] Read-only file system: \'b\'\n  File "a", line 4', f"error: {run_folder.line(30, 'b')}"),
+        (TRACEBACK.format(number=28, words="No space", name=": '/run/.snakemake/x'"), f"error: {run_folder.errno_line(28, '/run/.snakemake/x')}"),
+        (TRACEBACK.format(number=122, words="Disk quota exceeded", name=""), f"error: {run_folder.errno_line(122, '{here}')}"),
+        ('OSError in file "a", line 4:\n[Errno 30] Read-only file system: \'b\'\n  File "a", line 4', f"error: {run_folder.errno_line(30, 'b')}"),
         (
             "Error recording metadata for finished job ([Errno 28] No space left on device). Please ensure write permissions for /x",
-            f"error: {run_folder.line(28, '{here}')}",
+            f"error: {run_folder.errno_line(28, '{here}')}",
         ),
         (TRACEBACK.format(number=2, words="No such file or directory", name=": 'b'"), ""),
     ],
 )  # fmt: skip
 def test_what_snakemake_says_of_a_disk(text: str, line: str) -> None:
-    assert plain(text) == (line.format(here=Path.cwd()) or text)
+    assert plain_error(text) == (line.format(here=Path.cwd()) or text)

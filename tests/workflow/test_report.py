@@ -16,20 +16,22 @@ from tests.workflow.conftest import ROOT, TINY, command, environment
 
 def test_each_step_may_be_missing(complete: Path) -> None:
     """The page copes with the absence of any step; its figures have tests of their own and are drawn once."""
-    config = render.complete([str(TINY)], "main")
+    config = render.complete_config([str(TINY)], "main")
     assert config is not None
     results, settings = complete / "results/main", config["report"]["render"]
-    whole = state.look(results, config, config)
-    assert whole.complete, (whole.missing, whole.other, whole.run.damaged)
-    drawn = render.figures_of(whole.run, render.context(whole.run, results / "x/y", settings, config, ""), config)
+    whole = state.read_state(results, config, config)
+    assert whole.is_complete, (whole.missing, whole.other, whole.run.damaged)
+    drawn = render.figures_of(
+        whole.run, render.template_values(whole.run, results / "x/y", settings, config, ""), config
+    )
     for step in steps.STEPS:
-        if step == steps.LAST or not steps.is_used(step, config):
+        if step == steps.REPORT_STEP or not steps.is_used(step, config):
             continue
-        found = state.look(results, config, config)
+        found = state.read_state(results, config, config)
         del found.run.manifests[step]
-        shown = render.context(found.run, results / "report/now/report.html", settings, config, "")
+        shown = render.template_values(found.run, results / "report/now/report.html", settings, config, "")
         for part in shown["trainings"]:
-            part["figures"] = page.trusted(drawn[part["model"].anchor])
+            part["figures"] = page.as_markup(drawn[part["model"].anchor])
         shown["state"] = None
         Page(page.render(shown, drawn))
         assert found.run.damaged == {}, step

@@ -191,7 +191,7 @@ def test_sources_and_a_model_behind_an_endpoint(tmp_path: Path, server: Server, 
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(tree))
     start(tmp_path, "ingest.extract", "results/main/ingest/check/manifest.json")
     assert not server.__dict__["lacking"] and {headers["Authorization"] for headers, *_ in got} == {f"Bearer {key}"}
-    made = Manifest.parse(tmp_path / "results/main/ingest/extract/00000.manifest.json")
+    made = Manifest.read_unchecked(tmp_path / "results/main/ingest/extract/00000.manifest.json")
     texts = [row["text"] for name in made.files if "dropped" not in name for row in rows(made.file(name))]
     assert len(texts) > 20 and any("It is ***." in text for text in texts)
 

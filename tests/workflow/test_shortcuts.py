@@ -177,4 +177,4 @@ def test_no_environment_of_a_rule_depends_on_params() -> None:
 
 def test_the_version_of_the_lock_is_the_tested_one() -> None:
     lock = (ROOT / "envs/lock.txt").read_text(encoding="utf-8").splitlines()
-    assert f"snakemake=={planning_shortcuts.TESTED}" in lock
+    assert f"snakemake=={planning_shortcuts.TESTED_VERSION}" in lock

@@ -37,17 +37,17 @@ def test_a_rule_reads_what_the_table_says(step: str) -> None:
     named = set(re.findall(r'(?:manifests?|ranged|asked|lineage|reward_models|calibrating|grouping)\("([\w.]+)"', text))
     stage = steps.stage_of(step)
     words = {
-        filter_order.BEFORE: f'verdicts=before("{stage}")',
-        filter_order.LABELS: f'languages=languages("{stage}")',
-        filter_order.EDITS: "edits=edits(" if stage == "corpus" else f'edits("{stage}")',
-        filter_order.EVERY: "verdicts=verdicts(),",
+        filter_order.VERDICTS_BEFORE: f'verdicts=before("{stage}")',
+        filter_order.LANGUAGES_BEFORE: f'languages=languages("{stage}")',
+        filter_order.EDITS_BEFORE: "edits=edits(" if stage == "corpus" else f'edits("{stage}")',
+        filter_order.ALL_VERDICTS: "verdicts=verdicts(),",
     }
     named |= {need for need, word in words.items() if word in text}
     if re.search(r"model=(model|parent),|models=lineage\(\),", text):  # of one of the steps that make models
         named |= set(steps.MAKERS) & set(steps.STEPS[step].needs)
     assert named == set(steps.STEPS[step].needs)
     of_main = set(re.findall(r'=of_main\("([\w.]+)"', text)) | (
-        {filter_order.EDITS} if "=edits_of_main(" in text else set()
+        {filter_order.EDITS_BEFORE} if "=edits_of_main(" in text else set()
     )
     assert of_main == set(steps.STEPS[step].common)
 

@@ -96,7 +96,7 @@ def test_texts_that_a_model_wrote_are_a_source(
     elsewhere = {**given, "synthesize": {"rephrase": {"endpoint": "http://127.0.0.1:9/v1", "requests": 1}}}
     assert planned(tmp_path, elsewhere) == rest
     monkeypatch.chdir(tmp_path)
-    assert not stale_results.of(Project(configuration.validate(given)).variants), "more files than shards"
+    assert not stale_results.stale_files(Project(configuration.validate(given)).variants), "more files than shards"
     monkeypatch.undo()
     assert {"synthesize.rephrase", "corpus.write"} <= planned(tmp_path, tree(tmp_path, url, max_tokens=999))
     assert "synthesize.rephrase" in planned(tmp_path, {**given, "filters": []}), "main's corpus is made again before"

@@ -57,7 +57,7 @@ def test_a_variant_mixes_by_topic(copy_of: Callable[[], Path]) -> None:
         *folder.glob("results/mixed/topics/*/*manifest.json"),
     ]
     run = Run.read(path for path in paths if not path.name.startswith("."))
-    _, found = topics.counts(run)
+    _, found = topics.topic_counts(run)
     assert list(found) == ["ingest.check", *(f"{name}.select" for name in run.filters)]
     for step, held in found.items():
         counted = run.counts(step) or {}
@@ -67,4 +67,4 @@ def test_a_variant_mixes_by_topic(copy_of: Callable[[], Path]) -> None:
     for place in range(len(shown["steps"]) + 1):
         shares = [float(row["shares"][place][0].rstrip("% \u00a0")) for row in shown["rows"]]
         assert sum(shares) == pytest.approx(100, abs=0.05 * len(shares) + 1e-9)
-    assert set(topics.maps(run)) and all("<desc" in str(figure) for figure in topics.maps(run).values())
+    assert set(topics.topic_maps(run)) and all("<desc" in str(figure) for figure in topics.topic_maps(run).values())

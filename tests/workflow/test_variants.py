@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crawl2llm.core.nested_dicts import merged
+from crawl2llm.core.nested_dicts import merge_dicts
 from tests.workflow.conftest import TINY, command, environment, run, snapshot
 
 VARIANTS = ("main", "same", "seed-1", "words_min-31", "words_min-31-seed-1")
@@ -106,7 +106,7 @@ def test_the_same_bytes_alone_with_others_and_after_main(copy_of: Callable[[], P
     overlay = {"heuristics": {"select": {"gopher_quality": {"words_min": 31}}}}
     swept, own = tmp_path / "swept.yaml", tmp_path / "own.yaml"
     swept.write_text(yaml.safe_dump({**tree, "variants": {"few": overlay, "same": {}}}))
-    own.write_text(yaml.safe_dump(merged(tree, overlay)))
+    own.write_text(yaml.safe_dump(merge_dicts(tree, overlay)))
     after, together, alone = copy_of(), tmp_path / "together", tmp_path / "alone"
     before = {path: path.stat().st_mtime_ns for path in (after / "results/main").rglob("*") if path.is_file()}
     until = ("--until", "tokenize_encode", "finetune_pairs")

@@ -44,7 +44,9 @@ def command(folder: Path, *options: str, how: dict[str, str] | None = None) -> l
 
 def variables(**more: str) -> dict[str, str]:
     """The environment of a run, without what a person may have set."""
-    left = {key: value for key, value in os.environ.items() if key not in (handler.CHOICE, "NO_COLOR", "COLUMNS")}
+    left = {
+        key: value for key, value in os.environ.items() if key not in (handler.SCREEN_VARIABLE, "NO_COLOR", "COLUMNS")
+    }
     return {**left, **more}
 
 
@@ -175,7 +177,7 @@ def test_options_of_snakemake_keep_their_output(tmp_path: Path, options: tuple[s
 
 
 def test_snakemakes_own_output_on_request(tmp_path: Path) -> None:
-    lines = printed(tmp_path, how={"language_select": "error"}, **{handler.CHOICE: "snakemake"})
+    lines = printed(tmp_path, how={"language_select": "error"}, **{handler.SCREEN_VARIABLE: "snakemake"})
     assert "Error in rule language_select:" in lines and any("12/40" in line for line in lines)
     assert lines[-1] == f"  log: {tmp_path}/logs/main/language/select.log"
 
@@ -189,7 +191,7 @@ def test_quiet(tmp_path: Path) -> None:
 
 def test_a_wrong_choice_is_refused(tmp_path: Path) -> None:
     assert "CRAWL2LLM_SCREEN is 'tv'; allowed are live, lines, snakemake" in "\n".join(
-        printed(tmp_path, **{handler.CHOICE: "tv"})
+        printed(tmp_path, **{handler.SCREEN_VARIABLE: "tv"})
     )
 
 
@@ -315,7 +317,12 @@ def test_snakemake_has_what_the_handler_takes_hold_of() -> None:
     }  # fmt: skip
     folder = Path(snakemake.__file__).parent
     sources = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.py")}
-    for words in (handler.DEFAULT, *handler.GENERAL, *handler.SHOWN, *dryrun.ENDS):
+    for words in (
+        handler.DEFAULT_HANDLER,
+        *handler.GENERAL_MESSAGES,
+        *handler.SHOWN_MESSAGES,
+        *dryrun.COMPLETE_MESSAGES,
+    ):
         assert any(words in text for text in sources.values()), f"Snakemake no longer says {words!r}"
     text = sources["jobs.py"]
     executor = folder.parent / "snakemake_executor_plugin_slurm" / "__init__.py"

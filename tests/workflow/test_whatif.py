@@ -13,8 +13,8 @@ import yaml
 
 from crawl2llm.chain import steps
 from crawl2llm.commands.trace.results import Results
-from crawl2llm.commands.whatif.command import answer
-from crawl2llm.core.nested_dicts import merged, placed
+from crawl2llm.commands.whatif.command import whatif_report
+from crawl2llm.core.nested_dicts import merge_dicts, nest_value
 from tests.unit.commands.whatif.test_command import counts
 from tests.workflow.conftest import TINY, run
 
@@ -39,10 +39,10 @@ def results(complete: Path, monkeypatch: pytest.MonkeyPatch) -> Results:
 
 def compare(results: Results, folder: Path, edits: dict[str, Any], given: Path = TINY) -> None:
     """The answer beside a run of the workflow, in a copy of the results, to the last step of the edits."""
-    found = answer(results, [f"{key}={json.dumps(value)}" for key, value in edits.items()])
+    found = whatif_report(results, [f"{key}={json.dumps(value)}" for key, value in edits.items()])
     tree = yaml.safe_load(given.read_text(encoding="utf-8"))
     for key, value in edits.items():
-        tree = merged(tree, placed(key, value))
+        tree = merge_dicts(tree, nest_value(key, value))
     config = folder.with_suffix(".yaml")
     config.write_text(yaml.safe_dump(tree))
     changed = [one["step"] for one in found["steps"] if one["edited"]]
@@ -62,14 +62,14 @@ def test_counts_are_those_of_a_run(results: Results, copy_of: Callable[[], Path]
 def test_thresholds_by_language_are_derived_again(copy_of: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """They follow from those of the config, so an edit of these changes what heuristics.calibrate makes."""
     folder, key = copy_of(), "heuristics.select.gopher_quality.mean_word_length_max"
-    tree = merged(yaml.safe_load(TINY.read_text(encoding="utf-8")), placed(key, None))
+    tree = merge_dicts(yaml.safe_load(TINY.read_text(encoding="utf-8")), nest_value(key, None))
     tree["heuristics"]["calibrate"] = {"method": "tail", "least": 5, "reference": "de", "tail": 0.2}
     config = folder.with_name("calibrated.yaml")
     config.write_text(yaml.safe_dump(tree))
     run(folder, "--until", "heuristics_select", config=config)
     monkeypatch.chdir(folder)
     results = Results([config])
-    found = answer(results, [f"{key}=10"])
+    found = whatif_report(results, [f"{key}=10"])
     assert next(one for one in found["steps"] if one["edited"])["gone"] > 0
     compare(results, folder, {key: 10}, config)
 
@@ -84,7 +84,7 @@ def test_ten_random_edits(results: Results, copy_of: Callable[[], Path]) -> None
 
 def test_the_reports_curves_are_the_commands_answers(results: Results) -> None:
     """One point of every rule of every step, dedup and quality among them: documents by source and language, and tokens of the corpus."""
-    made = results.made("report.whatif")
+    made = results.read_manifest("report.whatif")
     assert made
     curves = json.loads(made.file("whatif.json").read_text(encoding="utf-8"))
     draw, compared = random.Random(3), 0  # noqa: S311
@@ -94,7 +94,7 @@ def test_the_reports_curves_are_the_commands_answers(results: Results) -> None:
         # Each question reads all tables: of the many rules of heuristics three.
         for rule in draw.sample(step["rules"], min(3, len(step["rules"]))):
             place = draw.randrange(len(rule["points"]))
-            found = answer(results, [f"{rule['key']}={json.dumps(rule['points'][place])}"], samples=0)
+            found = whatif_report(results, [f"{rule['key']}={json.dumps(rule['points'][place])}"], samples=0)
             after = next(one["after"] for one in found["steps"] if one["step"] == step["step"])
             kept, where = rule["kept"]["documents"], (rule["key"], rule["points"][place])
             assert kept["all"][place] == after["kept"], where

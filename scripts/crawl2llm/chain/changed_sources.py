@@ -12,10 +12,10 @@ from crawl2llm.core import record
 from crawl2llm.core.errors import ConfigError
 
 MOST = 3  # names that are shown
-WORDS = "source files"  # in every sentence of this module
+SOURCE_FILES = "source files"  # in every sentence of this module
 
 
-def named(manifest: Path, shard: str, entries: list[str]) -> str:
+def changed_files_text(manifest: Path, shard: str, entries: list[str]) -> str:
     """`source files: x.warc.gz replaced, y.warc.gz new, z.warc.gz gone` of a shard that now has the files `entries`.
 
     manifest: that of ingest.extract for the shard. Where its record does not name the files that it read, the shard and the first of
@@ -23,21 +23,23 @@ def named(manifest: Path, shard: str, entries: list[str]) -> str:
     """
     then = record.read(manifest).get("files")
     try:
-        now = sources.digests(entries)
+        now = sources.file_digests(entries)
     except ConfigError:  # gone since the plan was made
         now = {}
     if not isinstance(then, dict) or not now:
         names = [name.split("=", 1)[1] for name in now]
-        return f"other {WORDS} in shard {shard}" + (f" ({first(names)})" if names else ", which has none now")
-    found = [
+        return f"other {SOURCE_FILES} in shard {shard}" + (
+            f" ({first_names(names)})" if names else ", which has none now"
+        )
+    changes = [
         f"{name.split('=', 1)[1]} {'new' if name not in then else 'gone' if name not in now else 'replaced'}"
         for name in sorted(then.keys() | now.keys())
         if then.get(name) != now.get(name)
     ]
-    return f"{WORDS}: {first(found) or 'in another order of the sources'}"
+    return f"{SOURCE_FILES}: {first_names(changes) or 'in another order of the sources'}"
 
 
-def first(names: list[str]) -> str:
+def first_names(names: list[str]) -> str:
     """The first names, and how many more there are: `a, b, c and 5 more`."""
     more = len(names) - MOST
     return ", ".join(names[:MOST]) + (f" and {more:,} more" if more > 0 else "")

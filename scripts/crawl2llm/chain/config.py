@@ -9,19 +9,19 @@ from typing import Any
 
 from crawl2llm.chain import halving, model_registry, shared_reference, sweep, sweep_errors
 from crawl2llm.chain.config_schema import (
-    explained,
+    error_lines,
     is_section,
-    leaves,
-    placement,
+    placement_keys_in,
     schema,
-    section,
-    telling,
-    validator,
+    schema_leaves,
+    schema_section,
+    schema_validator,
+    telling_errors,
 )
 from crawl2llm.chain.data_folder import to_folder
 from crawl2llm.core.errors import ConfigError
-from crawl2llm.core.nested_dicts import lookup, merged
-from crawl2llm.core.yaml_hints import meant
+from crawl2llm.core.nested_dicts import lookup, merge_dicts
+from crawl2llm.core.yaml_hints import not_text_hint
 
 COMMON = "evaluate.common"
 
@@ -41,54 +41,61 @@ def with_defaults(config: dict[str, Any], node: dict[str, Any] | None = None) ->
     return out
 
 
-def in_place(config: dict[str, Any]) -> dict[str, Any]:
+def fill_data_folder(config: dict[str, Any]) -> dict[str, Any]:
     """A complete config with the folder `data` in place of `{data}` in every key that names files; those of sources find their files
     by another way (chain/sources.py), so that a folder that moves reruns nothing.
     """
     out = copy.deepcopy(config)
-    for path, node in leaves():
+    for path, node in schema_leaves():
         stage, _, key = path.rpartition(".")
         if node.get("file"):
             sections = [lookup(out, stage)]
             sections += [entry for entry in out["models"].values() if entry.get("step") == stage]
             for section in sections:
                 if key in section:
-                    section[key] = _each_path(section[key], partial(to_folder, data=out["data"]))
+                    section[key] = _change_path_values(section[key], partial(to_folder, data=out["data"]))
     return out
 
 
-def _each_path(value: Any, change: Callable[[str], str]) -> Any:
+def _change_path_values(value: Any, change: Callable[[str], str]) -> Any:
     """A path, or a list of paths or of entries with one (`path`, the `function` of a file, or a `manifest`), each changed."""
     if isinstance(value, list):
-        return [_each_path(each, change) for each in value]
+        return [_change_path_values(each, change) for each in value]
     if isinstance(value, dict):
-        named = [key for key in ("path", "function", "manifest") if key in value]
-        return {**value, **{key: _each_path(value[key], change) for key in named}}
+        path_keys = [key for key in ("path", "function", "manifest") if key in value]
+        return {**value, **{key: _change_path_values(value[key], change) for key in path_keys}}
     return change(value) if isinstance(value, str) else value
 
 
 # Keys with paths among what steps are told of others (step_inputs.py):
-TOLD_PATHS = {
+EXTRA_PATHS = {
     "evaluate.stage": ["data"],
     **{step: ["train.start_from"] for step in ("pretrain.mix", "pretrain.plan", "pretrain.rung")},
 }
 
 
-def with_paths(step: str, settings: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+def with_changed_paths(step: str, settings: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """The settings of a step, as its program gets them, with each path changed that a key names; the given ones stay as they are."""
-    own = [path.removeprefix(f"{step}.") for path, node in leaves() if node.get("file") and path.startswith(f"{step}.")]
+    path_keys = [
+        path.removeprefix(f"{step}.")
+        for path, node in schema_leaves()
+        if node.get("file") and path.startswith(f"{step}.")
+    ]
 
-    def changed(section: dict[str, Any], first: str, *rest: str) -> dict[str, Any]:
+    def change_key(section: dict[str, Any], first: str, *rest: str) -> dict[str, Any]:
         if first not in section:
             return section
-        return {**section, first: changed(section[first], *rest) if rest else _each_path(section[first], change)}
+        return {
+            **section,
+            first: change_key(section[first], *rest) if rest else _change_path_values(section[first], change),
+        }
 
-    for key in own + TOLD_PATHS.get(step, []):
-        settings = changed(settings, *key.split("."))
+    for key in path_keys + EXTRA_PATHS.get(step, []):
+        settings = change_key(settings, *key.split("."))
     return settings
 
 
-def _markup(config: dict[str, Any]) -> list[str]:
+def _markup_problems(config: dict[str, Any]) -> list[str]:
     """A line where the extractor does not write Markdown and the config wants it. config: complete."""
     extract = config["ingest"]["extract"]
     if extract["markup"] == "markdown" and extract["extractor"] == "resiliparse":
@@ -104,41 +111,43 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
     Raises ConfigError with one line for each problem: the key's path, the value, what is allowed and, for an unknown
     key, the nearest known one. What a variant is compared with is left out of what is returned.
     """
-    config = shared_reference.own(config) if isinstance(config, dict) else config
-    if lines := _odd_keys(config):
+    config = shared_reference.without_reference(config) if isinstance(config, dict) else config
+    if lines := _key_problems(config):
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
     models = config.get("models") if isinstance(config, dict) else None
-    checking = validator(model_registry.in_schema(schema(), models))
+    checking = schema_validator(model_registry.schema_with_models(schema(), models))
     errors = sorted(checking.iter_errors(config), key=lambda e: list(map(str, e.absolute_path)))
-    lines = list(dict.fromkeys(line for error in telling(errors) for line in explained(error)))
-    complete = {} if lines else in_place(with_defaults(config))
-    lines += model_registry.problems(complete.get("models", {}))
+    lines = list(dict.fromkeys(line for error in telling_errors(errors) for line in error_lines(error)))
+    complete = {} if lines else fill_data_folder(with_defaults(config))
+    lines += model_registry.model_problems(complete.get("models", {}))
     if not lines:
-        lines += _markup(complete)
+        lines += _markup_problems(complete)
         by_hand = set(complete["variants"])
-        lines += _swept(complete)
+        lines += _add_sweep_variants(complete)
         judged = complete["sweep"]["halving"]
         if complete["variants"] or judged["contenders"] is None:  # else of a variant, which is told
-            judged["contenders"] = halving.filled(complete)
-        said: set[str] = set()  # of a sweep's variants: fifty may have the same fault
+            judged["contenders"] = halving.contender_overlays(complete)
+        reported: set[str] = set()  # of a sweep's variants: fifty may have the same fault
         for name in complete.get("variants", {}):
             try:
-                own = of_variant(complete, name)
-                lines += _measured_otherwise(complete, own, name, name in by_hand)
+                variant_config = config_of_variant(complete, name)
+                lines += _measurement_problems(complete, variant_config, name, name in by_hand)
             except ConfigError as error:
-                whose = sweep_errors.whose(complete, name)
+                label = sweep_errors.variant_label(complete, name)
                 wrong = str(error).replace(f"variants.{name}: ", "").split("\n")
-                lines += [f"{whose}: {line}" for line in wrong if name in by_hand or line not in said]
-                said.update(wrong)
+                lines += [f"{label}: {line}" for line in wrong if name in by_hand or line not in reported]
+                reported.update(wrong)
     if lines:
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
     return complete
 
 
-def _measured_otherwise(complete: dict[str, Any], own: dict[str, Any], name: str, by_hand: bool) -> list[str]:
+def _measurement_problems(
+    complete: dict[str, Any], variant_config: dict[str, Any], name: str, by_hand: bool
+) -> list[str]:
     """A line for each key of evaluate.common in which a variant differs from main: their numbers would not compare."""
-    main, other = (lookup(config, COMMON) for config in (complete, own))
-    free = {"threads", *(key for key, node in section(COMMON)["properties"].items() if node.get("placement"))}
+    main, other = (lookup(config, COMMON) for config in (complete, variant_config))
+    free = {"threads", *(key for key, node in schema_section(COMMON)["properties"].items() if node.get("placement"))}
     where = f"variants.{name}." if by_hand else f"sweep makes the variant {name}, in which "
     return [
         f"{where}{COMMON}.{key} is {other[key]!r}, and main has {main[key]!r}: all variants are measured alike; set "
@@ -148,45 +157,47 @@ def _measured_otherwise(complete: dict[str, Any], own: dict[str, Any], name: str
     ]
 
 
-def _swept(complete: dict[str, Any]) -> list[str]:
+def _add_sweep_variants(complete: dict[str, Any]) -> list[str]:
     """Put the variants that `sweep` stands for among the others; the lines of what is wrong with it."""
     try:
         sweep.check_keys(complete["sweep"])
-        if lines := sweep_errors.lines(complete):
+        if lines := sweep_errors.sweep_problems(complete):
             return lines
-        made = sweep.variants(complete)
+        swept = sweep.sweep_variants(complete)
     except sweep.SweepError as error:
         return [str(error)]
-    if lines := _idle(complete["sweep"]):
+    if lines := _idle_list_problems(complete["sweep"]):
         return lines
-    own = complete["variants"]
+    listed = complete["variants"]
     wrong = [
         f"sweep makes a variant {name}, and variants has another of that name"
-        for name in made
-        if own.get(name, made[name]) != made[name]
+        for name in swept
+        if listed.get(name, swept[name]) != swept[name]
     ]
-    complete["variants"] = {**own, **made}
+    complete["variants"] = {**listed, **swept}
     return wrong
 
 
-def _idle(section: dict[str, Any]) -> list[str]:
+def _idle_list_problems(section: dict[str, Any]) -> list[str]:
     """A line for each list of a sweep that would make variants with the same results, by keys that decide nothing of what is written."""
     why = "says where or how fast a step runs, so its variants would have the same results, made once"
     where = "write it in sweep.sizes beside what it is for, or in variants"
     lists = {"grid": section["grid"], "random.keys": section["random"]["keys"]}
-    lines = [f"sweep.{name}.{path} {why}: {where}" for name, keys in lists.items() for path in placement(keys)]
-    alone = [one for one in section["sizes"] if len(placement(one)) == len(one)]
+    lines = [f"sweep.{name}.{path} {why}: {where}" for name, keys in lists.items() for path in placement_keys_in(keys)]
+    alone = [size for size in section["sizes"] if len(placement_keys_in(size)) == len(size)]
     return lines + [f"sweep.sizes has {', '.join(one)} alone, which {why}: {where}" for one in alone]
 
 
-def unused(config: dict[str, Any], complete: dict[str, Any]) -> list[str]:
+def unused_filter_lines(config: dict[str, Any], complete: dict[str, Any]) -> list[str]:
     """A line for each filter whose section a config has as it was given, and that its `filters` leaves out. complete: with its defaults."""
-    known = schema()["properties"]["filters"]["items"]["enum"]
-    left = [name for name in known if name in config and name not in complete["filters"]]
-    return [f"{name} is set, and not used: filters is {', '.join(complete['filters']) or 'empty'}" for name in left]
+    names = schema()["properties"]["filters"]["items"]["enum"]
+    unused_names = [name for name in names if name in config and name not in complete["filters"]]
+    return [
+        f"{name} is set, and not used: filters is {', '.join(complete['filters']) or 'empty'}" for name in unused_names
+    ]
 
 
-def of_variant(config: dict[str, Any], name: str) -> dict[str, Any]:
+def config_of_variant(config: dict[str, Any], name: str) -> dict[str, Any]:
     """The whole config of a variant, with what it is compared with (chain/shared_reference.py); `main` is the config itself.
 
     Raises ConfigError.
@@ -194,16 +205,24 @@ def of_variant(config: dict[str, Any], name: str) -> dict[str, Any]:
     if name not in config["variants"]:
         return config
     judged = {key: config["sweep"][key] for key in ("halving", "seed_keys")}
-    own = {**merged(config, config["variants"][name]), "variants": {}, "sweep": judged}
-    return {**validate(own, source=f"variants.{name}"), shared_reference.KEY: shared_reference.Reference(config)}
+    overlaid = {**merge_dicts(config, config["variants"][name]), "variants": {}, "sweep": judged}
+    return {**validate(overlaid, source=f"variants.{name}"), shared_reference.KEY: shared_reference.Reference(config)}
 
 
-def _odd_keys(config: Any, path: str = "") -> list[str]:
+def _key_problems(config: Any, path: str = "") -> list[str]:
     """A line for each key that is not text, at any depth: YAML reads the language `no` as False, as a key too."""
     if isinstance(config, list):
-        return [line for number, item in enumerate(config) for line in _odd_keys(item, f"{path}.{number}".lstrip("."))]
+        return [
+            line for number, item in enumerate(config) for line in _key_problems(item, f"{path}.{number}".lstrip("."))
+        ]
     if not isinstance(config, dict):
         return []
-    here = path or "the top level"
-    found = [f"{here} has the key {key!r}, which is not text{meant(key)}" for key in config if not isinstance(key, str)]
-    return found + [line for key, child in config.items() for line in _odd_keys(child, f"{path}.{key}".lstrip("."))]
+    place = path or "the top level"
+    problems = [
+        f"{place} has the key {key!r}, which is not text{not_text_hint(key)}"
+        for key in config
+        if not isinstance(key, str)
+    ]
+    return problems + [
+        line for key, child in config.items() for line in _key_problems(child, f"{path}.{key}".lstrip("."))
+    ]

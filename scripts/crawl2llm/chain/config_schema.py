@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from crawl2llm.core import pinned_names, secret_masking
-from crawl2llm.core.nested_dicts import has, lookup
+from crawl2llm.core.nested_dicts import has_path, lookup
 from crawl2llm.core.root import ROOT
-from crawl2llm.core.yaml_hints import hint
+from crawl2llm.core.yaml_hints import value_hint
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -37,22 +37,22 @@ FEW = 12  # keys of a section that an error lists
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def _integer(_: Any, value: Any) -> bool:
+def _is_integer(_: Any, value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _number(checker: Any, value: Any) -> bool:
-    return _integer(checker, value) or (isinstance(value, float) and math.isfinite(value))
+def _is_number(checker: Any, value: Any) -> bool:
+    return _is_integer(checker, value) or (isinstance(value, float) and math.isfinite(value))
 
 
-def validator(tree: dict[str, Any]) -> Draft202012Validator:
+def schema_validator(tree: dict[str, Any]) -> Draft202012Validator:
     """What checks a config against a schema. JSON Schema takes 4.0 for an integer, and NaN for within any range."""
     from jsonschema import Draft202012Validator  # a program that is given a fingerprint checks none
     from jsonschema.validators import extend
 
-    types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _integer, "number": _number})
-    made: Draft202012Validator = extend(Draft202012Validator, type_checker=types)(tree)
-    return made
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_integer, "number": _is_number})
+    validator: Draft202012Validator = extend(Draft202012Validator, type_checker=types)(tree)
+    return validator
 
 
 @cache
@@ -67,107 +67,113 @@ def is_section(node: dict[str, Any]) -> bool:
     return "properties" in node
 
 
-def leaves(node: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def schema_leaves(node: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every leaf of the schema as (dotted path, schema node), in the order of the file."""
     for key, child in (node or schema())["properties"].items():
-        here = f"{path}.{key}" if path else key
+        key_path = f"{path}.{key}" if path else key
         if is_section(child):
-            yield from leaves(child, here)
+            yield from schema_leaves(child, key_path)
         else:
-            yield here, child
+            yield key_path, child
 
 
-def placement(settings: Mapping[str, Any]) -> list[str]:
+def placement_keys_in(settings: Mapping[str, Any]) -> list[str]:
     """Which of these dotted keys say where or how fast a step runs, and nothing of what it writes."""
-    found = {path for path, node in leaves() if node.get("placement")}
-    return [path for path in settings if path in found]
+    placement_paths = {path for path, node in schema_leaves() if node.get("placement")}
+    return [path for path in settings if path in placement_paths]
 
 
-def telling(errors: Iterable[ValidationError]) -> list[ValidationError]:
+def telling_errors(errors: Iterable[ValidationError]) -> list[ValidationError]:
     """The errors without what else is wrong with a value of the wrong type, which says all."""
-    every = list(errors)
-    typed = {error.json_path for error in every if error.validator == "type"}
-    return [error for error in every if error.validator == "type" or error.json_path not in typed]
+    all_errors = list(errors)
+    typed = {error.json_path for error in all_errors if error.validator == "type"}
+    return [error for error in all_errors if error.validator == "type" or error.json_path not in typed]
 
 
-def explained(error: ValidationError) -> list[str]:
+def error_lines(error: ValidationError) -> list[str]:
     """A line, or several, on what the schema refuses: key, value and what is allowed."""
     path = ".".join(str(part) for part in error.absolute_path)
     where = path or "the top level"
-    rule, value, shown = error.validator, error.validator_value, repr(error.instance)
-    shown = secret_masking.mask(shown)
-    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    rule, value, value_text = error.validator, error.validator_value, repr(error.instance)
+    value_text = secret_masking.mask(value_text)
+    value_text = value_text if len(value_text) <= 80 else value_text[:77] + "..."
     if isinstance(error.schema, dict) and error.schema.get("secret"):
-        shown = "a value that is not shown, since it may be a secret"
+        value_text = "a value that is not shown, since it may be a secret"
     if rule == "additionalProperties" and isinstance(error.schema, dict):
-        return [_unknown(path, key, error.schema) for key in error.instance if key not in error.schema["properties"]]
+        return [
+            _unknown_key_line(path, key, error.schema)
+            for key in error.instance
+            if key not in error.schema["properties"]
+        ]
     if rule == "pattern" and "propertyNames" in error.absolute_schema_path:
-        return [f"{where} has the key {shown}; allowed are {error.schema['form']}"]
+        return [f"{where} has the key {value_text}; allowed are {error.schema['form']}"]
     if rule == "pattern" and value == AUTO:
-        return [f"{where} is {shown}{_allowed(error.schema)}{hint(error.instance, kinds(error.schema))}"]
+        return [
+            f"{where} is {value_text}{_allowed_text(error.schema)}{value_hint(error.instance, type_names(error.schema))}"
+        ]
     if rule == "pattern":
-        return [f"{where} is {shown}{_allowed(error.schema)}"]
+        return [f"{where} is {value_text}{_allowed_text(error.schema)}"]
     if rule == "type":
-        found = kinds(error.schema)
-        if found == ["object"] and (keys := list(error.schema.get("properties", {}))):
+        types = type_names(error.schema)
+        if types == ["object"] and (keys := list(error.schema.get("properties", {}))):
             one = error.schema["properties"][keys[0]]
-            fits = validator(one).is_valid(error.instance) if "properties" not in one else False
+            fits = schema_validator(one).is_valid(error.instance) if "properties" not in one else False
             example = f", such as {{{keys[0]}: {error.instance}}}" if fits else ""
-            return [f"{where} is {shown}; it holds keys of its own: {', '.join(keys)}{example}"]
-        said = f"{where} is {shown}, which is not of type {' or '.join(found)}{_allowed(error.schema)}"
-        if found == ["array"] and isinstance(error.instance, str | int | float):
-            said += f"; write a list: [{error.instance}]"
-        return [said + hint(error.instance, found)]
+            return [f"{where} is {value_text}; it holds keys of its own: {', '.join(keys)}{example}"]
+        text = f"{where} is {value_text}, which is not of type {' or '.join(types)}{_allowed_text(error.schema)}"
+        if types == ["array"] and isinstance(error.instance, str | int | float):
+            text += f"; write a list: [{error.instance}]"
+        return [text + value_hint(error.instance, types)]
     if rule == "enum":
         close = difflib.get_close_matches(str(error.instance), [str(v) for v in value], n=1)
         near = f" (did you mean {close[0]!r}?)" if close else ""
         kinds_of = {"string": str, "integer": int}
-        wanted = [name for name, kind in kinds_of.items() if any(isinstance(one, kind) for one in value)]
-        known = ", ".join("null" if one is None else repr(one) for one in value)
-        return [f"{where} is {shown}; allowed are {known}{near}{hint(error.instance, wanted)}"]
+        enum_types = [name for name, kind in kinds_of.items() if any(isinstance(one, kind) for one in value)]
+        choices = ", ".join("null" if one is None else repr(one) for one in value)
+        return [f"{where} is {value_text}; allowed are {choices}{near}{value_hint(error.instance, enum_types)}"]
     if rule == "required":
         missing = [key for key in value if key not in error.instance]
         return [f"{where} lacks the key {', '.join(map(repr, missing))}"]
     if rule in {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}:
-        return [f"{where} is {shown}, out of range{_allowed(error.schema)}"]
-    return [f"{where} is {shown}: {error.message}{_allowed(error.schema)}"]
+        return [f"{where} is {value_text}, out of range{_allowed_text(error.schema)}"]
+    return [f"{where} is {value_text}: {error.message}{_allowed_text(error.schema)}"]
 
 
-def _unknown(path: str, key: str, node: dict[str, Any]) -> str:
-    here = f"{path}.{key}" if path else str(key)
-    if now := next((name for name, child in node["properties"].items() if child.get("formerly") == key), None):
-        return f"{here} is now called {now}"
+def _unknown_key_line(path: str, key: str, node: dict[str, Any]) -> str:
+    key_path = f"{path}.{key}" if path else str(key)
+    if new_name := next((name for name, child in node["properties"].items() if child.get("formerly") == key), None):
+        return f"{key_path} is now called {new_name}"
     siblings = difflib.get_close_matches(str(key), list(node["properties"]), n=1, cutoff=0.5)
-    everywhere = [leaf for leaf, _ in leaves()]
+    everywhere = [leaf for leaf, _ in schema_leaves()]
     elsewhere = [leaf for leaf in everywhere if leaf.split(".")[-1] == key]
-    elsewhere = elsewhere or difflib.get_close_matches(here, everywhere, n=1, cutoff=0.4)
+    elsewhere = elsewhere or difflib.get_close_matches(key_path, everywhere, n=1, cutoff=0.4)
     prefix = f"{path}." if path else ""
     nearest = f"{prefix}{siblings[0]}" if siblings else (elsewhere[0] if elsewhere else None)
     hint = f" (did you mean {nearest}?)" if nearest else ""
-    return f"{here} is not a known key{hint}. Known here: {_few(str(key), list(node['properties']))}"
+    return f"{key_path} is not a known key{hint}. Known here: {_key_list_text(str(key), list(node['properties']))}"
 
 
-def _few(key: str, names: list[str]) -> str:
+def _key_list_text(key: str, names: list[str]) -> str:
     """The keys of a section; of many those whose names are most like `key`, with where the others are listed."""
     if len(names) <= FEW:
         return ", ".join(names)
-    like = sorted(names, key=lambda name: -difflib.SequenceMatcher(None, key, name).ratio())[:FEW]
-    return f"{', '.join(like)} and {len(names) - FEW} more (docs/config.md)"
+    nearest = sorted(names, key=lambda name: -difflib.SequenceMatcher(None, key, name).ratio())[:FEW]
+    return f"{', '.join(nearest)} and {len(names) - FEW} more (docs/config.md)"
 
 
-def _allowed(node: dict[str, Any]) -> str:
+def _allowed_text(node: dict[str, Any]) -> str:
     """What a leaf accepts, in words, from its schema: `; allowed: number from 0 to 1 (default 0.65)`."""
     default = "null" if node.get("default") is None else repr(node["default"])
-    return f"; allowed: {allowed(node)}" + (f" (default {default})" if "default" in node else "")
+    return f"; allowed: {allowed_values(node)}" + (f" (default {default})" if "default" in node else "")
 
 
-def allowed(node: dict[str, Any]) -> str:
+def allowed_values(node: dict[str, Any]) -> str:
     """The values that a schema leaf accepts, in words."""
     if "enum" in node:
         return " or ".join(map(repr, node["enum"]))
     if "form" in node:
-        return str(node["form"]) + ", or null" * ("null" in kinds(node))
-    words, *others = kinds(node)
+        return str(node["form"]) + ", or null" * ("null" in type_names(node))
+    words, *other_types = type_names(node)
     if "exclusiveMinimum" in node:
         words += f" above {node['exclusiveMinimum']}"
     if "minimum" in node:
@@ -176,28 +182,28 @@ def allowed(node: dict[str, Any]) -> str:
         words += f" to {node['maximum']}"
     if "exclusiveMaximum" in node:
         words += f" below {node['exclusiveMaximum']}"
-    return " or ".join([words, *others])
+    return " or ".join([words, *other_types])
 
 
-def kinds(node: dict[str, Any]) -> list[str]:
+def type_names(node: dict[str, Any]) -> list[str]:
     """The types of a schema leaf in words; a leaf that takes text only as `auto` says `auto`."""
     kind = node.get("type", "any")
-    found = [str(one) for one in kind] if isinstance(kind, list) else [str(kind)]
-    return ["auto" if one == "string" and node.get("pattern") == AUTO else one for one in found]
+    types = [str(name) for name in kind] if isinstance(kind, list) else [str(kind)]
+    return ["auto" if one == "string" and node.get("pattern") == AUTO else one for one in types]
 
 
-def is_auto(config: dict[str, Any], step: str) -> list[str]:
+def auto_keys(config: dict[str, Any], step: str) -> list[str]:
     """The keys of a step that are `auto` in this config, as dotted paths."""
-    found = [path for path, node in leaves() if node.get("pattern") == AUTO and path.startswith(f"{step}.")]
-    return [path for path in found if lookup(config, path) == "auto"]
+    paths = [path for path, node in schema_leaves() if node.get("pattern") == AUTO and path.startswith(f"{step}.")]
+    return [path for path in paths if lookup(config, path) == "auto"]
 
 
-def tracked(config: dict[str, Any], path: str) -> dict[str, Any]:
+def tracked_section(config: dict[str, Any], path: str) -> dict[str, Any]:
     """The section at dotted `path` without its placement keys: what decides the bytes of that step. See `pruned`."""
-    return pruned(path, lookup(config, path))
+    return prune_settings(path, lookup(config, path))
 
 
-def section(path: str) -> dict[str, Any]:
+def schema_section(path: str) -> dict[str, Any]:
     """The schema's node of the section at dotted `path`. Callers must not change it."""
     node = schema()
     for part in path.split("."):
@@ -205,47 +211,47 @@ def section(path: str) -> dict[str, Any]:
     return node
 
 
-def completed(path: str, settings: dict[str, Any]) -> dict[str, Any]:
+def fill_defaults(path: str, settings: dict[str, Any]) -> dict[str, Any]:
     """`settings` of the section at dotted `path`, with the schema's default for each tracked key that they lack; the inverse of `pruned`.
 
     A fingerprint lacks keys that are tracked `unless default` where they have it. Placement keys are not filled in: they are options of
     the program.
     """
 
-    def fill(value: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    def fill_section(value: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
         out = dict(value)
         for key, child in node["properties"].items():
             if child.get("placement"):
                 continue
             if is_section(child):
-                out[key] = fill(value.get(key, {}), child)
+                out[key] = fill_section(value.get(key, {}), child)
             elif "default" in child:
                 out.setdefault(key, copy.deepcopy(child["default"]))
         return out
 
-    return fill(settings, section(path))
+    return fill_section(settings, schema_section(path))
 
 
-def pruned(path: str, settings: dict[str, Any]) -> dict[str, Any]:
+def prune_settings(path: str, settings: dict[str, Any]) -> dict[str, Any]:
     """`settings` of the section at dotted `path` without placement keys, and without those tracked `unless default` that have it.
 
     A section that is itself tracked so is left out where it holds nothing else.
     """
 
-    def prune(value: Any, node: dict[str, Any]) -> Any:
+    def prune_value(value: Any, node: dict[str, Any]) -> Any:
         if is_section(node):
-            kept = {
-                key: (prune(value[key], child), child)
+            kept_keys = {
+                key: (prune_value(value[key], child), child)
                 for key, child in node["properties"].items()
                 if not child.get("placement") and key in value
             }
-            return {key: each for key, (each, child) in kept.items() if not _silent(each, child)}
-        return [prune(each, node["items"]) for each in value] if is_section(node.get("items", {})) else value
+            return {key: each for key, (each, child) in kept_keys.items() if not _is_left_out(each, child)}
+        return [prune_value(each, node["items"]) for each in value] if is_section(node.get("items", {})) else value
 
-    return dict(prune(settings, section(path)))
+    return dict(prune_value(settings, schema_section(path)))
 
 
-def _silent(value: Any, node: dict[str, Any]) -> bool:
+def _is_left_out(value: Any, node: dict[str, Any]) -> bool:
     """Whether a value, or what is left of a section, counts as not there."""
     return bool(node.get("tracked") == "unless default" and value == ({} if is_section(node) else node["default"]))
 
@@ -256,8 +262,8 @@ def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, s
     kind: `yaml` names more files; of a folder of `manifests` only these are read, which have the checksums of the others; `function` a
     Python file of which a function is called; else any file.
     """
-    for path, node in leaves():
-        if path.startswith(f"{step}.") and node.get("file") and has(config, path):
+    for path, node in schema_leaves():
+        if path.startswith(f"{step}.") and node.get("file") and has_path(config, path):
             value = lookup(config, path)
             for name in value if isinstance(value, list) else [value]:
                 kind = str(node["file"])
@@ -266,4 +272,4 @@ def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, s
                     kind = "true" if "manifest" in name else kind
                     name = name.get("path") or name.get("manifest") or name.get("function", "").rpartition(":")[0]
                 if name and not str(name).startswith("bundled:"):
-                    yield path, pinned_names.split(name)[0] if node.get("pinned") else name, kind
+                    yield path, pinned_names.split_digest(name)[0] if node.get("pinned") else name, kind

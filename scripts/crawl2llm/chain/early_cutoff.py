@@ -13,16 +13,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.steps import COMPARE_ALL, EXPORT_STEP, LAST, LIST, MAKERS, RUNG, SYNTHESIZE, is_of_main
+from crawl2llm.chain.steps import COMPARE_ALL, EXPORT_STEP, LIST, MAKERS, REPORT_STEP, RUNG, SYNTHESIZE, is_of_main
 from crawl2llm.core import checkpoint_folders, manifest_ranges, record
-from crawl2llm.core.manifest import Manifest, canonical, combined, digest, task_of
+from crawl2llm.core.manifest import Manifest, canonical_json, combine_sources, digest, task_of
 
-NOTHING = "nothing to do: settings, code and input are as before"
-JOB = "unchanged"  # in what Snakemake logs: the number of a job that had nothing to do and was not started
-ABOVE = "upstream"  # in a fingerprint: the steps above, by name, with a digest of the fingerprint of each
-TELLS_ABOVE = (EXPORT_STEP, LAST, COMPARE_ALL)  # show fingerprints of the steps above: these count for them
+NOTHING_TO_DO = "nothing to do: settings, code and input are as before"
+UNCHANGED_JOB = "unchanged"  # in what Snakemake logs: the number of a job that had nothing to do and was not started
+UPSTREAM = "upstream"  # in a fingerprint: the steps above, by name, with a digest of the fingerprint of each
+TELLS_ABOVE = (EXPORT_STEP, REPORT_STEP, COMPARE_ALL)  # show fingerprints of the steps above: these count for them
 # Read what no manifest holds: servers, a model behind an endpoint, and what each task cost.
-ALWAYS_START = (LIST, *SYNTHESIZE, LAST, COMPARE_ALL)
+ALWAYS_START = (LIST, *SYNTHESIZE, REPORT_STEP, COMPARE_ALL)
 CHECKPOINTS = Path("checkpoints")  # of all trainings of a run, as the rules leave it
 KEEPS_CHECKPOINTS = (*MAKERS, RUNG)
 
@@ -31,7 +31,7 @@ def without_above(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     """What a fingerprint (parsed) says of the step alone: settings, code, and files that keys name."""
     if fingerprint.get("step") in TELLS_ABOVE:
         return dict(fingerprint)
-    return {key: value for key, value in fingerprint.items() if key != ABOVE}
+    return {key: value for key, value in fingerprint.items() if key != UPSTREAM}
 
 
 def is_made_by(manifest: Manifest, path: Path, fingerprint: str) -> bool:
@@ -41,26 +41,28 @@ def is_made_by(manifest: Manifest, path: Path, fingerprint: str) -> bool:
     """
     if manifest.fingerprint == digest(fingerprint):
         return True
-    held = record.read(path)
-    before = held.get("fingerprint")
+    old_record = record.read(path)
+    before = old_record.get("fingerprint")
     if not isinstance(before, dict):
         return False
-    if manifest.fingerprint not in (digest(canonical(before)), held.get(record.RENEWED)):
+    if manifest.fingerprint not in (digest(canonical_json(before)), old_record.get(record.RENEWED)):
         return False
     return without_above(before) == without_above(json.loads(fingerprint))
 
 
-def consumes_the_same(manifest: Manifest, given: Mapping[str, Manifest], others: Mapping[str, dict[str, str]]) -> bool:
+def consumes_the_same(
+    manifest: Manifest, manifests: Mapping[str, Manifest], other_inputs: Mapping[str, dict[str, str]]
+) -> bool:
     """Whether a task that is given these manifests would read what its manifest says that it read; False where it reads nothing.
 
     others: what it reads that is no manifest, as `inputs` of its manifest names it.
     """
-    names, held = given.keys() | others.keys(), manifest_ranges.unpacked(manifest.inputs)
+    names, consumed = manifests.keys() | other_inputs.keys(), manifest_ranges.unpack_ranges(manifest.inputs)
     return (
         bool(names)
-        and names == held.keys()
-        and all(held[key] == marks for key, marks in others.items())
-        and all(given[key].digest_of(part) == mark for key in given for part, mark in held[key].items())
+        and names == consumed.keys()
+        and all(consumed[key] == marks for key, marks in other_inputs.items())
+        and all(manifests[key].digest_of(part) == mark for key in manifests for part, mark in consumed[key].items())
     )
 
 
@@ -68,26 +70,31 @@ def sources_if_same(
     manifest: Manifest,
     path: Path,
     fingerprint: str,
-    given: Mapping[str, Manifest],
-    others: Mapping[str, dict[str, str]],
+    manifests: Mapping[str, Manifest],
+    other_inputs: Mapping[str, dict[str, str]],
 ) -> dict[str, str] | None:
     """`sources` as they are now of a result that would come out the same; None of any other.
 
     path, fingerprint: as of `is_made_by`; given, others: as of `consumes_the_same`.
     """
-    if not is_made_by(manifest, path, fingerprint) or not consumes_the_same(manifest, given, others):
+    if not is_made_by(manifest, path, fingerprint) or not consumes_the_same(manifest, manifests, other_inputs):
         return None
-    held = manifest_ranges.unpacked(manifest.inputs)
-    files = [{task_of(path): mark} for marks in others.values() for mark in marks.values()]
-    return combined([*files, *sources_of(manifest.step, (there for key, there in given.items() if held[key]))])
+    consumed = manifest_ranges.unpack_ranges(manifest.inputs)
+    files = [{task_of(path): mark} for marks in other_inputs.values() for mark in marks.values()]
+    return combine_sources(
+        [
+            *files,
+            *sources_of(manifest.step, (input_manifest for key, input_manifest in manifests.items() if consumed[key])),
+        ]
+    )
 
 
 def sources_of(step: str, read: Iterable[Manifest]) -> list[dict[str, str]]:
     """`sources` of what a task of a step has read, without what is main's in every variant, whose source files may be others."""
-    return [found.sources for found in read if not is_of_main(step, found.step)]
+    return [manifest.sources for manifest in read if not is_of_main(step, manifest.step)]
 
 
-def renew(manifest: Manifest, fingerprint: str, sources: dict[str, str], checkpoints: Path) -> None:
+def renew_result(manifest: Manifest, fingerprint: str, sources: dict[str, str], checkpoints: Path) -> None:
     """Mark a result as that of a fingerprint and of these source files. checkpoints: the folder of all trainings' checkpoints.
 
     The record first: where this is cut off before the manifest, the record says of which fingerprint the manifest still is.
@@ -95,7 +102,7 @@ def renew(manifest: Manifest, fingerprint: str, sources: dict[str, str], checkpo
     mark, before = digest(fingerprint), manifest.fingerprint
     assert manifest.path is not None
     if before != mark:
-        record.renew(manifest.path, fingerprint, **{record.RENEWED: before})
+        record.update_fingerprint(manifest.path, fingerprint, **{record.RENEWED: before})
         if manifest.step in KEEPS_CHECKPOINTS:
-            checkpoint_folders.rename(checkpoints, manifest.path, before, mark)
-    manifest.renew(mark, sources)
+            checkpoint_folders.replace_fingerprint(checkpoints, manifest.path, before, mark)
+    manifest.update_fingerprint(mark, sources)

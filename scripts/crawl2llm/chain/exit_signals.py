@@ -12,7 +12,7 @@ from crawl2llm.chain.steps import MAKERS
 
 CGROUPS = Path("/sys/fs/cgroup")
 VMSTAT = Path("/proc/vmstat")
-SELF = Path("/proc/self/cgroup")
+OWN_CGROUP = Path("/proc/self/cgroup")
 KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 # What to lower where memory was too small, by step.
@@ -34,9 +34,9 @@ LOWER = {
     "quality.calibrate": "quality.calibrate.max_documents",
 }
 LOWER_ELSE = "the tasks that run at once (`--cores`), or the size of a shard: more of them, ingest.extract.shards"
-AGAIN = "Start the same command again to resume after its newest checkpoint, where there is one"
+RESUME_TEXT = "Start the same command again to resume after its newest checkpoint, where there is one"
 
-OTHERS = {
+OTHER_SIGNALS = {
     signal.SIGILL: "this CPU lacks an instruction that a library was compiled for: install on a node of the same kind "
     "(`make install`)",
     signal.SIGBUS: "a file or shared memory (/dev/shm) that was mapped could not be read or written: is a disk full?",
@@ -45,12 +45,12 @@ OTHERS = {
 }
 
 
-def memory_groups(root: Path = CGROUPS, own: Path = SELF) -> Iterator[list[Path]]:
+def memory_groups(root: Path = CGROUPS, cgroup_file: Path = OWN_CGROUP) -> Iterator[list[Path]]:
     """The folders of this process's control group of memory and of those above it, its own first, for each version there is.
 
     Inside a container the group's own name may not be below its root: the root is the group then, and the last folder.
     """
-    for line in own.read_text(encoding="utf-8").splitlines() if own.is_file() else []:
+    for line in cgroup_file.read_text(encoding="utf-8").splitlines() if cgroup_file.is_file() else []:
         _, names, name = line.split(":", 2)
         if names and "memory" not in names.split(","):
             continue
@@ -59,27 +59,27 @@ def memory_groups(root: Path = CGROUPS, own: Path = SELF) -> Iterator[list[Path]
         yield [folder for folder in (group, *group.parents) if folder.is_relative_to(base)]
 
 
-def counters() -> dict[Path, int]:
+def oom_kill_counts() -> dict[Path, int]:
     """How many processes the kernel has ended for lack of memory, by the file that says so; files may be absent.
 
     The whole machine's is `oom_kill` in /proc/vmstat (proc(5)); a control group's is in `memory.events` (cgroup v2,
     kernel.org/doc/html/latest/admin-guide/cgroup-v2.html) or `memory.oom_control` (v1).
     """
     files = []
-    for own, *_ in memory_groups():
-        files += [own / "memory.events", own / "memory.oom_control"]
+    for own_group, *_ in memory_groups():
+        files += [own_group / "memory.events", own_group / "memory.oom_control"]
     files.append(VMSTAT)  # last, for it counts what the groups count too
-    found = {}
+    counts = {}
     for file in files:
         with contextlib.suppress(OSError):
             if match := KILLS.search(file.read_text(encoding="utf-8")):
-                found[file] = int(match.group(1))
-    return found
+                counts[file] = int(match.group(1))
+    return counts
 
 
 def lack_of_memory(before: dict[Path, int]) -> str | None:
     """What the machine says of memory since `before`: None where it ended no process for lack of it, or says nothing."""
-    for file, number in counters().items():
+    for file, number in oom_kill_counts().items():
         if number > before.get(file, number):
             more = number - before[file]
             where = "the machine" if file == VMSTAT else "this control group"
@@ -87,7 +87,7 @@ def lack_of_memory(before: dict[Path, int]) -> str | None:
     return None
 
 
-def name(number: int) -> str:
+def signal_name(number: int) -> str:
     """`SIGKILL (signal 9)`."""
     try:
         return f"{signal.Signals(number).name} (signal {number})"
@@ -95,7 +95,7 @@ def name(number: int) -> str:
         return f"signal {number}"
 
 
-def of_status(status: int) -> int | None:
+def signal_of_status(status: int) -> int | None:
     """The signal in an exit status: -9, as Python gives it, or 137, as a shell does; None where there is none.
 
     Statuses from 129 on that name no signal, and 255, which ssh and srun use for errors of their own, do not count as a signal.
@@ -104,17 +104,17 @@ def of_status(status: int) -> int | None:
     return number if number in {one.value for one in signal.Signals} and number > 0 else None
 
 
-def again(step: str) -> str:
+def resume_hint(step: str) -> str:
     """What to do after the failure of a step that keeps checkpoints; "" for the others."""
-    return f". {AGAIN}" if step in MAKERS else ""
+    return f". {RESUME_TEXT}" if step in MAKERS else ""
 
 
-def explained(number: int, step: str, memory: str | None) -> str:
+def signal_explanation(number: int, step: str, memory: str | None) -> str:
     """What a signal means and what to do: the rest of a sentence that begins with who was ended by it.
 
     `memory` is what `lack_of_memory` said, or another sign of it (SLURM's).
     """
-    text = f"was ended by {name(number)}"
+    text = f"was ended by {signal_name(number)}"
     if number == signal.SIGKILL:
         lower = f"Lower {LOWER.get(step, LOWER_ELSE)}"
         if memory:
@@ -122,6 +122,6 @@ def explained(number: int, step: str, memory: str | None) -> str:
         else:
             text += ": by a person or a batch system, or out of memory (this machine does not record it). "
             text += f"If it was memory: {lower[0].lower()}{lower[1:]}"
-    elif number in OTHERS:
-        text += f": {OTHERS[signal.Signals(number)]}"
-    return text + again(step)
+    elif number in OTHER_SIGNALS:
+        text += f": {OTHER_SIGNALS[signal.Signals(number)]}"
+    return text + resume_hint(step)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crawl2llm.chain.data_folder import to_folder
-from crawl2llm.chain.urls import COMMON_CRAWL, SCHEMES, is_url, paths, refused
+from crawl2llm.chain.urls import COMMON_CRAWL, SCHEMES, is_url, source_paths, why_refused
 from crawl2llm.core import run_folder, secret_masking
 from crawl2llm.core.errors import ConfigError
 
-TAKEN_APART = frozenset("@?;#")  # a URL without them has no place for a secret
+SECRET_SIGNS = frozenset("@?;#")  # a URL without them has no place for a secret
 
 
 class Line(NamedTuple):
@@ -22,25 +22,25 @@ class Line(NamedTuple):
     name: str
 
 
-def named(text: str) -> list[Line]:
+def parse_list(text: str) -> list[Line]:
     """The lines of a list that name something: empty ones, and those that begin with `#`, do not."""
-    found = [Line(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
-    return [line for line in found if line.name and not line.name.startswith("#")]
+    lines = [Line(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    return [line for line in lines if line.name and not line.name.startswith("#")]
 
 
-def lines(path: str, data: str) -> list[Line]:
+def read_list(path: str, data: str) -> list[Line]:
     """The lines of a list on this disk, `{data}` put in. Raises ConfigError where it cannot be read."""
-    return _filled(_held(path), data)
+    return _fill_data_folder(_read_cached(path), data)
 
 
-def _filled(found: list[Line], data: str) -> list[Line]:
-    return [Line(line.number, to_folder(line.name, data)) for line in found]
+def _fill_data_folder(lines: list[Line], data: str) -> list[Line]:
+    return [Line(line.number, to_folder(line.name, data)) for line in lines]
 
 
-def _held(path: str) -> list[Line]:
+def _read_cached(path: str) -> list[Line]:
     try:
         facts = os.stat(path)  # noqa: PTH116 - a plan asks for each task
-        return _read(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
+        return _read_file(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
     except FileNotFoundError:
         raise ConfigError(f"the list {path}: no such file{run_folder.search_hint(path)}") from None
     except (OSError, UnicodeError) as error:
@@ -48,9 +48,9 @@ def _held(path: str) -> list[Line]:
 
 
 @lru_cache(maxsize=64)
-def _read(path: str, mark: tuple[int, int, int]) -> list[Line]:
+def _read_file(path: str, mark: tuple[int, int, int]) -> list[Line]:
     """mark: what changes with the file, so that it is read again then."""
-    return named(Path(path).read_text(encoding="utf-8"))
+    return parse_list(Path(path).read_text(encoding="utf-8"))
 
 
 def is_remote(entry: str, data: str) -> bool:
@@ -59,7 +59,9 @@ def is_remote(entry: str, data: str) -> bool:
     Raises ConfigError where a list cannot be read.
     """
     name = entry.removeprefix("@")
-    return is_url(name) or (entry.startswith("@") and any(is_url(line.name) for line in _filled(_held(name)[:1], data)))
+    return is_url(name) or (
+        entry.startswith("@") and any(is_url(line.name) for line in _fill_data_folder(_read_cached(name)[:1], data))
+    )
 
 
 def is_listed(source: dict[str, Any], data: str) -> bool:
@@ -67,26 +69,26 @@ def is_listed(source: dict[str, Any], data: str) -> bool:
 
     Raises ConfigError where a list cannot be read: without it nobody knows.
     """
-    return source["kind"] == COMMON_CRAWL or any(is_remote(entry, data) for entry in paths(source, data))
+    return source["kind"] == COMMON_CRAWL or any(is_remote(entry, data) for entry in source_paths(source, data))
 
 
-def check(path: str, data: str) -> None:
+def check_list(path: str, data: str) -> None:
     """Raises ConfigError, with the list and the line, for a line that cannot be read: a URL with a secret, or one among paths."""
     first: Line | None = None
-    for line in lines(path, data):
-        here, name = f"the list {path}, line {line.number}", line.name
+    for line in read_list(path, data):
+        place, name = f"the list {path}, line {line.number}", line.name
         first, remote = first or line, is_url(name)
         if not remote and "://" in name:
             raise ConfigError(
-                f"{here}: {secret_masking.mask(name)!r} begins with none of {', '.join(f'{one}://' for one in SCHEMES)}"
+                f"{place}: {secret_masking.mask(name)!r} begins with none of {', '.join(f'{one}://' for one in SCHEMES)}"
             )
         # A list may have 90,000 lines, and few of them anything that needs to be taken apart.
         if remote and secret_masking.has_reference(name):
-            raise ConfigError(f"{here}: a list names no secret, only a URL in `paths` does, or its `options`")
-        if remote and not TAKEN_APART.isdisjoint(name) and (why := refused(name)):
-            raise ConfigError(f"{here}: {why}")
+            raise ConfigError(f"{place}: a list names no secret, only a URL in `paths` does, or its `options`")
+        if remote and not SECRET_SIGNS.isdisjoint(name) and (why := why_refused(name)):
+            raise ConfigError(f"{place}: {why}")
         if remote and "*" in name.partition("?")[0]:
-            raise ConfigError(f"{here}: {name!r} is a pattern: it goes into `paths`, a list names each file")
+            raise ConfigError(f"{place}: {name!r} is a pattern: it goes into `paths`, a list names each file")
         if remote != is_url(first.name):
             urls, files = (line, first) if remote else (first, line)
             raise ConfigError(

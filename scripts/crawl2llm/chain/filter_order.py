@@ -8,11 +8,11 @@ from typing import Any
 
 DOCUMENTS = "ingest.extract"
 # In `needs`, what depends on the filters that a run uses (`filters` in the config) and on their order:
-BEFORE = "the verdicts before"  # the step with the newest verdicts: of the filter before, or FIRST
-LABELS = "the languages before"  # language.score, where that filter comes before
-EDITS = "the edits before"  # the steps of the filters before that edit texts
-EVERY = "all verdicts"  # all verdicts, in their order
-FIRST = "ingest.check"  # the verdicts before those of the first filter
+VERDICTS_BEFORE = "the verdicts before"  # the step with the newest verdicts: of the filter before, or FIRST
+LANGUAGES_BEFORE = "the languages before"  # language.score, where that filter comes before
+EDITS_BEFORE = "the edits before"  # the steps of the filters before that edit texts
+ALL_VERDICTS = "all verdicts"  # all verdicts, in their order
+FIRST_VERDICTS = "ingest.check"  # the verdicts before those of the first filter
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Step:
 
 
 DECONTAMINATE = "decontaminate"  # used where it is among the filters, and there is something to search for
-TEXT = (DOCUMENTS, BEFORE, EDITS)  # what reads the texts that are still there
+TEXT = (DOCUMENTS, VERDICTS_BEFORE, EDITS_BEFORE)  # what reads the texts that are still there
 SELECT = Step((".score",), per="shard")  # judges each document by its own measures
 SCORES = (".score", ".fasttext", ".transformers", ".kenlm")  # of quality: what scores documents
 SCORE_AND_SELECT = {"score": Step(TEXT, per="shard"), "select": SELECT}
@@ -54,7 +54,7 @@ class Filter:
 
 
 FILTERS: dict[str, Filter] = {
-    "url": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
+    "url": Filter({"score": Step((DOCUMENTS, VERDICTS_BEFORE), per="shard"), "select": SELECT}),
     "language": Filter(
         {
             "score": Step(TEXT, per="shard"),
@@ -89,7 +89,7 @@ FILTERS: dict[str, Filter] = {
         edits="score",
         exempting=("count", "score", "select"),
     ),
-    "licence": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
+    "licence": Filter({"score": Step((DOCUMENTS, VERDICTS_BEFORE), per="shard"), "select": SELECT}),
     "sourcecode": Filter(),
     "toxicity": Filter({"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)),
     "pii": Filter(
@@ -103,7 +103,7 @@ FILTERS: dict[str, Filter] = {
             "signature": Step(TEXT, per="shard"),
             "exact": Step((".signature",)),
             "band": Step((".signature", ".exact"), per="band"),
-            "sets": Step((".band", ".exact", ".signature", DOCUMENTS, EDITS), per="shard"),
+            "sets": Step((".band", ".exact", ".signature", DOCUMENTS, EDITS_BEFORE), per="shard"),
             "verify": Step((".sets", ".band"), per="part"),
             "select": Step((".verify", ".exact", ".signature")),
         },
@@ -139,8 +139,8 @@ FILTERS: dict[str, Filter] = {
             "ngrams": Step((".train", *TEXT)),
             "fasttext": Step(TEXT, per="shard"),
             "transformers": Step(TEXT, per="shard"),
-            "lm": Step((*TEXT, LABELS)),
-            "kenlm": Step((".lm", *TEXT, LABELS), per="shard"),
+            "lm": Step((*TEXT, LANGUAGES_BEFORE)),
+            "kenlm": Step((".lm", *TEXT, LANGUAGES_BEFORE), per="shard"),
             "calibrate": Step((".train", ".lm", *SCORES)),
             "combine": Step((".calibrate", *SCORES), per="shard"),
             "select": Step((".score", ".combine", "language.score")),
@@ -156,28 +156,28 @@ FILTERS: dict[str, Filter] = {
 EXEMPTING = frozenset(f"{name}.{step}" for name, found in FILTERS.items() for step in found.exempting)
 
 
-def steps() -> dict[str, Step]:
+def filter_steps() -> dict[str, Step]:
     """The steps of all filters, in order."""
     return {
         f"{name}.{step}": Step(tuple(name + need if need.startswith(".") else need for need in facts.needs), facts.per)
-        for name, found in FILTERS.items()
-        for step, facts in found.steps.items()
+        for name, spec in FILTERS.items()
+        for step, facts in spec.steps.items()
     }
 
 
-def searched(config: dict[str, Any]) -> list[str]:
+def searched_tasks(config: dict[str, Any]) -> list[str]:
     """The public tasks that decontamination searches for: those that are evaluated, or those that `decontaminate.index.tasks` names."""
     fixed = config["decontaminate"]["index"]["tasks"]
     return sorted(config["evaluate"]["public"]["presets"] if fixed is None else fixed)
 
 
-def filters(config: dict[str, Any]) -> list[str]:
+def used_filters(config: dict[str, Any]) -> list[str]:
     """The filters of a run in their order: of those that the config lists, not decontamination where there is nothing to search for."""
-    wanted = bool(searched(config) or config["decontaminate"]["index"]["files"])
-    return [name for name in config["filters"] if name != DECONTAMINATE or wanted]
+    searches = bool(searched_tasks(config) or config["decontaminate"]["index"]["files"])
+    return [name for name in config["filters"] if name != DECONTAMINATE or searches]
 
 
-def wrong_order(filters: Sequence[str]) -> str | None:
+def order_problem(filters: Sequence[str]) -> str | None:
     """Why filters cannot be used in this order, in words; None where they can."""
     for number, name in enumerate(filters):
         for other in FILTERS[name].after:
@@ -186,18 +186,18 @@ def wrong_order(filters: Sequence[str]) -> str | None:
     return None
 
 
-def before(filters: Sequence[str], until: str | None) -> Sequence[str]:
+def filters_before(filters: Sequence[str], until: str | None) -> Sequence[str]:
     """The filters before `until`; all where it is none of them."""
     return filters[: filters.index(until)] if until in filters else filters
 
 
-def verdicts(filters: Sequence[str], until: str | None = None) -> list[str]:
+def verdict_steps(filters: Sequence[str], until: str | None = None) -> list[str]:
     """The steps that judge documents, in order: all, or those before the filter `until`."""
-    return [FIRST, *(f"{name}.select" for name in before(filters, until))]
+    return [FIRST_VERDICTS, *(f"{name}.select" for name in filters_before(filters, until))]
 
 
-def edits(filters: Sequence[str], until: str | None = None) -> list[str]:
+def edit_steps(filters: Sequence[str], until: str | None = None) -> list[str]:
     """The steps that say what is removed from texts or replaced: of all filters, or of those before `until` that it reads through."""
-    found = {name: FILTERS[name] for name in before(filters, until)}
-    read = {name: of for name, of in found.items() if of.edits and not (of.masks and until == DECONTAMINATE)}
+    earlier = {name: FILTERS[name] for name in filters_before(filters, until)}
+    read = {name: spec for name, spec in earlier.items() if spec.edits and not (spec.masks and until == DECONTAMINATE)}
     return [f"{name}.{of.edits}" for name, of in read.items()]

@@ -17,19 +17,19 @@ from typing import Any
 from crawl2llm.chain import changed_sources
 from crawl2llm.chain.steps import CRAWL, LIST, SETS, STAGE, SYNTHESIZE, is_of_main
 from crawl2llm.core import manifest_ranges, record
-from crawl2llm.core.console import form, quantity
-from crawl2llm.core.manifest import Manifest, ManifestError, NewerError, combined, digest
-from crawl2llm.core.nested_dicts import flat
+from crawl2llm.core.console import format_quantity, singular_or_plural
+from crawl2llm.core.manifest import Manifest, ManifestError, NewerError, combine_sources, digest
+from crawl2llm.core.nested_dicts import flatten
 
-WORDS = "not up to date: "  # before the reason, in what Snakemake prints
-ABOVE = (
+STALE_PREFIX = "not up to date: "  # before the reason, in what Snakemake prints
+ABOVE_PREFIX = (
     "other settings or code above: "  # before the steps whose fingerprints differ, where nothing of the step's own does
 )
 WITHOUT_INPUT = (CRAWL, LIST, SETS, STAGE, *SYNTHESIZE)  # steps whose manifests name no inputs: they read no result
-UNKNOWN = "other settings or code; no record beside its manifest says which"
-RENAMED = "code of modules that were renamed or moved"
-KEEP_RENAMED = f"{RENAMED}: if nothing else in it changed, `crawl2llm accept` keeps these results"
-OLD = "made by an earlier version of the project: its manifest names no inputs"
+UNKNOWN_CHANGE = "other settings or code; no record beside its manifest says which"
+MODULES_RENAMED = "code of modules that were renamed or moved"
+KEEP_RENAMED = f"{MODULES_RENAMED}: if nothing else in it changed, `crawl2llm accept` keeps these results"
+OLD_VERSION = "made by an earlier version of the project: its manifest names no inputs"
 
 
 @dataclass
@@ -45,120 +45,128 @@ class Freshness:
     contents: dict[str, str]
     files: dict[str, list[str]] = field(default_factory=dict)
     main: Callable[[str, str], Path] | None = None
-    _read: dict[Path, Manifest | None] = field(default_factory=dict)
-    _why: dict[tuple[Path, str], str | None] = field(default_factory=dict)
+    _manifests: dict[Path, Manifest | None] = field(default_factory=dict)
+    _stale_reasons: dict[tuple[Path, str], str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # With 1,000 shards the manifests name 60,000 inputs, which are 8,000 other manifests.
         self.place = cache(self.place)
         self.main = cache(self.main or self.place)
-        self._input, self._mark, self._other = cache(self._find_input), cache(self._find_mark), cache(self._find_other)
+        self._input, self._input_digest, self._differing_input = (
+            cache(self._find_input),
+            cache(self._find_input_digest),
+            cache(self._find_differing_input),
+        )
 
-    def manifest(self, path: Path) -> Manifest | None:
+    def read_manifest(self, path: Path) -> Manifest | None:
         """The manifest at `path`; None where there is none that is readable. Raises NewerError."""
-        if path not in self._read:
+        if path not in self._manifests:
             try:
-                self._read[path] = Manifest.parse(path)
+                self._manifests[path] = Manifest.read_unchecked(path)
             except NewerError:
                 raise
             except ManifestError:
-                self._read[path] = None
-        return self._read[path]
+                self._manifests[path] = None
+        return self._manifests[path]
 
-    def stale(self, step: str, tasks: Iterable[str], fingerprint: str) -> str | None:
+    def why_stale(self, step: str, tasks: Iterable[str], fingerprint: str) -> str | None:
         """Why one of these tasks of a step is not up to date, in words for a person; None where all are."""
         mark = digest(fingerprint)
-        return next(filter(None, (self._once(self.place(step, task), mark, fingerprint) for task in tasks)), None)
+        return next(
+            filter(None, (self._why_stale_cached(self.place(step, task), mark, fingerprint) for task in tasks)), None
+        )
 
-    def other(self, step: str, tasks: Iterable[str], fingerprint: str) -> bool:
+    def has_other_fingerprint(self, step: str, tasks: Iterable[str], fingerprint: str) -> bool:
         """Whether one of these tasks of a step has a result of another fingerprint."""
-        held = filter(None, (self.manifest(self.place(step, task)) for task in tasks))
+        manifests = filter(None, (self.read_manifest(self.place(step, task)) for task in tasks))
         mark = digest(fingerprint)
-        return any(found.fingerprint != mark for found in held)
+        return any(manifest.fingerprint != mark for manifest in manifests)
 
-    def _once(self, path: Path, mark: str, fingerprint: str) -> str | None:
+    def _why_stale_cached(self, path: Path, mark: str, fingerprint: str) -> str | None:
         """Each manifest's files are looked at once: a plan asks again for what it already knows. mark: the fingerprint's digest."""
-        if (path, mark) not in self._why:
-            self._why[path, mark] = self._stale(path, mark, fingerprint)
-        return self._why[path, mark]
+        if (path, mark) not in self._stale_reasons:
+            self._stale_reasons[path, mark] = self._find_stale_reason(path, mark, fingerprint)
+        return self._stale_reasons[path, mark]
 
-    def _stale(self, path: Path, mark: str, fingerprint: str) -> str | None:
-        found = self.manifest(path)
-        if found is None:
+    def _find_stale_reason(self, path: Path, mark: str, fingerprint: str) -> str | None:
+        manifest = self.read_manifest(path)
+        if manifest is None:
             return "damaged manifest" if path.exists() else "not made yet"
-        if found.fingerprint != mark:
+        if manifest.fingerprint != mark:
             before = record.read(path).get("fingerprint")
-            return (before and " and ".join(difference(before, json.loads(fingerprint)))) or (
-                UNKNOWN if found.inputs or found.sources else OLD
+            return (before and " and ".join(fingerprint_differences(before, json.loads(fingerprint)))) or (
+                UNKNOWN_CHANGE if manifest.inputs or manifest.sources else OLD_VERSION
             )
-        return self.spoiled(found)
+        return self.why_spoiled(manifest)
 
-    def spoiled(self, found: Manifest, deep: bool = False) -> str | None:
+    def why_spoiled(self, manifest: Manifest, deep: bool = False) -> str | None:
         """Why a result is none, whatever its fingerprint: damaged, or made from other input than is there now; None where it is one."""
-        if damage := found.damage(deep):
+        if damage := manifest.file_problems(deep):
             return damage[0]
-        return self.other_input(found)
+        return self.why_other_input(manifest)
 
-    def other_input(self, found: Manifest) -> str | None:
+    def why_other_input(self, manifest: Manifest) -> str | None:
         """Why a result was made from other input than is there now; None where it was not."""
-        if not found.inputs and not found.sources and found.step not in WITHOUT_INPUT:
-            return OLD
-        if not self.is_of_these_sources(found):
-            return self._replaced(found)
-        return next(filter(None, (self._moved(found, key) for key in found.inputs if key != "sources")), None)
+        if not manifest.inputs and not manifest.sources and manifest.step not in WITHOUT_INPUT:
+            return OLD_VERSION
+        if not self.is_of_these_sources(manifest):
+            return self._replaced_sources_text(manifest)
+        return next(
+            filter(None, (self._why_input_differs(manifest, key) for key in manifest.inputs if key != "sources")), None
+        )
 
-    def is_of_these_sources(self, found: Manifest) -> bool:
+    def is_of_these_sources(self, manifest: Manifest) -> bool:
         """Whether a result goes back to the source files that are there now."""
-        return found.sources == self._sources(found.sources)
+        return manifest.sources == self._current_sources(manifest.sources)
 
-    def _replaced(self, found: Manifest) -> str:
+    def _replaced_sources_text(self, manifest: Manifest) -> str:
         """Which source files differ; of what was made from all shards, that some do: the lines of ingest.extract name them."""
-        shards = [shard for shard in found.sources if shard != "all"]
+        shards = [shard for shard in manifest.sources if shard != "all"]
         if not shards:
-            return f"other {changed_sources.WORDS}"
-        if found.step != "ingest.extract" or found.path is None:
-            return f"other {changed_sources.WORDS} in shard {', '.join(shards)}"
-        return changed_sources.named(found.path, shards[0], self.files.get(shards[0], []))
+            return f"other {changed_sources.SOURCE_FILES}"
+        if manifest.step != "ingest.extract" or manifest.path is None:
+            return f"other {changed_sources.SOURCE_FILES} in shard {', '.join(shards)}"
+        return changed_sources.changed_files_text(manifest.path, shards[0], self.files.get(shards[0], []))
 
-    def _moved(self, found: Manifest, key: str) -> str | None:
+    def _why_input_differs(self, manifest: Manifest, key: str) -> str | None:
         """Why the input `key` is not what the manifest consumed; None where it is."""
         if key == LIST and self._input(key) is None:  # which files there are is known from nothing else
             return f"{key} is gone"
-        main = is_of_main(found.step, key.partition(" ")[0])
-        parts = found.inputs[key].items()
-        return next(filter(None, (self._other(key, part, marks, main) for part, marks in parts)), None)
+        main = is_of_main(manifest.step, key.partition(" ")[0])
+        parts = manifest.inputs[key].items()
+        return next(filter(None, (self._differing_input(key, part, marks, main) for part, marks in parts)), None)
 
-    def _find_other(self, key: str, part: str, marks: str, main: bool = False) -> str | None:
+    def _find_differing_input(self, key: str, part: str, marks: str, main: bool = False) -> str | None:
         """Which of the inputs that `key` names does not hold what was consumed of it; None where all do, or are gone.
 
         Asked once for what many results consumed: each of 256 tasks may have read all of 4,096 shards.
         """
-        for one, name, mark in manifest_ranges.each(key, part, marks):
-            if self._input(one, main) is not None and self._mark(one, name, main) != mark:
-                return f"{one} holds other data"
+        for input_key, name, mark in manifest_ranges.part_digests(key, part, marks):
+            if self._input(input_key, main) is not None and self._input_digest(input_key, name, main) != mark:
+                return f"{input_key} holds other data"
         return None
 
     def _find_input(self, key: str, main: bool = False) -> Manifest | None:
         """The manifest that is called `key` among the inputs of others; None where it is gone or not readable. main: that of main."""
         step, _, task = key.partition(" ")
         assert self.main
-        return self.manifest((self.main if main else self.place)(step, task))
+        return self.read_manifest((self.main if main else self.place)(step, task))
 
-    def _find_mark(self, key: str, part: str, main: bool = False) -> str | None:
+    def _find_input_digest(self, key: str, part: str, main: bool = False) -> str | None:
         """The digest of a part of the input `key`, as it is now; None where it is not there."""
-        there = self._input(key, main)
-        return there.digest_of(part) if there else None
+        manifest = self._input(key, main)
+        return manifest.digest_of(part) if manifest else None
 
-    def _sources(self, like: dict[str, str]) -> dict[str, str]:
+    def _current_sources(self, sources: dict[str, str]) -> dict[str, str]:
         """The `sources` that a result would have now which has those of the same shard, or of all."""
-        if "all" in like:
-            return self._all
-        return {shard: self.contents.get(shard, "") for shard in like}
+        if "all" in sources:
+            return self._all_sources
+        return {shard: self.contents.get(shard, "") for shard in sources}
 
     @cached_property
-    def _all(self) -> dict[str, str]:
+    def _all_sources(self) -> dict[str, str]:
         """The `sources` of what was made from all shards, worked out once: a plan asks for every manifest."""
-        return combined([{shard: mark} for shard, mark in self.contents.items()])
+        return combine_sources([{shard: mark} for shard, mark in self.contents.items()])
 
 
 def are_renamed(before: Collection[str], now: Collection[str]) -> bool:
@@ -166,25 +174,27 @@ def are_renamed(before: Collection[str], now: Collection[str]) -> bool:
     return 2 * len(set(before) - set(now)) > len(before)
 
 
-def difference(old: dict[str, Any], new: dict[str, Any], whole: bool = False) -> list[str]:
+def fingerprint_differences(old: dict[str, Any], new: dict[str, Any], whole: bool = False) -> list[str]:
     """What differs between two fingerprints (parsed): `threshold 0.4 → 0.77`, modules, files, steps above.
 
     whole: every module and file is named, not three of them; else RENAMED stands for modules of which most have other names now.
     """
-    found = list(_differing_keys(flat(old.get("config", {})), flat(new.get("config", {}))))
+    differences = list(_differing_keys(flatten(old.get("config", {})), flatten(new.get("config", {}))))
     for part, word in (("code", "code of"), ("files", "the file")):
-        one, other = old.get(part, {}), new.get(part, {})
-        names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
-        if part == "code" and are_renamed(one, other) and not whole:
-            found.append(RENAMED)
+        old_part, new_part = old.get(part, {}), new.get(part, {})
+        names = sorted(name for name in old_part.keys() | new_part.keys() if old_part.get(name) != new_part.get(name))
+        if part == "code" and are_renamed(old_part, new_part) and not whole:
+            differences.append(MODULES_RENAMED)
         elif names:
             most = len(names) if whole else 3
-            found.append(f"{word} {', '.join(names[:most])}{f' and {len(names) - most} more' * (len(names) > most)}")
-    one, other = old.get("upstream", {}), new.get("upstream", {})
-    names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
-    if names and not found:
-        found.append(f"{ABOVE}{', '.join(names)}")
-    return found
+            differences.append(
+                f"{word} {', '.join(names[:most])}{f' and {len(names) - most} more' * (len(names) > most)}"
+            )
+    old_part, new_part = old.get("upstream", {}), new.get("upstream", {})
+    names = sorted(name for name in old_part.keys() | new_part.keys() if old_part.get(name) != new_part.get(name))
+    if names and not differences:
+        differences.append(f"{ABOVE_PREFIX}{', '.join(names)}")
+    return differences
 
 
 def _differing_keys(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
@@ -196,13 +206,14 @@ def _differing_keys(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str
         if all(isinstance(value, list) and all(isinstance(entry, dict) for entry in value) for value in lists):
             yield from _differing_entries(key, *lists)
             continue
-        one, other = (_text(side[key]) if key in side else "not set" for side in (before, now))
-        if one == other:  # text and a number, such as "1" and 1
-            one, other = (
-                repr(side[key]) if isinstance(side[key], str) else text for side, text in ((before, one), (now, other))
+        old_text, new_text = (_value_text(side[key]) if key in side else "not set" for side in (before, now))
+        if old_text == new_text:  # text and a number, such as "1" and 1
+            old_text, new_text = (
+                repr(side[key]) if isinstance(side[key], str) else text
+                for side, text in ((before, old_text), (now, new_text))
             )
-        start = _difference_at(one, other)
-        yield f"{key} {_short(one, start)} → {_short(other, start)}"
+        start = _difference_at(old_text, new_text)
+        yield f"{key} {_shorten_text(old_text, start)} → {_shorten_text(new_text, start)}"
 
 
 def _differing_entries(key: str, before: list[dict[str, Any]], now: list[dict[str, Any]]) -> Iterator[str]:
@@ -218,29 +229,29 @@ def _differing_entries(key: str, before: list[dict[str, Any]], now: list[dict[st
         yield f"{key} in another order"
     for name, entry in new.items():
         if name in old:
-            yield from _differing_keys(flat(old[name], name), flat(entry, name))
+            yield from _differing_keys(flatten(old[name], name), flatten(entry, name))
         else:
             yield f"{name} is new"
     yield from (f"{name} is gone" for name in old if name not in new)
 
 
-def replaced_in_words(changed: int, above: int, total: int) -> str:
+def replacement_text(changed: int, above: int, total: int) -> str:
     """That `changed` of a run's tasks have other settings or code than their results, and `above` more read what these make; "" of none."""
-    said = []
+    parts = []
     if changed:
-        said.append(
-            f"{changed:,} of {quantity(total, 'task')} {form(changed, 'replaces', 'replace')} results made with other settings or code"
+        parts.append(
+            f"{changed:,} of {format_quantity(total, 'task')} {singular_or_plural(changed, 'replaces', 'replace')} results made with other settings or code"
         )
     if above:
-        which = f"{above:,} more" if changed else f"{above:,} of {quantity(total, 'task')}"
-        said.append(
-            f"{which} only {form(above, 'reads', 'read')} what other tasks make anew: each ends at once, and keeps its result, if "
+        which = f"{above:,} more" if changed else f"{above:,} of {format_quantity(total, 'task')}"
+        parts.append(
+            f"{which} only {singular_or_plural(above, 'reads', 'read')} what other tasks make anew: each ends at once, and keeps its result, if "
             "what it reads comes out as before"
         )
-    return "; ".join([*said, "`crawl2llm plan` says which and why"]) if said else ""
+    return "; ".join([*parts, "`crawl2llm plan` says which and why"]) if parts else ""
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
@@ -249,7 +260,7 @@ def _difference_at(one: str, other: str) -> int:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def _short(text: str, at: int) -> str:
+def _shorten_text(text: str, at: int) -> str:
     """40 characters of a text at most: its beginning, or what stands around character `at` if that would be cut off."""
     if len(text) <= 40:
         return text

@@ -10,100 +10,108 @@ from __future__ import annotations
 
 from typing import Any
 
-from crawl2llm.core.nested_dicts import has, lookup, merged
+from crawl2llm.core.nested_dicts import has_path, lookup, merge_dicts
 
 TRAIN = "pretrain.train"
 MAIN = "main"
 Config = dict[str, Any]
 
 
-def filled(config: Config) -> dict[str, Config] | None:
+def contender_overlays(config: Config) -> dict[str, Config] | None:
     """What `sweep.halving.contenders` is for a complete config: by variant its own keys of pretrain.train, of main all.
 
     None without rungs.
     """
     if not config["sweep"]["halving"]["rungs"]:
         return None
-    found = {MAIN: dict(lookup(config, TRAIN))}
+    overlays = {MAIN: dict(lookup(config, TRAIN))}
     for name, overlay in config["variants"].items():
-        found[name] = dict(lookup(overlay, TRAIN)) if has(overlay, TRAIN) else {}
-    return found
+        overlays[name] = dict(lookup(overlay, TRAIN)) if has_path(overlay, TRAIN) else {}
+    return overlays
 
 
 def is_used(config: Config) -> bool:
     """Whether trainings are judged: there are rungs, and another setting than that of main."""
     halving = config["sweep"]["halving"]
-    return bool(halving["rungs"]) and len(halving["contenders"] or ()) > 1 and len(set(groups(config).values())) > 1
+    return (
+        bool(halving["rungs"])
+        and len(halving["contenders"] or ()) > 1
+        and len(set(setting_by_contender(config).values())) > 1
+    )
 
 
-def section(config: Config, contender: str) -> Config:
+def contender_section(config: Config, contender: str) -> Config:
     """The section pretrain.train of a contender, complete."""
-    every = config["sweep"]["halving"]["contenders"]
-    own = merged(every[MAIN], every[contender])
-    if own["start_from"]:
-        own["start_from"] = own["start_from"].replace("{data}", config["data"].rstrip("/") or "/")
-    return own
+    overlays = config["sweep"]["halving"]["contenders"]
+    train = merge_dicts(overlays[MAIN], overlays[contender])
+    if train["start_from"]:
+        train["start_from"] = train["start_from"].replace("{data}", config["data"].rstrip("/") or "/")
+    return train
 
 
-def groups(config: Config) -> dict[str, str]:
+def setting_by_contender(config: Config) -> dict[str, str]:
     """contender → the setting that it is judged with, by the name of its first contender.
 
     Trainings that differ in seeds alone are one setting. Of variants whose trainings are the same the first alone is a contender.
     """
     # Here: what starts processes imports this module too, in environments without the libraries that these need.
-    from crawl2llm.chain.config_schema import pruned
-    from crawl2llm.core.manifest import canonical
+    from crawl2llm.chain.config_schema import prune_settings
+    from crawl2llm.core.manifest import canonical_json
 
     seeds = {key.removeprefix(f"{TRAIN}.") for key in config["sweep"]["seed_keys"]}
     contenders = config["sweep"]["halving"]["contenders"] or {}
-    known = _KNOWN.get(id(contenders))
-    if known and known[0] is contenders and known[1] == seeds:
-        return known[2]
-    found: dict[str, str] = {}
+    cached = _GROUPS_CACHE.get(id(contenders))
+    if cached and cached[0] is contenders and cached[1] == seeds:
+        return cached[2]
+    groups: dict[str, str] = {}
     trainings, settings = set[str](), dict[str, str]()
     for name in contenders:
-        own = pruned(TRAIN, section(config, name))
-        if (mark := canonical(own)) in trainings:
+        train = prune_settings(TRAIN, contender_section(config, name))
+        if (mark := canonical_json(train)) in trainings:
             continue
         trainings.add(mark)
-        found[name] = settings.setdefault(canonical({key: own[key] for key in own if key not in seeds}), name)
-    _KNOWN[id(contenders)] = contenders, seeds, found
-    return found
+        groups[name] = settings.setdefault(canonical_json({key: train[key] for key in train if key not in seeds}), name)
+    _GROUPS_CACHE[id(contenders)] = contenders, seeds, groups
+    return groups
 
 
-_KNOWN: dict[int, tuple[Any, set[str], dict[str, str]]] = {}  # a plan asks thousands of times
+_GROUPS_CACHE: dict[int, tuple[Any, set[str], dict[str, str]]] = {}  # a plan asks thousands of times
 
 
-def tasks(config: Config) -> list[str]:
+def rung_tasks(config: Config) -> list[str]:
     """The tasks of pretrain.rung: each contender at each rung, `main-rung1`."""
     if not is_used(config):
         return []
     number = len(config["sweep"]["halving"]["rungs"])
-    return [f"{name}-rung{rung}" for rung in range(1, number + 1) for name in groups(config)]
+    return [f"{name}-rung{rung}" for rung in range(1, number + 1) for name in setting_by_contender(config)]
 
 
-def parsed(task: str) -> tuple[str, int]:
+def parse_task(task: str) -> tuple[str, int]:
     """(contender, rung from 1) of a task."""
     name, _, rung = task.rpartition("-rung")
     return name, int(rung)
 
 
-def before(task: str, config: Config) -> list[str]:
+def tasks_before(task: str, config: Config) -> list[str]:
     """The tasks whose losses decide whether a task trains: of all contenders at the rung before; none at the first."""
-    rung = parsed(task)[1] if task else 1
-    return [f"{name}-rung{rung - 1}" for name in groups(config)] if rung > 1 else []
+    rung = parse_task(task)[1] if task else 1
+    return [f"{name}-rung{rung - 1}" for name in setting_by_contender(config)] if rung > 1 else []
 
 
-def settings(task: str, config: Config) -> Config:
+def rung_settings(task: str, config: Config) -> Config:
     """What decides a task of pretrain.rung beside its input."""
-    from crawl2llm.chain.config_schema import pruned
+    from crawl2llm.chain.config_schema import prune_settings
 
-    name, rung = parsed(task)
-    found = {"train": pruned(TRAIN, section(config, name)), "rung": rung, "rungs": config["sweep"]["halving"]["rungs"]}
-    return found | (judging(config) if rung > 1 else {})
+    name, rung = parse_task(task)
+    settings = {
+        "train": prune_settings(TRAIN, contender_section(config, name)),
+        "rung": rung,
+        "rungs": config["sweep"]["halving"]["rungs"],
+    }
+    return settings | (judging_settings(config) if rung > 1 else {})
 
 
-def judging(config: Config) -> Config:
+def judging_settings(config: Config) -> Config:
     """What decides a judgement beside the losses."""
     halving = config["sweep"]["halving"]
-    return {"rungs": halving["rungs"], "keep": halving["keep"], "settings": groups(config)}
+    return {"rungs": halving["rungs"], "keep": halving["keep"], "settings": setting_by_contender(config)}

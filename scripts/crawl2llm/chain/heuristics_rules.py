@@ -79,26 +79,26 @@ LOOSER: dict[str, Thresholds] = {
 }
 
 
-def rules(settings: dict[str, Any], instead: Thresholds | None = None) -> list[Rule]:
+def active_rules(settings: dict[str, Any], overrides: Thresholds | None = None) -> list[Rule]:
     """The rules that `heuristics.select` switches on: of the families named there, those whose threshold is not null.
 
     instead: thresholds of a language, in place of those that hold for all.
     """
-    found, own = [], instead or {}
+    rules, thresholds = [], overrides or {}
     for family, names in FAMILIES.items():
         for name in names:
-            threshold = own.get(f"{family}.{name}", settings[family][name])
+            threshold = thresholds.get(f"{family}.{name}", settings[family][name])
             if family in settings["families"] and threshold is not None:
                 measure = f"{family}_{name.rsplit('_', 1)[0]}"
-                found.append(Rule(f"{family}.{name}", measure, name.endswith("_min"), threshold))
-    return found
+                rules.append(Rule(f"{family}.{name}", measure, name.endswith("_min"), threshold))
+    return rules
 
 
-def looser(settings: dict[str, Any], rule: str, value: float | None) -> bool:
+def is_looser(settings: dict[str, Any], rule: str, value: float | None) -> bool:
     """Whether a threshold drops less than that of the settings for all languages; not where these have the rule off."""
     family, _, name = rule.partition(".")
-    now = settings[family][name]
-    return now is not None and (value is None or (value < now if name.endswith("_min") else value > now))
+    for_all = settings[family][name]
+    return for_all is not None and (value is None or (value < for_all if name.endswith("_min") else value > for_all))
 
 
 class ByLanguage:
@@ -112,34 +112,43 @@ class ByLanguage:
         # In the order of their weight; a table of `zh` is one of `cmn_Hani` too.
         self.tables: list[dict[str, Thresholds]] = [
             {
-                language: {rule: value for rule, value in own.items() if looser(settings, rule, value)}
-                for language, own in LOOSER.items()
+                language: {rule: value for rule, value in thresholds.items() if is_looser(settings, rule, value)}
+                for language, thresholds in LOOSER.items()
             },
             calibrated or {},
             {
-                language: {f"{family}.{name}": value for family, of in families.items() for name, value in of.items()}
+                language: {
+                    f"{family}.{name}": value for family, values in families.items() for name, value in values.items()
+                }
                 for language, families in settings.get("languages", {}).items()
             },
         ]
-        self.default = rules(settings)
-        self.found: dict[str, list[Rule]] = {}
+        self.default = active_rules(settings)
+        self.rules_by_language: dict[str, list[Rule]] = {}
         for language in dict.fromkeys(name for table in self.tables for name in table):
-            self.of(language)
+            self.rules_of(language)
 
-    def instead(self, language: str) -> Thresholds:
+    def thresholds_of(self, language: str) -> Thresholds:
         """The thresholds of a language by rule, in place of those for all."""
         return {
-            rule: value for table in self.tables for rule, value in (language_codes.find(table, language) or {}).items()
+            rule: value
+            for table in self.tables
+            for rule, value in (language_codes.lookup_label(table, language) or {}).items()
         }
 
-    def of(self, language: str) -> list[Rule]:
+    def rules_of(self, language: str) -> list[Rule]:
         """The active rules of a language."""
-        if language not in self.found:
-            own = self.instead(language)
-            self.found[language] = rules(self.settings, own) if own else self.default
-        return self.found[language]
+        if language not in self.rules_by_language:
+            thresholds = self.thresholds_of(language)
+            self.rules_by_language[language] = active_rules(self.settings, thresholds) if thresholds else self.default
+        return self.rules_by_language[language]
 
-    def names(self) -> list[str]:
+    def rule_names(self) -> list[str]:
         """Every rule that is active for any language, in order."""
-        active = {rule.name for found in (self.default, *self.found.values()) for rule in found}
-        return [name for family, names in FAMILIES.items() for each in names if (name := f"{family}.{each}") in active]
+        active = {rule.name for rules in (self.default, *self.rules_by_language.values()) for rule in rules}
+        return [
+            name
+            for family, names in FAMILIES.items()
+            for threshold in names
+            if (name := f"{family}.{threshold}") in active
+        ]

@@ -10,27 +10,27 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from crawl2llm.core.nested_dicts import lookup, merged, placed
+from crawl2llm.core.nested_dicts import lookup, merge_dicts, nest_value
 
 BASE = "base"
 BASE_STEP = "pretrain.train"  # makes it, in its only task
 # Evaluated beside them: a model of the shape of `base` with random weights, which no step makes.
 UNTRAINED = "untrained"
 EXPORT_STEP = "compress.export"  # makes files to give away of a model, which is no other model
-HUB = re.compile(r"^@?hf://datasets/([^/@]+/[^/@]+)")
+HUB_DATASET = re.compile(r"^@?hf://datasets/([^/@]+/[^/@]+)")
 ALIGN_STEP = "align.train"
 BY_PREFERENCE = ("dpo", "kto")  # its methods that read no rewards
 PPO = "ppo"  # its method with a model of values
 REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
 QUANTIZE_STEP = "compress.quantize"  # rounds the weights of a model
-CALIBRATED = ("gptq", "awq")  # its methods that read text
+CALIBRATED_METHODS = ("gptq", "awq")  # its methods that read text
 # Models of these steps are no parents: quantized ones can only be exported, reward models not even that.
-LAST = (QUANTIZE_STEP, REWARD_STEP)
-OWN = ("from", "step")  # the keys of an entry that are not of its step's section
+CHILDLESS_STEPS = (QUANTIZE_STEP, REWARD_STEP)
+ENTRY_KEYS = ("from", "step")  # the keys of an entry that are not of its step's section
 Config = dict[str, Any]
 
 
-def names(config: Config) -> list[str]:
+def language_models(config: Config) -> list[str]:
     """Every language model, in the order of the registry; `base` is the first. What is exported is a model of another name."""
     return [
         BASE,
@@ -38,12 +38,12 @@ def names(config: Config) -> list[str]:
     ]
 
 
-def evaluated(config: Config) -> list[str]:
+def evaluated_models(config: Config) -> list[str]:
     """Every model that is evaluated: those of the registry and, where `evaluate.model.untrained` says so, UNTRAINED."""
-    return [*names(config), *([UNTRAINED] * config["evaluate"]["model"]["untrained"])]
+    return [*language_models(config), *([UNTRAINED] * config["evaluate"]["model"]["untrained"])]
 
 
-def made_by(config: Config, step: str) -> list[str]:
+def models_made_by(config: Config, step: str) -> list[str]:
     """The models that a step makes, in the order of the registry."""
     return [name for name, entry in config["models"].items() if entry["step"] == step]
 
@@ -61,39 +61,39 @@ def parent(config: Config, model: str) -> str | None:
     return None if model == BASE else str(config["models"][model]["from"])
 
 
-def task(config: Config, model: str) -> tuple[str, str]:
+def making_task(config: Config, model: str) -> tuple[str, str]:
     """(step, task) that makes a model, or that one whose shape it has. KeyError for a name that the registry lacks."""
     return (BASE_STEP, "") if model in (BASE, UNTRAINED) else (str(config["models"][model]["step"]), model)
 
 
-def listed(config: Config) -> list[dict[str, Any]]:
+def model_rows(config: Config) -> list[dict[str, Any]]:
     """Every model as {name, from, step}, in the order of the registry, reward models too: what the report shows."""
-    every = [BASE, *(name for name, entry in config["models"].items() if entry["step"] != EXPORT_STEP)]
-    return [{"name": name, "from": parent(config, name), "step": task(config, name)[0]} for name in every]
+    names = [BASE, *(name for name, entry in config["models"].items() if entry["step"] != EXPORT_STEP)]
+    return [{"name": name, "from": parent(config, name), "step": making_task(config, name)[0]} for name in names]
 
 
-def applied(config: Config, step: str, model: str) -> Config:
+def config_for_model(config: Config, step: str, model: str) -> Config:
     """The config as a task of a step sees it: with the model's own keys in the step's section, where the step makes that model."""
     entry = config["models"].get(model)
     if not entry or entry["step"] != step:
         return config
-    own = {key: value for key, value in entry.items() if key not in OWN}
-    return merged(config, placed(step, own)) if own else config
+    own_keys = {key: value for key, value in entry.items() if key not in ENTRY_KEYS}
+    return merge_dicts(config, nest_value(step, own_keys)) if own_keys else config
 
 
 def section(config: Config, step: str, model: str) -> Config:
     """The section of a step as a task of it sees it; see `applied`."""
-    return dict(lookup(applied(config, step, model), step))
+    return dict(lookup(config_for_model(config, step, model), step))
 
 
-def where(config: Config, step: str, name: str, *keys: str) -> str:
+def section_path(config: Config, step: str, name: str, *keys: str) -> str:
     """The part of a config that names `keys` of a model: its entry of `models` where that has any of them, else its step's section."""
     return f"models.{name}" if {*keys} & config["models"][name].keys() else step
 
 
-def key(config: Config, step: str, name: str, own: str) -> str:
+def key_path(config: Config, step: str, name: str, key: str) -> str:
     """The key `own` of a model's step as the config names it; see `where`."""
-    return f"{where(config, step, name, own)}.{own}"
+    return f"{section_path(config, step, name, key)}.{key}"
 
 
 def reward_models(config: Config, model: str) -> list[str]:
@@ -101,69 +101,75 @@ def reward_models(config: Config, model: str) -> list[str]:
     entry = config["models"].get(model)
     if not entry or entry["step"] != ALIGN_STEP:
         return []
-    own = section(config, ALIGN_STEP, model)
-    given = own["rewards"] if own["method"] not in BY_PREFERENCE else []
-    return list(dict.fromkeys(one["name"] for one in given if one.get("reward") == "model" and "name" in one))
+    settings = section(config, ALIGN_STEP, model)
+    rewards = settings["rewards"] if settings["method"] not in BY_PREFERENCE else []
+    return list(
+        dict.fromkeys(reward["name"] for reward in rewards if reward.get("reward") == "model" and "name" in reward)
+    )
 
 
-def calibrates(config: dict[str, Any], model: str) -> bool:
+def is_calibrated(config: dict[str, Any], model: str) -> bool:
     """Whether a model of compress.quantize is calibrated on text; of no model, "", whether any is."""
-    names = [model] if model else made_by(config, QUANTIZE_STEP)
-    return any(section(config, QUANTIZE_STEP, name)["method"] in CALIBRATED for name in names)
+    names = [model] if model else models_made_by(config, QUANTIZE_STEP)
+    return any(section(config, QUANTIZE_STEP, name)["method"] in CALIBRATED_METHODS for name in names)
 
 
 def ancestors(models: Config, model: str) -> list[str]:
     """The models that one is made from, the nearest first, as far as they are known; a model of a cycle ends with itself."""
-    found: list[str] = []
-    while model in models and (model := models[model]["from"]) not in found:
-        found.append(model)
-    return found
+    above: list[str] = []
+    while model in models and (model := models[model]["from"]) not in above:
+        above.append(model)
+    return above
 
 
-def told(config: Config) -> Config:
+def card_facts(config: Config) -> Config:
     """What the config says for an export's card: `sources` with licence and, as the Hub calls it, data set; `languages` that are kept."""
-    found = {}
+    sources = {}
     for source in config["ingest"]["extract"]["sources"]:
-        hub = dict.fromkeys(name for path in source.get("paths", []) for name in HUB.findall(path))
-        found[source["name"]] = {"licence": source.get("licence"), "datasets": list(hub)}
-    kept = config["language"]["select"]["languages"] if "language" in config["filters"] else None
-    return {"sources": found, "kept_languages": kept}
+        hub = dict.fromkeys(name for path in source.get("paths", []) for name in HUB_DATASET.findall(path))
+        sources[source["name"]] = {"licence": source.get("licence"), "datasets": list(hub)}
+    languages = config["language"]["select"]["languages"] if "language" in config["filters"] else None
+    return {"sources": sources, "kept_languages": languages}
 
 
-def problems(models: Config) -> Iterator[str]:
+def model_problems(models: Config) -> Iterator[str]:
     """A line for each model that is made from none: from one that is not there, from itself by way of others, from an export, or from one
     of LAST: quantized models can only be exported, reward models not even that.
     """
-    told: set[str] = set()
+    reported: set[str] = set()
     for name, entry in models.items():
         above = ancestors(models, name)
-        none = (EXPORT_STEP, REWARD_STEP) if entry["step"] == EXPORT_STEP else (EXPORT_STEP, *LAST)
-        given = {BASE, *(other for other in models if models[other]["step"] not in none)}
-        if name in told or (entry["from"] in given and name not in above):
+        none = (EXPORT_STEP, REWARD_STEP) if entry["step"] == EXPORT_STEP else (EXPORT_STEP, *CHILDLESS_STEPS)
+        parents = {BASE, *(candidate for candidate in models if models[candidate]["step"] not in none)}
+        if name in reported or (entry["from"] in parents and name not in above):
             continue
-        told |= set(above) if name in above else set()
-        allowed = [other for other in models if other in given - {name} and name not in ancestors(models, other)]
+        reported |= set(above) if name in above else set()
+        allowed = [other for other in models if other in parents - {name} and name not in ancestors(models, other)]
         why = "which is made from it" if name in above else "which is no model"
         if name not in above and entry["from"] in models:
-            of = models[entry["from"]]["step"]
-            made = "which is exported, not trained"
-            why = made if of == EXPORT_STEP else f"which {of} makes, and no other model is made from one of those"
+            parent_step = models[entry["from"]]["step"]
+            exported_reason = "which is exported, not trained"
+            why = (
+                exported_reason
+                if parent_step == EXPORT_STEP
+                else f"which {parent_step} makes, and no other model is made from one of those"
+            )
         if entry["from"] == name:
             why = "the model itself"
         yield f"models.{name}.from is {entry['from']!r}, {why}; allowed: {', '.join([BASE, *allowed])}"
 
 
-def in_schema(schema: Config, models: Any) -> Config:
+def schema_with_models(schema: Config, models: Any) -> Config:
     """The schema with each model's entry spelled out: beside `from` and `step`, what the section of its step has.
 
     An entry that names no step that makes models stays as the schema has it, which refuses it.
     """
     node = schema["properties"]["models"]
-    general, known = node["additionalProperties"], {}
+    general, entries = node["additionalProperties"], {}
     steps = general["properties"]["step"]["enum"]
     for name, entry in models.items() if isinstance(models, dict) else ():
         if isinstance(entry, dict) and entry.get("step") in steps:
             section = lookup(schema, "properties." + entry["step"].replace(".", ".properties."))
-            own = {**general["properties"], **section["properties"]}
-            known[name] = {**general, "properties": own, "additionalProperties": False}
-    return {**schema, "properties": {**schema["properties"], "models": {**node, "properties": known}}}
+            own_keys = {**general["properties"], **section["properties"]}
+            entries[name] = {**general, "properties": own_keys, "additionalProperties": False}
+    return {**schema, "properties": {**schema["properties"], "models": {**node, "properties": entries}}}

@@ -16,63 +16,63 @@ PROGRAM, LAUNCHER = True, "launcher"  # values of `placement` in the schema
 NULL = "null"
 
 
-def of(step: str, whose: bool | str = PROGRAM) -> dict[str, dict[str, Any]]:
+def placement_keys(step: str, target: bool | str = PROGRAM) -> dict[str, dict[str, Any]]:
     """The placement keys of a step, with their nodes of the schema. whose: PROGRAM or LAUNCHER."""
-    found = ((path, node) for path, node in config_schema.leaves() if path.startswith(f"{step}."))
-    return {path.removeprefix(f"{step}."): node for path, node in found if node.get("placement", False) == whose}
+    leaves = ((path, node) for path, node in config_schema.schema_leaves() if path.startswith(f"{step}."))
+    return {path.removeprefix(f"{step}."): node for path, node in leaves if node.get("placement", False) == target}
 
 
-def flag(key: str) -> str:
+def option_flag(key: str) -> str:
     """`checkpoint_every` → `--checkpoint-every`, `parallel.tensor` → `--parallel-tensor`."""
-    return f"--{name(key).replace('_', '-')}"
+    return f"--{attribute_name(key).replace('_', '-')}"
 
 
-def name(key: str) -> str:
+def attribute_name(key: str) -> str:
     """The attribute that argparse gives the value of a key: `parallel.tensor` → `parallel_tensor`."""
     return key.replace(".", "_")
 
 
-def given(args: argparse.Namespace, step: str, whose: bool | str = PROGRAM) -> dict[str, Any]:
+def parsed_placement(args: argparse.Namespace, step: str, target: bool | str = PROGRAM) -> dict[str, Any]:
     """The placement keys of a step as parsed, in sections as the config has them."""
-    found: dict[str, Any] = {}
-    for key in of(step, whose):
+    placement: dict[str, Any] = {}
+    for key in placement_keys(step, target):
         *path, last = key.split(".")
-        inner = found
+        inner = placement
         for part in path:
             inner = inner.setdefault(part, {})
-        inner[last] = getattr(args, name(key))
-    return found
+        inner[last] = getattr(args, attribute_name(key))
+    return placement
 
 
-def word(value: Any) -> str:
+def option_text(value: Any) -> str:
     """A value as a command line has it: booleans and null as YAML writes them."""
     if value is None:
         return NULL
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def words(step: str, section: dict[str, Any], whose: bool | str = PROGRAM) -> list[str]:
+def option_words(step: str, section: dict[str, Any], target: bool | str = PROGRAM) -> list[str]:
     """The options of a step's program, or of its launcher, that say what the step's section of the config says."""
-    return [f"{flag(key)}={word(lookup(section, key))}" for key in of(step, whose)]
+    return [f"{option_flag(key)}={option_text(lookup(section, key))}" for key in placement_keys(step, target)]
 
 
-def boolean(text: str) -> bool:
+def parse_boolean(text: str) -> bool:
     """`true` or `false`, and nothing else: bool("false") would be true."""
     if text not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
     return text == "true"
 
 
-def reader(node: dict[str, Any]) -> Callable[[str], Any]:
+def value_parser(node: dict[str, Any]) -> Callable[[str], Any]:
     """What makes a value of an option's text, by the key's node of the schema; text where it names no other type."""
-    kinds: dict[str, Callable[[str], Any]] = {"boolean": boolean, "integer": int, "number": float}
-    found = node.get("type", "")
-    if not isinstance(found, list):
-        return kinds.get(found, str)
-    (other,) = (name for name in found if name != NULL)  # a key that may be null
+    kinds: dict[str, Callable[[str], Any]] = {"boolean": parse_boolean, "integer": int, "number": float}
+    declared_type = node.get("type", "")
+    if not isinstance(declared_type, list):
+        return kinds.get(declared_type, str)
+    (type_name,) = (name for name in declared_type if name != NULL)  # a key that may be null
 
-    def read(text: str) -> Any:
-        return None if text == NULL else kinds.get(other, str)(text)
+    def parse_or_null(text: str) -> Any:
+        return None if text == NULL else kinds.get(type_name, str)(text)
 
-    read.__name__ = other  # which argparse names where a text is none
-    return read
+    parse_or_null.__name__ = type_name  # which argparse names where a text is none
+    return parse_or_null

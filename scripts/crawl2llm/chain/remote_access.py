@@ -15,12 +15,12 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from crawl2llm.chain.urls import HARMLESS
+from crawl2llm.chain.urls import HARMLESS_HEADERS
 from crawl2llm.core import secret_masking
 
 PORTS = {"http": 80, "https": 443}
 # Of options, for a host that gets no secret.
-KEPT = ("proxy", "ssl", "verify_ssl", "timeout", "client_kwargs", "trust_env")
+KEPT_OPTIONS = ("proxy", "ssl", "verify_ssl", "timeout", "client_kwargs", "trust_env")
 
 
 def origin(url: str) -> str:
@@ -57,15 +57,15 @@ class Access:
 
     def fill_options(self, where: str) -> dict[str, Any]:
         """The options with their secrets. Raises InputError for one that is not there."""
-        return dict(secret_masking.fill(self.options, where))
+        return dict(secret_masking.fill_references(self.options, where))
 
     def trusts(self, url: str, first: str) -> bool:
         """Whether a URL gets the options' headers. first: the URL that a server redirects from, or the same."""
-        known = self.origins if self.origins is not None else {origin(first)}
-        upgraded = origin(first) in known and _is_upgrade(urlsplit(first), urlsplit(url))
-        return upgraded or origin(url) in known
+        trusted = self.origins if self.origins is not None else {origin(first)}
+        upgraded = origin(first) in trusted and _is_upgrade(urlsplit(first), urlsplit(url))
+        return upgraded or origin(url) in trusted
 
-    def refusal(self, url: str, first: str) -> str:
+    def why_refused(self, url: str, first: str) -> str:
         """Why a place is not asked, in words; "" where it is. first: the URL that a server redirects from, or the same.
 
         Raises ValueError for what is no URL.
@@ -79,8 +79,8 @@ class Access:
         if any(fnmatchcase(parts.hostname, pattern.lower()) for pattern in self.allowed_hosts or ()):
             return ""
         if self.allowed_hosts is not None and origin(url) not in (self.origins or (origin(first),)):
-            said = "the server redirects to" if url != first else "a list names"
-            return f"{said} {parts.hostname}, which `allowed_hosts` of its source does not name"
+            subject = "the server redirects to" if url != first else "a list names"
+            return f"{subject} {parts.hostname}, which `allowed_hosts` of its source does not name"
         if url != first and is_inner(parts.hostname) and not is_inner(before.hostname or ""):
             return f"the server redirects to {parts.hostname}, an address inside this network: `allowed_hosts` of its source may name it"
         return ""
@@ -105,19 +105,19 @@ def _is_upgrade(before: SplitResult, now: SplitResult) -> bool:
 def drop_secrets(options: dict[str, Any]) -> dict[str, Any]:
     """The options for a host that the config does not name: how the network is reached, and headers that hold no secret."""
 
-    def without_secrets(held: dict[str, Any]) -> dict[str, Any]:
+    def without_secrets(values: dict[str, Any]) -> dict[str, Any]:
         out: dict[str, Any] = {}
-        for name, value in held.items():
+        for name, value in values.items():
             if name == "headers":
-                out[name] = {key: word for key, word in value.items() if key.lower() in HARMLESS}
+                out[name] = {key: word for key, word in value.items() if key.lower() in HARMLESS_HEADERS}
             elif not secret_masking.is_secret_name(name) and name not in ("params", "base_url"):
                 out[name] = without_secrets(value) if isinstance(value, dict) else value
         return out
 
-    return without_secrets({name: value for name, value in options.items() if name in (*KEPT, "headers")})
+    return without_secrets({name: value for name, value in options.items() if name in (*KEPT_OPTIONS, "headers")})
 
 
-def access_option(parser: argparse.ArgumentParser) -> None:
+def add_access_option(parser: argparse.ArgumentParser) -> None:
     """Add `--access`, which programs that read remote files have."""
     parser.add_argument(
         "--access",
@@ -127,14 +127,14 @@ def access_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def access_of(given: str, source: str) -> Access:
+def access_of(access_json: str, source: str) -> Access:
     """How the files of a source are reached, from `--access`."""
-    held = json.loads(given or "{}").get(source, {})
-    known, hosts = held.get("origins"), held.get("allowed_hosts")
+    settings = json.loads(access_json or "{}").get(source, {})
+    origin_list, hosts = settings.get("origins"), settings.get("allowed_hosts")
     return Access(
-        held.get("options", {}),
-        held.get("patience", Access.patience),
-        None if known is None else frozenset(known),
+        settings.get("options", {}),
+        settings.get("patience", Access.patience),
+        None if origin_list is None else frozenset(origin_list),
         None if hosts is None else tuple(hosts),
-        frozenset(held.get("urls", ())),
+        frozenset(settings.get("urls", ())),
     )

@@ -24,60 +24,60 @@ class Reference:
     def __deepcopy__(self, _: dict[int, Any]) -> Reference:
         return self  # nobody changes it, and a copy would hold another whole config
 
-    def differs(self, config: Config) -> bool:
+    def has_other_documents(self, config: Config) -> bool:
         """Whether a variant chooses its documents otherwise than main: by other sources, or anything that corpus.split depends on."""
         if self._differs is None:
-            self._differs = self._compare(config)
+            self._differs = self._compare_documents(config)
         return self._differs
 
-    def _compare(self, config: Config) -> bool:
+    def _compare_documents(self, config: Config) -> bool:
         from crawl2llm.chain.fingerprint import fingerprint  # which asks this module what a step reads
 
         # How source files are found is in no fingerprint.
-        named = config["ingest"]["extract"]["sources"] == self.main["ingest"]["extract"]["sources"]
-        if not (named if self.same_files is None else self.same_files):
+        same_sources = config["ingest"]["extract"]["sources"] == self.main["ingest"]["extract"]["sources"]
+        if not (same_sources if self.same_files is None else self.same_files):
             return True
         return fingerprint("corpus.split", config) != fingerprint("corpus.split", self.main, self.memo)
 
 
-def own(config: Config) -> Config:
+def without_reference(config: Config) -> Config:
     """A complete config without what it is compared with, as the schema knows it."""
     return {key: value for key, value in config.items() if not isinstance(value, Reference)}
 
 
-def main(config: Config) -> Config | None:
+def main_config(config: Config) -> Config | None:
     """The complete config of the variant that a variant is compared with: `main`. None where nothing is compared.
 
     config: complete; that of main has its `variants`.
     """
-    found = config[KEY].main if KEY in config else config if config["variants"] else None
-    wanted = found and all(each["evaluate"]["common"]["enabled"] for each in (config, found))
-    return found if wanted else None
+    reference = config[KEY].main if KEY in config else config if config["variants"] else None
+    is_compared = reference and all(each["evaluate"]["common"]["enabled"] for each in (config, reference))
+    return reference if is_compared else None
 
 
-def told(config: Config) -> Config:
+def main_or_own_config(config: Config) -> Config:
     """The same; without a comparison the config itself, as where a program is started by hand."""
-    return main(config) or config
+    return main_config(config) or config
 
 
-def memo(config: Config, own: dict[str, str]) -> dict[str, str]:
+def main_memo(config: Config, own_memo: dict[str, str]) -> dict[str, str]:
     """Main's fingerprints so far. own: those of the config itself, which may be main's."""
-    return config[KEY].memo if KEY in config else own
+    return config[KEY].memo if KEY in config else own_memo
 
 
-def drops(config: Config) -> bool:
+def split_drops_duplicates(config: Config) -> bool:
     """Whether corpus.split takes near-duplicates of the validation documents out of the training text by itself: of every source."""
     sources = config["ingest"]["extract"]["sources"]
     skipped = any("dedup" in source.get("skip_filters", []) for source in sources)
     return "dedup" in config["filters"] and bool(config["corpus"]["split"]["drop_near_duplicates"]) and not skipped
 
 
-def cleans(config: Config) -> bool:
+def needs_heldout_search(config: Config) -> bool:
     """Whether a variant's training text has to be searched for what main holds out.
 
     Where main's split does that by itself, main need not be searched, nor a variant that has the same documents.
     """
-    found = main(config)
-    if found is None:
+    reference = main_config(config)
+    if reference is None:
         return False
-    return not drops(found) or (KEY in config and config[KEY].differs(config))
+    return not split_drops_duplicates(reference) or (KEY in config and config[KEY].differs(config))

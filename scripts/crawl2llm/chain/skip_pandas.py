@@ -12,7 +12,7 @@ from crawl2llm.chain.model_registry import BASE_STEP
 from crawl2llm.chain.steps import CRAWL, STEPS, WHATIF
 
 # Trainings and evaluations use libraries that do need pandas, the demo's crawl documents it, and transformers asks whether it is there.
-DATA = tuple(
+DATA_STEPS = tuple(
     step
     for step in (*tuple(STEPS)[: tuple(STEPS).index(BASE_STEP)], WHATIF)
     if step not in (CRAWL, "quality.transformers")
@@ -38,7 +38,7 @@ def without_pandas(step: str) -> Iterator[None]:
     pyarrow imports it at its first conversion, to know pandas' values when it meets them, of which we have none: 0.2 seconds of each
     process, and of each shard's (core/shard_pool.py).
     """
-    if step not in DATA or "pandas" in sys.modules:
+    if step not in DATA_STEPS or "pandas" in sys.modules:
         yield
         return
     finder = _Without("pandas")

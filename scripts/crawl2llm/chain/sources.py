@@ -25,10 +25,10 @@ MARK = "/./"
 Identity: TypeAlias = tuple[int, ...] | str  # of a file, see `identity`
 
 
-def listed(path: str, data: str) -> list[str]:
+def listed_files(path: str, data: str) -> list[str]:
     """The files that a list names, one path a line (see file_lists.py). Raises ConfigError where one is missing or not readable."""
     out = []
-    for line in file_lists.lines(path, data):
+    for line in file_lists.read_list(path, data):
         if not Path(line.name).is_file():
             raise ConfigError(
                 f"the list {path}, line {line.number}: no such file {line.name!r}{run_folder.search_hint(line.name)}"
@@ -37,7 +37,7 @@ def listed(path: str, data: str) -> list[str]:
     return out
 
 
-def expand(pattern: str, data: str) -> list[tuple[str, str]]:
+def files_of_entry(pattern: str, data: str) -> list[tuple[str, str]]:
     """The files of one entry of `paths` (a path, a glob, or `@list.txt`), each with the folder that it is named below.
 
     `{data}` stands for the config key `data`, in a list too. The folder of a path is its own; of a glob, the longest part
@@ -46,15 +46,15 @@ def expand(pattern: str, data: str) -> list[tuple[str, str]]:
     pattern = to_folder(pattern, data)
     if pattern.startswith("@"):
         folders = [data, str(Path(pattern[1:]).parent), "/"]
-        files = [os.path.normpath(name) for name in listed(pattern[1:], data)]
-        return [(name, next(folder for folder in folders if _inside(name, folder))) for name in files]
+        files = [os.path.normpath(name) for name in listed_files(pattern[1:], data)]
+        return [(name, next(folder for folder in folders if _is_inside(name, folder))) for name in files]
     if is_glob(pattern):
         parts = pattern.split("/")
         fixed = parts[: next(number for number, part in enumerate(parts) if glob.has_magic(part))]
         root = os.path.normpath("/".join([*fixed, ""]) or ".")
         # A dump has 90,000 files, and a Path of each takes longer than the question.
-        found = sorted(os.path.normpath(name) for name in glob.glob(pattern, recursive=True) if os.path.isfile(name))  # noqa: PTH113
-        return [(name, root) for name in found]
+        matches = sorted(os.path.normpath(name) for name in glob.glob(pattern, recursive=True) if os.path.isfile(name))  # noqa: PTH113
+        return [(name, root) for name in matches]
     path = os.path.normpath(pattern)
     return [(path, str(Path(path).parent))] if Path(path).is_file() else []
 
@@ -64,30 +64,30 @@ def is_glob(pattern: str) -> bool:
     return not pattern.startswith("@") and glob.has_magic(pattern) and not Path(pattern).exists()
 
 
-def first_leading_out(found: Iterable[tuple[str, str]]) -> str:
+def first_leaving_root(files: Iterable[tuple[str, str]]) -> str:
     """The first of these (path, root) that a symbolic link takes out of its root; "" without one."""
     folders: dict[str, str] = {}  # a dump has 90,000 files in a few folders
-    for path, root in found:
+    for path, root in files:
         folder = os.path.dirname(path)  # noqa: PTH120 - 90,000 files
-        for one in (folder, root):
-            if one not in folders:
-                folders[one] = os.path.realpath(one)
+        for directory in (folder, root):
+            if directory not in folders:
+                folders[directory] = os.path.realpath(directory)
         real = os.path.realpath(path) if os.path.islink(path) else folders[folder]  # noqa: PTH114
         if real != folders[root] and not real.startswith(f"{folders[root].rstrip('/')}/"):
             return path
     return ""
 
 
-def _absolute(path: str) -> str:
+def _absolute_path(path: str) -> str:
     """The path from / without `..`; links stay what they are."""
     return os.path.normpath(os.path.join(os.getcwd(), path))  # noqa: PTH109, PTH118
 
 
-def _inside(path: str, folder: str) -> bool:
-    return os.path.commonpath([_absolute(path), _absolute(folder)]) == _absolute(folder)
+def _is_inside(path: str, folder: str) -> bool:
+    return os.path.commonpath([_absolute_path(path), _absolute_path(folder)]) == _absolute_path(folder)
 
 
-def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
+def files_of_source(source: dict[str, Any], data: str, key_path: str) -> list[str]:
     """The files of a source as `root/./name`, sorted by name, each once however many entries of `paths`, or links, find it.
 
     A file is named below the folder of the first entry that finds it (see `expand`); where a file of an earlier entry has that
@@ -95,29 +95,29 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
     Raises ConfigError where an entry finds no file, a name is not UTF-8, or a link takes what a pattern finds out of its folder.
     """
     if not source.get("paths"):
-        raise ConfigError(f"{here} ({source['name']}) needs `paths`: files or globs of kind {source['kind']}")
+        raise ConfigError(f"{key_path} ({source['name']}) needs `paths`: files or globs of kind {source['kind']}")
     seen: set[Identity] = set()
     out: dict[str, str] = {}
     for pattern in source["paths"]:
         try:
-            found = expand(pattern, data)
+            files = files_of_entry(pattern, data)
         except ConfigError as error:
-            raise ConfigError(f"{here}.paths: {error}") from error
-        if not found:
+            raise ConfigError(f"{key_path}.paths: {error}") from error
+        if not files:
             raise ConfigError(
-                f"{here}.paths: no file matches {pattern!r}"
+                f"{key_path}.paths: no file matches {pattern!r}"
                 + (f" (data is {data!r})" if (path := to_folder(pattern, data)) != pattern else "")
                 + run_folder.search_hint(path.removeprefix("@"))
             )
-        new = {identity: entry for identity, entry in _distinct(found).items() if identity not in seen}
+        new = {identity: entry for identity, entry in _distinct_files(files).items() if identity not in seen}
         seen |= new.keys()
         if (
             not source.get("follow_links")
-            and is_glob(filled := urls.paths({"paths": [pattern]}, data)[0])
-            and (path := first_leading_out(new.values()))
+            and is_glob(filled := urls.source_paths({"paths": [pattern]}, data)[0])
+            and (path := first_leaving_root(new.values()))
         ):
             raise ConfigError(
-                f"{here}.paths: {filled!r} finds {path}, which a symbolic link takes to {os.path.realpath(path)}: if it is wanted, set "
+                f"{key_path}.paths: {filled!r} finds {path}, which a symbolic link takes to {os.path.realpath(path)}: if it is wanted, set "
                 "follow_links: true in its source, or name the file itself"
             )
         for path, root in new.values():
@@ -125,16 +125,16 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
                 path.encode()
             except UnicodeEncodeError as error:
                 raise ConfigError(
-                    f"{here}.paths: the name of the file {os.fsencode(path)!r} is not UTF-8: rename it"
+                    f"{key_path}.paths: the name of the file {os.fsencode(path)!r} is not UTF-8: rename it"
                 ) from error
-            folder, name = _free(path, root, out)
+            folder, name = _free_name(path, root, out)
             if name in out:
-                raise ConfigError(f"{here}.paths: {path} and {path_of(out[name])} would both be called {name}")
+                raise ConfigError(f"{key_path}.paths: {path} and {path_of(out[name])} would both be called {name}")
             out[name] = f"{folder.rstrip('/')}{MARK}{name}"
     return [out[name] for name in sorted(out)]
 
 
-def identity(path: str) -> Identity:
+def file_identity(path: str) -> Identity:
     """What two paths of the same file have in common, through links too: device and inode, or the path if a file system has none.
 
     Length and time of the last change are in it, since network file systems make inodes up, and may give two files the same.
@@ -142,26 +142,26 @@ def identity(path: str) -> Identity:
     try:
         facts = os.stat(path)  # noqa: PTH116 - a plan asks of 90,000 files
     except OSError:
-        return _absolute(path)
-    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns) if facts.st_ino else _absolute(path)
+        return _absolute_path(path)
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns) if facts.st_ino else _absolute_path(path)
 
 
-def _distinct(found: list[tuple[str, str]]) -> dict[Identity, tuple[str, str]]:
+def _distinct_files(files: list[tuple[str, str]]) -> dict[Identity, tuple[str, str]]:
     """The files that an entry finds, each once: by the first of its paths that is no symbolic link, since links come and go."""
     out: dict[Identity, tuple[str, str]] = {}
-    for path, root in found:
-        known = out.setdefault(of := identity(path), (path, root))[0]
-        if known != path and os.path.islink(known) and not os.path.islink(path):  # noqa: PTH114
-            out[of] = (path, root)
+    for path, root in files:
+        first_path = out.setdefault(key := file_identity(path), (path, root))[0]
+        if first_path != path and os.path.islink(first_path) and not os.path.islink(path):  # noqa: PTH114
+            out[key] = (path, root)
     return out
 
 
-def _free(path: str, root: str, taken: Iterable[str]) -> tuple[str, str]:
+def _free_name(path: str, root: str, names_taken: Iterable[str]) -> tuple[str, str]:
     """(folder, name below it) of a file: below `root`, or the nearest folder above it below which its name is not taken."""
     name = path.removeprefix(f"{root}/") if path.startswith(f"{root}/") else os.path.relpath(path, root)
-    for above in Path(_absolute(root)).parents if name in taken else ():
-        root, name = str(above), os.path.relpath(_absolute(path), above)
-        if name not in taken:
+    for above in Path(_absolute_path(root)).parents if name in names_taken else ():
+        root, name = str(above), os.path.relpath(_absolute_path(path), above)
+        if name not in names_taken:
             break
     return root, name
 
@@ -171,96 +171,96 @@ def path_of(marked: str) -> str:
     return os.path.normpath(marked)
 
 
-def named(marked: str) -> str:
+def name_of(marked: str) -> str:
     """The name in `root/./name`; of a bare path, its last part."""
     return marked.split(MARK, 1)[1] if MARK in marked else Path(marked).name
 
 
-def files(config: dict[str, Any]) -> list[tuple[str, str]]:
+def input_files(config: dict[str, Any]) -> list[tuple[str, str]]:
     """Every input file of the config as (source name, `root/./name`), in the order of the sources; the demo crawl has none here.
 
     Raises ConfigError where an entry finds no file, a list file is missing, or two sources share a name.
     """
-    found: list[tuple[str, str]] = []
+    files: list[tuple[str, str]] = []
     seen: set[str] = set()
     readers: dict[Identity, str] = {}  # file → the first source that reads it
     shared: list[str] = []
     for number, source in enumerate(config["ingest"]["extract"]["sources"]):
-        here = f"ingest.extract.sources[{number}]"
+        key_path = f"ingest.extract.sources[{number}]"
         if source["name"] in seen:
-            raise ConfigError(f"{here}.name is {source['name']!r}, which another source is called already")
+            raise ConfigError(f"{key_path}.name is {source['name']!r}, which another source is called already")
         seen.add(source["name"])
-        check(source, config["data"], here)
+        check_source(source, config["data"], key_path)
         if source["kind"] not in ("crawl", "synthesized") and not file_lists.is_listed(source, config["data"]):
-            for marked in of_source(source, config["data"], here):
-                found.append((source["name"], marked))
-                first = readers.setdefault(identity(path_of(marked)), source["name"])
+            for marked in files_of_source(source, config["data"], key_path):
+                files.append((source["name"], marked))
+                first = readers.setdefault(file_identity(path_of(marked)), source["name"])
                 if first != source["name"]:
                     shared.append(f"{path_of(marked)} by {first} and {source['name']}")
     if shared:
         # Two sources may read one file on purpose, each another column of it.
         log.warning("files that two sources read: %s, such as %s", f"{len(shared):,}", shared[0])
-    return found
+    return files
 
 
-def check(source: dict[str, Any], data: str, here: str) -> None:
+def check_source(source: dict[str, Any], data: str, key_path: str) -> None:
     """Raises ConfigError for a source that cannot be read: keys that do not go together, a URL or an option with a secret."""
-    paths, crawl = urls.paths(source, data), source["kind"] == urls.COMMON_CRAWL
+    paths, crawl = urls.source_paths(source, data), source["kind"] == urls.COMMON_CRAWL
     if crawl and not (source.get("crawl") and ("files" in source) + ("share" in source) == 1):
         raise ConfigError(
-            f"{here} ({source['name']}) needs `crawl`, such as CC-MAIN-2026-08, and one of `files` and `share`"
+            f"{key_path} ({source['name']}) needs `crawl`, such as CC-MAIN-2026-08, and one of `files` and `share`"
         )
     if paths and crawl:
-        raise ConfigError(f"{here}.paths: a crawl has none; its files are those of `crawl`, below `base`")
+        raise ConfigError(f"{key_path}.paths: a crawl has none; its files are those of `crawl`, below `base`")
     if (source["kind"] == "synthesized") != ("step" in source):
         raise ConfigError(
-            f"{here} ({source['name']}) is of kind {source['kind']}: a source of kind synthesized has a `step`, synthesize.rephrase or "
+            f"{key_path} ({source['name']}) is of kind {source['kind']}: a source of kind synthesized has a `step`, synthesize.rephrase or "
             "synthesize.seed, and no other has one"
         )
     if source["kind"] == "synthesized" and "paths" in source:
         raise ConfigError(
-            f"{here}.paths: a source of kind synthesized has none; its texts are those of {source['step']}"
+            f"{key_path}.paths: a source of kind synthesized has none; its texts are those of {source['step']}"
         )
     if not crawl and (
         wrong := next((key for key in ("crawl", "format", "files", "share", "base") if key in source), "")
     ):
-        raise ConfigError(f"{here}.{wrong} is of kind {urls.COMMON_CRAWL}, and this is {source['kind']}")
+        raise ConfigError(f"{key_path}.{wrong} is of kind {urls.COMMON_CRAWL}, and this is {source['kind']}")
     if source.get("first_mb") and source["kind"] == "text":
-        raise ConfigError(f"{here}.first_mb: a text has no records that it could be cut between")
+        raise ConfigError(f"{key_path}.first_mb: a text has no records that it could be cut between")
     if source["kind"] == "text" and source.get("preset", "code") != "code":
         raise ConfigError(
-            f"{here}.preset is {source['preset']!r}: a text has no columns, and only `code`, to keep its indentation"
+            f"{key_path}.preset is {source['preset']!r}: a text has no columns, and only `code`, to keep its indentation"
         )
     if source["kind"] == "text" and "preset" in source and source.get("unwrap"):
-        raise ConfigError(f"{here}.unwrap: lines are not joined of a text that `preset: code` keeps as it is")
+        raise ConfigError(f"{key_path}.unwrap: lines are not joined of a text that `preset: code` keeps as it is")
     try:
         remote = [path for path in paths if file_lists.is_remote(path, data)]
         if remote and len(remote) < len(paths):
             raise ConfigError("files here and at URLs: make them two sources")
         for path in paths:
             if path.startswith("@") and not urls.is_url(path[1:]):
-                file_lists.check(path[1:], data)
+                file_lists.check_list(path[1:], data)
     except ConfigError as error:
-        raise ConfigError(f"{here}.paths: {error}") from error
+        raise ConfigError(f"{key_path}.paths: {error}") from error
     options = source.get("options", {})
-    for path in [*(path.removeprefix("@") for path in remote), source.get("base", ""), *urls.stores(options)]:
-        if why := urls.refused(path):
-            raise ConfigError(f"{here}: {why}")
+    for path in [*(path.removeprefix("@") for path in remote), source.get("base", ""), *urls.store_servers(options)]:
+        if why := urls.why_refused(path):
+            raise ConfigError(f"{key_path}: {why}")
         if secret_masking.has_reference(path) and not (path.startswith("http") and {path, f"@{path}"} & set(paths)):
             raise ConfigError(
-                f"{here}: a secret is named in {path}, and only URLs of `paths` at http and https, and `options`, may do so"
+                f"{key_path}: a secret is named in {path}, and only URLs of `paths` at http and https, and `options`, may do so"
             )
         if path.startswith("http") and urls.is_pattern(path):
             if path not in paths:
-                raise ConfigError(f"{here}: {path} is a pattern: only an entry of `paths` that is no list is one")
+                raise ConfigError(f"{key_path}: {path} is a pattern: only an entry of `paths` that is no list is one")
             if "?" in path:
                 raise ConfigError(
-                    f"{here}.paths: {path}: a pattern at a web server has no query, and `?` begins one; headers go into `options`"
+                    f"{key_path}.paths: {path}: a pattern at a web server has no query, and `?` begins one; headers go into `options`"
                 )
-    urls.check_options(options, f"{here}.options")
+    urls.check_options(options, f"{key_path}.options")
 
 
-def listing(config: dict[str, Any]) -> dict[str, Any]:
+def listing_settings(config: dict[str, Any]) -> dict[str, Any]:
     """What decides the list of remote files: the sources that have such and in what stores, what lists on this disk hold, and
     the number of shards.
 
@@ -268,63 +268,67 @@ def listing(config: dict[str, Any]) -> dict[str, Any]:
     """
     extract, data = config["ingest"]["extract"], config["data"]
     keys = ("name", "kind", "crawl", "format", "files", "share", "base")
-    found = []
-    held: dict[str, str] = {}
+    source_rows = []
+    list_hashes: dict[str, str] = {}
     for source in extract["sources"]:
         if file_lists.is_listed(source, data):
-            entries = urls.paths(source, data)
-            held |= {path: _held_by(path[1:]) for path in entries if path.startswith("@") and not urls.is_url(path[1:])}
+            entries = urls.source_paths(source, data)
+            list_hashes |= {
+                path: _list_hash(path[1:]) for path in entries if path.startswith("@") and not urls.is_url(path[1:])
+            }
             base = {"base": source["base"].replace("{data}", data)} if "base" in source else {}
-            there = {"stores": named} if (named := urls.stores(source.get("options", {}))) else {}
-            found.append({**{key: source[key] for key in keys if key in source}, **base, **there, "paths": entries})
+            store_key = {"stores": servers} if (servers := urls.store_servers(source.get("options", {}))) else {}
+            source_rows.append(
+                {**{key: source[key] for key in keys if key in source}, **base, **store_key, "paths": entries}
+            )
     # A list of 90,000 URLs is longer than a command line takes: ingest.list reads the file, and compares.
-    more = {"lists": held, "data": data} if held else {}
-    return {"shards": extract["shards"], "sources": found, **more}
+    more = {"lists": list_hashes, "data": data} if list_hashes else {}
+    return {"shards": extract["shards"], "sources": source_rows, **more}
 
 
-def _held_by(path: str) -> str:
+def _list_hash(path: str) -> str:
     try:
-        return content_hash.content(path)
+        return content_hash.cached_hash(path)
     except OSError as error:
         raise ConfigError(f"the list {path}: {error}") from error
 
 
-def fetching(config: dict[str, Any]) -> dict[str, Any]:
+def fetching_settings(config: dict[str, Any]) -> dict[str, Any]:
     """What ingest.fetch needs to know of the sources: those that may be web pages, and how many files may be missing."""
     extract = config["ingest"]["extract"]
     texts = [source["name"] for source in extract["sources"] if source["kind"] == "text"]
     return {"texts": texts, "max_missing_files": extract["max_missing_files"]}
 
 
-def access(config: dict[str, Any]) -> str:
+def access_json(config: dict[str, Any]) -> str:
     """How the files of each source are reached, as `--access` takes it (chain/remote_access.py): a placement, which decides no byte."""
-    found = {}
+    by_source = {}
     for source in config["ingest"]["extract"]["sources"]:
         keys = {key: source[key] for key in ("options", "patience", "allowed_hosts") if key in source}
-        if filled := [path for path in urls.paths(source, config["data"]) if secret_masking.has_reference(path)]:
+        if filled := [path for path in urls.source_paths(source, config["data"]) if secret_masking.has_reference(path)]:
             keys["urls"] = [path.removeprefix("@") for path in filled]
         if "allowed_hosts" in keys or "options" in keys:
             keys["origins"] = access_to.origins(_named_urls(source, config["data"]))
         if keys:
-            found[source["name"]] = keys
-    return json.dumps(found)
+            by_source[source["name"]] = keys
+    return json.dumps(by_source)
 
 
 def _named_urls(source: dict[str, Any], data: str) -> Iterator[str]:
     """The URLs that the config names for a source, itself or by lists on this disk."""
     yield source.get("base", urls.BASE)
-    for path in urls.paths(source, data):
+    for path in urls.source_paths(source, data):
         if path.startswith("@") and not urls.is_url(path[1:]):
-            yield from (line.name for line in file_lists.lines(path[1:], data))
+            yield from (line.name for line in file_lists.read_list(path[1:], data))
         else:
             yield path.removeprefix("@")
 
 
-def _hash(name: str, attempt: int) -> int:
+def _name_hash(name: str, attempt: int) -> int:
     return int.from_bytes(hashlib.blake2b(f"{attempt}\x1f{name}".encode(), digest_size=8).digest(), "big")
 
 
-def spread(names: Iterable[str], shards: int) -> dict[str, int]:
+def spread_over_shards(names: Iterable[str], shards: int) -> dict[str, int]:
     """The shard of each name; the order of the names does not matter.
 
     Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2018, https://arxiv.org/abs/1608.01350): a name goes
@@ -333,53 +337,53 @@ def spread(names: Iterable[str], shards: int) -> dict[str, int]:
     1.25 times the mean where the mean is 4 or more, else the mean or 1.04 times it, rounded up. One name more or less adds or
     takes one place or two, and moves few others.
     """
-    ordered = sorted(names, key=lambda name: (_hash(name, 0), name))
+    ordered = sorted(names, key=lambda name: (_name_hash(name, 0), name))
     count = len(ordered)
     places = max(26 * count // 25, 5 * count // 4 - shards, count)
     free = [(places + number) // shards for number in range(shards)]
     out = {}
     for name in ordered:
-        attempt, shard = 1, _hash(name, 1) % shards
+        attempt, shard = 1, _name_hash(name, 1) % shards
         while not free[shard]:
-            attempt, shard = attempt + 1, _hash(name, attempt + 1) % shards
+            attempt, shard = attempt + 1, _name_hash(name, attempt + 1) % shards
         free[shard] -= 1
         out[name] = shard
     return out
 
 
-def by_shard(config: dict[str, Any]) -> dict[str, list[str]]:
+def files_by_shard(config: dict[str, Any]) -> dict[str, list[str]]:
     """The files of every shard that has any as `source=root/./name`, in the order of the sources and of their names.
 
     Raises ConfigError as `files` does.
     """
-    found = files(config)
-    keys = [f"{source}\x1f{named(marked)}" for source, marked in found]
+    files = input_files(config)
+    keys = [f"{source}\x1f{name_of(marked)}" for source, marked in files]
     number = config["ingest"]["extract"]["shards"]
-    place = spread(keys, number)
+    place = spread_over_shards(keys, number)
     shards: dict[str, list[str]] = {}
-    for key, (source, marked) in zip(keys, found, strict=True):
+    for key, (source, marked) in zip(keys, files, strict=True):
         shards.setdefault(f"{place[key]:05d}", []).append(f"{source}={marked}")
     return dict(sorted(shards.items()))
 
 
-def content(entries: list[str]) -> str:
+def content_digest(entries: list[str]) -> str:
     """A digest of what `source=root/./name` files are called and hold: it changes when one is replaced, not when it is moved or touched."""
     state = hashlib.sha256()
-    for source, name, held in _held(entries):
-        state.update(f"{source}\x1f{name}\x1f{held}\x1f".encode())
+    for source, name, mark in _digest_rows(entries):
+        state.update(f"{source}\x1f{name}\x1f{mark}\x1f".encode())
     return state.hexdigest()[:16]
 
 
-def digests(entries: list[str]) -> dict[str, str]:
+def file_digests(entries: list[str]) -> dict[str, str]:
     """What each of `source=root/./name` files holds, as a digest, by `source=name`. Raises ConfigError where one cannot be read."""
-    return {f"{source}={name}": held for source, name, held in _held(entries)}
+    return {f"{source}={name}": mark for source, name, mark in _digest_rows(entries)}
 
 
-def _held(entries: list[str]) -> Iterator[tuple[str, str, str]]:
+def _digest_rows(entries: list[str]) -> Iterator[tuple[str, str, str]]:
     """(source, name, digest of what it holds) of each file."""
     for entry in entries:
         source, _, marked = entry.partition("=")
         try:
-            yield source, named(marked), content_hash.content(marked)
+            yield source, name_of(marked), content_hash.cached_hash(marked)
         except OSError as error:
             raise ConfigError(f"input file of source {source!r}: {error}") from error

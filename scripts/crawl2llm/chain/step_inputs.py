@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from crawl2llm.chain import halving, model_registry, shared_reference, sources
-from crawl2llm.chain.config_schema import leaves, tracked
-from crawl2llm.chain.filter_order import EXEMPTING, filters, searched, verdicts
+from crawl2llm.chain.config_schema import schema_leaves, tracked_section
+from crawl2llm.chain.filter_order import EXEMPTING, searched_tasks, used_filters, verdict_steps
 from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, lock_digest
 from crawl2llm.chain.model_registry import QUANTIZE_STEP
 from crawl2llm.chain.steps import (
@@ -25,125 +25,125 @@ from crawl2llm.chain.steps import (
     HALVE,
     INSPECT,
     ITEMS,
-    LAST,
     LIST,
-    MASKED,
+    MASKING_STEPS,
     MIX,
     PLAN,
     PUBLIC,
     REFERENCE,
+    REPORT_STEP,
     RUNG,
     SETS,
     STAGE,
     WHATIF,
     skipped_by,
 )
-from crawl2llm.core.nested_dicts import flat, has, lookup
+from crawl2llm.core.nested_dicts import flatten, has_path, lookup
 
 Config = dict[str, Any]
 
 
-def some(config: Config, step: str, *keys: str) -> Config:
+def pick_keys(config: Config, step: str, *keys: str) -> Config:
     """Keys of another step."""
     return {key: lookup(config, step)[key] for key in keys}
 
 
-def for_reference(config: Config, task: str) -> Config:
+def reference_thresholds(config: Config, task: str) -> Config:
     """The thresholds that hold for the language that others are calibrated to."""
-    select = tracked(config, "heuristics.select")
+    select = tracked_section(config, "heuristics.select")
     return {"select": {key: value for key, value in select.items() if key != "languages"}}
 
 
-def masks(config: Config, task: str) -> Config:
+def masking_settings(config: Config, task: str) -> Config:
     """A run may mask, search for evaluation sets, or both."""
-    found: Config = {}
+    settings: Config = {}
     if "pii" in config["filters"]:
-        found["pii"] = {name: tracked(config, f"pii.{name}") for name in ("score", "select")}
-    if DECONTAMINATE in filters(config):
-        found[DECONTAMINATE] = {"overlap_max": config[DECONTAMINATE]["select"]["overlap_max"]}
-    return found
+        settings["pii"] = {name: tracked_section(config, f"pii.{name}") for name in ("score", "select")}
+    if DECONTAMINATE in used_filters(config):
+        settings[DECONTAMINATE] = {"overlap_max": config[DECONTAMINATE]["select"]["overlap_max"]}
+    return settings
 
 
-def searching(config: Config) -> Config:
+def search_settings(config: Config) -> Config:
     """`tasks` and `data` of decontaminate.index; where they are null those of evaluate.public, so that to name these reruns nothing."""
-    tasks, data = searched(config), lookup(config, SETS)["data"]
+    tasks, data = searched_tasks(config), lookup(config, SETS)["data"]
     data = lookup(config, PUBLIC)["data"] if data is None else data
     return {"tasks": tasks, "data": data if tasks else []}
 
 
-def near(config: Config, task: str) -> Config:
+def near_duplicate_settings(config: Config, task: str) -> Config:
     """What main's dedup and split call a near-duplicate."""
-    main = shared_reference.told(config)
+    main = shared_reference.main_or_own_config(config)
     return {
         "similarity": main["corpus"]["split"]["similarity"],
-        "signature": tracked(main, "dedup.signature"),
+        "signature": tracked_section(main, "dedup.signature"),
     }
 
 
-def judging(config: Config, task: str) -> Config:
+def select_settings(config: Config, task: str) -> Config:
     """The filters, the settings of their select steps, and the sources that skip them."""
-    names = verdicts(filters(config))[1:]
+    names = verdict_steps(used_filters(config))[1:]
     return {
         "steps": names,
-        "select": {name: tracked(config, name) for name in names},
+        "select": {name: tracked_section(config, name) for name in names},
         "exempt": {name: skipped_by(name, config) for name in names},
     }
 
 
-def set_by_variants(config: Config, task: str) -> Config:
+def variant_settings(config: Config, task: str) -> Config:
     """What the variants of a run set, without placement keys; `main`: the values of these keys there; which of them are seeds."""
-    ignored = {path for path, node in leaves() if node.get("placement")}
-    own = {
-        name: {key: value for key, value in flat(overlay).items() if key not in ignored}
+    ignored = {path for path, node in schema_leaves() if node.get("placement")}
+    overlays = {
+        name: {key: value for key, value in flatten(overlay).items() if key not in ignored}
         for name, overlay in config["variants"].items()
     }
-    keys = sorted({key for overlay in own.values() for key in overlay})
-    main = {key: lookup(config, key) for key in keys if has(config, key)}
-    return {"variants": own, "main": main, "seed_keys": config["sweep"]["seed_keys"]}
+    keys = sorted({key for overlay in overlays.values() for key in overlay})
+    main = {key: lookup(config, key) for key in keys if has_path(config, key)}
+    return {"variants": overlays, "main": main, "seed_keys": config["sweep"]["seed_keys"]}
 
 
-def exempt(step: str, config: Config, task: str) -> Config:
+def exempt_sources(step: str, config: Config, task: str) -> Config:
     """The sources whose documents it keeps whatever it measures (`skip_filters`), which ingest.extract is not told."""
     return {"skipped_by": skipped_by(step, config)}
 
 
-def training(config: Config, task: str) -> Config:
+def training_settings(config: Config, task: str) -> Config:
     """The settings of pretrain.train."""
-    return {"train": tracked(config, model_registry.BASE_STEP)}
+    return {"train": tracked_section(config, model_registry.BASE_STEP)}
 
 
 # By step: (complete config, task) → more settings. task: the model, of a step that has a task for each.
-TOLD: dict[str, Callable[[Config, str], Config]] = {
-    **{step: partial(exempt, step) for step in EXEMPTING},
-    CALIBRATE: lambda config, task: {**for_reference(config, task), **exempt(CALIBRATE, config, task)},
-    **dict.fromkeys(MASKED, masks),
+EXTRA_SETTINGS: dict[str, Callable[[Config, str], Config]] = {
+    **{step: partial(exempt_sources, step) for step in EXEMPTING},
+    CALIBRATE: lambda config, task: {**reference_thresholds(config, task), **exempt_sources(CALIBRATE, config, task)},
+    **dict.fromkeys(MASKING_STEPS, masking_settings),
     "finetune.pairs": lambda config, task: {
-        **masks(config, task), **({} if model_registry.made_by(config, "finetune.train") else {"trains": False}),
+        **masking_settings(config, task), **({} if model_registry.models_made_by(config, "finetune.train") else {"trains": False}),
     },
-    LIST: lambda config, task: sources.listing(config),
-    FETCH: lambda config, task: sources.fetching(config),
-    ITEMS: lambda config, task: {"heldout": some(config, EVALUATION, "max_tokens", "seed")},
+    LIST: lambda config, task: sources.listing_settings(config),
+    FETCH: lambda config, task: sources.fetching_settings(config),
+    ITEMS: lambda config, task: {"heldout": pick_keys(config, EVALUATION, "max_tokens", "seed")},
     # What the card says of sources and languages, and the models that it is made from:
     model_registry.EXPORT_STEP: lambda config, task: {
-        **model_registry.told(config), "lineage": model_registry.lineage(config, task),
+        **model_registry.card_facts(config), "lineage": model_registry.lineage(config, task),
     },
     QUANTIZE_STEP: lambda config, task: (
-        {"tools": lock_digest(QUANTIZE_LOCK)} if model_registry.calibrates(config, task) else {}
+        {"tools": lock_digest(QUANTIZE_LOCK)} if model_registry.is_calibrated(config, task) else {}
     ),
-    STAGE: lambda config, task: some(config, PUBLIC, "presets", "data", "hub", "limit", "seed"),
-    SETS: lambda config, task: {**searching(config), **some(config, PUBLIC, "hub")},
-    REFERENCE: near,
+    STAGE: lambda config, task: pick_keys(config, PUBLIC, "presets", "data", "hub", "limit", "seed"),
+    SETS: lambda config, task: {**search_settings(config), **pick_keys(config, PUBLIC, "hub")},
+    REFERENCE: near_duplicate_settings,
     COMMON: lambda config, task: {"curve": lookup(config, CURVE)["every"] if task == model_registry.BASE else 0},
-    **dict.fromkeys((WHATIF, INSPECT), judging),
+    **dict.fromkeys((WHATIF, INSPECT), select_settings),
     # Its contender, and the judgement before:
-    RUNG: lambda config, task: halving.settings(task, config) if task else {},
-    HALVE: lambda config, task: halving.judging(config) if halving.is_used(config) else {},
-    COMPARE_ALL: set_by_variants,
-    **dict.fromkeys((MIX, PLAN), training),
-    LAST: lambda config, task: {"models": model_registry.listed(config)},
+    RUNG: lambda config, task: halving.rung_settings(task, config) if task else {},
+    HALVE: lambda config, task: halving.judging_settings(config) if halving.is_used(config) else {},
+    COMPARE_ALL: variant_settings,
+    **dict.fromkeys((MIX, PLAN), training_settings),
+    REPORT_STEP: lambda config, task: {"models": model_registry.model_rows(config)},
 }  # fmt: skip
 
 
-def of(step: str, config: Config, task: str = "") -> Config:
+def extra_settings(step: str, config: Config, task: str = "") -> Config:
     """What a step's task is told under a complete config."""
-    return TOLD[step](config, task) if step in TOLD else {}
+    return EXTRA_SETTINGS[step](config, task) if step in EXTRA_SETTINGS else {}

@@ -13,18 +13,18 @@ from typing import Any
 from crawl2llm.chain import filter_order, halving, model_registry, scorers, shared_reference
 from crawl2llm.chain.file_lists import is_listed
 from crawl2llm.chain.filter_order import (
-    BEFORE,
+    ALL_VERDICTS,
     DECONTAMINATE,
     DOCUMENTS,
-    EDITS,
-    EVERY,
+    EDITS_BEFORE,
     FILTERS,
-    LABELS,
+    LANGUAGES_BEFORE,
+    VERDICTS_BEFORE,
     Step,
-    before,
-    edits,
-    filters,
-    verdicts,
+    edit_steps,
+    filters_before,
+    used_filters,
+    verdict_steps,
 )
 from crawl2llm.chain.heuristics_rules import LOOSER
 from crawl2llm.chain.model_registry import BASE_STEP, EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP
@@ -37,7 +37,7 @@ MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.pru
 LANGUAGE_MODELS = tuple(step for step in MAKERS if step != REWARD_STEP)
 # Used where `models` has one of theirs:
 ON_DEMAND = (REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP, EXPORT_STEP)
-MASKED = ("finetune.pairs", "align.pairs")  # are told the settings of the filter pii where the run uses it
+MASKING_STEPS = ("finetune.pairs", "align.pairs")  # are told the settings of the filter pii where the run uses it
 PAIRS = "align.pairs"  # used where a model is aligned; reads a model too where its `from` names one
 EXPORT = "dedup.export"  # used where the config asks for it
 COMPARE = "language.compare"  # used where the config names other models, or asks for scripts
@@ -71,9 +71,9 @@ RUNG = "pretrain.rung"  # used where variants are judged while they train (sweep
 HALVE = "pretrain.halve"  # and this too
 INSPECT = "report.inspect"  # used where samples are asked for; is told the settings of every filter's select
 # Of every document what it was judged by, and the verdicts:
-JUDGED = (
+JUDGEMENTS = (
     DOCUMENTS,
-    EVERY,
+    ALL_VERDICTS,
     *(f"{name}.score" for name, found in FILTERS.items() if "score" in found.steps),
     COMPARE,
     CALIBRATE,
@@ -91,15 +91,15 @@ STEPS: dict[str, Step] = {
     FETCH: Step((LIST,), per="shard"),
     "ingest.extract": Step((CRAWL, LIST, FETCH, REPHRASE, SEED), per="shard"),
     "ingest.check": Step((DOCUMENTS,)),
-    **filter_order.steps(),
+    **filter_order.filter_steps(),
     "topics.train": Step((DOCUMENTS, LANGUAGES)),
     "topics.score": Step((DOCUMENTS, "topics.train", LANGUAGES), per="shard"),
-    "topics.count": Step(("topics.score", EVERY), per="shard"),
-    "corpus.split": Step((DOCUMENTS, EVERY, "dedup.signature", "dedup.exact", "dedup.verify")),
-    EXPORT: Step((DOCUMENTS, EDITS, "dedup.signature", "corpus.split"), per="shard"),
-    REFERENCE: Step(common=(DOCUMENTS, EDITS, "corpus.split")),
-    HELDOUT: Step((DOCUMENTS, EDITS, "corpus.split", REFERENCE), per="shard"),
-    "corpus.write": Step((DOCUMENTS, EVERY, EDITS, "corpus.split", HELDOUT), per="shard"),
+    "topics.count": Step(("topics.score", ALL_VERDICTS), per="shard"),
+    "corpus.split": Step((DOCUMENTS, ALL_VERDICTS, "dedup.signature", "dedup.exact", "dedup.verify")),
+    EXPORT: Step((DOCUMENTS, EDITS_BEFORE, "dedup.signature", "corpus.split"), per="shard"),
+    REFERENCE: Step(common=(DOCUMENTS, EDITS_BEFORE, "corpus.split")),
+    HELDOUT: Step((DOCUMENTS, EDITS_BEFORE, "corpus.split", REFERENCE), per="shard"),
+    "corpus.write": Step((DOCUMENTS, ALL_VERDICTS, EDITS_BEFORE, "corpus.split", HELDOUT), per="shard"),
     "tokenize.train": Step(("corpus.write",)),
     "tokenize.encode": Step(("tokenize.train", "corpus.write"), per="shard"),
     MIX: Step(("tokenize.encode", "tokenize.train", *MIXED_BY.values())),
@@ -129,7 +129,7 @@ STEPS: dict[str, Step] = {
     EXPORT_STEP: Step(
         (
             DOCUMENTS,
-            EVERY,
+            ALL_VERDICTS,
             "corpus.split",
             "corpus.write",
             "tokenize.train",
@@ -141,8 +141,8 @@ STEPS: dict[str, Step] = {
         ),
         per="model",
     ),
-    WHATIF: Step((*JUDGED, "tokenize.encode")),
-    INSPECT: Step((*JUDGED, EDITS)),
+    WHATIF: Step((*JUDGEMENTS, "tokenize.encode")),
+    INSPECT: Step((*JUDGEMENTS, EDITS_BEFORE)),
     "report.render": Step(
         (
             INSPECT,
@@ -170,20 +170,20 @@ STEPS: dict[str, Step] = {
 EVALUATION = "evaluate.model"
 # The steps that have a task for each model that is evaluated, and the models of these that they have one for.
 EVALUATIONS = {
-    EVALUATION: model_registry.evaluated,
-    PUBLIC: model_registry.evaluated,
-    COMMON: model_registry.names,
-    GENERATE: model_registry.names,
-    JUDGE: model_registry.names,
+    EVALUATION: model_registry.evaluated_models,
+    PUBLIC: model_registry.evaluated_models,
+    COMMON: model_registry.language_models,
+    GENERATE: model_registry.language_models,
+    JUDGE: model_registry.language_models,
 }
-LAST = "report.render"  # made again where anything else is
+REPORT_STEP = "report.render"  # made again where anything else is
 COMPARE_ALL = "report.compare"  # used by main where the run has variants; reads LAST and COMMON of every variant
-PAGES = (LAST, COMPARE_ALL)  # show results, and are none
+PAGES = (REPORT_STEP, COMPARE_ALL)  # show results, and are none
 # No variant's report waits for these, or to add a variant would make main's again:
-APART = (COMMON, LAST, COMPARE_ALL)
+NOT_IN_REPORT = (COMMON, REPORT_STEP, COMPARE_ALL)
 TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
 AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
-OWN = ("model", "contender")  # wildcards whose tasks have settings, and so a fingerprint, of their own
+WITH_OWN_SETTINGS = ("model", "contender")  # wildcards whose tasks have settings, and so a fingerprint, of their own
 NUMBERED = ("shard", "band", "part")  # wildcards whose results are numbered, and of which a task may own several
 DEMO_CRAWL = "crawl"  # the source kind that CRAWL writes
 SYNTHESIZED = "synthesized"  # and that of texts that SYNTHESIZE write; the source's `step` says which
@@ -225,30 +225,30 @@ def skipped_by(step: str, config: dict[str, Any]) -> list[str]:
     return sorted(source["name"] for source in sources if stage_of(step) in source.get("skip_filters", []))
 
 
-def resolved(step: str, filters: Sequence[str], of_main: bool = False) -> tuple[str, ...]:
+def resolve_needs(step: str, filters: Sequence[str], of_main: bool = False) -> tuple[str, ...]:
     """The steps that `step` reads from where a run uses these filters in this order; none of a filter that it does not use.
 
     of_main: those that it reads from of `main`, whose filters these are.
     """
     until = stage_of(step)
-    named = {
-        BEFORE: lambda: verdicts(filters, until)[-1:],
-        EDITS: lambda: edits(filters, until),
-        EVERY: lambda: verdicts(filters),
-        LABELS: lambda: ["language.score"] if "language" in before(filters, until) else [],
+    by_filters = {
+        VERDICTS_BEFORE: lambda: verdict_steps(filters, until)[-1:],
+        EDITS_BEFORE: lambda: edit_steps(filters, until),
+        ALL_VERDICTS: lambda: verdict_steps(filters),
+        LANGUAGES_BEFORE: lambda: ["language.score"] if "language" in filters_before(filters, until) else [],
     }
     facts = STEPS[step]
-    found = [
+    names = [
         name
         for need in (facts.common if of_main else facts.needs)
-        for name in (named[need]() if need in named else [need])
+        for name in (by_filters[need]() if need in by_filters else [need])
     ]
-    there = (name for name in found if stage_of(name) not in FILTERS or stage_of(name) in filters)
-    return tuple(dict.fromkeys(there))
+    present = (name for name in names if stage_of(name) not in FILTERS or stage_of(name) in filters)
+    return tuple(dict.fromkeys(present))
 
 
-def _has_source(config: dict[str, Any], wanted: Callable[[dict[str, Any]], bool]) -> bool:
-    return any(wanted(source) for source in config["ingest"]["extract"]["sources"])
+def _has_source(config: dict[str, Any], matches: Callable[[dict[str, Any]], bool]) -> bool:
+    return any(matches(source) for source in config["ingest"]["extract"]["sources"])
 
 
 def _is_listed(config: dict[str, Any]) -> bool:
@@ -256,11 +256,11 @@ def _is_listed(config: dict[str, Any]) -> bool:
 
 
 def _is_made(step: str, config: dict[str, Any]) -> bool:
-    return bool(model_registry.made_by(config, step))
+    return bool(model_registry.models_made_by(config, step))
 
 
 # By step, whether a config asks for it. Other steps are asked for by every config that has their filter.
-ASKED: dict[str, Callable[[dict[str, Any]], bool]] = {
+CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
     CRAWL: lambda config: _has_source(config, lambda source: bool(source["kind"] == DEMO_CRAWL)),
     REPHRASE: lambda config: _has_source(config, lambda source: source.get("step") == REPHRASE),
     SEED: lambda config: _has_source(config, lambda source: source.get("step") == SEED),
@@ -269,21 +269,21 @@ ASKED: dict[str, Callable[[dict[str, Any]], bool]] = {
     COMPARE: lambda config: any(config["language"]["compare"].values()),
     CALIBRATE: lambda config: config["heuristics"]["calibrate"]["method"] is not None,
     EXPORT: lambda config: bool(config["dedup"]["export"]["write"]),
-    **{f"quality.{step}": partial(scorers.used, step) for step in FILTERS["quality"].steps},
+    **{f"quality.{step}": partial(scorers.is_step_used, step) for step in FILTERS["quality"].steps},
     MIX: lambda config: bool(config["pretrain"]["mix"]["phases"]),
     PAIRS: lambda config: _is_made("align.train", config) or _is_made(REWARD_STEP, config),
     **{step: partial(_is_made, step) for step in ON_DEMAND},
     **dict.fromkeys(TOPICS, lambda config: bool(config["topics"]["train"]["clusters"])),
     STAGE: lambda config: bool(config["evaluate"]["public"]["presets"]),
     PUBLIC: lambda config: bool(config["evaluate"]["public"]["presets"]),
-    FOUND: lambda config: DECONTAMINATE in filters(config),
-    REFERENCE: shared_reference.cleans,
-    HELDOUT: shared_reference.cleans,
-    COMMON: lambda config: shared_reference.main(config) is not None,
+    FOUND: lambda config: DECONTAMINATE in used_filters(config),
+    REFERENCE: shared_reference.needs_heldout_search,
+    HELDOUT: shared_reference.needs_heldout_search,
+    COMMON: lambda config: shared_reference.main_config(config) is not None,
     RUNG: halving.is_used,
     HALVE: halving.is_used,
     CURVE: lambda config: bool(config["evaluate"]["curve"]["every"]),
-    WHATIF: lambda config: bool(config["report"]["whatif"]["points"] and filters(config)),
+    WHATIF: lambda config: bool(config["report"]["whatif"]["points"] and used_filters(config)),
     INSPECT: lambda config: bool(config["report"]["inspect"]["samples"]),
     COMPARE_ALL: lambda config: bool(config["variants"]),
     GENERATE: lambda config: any(config["evaluate"]["generate"][kind] for kind in ("questions", "samples")),
@@ -294,15 +294,17 @@ ASKED: dict[str, Callable[[dict[str, Any]], bool]] = {
 def is_used(step: str, config: dict[str, Any]) -> bool:
     """Whether a run has a step: not that of a filter that it does not use, nor one that nothing asks for."""
     stage = stage_of(step)
-    return (stage not in FILTERS or stage in filters(config)) and (step not in ASKED or ASKED[step](config))
+    return (stage not in FILTERS or stage in used_filters(config)) and (
+        step not in CONDITIONS or CONDITIONS[step](config)
+    )
 
 
 def judges_by_language(config: dict[str, Any]) -> bool:
     """Whether heuristics.select has to know languages: not where only one gets there, whose thresholds are those for all."""
     if config["heuristics"]["select"]["languages"] or is_used(CALIBRATE, config):
         return True
-    wanted, skipped = config["language"]["select"]["languages"], skipped_by("language.select", config)
-    return bool(skipped) or not wanted or any(language_codes.find(LOOSER, name) for name in wanted)
+    languages, skipped = config["language"]["select"]["languages"], skipped_by("language.select", config)
+    return bool(skipped) or not languages or any(language_codes.lookup_label(LOOSER, name) for name in languages)
 
 
 def is_read(need: str, step: str, config: dict[str, Any]) -> bool:
@@ -318,35 +320,35 @@ def is_read(need: str, step: str, config: dict[str, Any]) -> bool:
     return True
 
 
-def used(config: dict[str, Any]) -> list[str]:
+def used_steps(config: dict[str, Any]) -> list[str]:
     """The steps of a run, in order."""
     return [step for step in STEPS if is_used(step, config)]
 
 
-def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
+def needed_steps(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
     """The steps that `step` reads from under this config.
 
     Of the steps that make models, those that make what is read.
     """
-    found = tuple(name for name in resolved(step, filters(config)) if is_read(name, step, config))
+    names = tuple(name for name in resolve_needs(step, used_filters(config)) if is_read(name, step, config))
     if step == PAIRS and (model := config["align"]["pairs"]["from"]):
-        found = (model_registry.task(config, model)[0], *found)
+        names = (model_registry.making_task(config, model)[0], *names)
     if step == MIX:
         by = MIXED_BY.get(config["pretrain"]["mix"]["by"])
-        found = tuple(name for name in found if name not in MIXED_BY.values() or name == by)
-    if step == QUANTIZE_STEP and not model_registry.calibrates(config, task):
-        found = tuple(name for name in found if name != "tokenize.encode")
-    if STEPS[step].per == "model" and set(MAKERS) & set(found):
-        makers = {model_registry.task(config, model)[0] for model in models_read(step, config, task)}
-        others = tuple(name for name in found if name not in MAKERS)
-        found = tuple(name for name in MAKERS if name in makers) + others
-    return found
+        names = tuple(name for name in names if name not in MIXED_BY.values() or name == by)
+    if step == QUANTIZE_STEP and not model_registry.is_calibrated(config, task):
+        names = tuple(name for name in names if name != "tokenize.encode")
+    if STEPS[step].per == "model" and set(MAKERS) & set(names):
+        makers = {model_registry.making_task(config, model)[0] for model in models_read(step, config, task)}
+        rest = tuple(name for name in names if name not in MAKERS)
+        names = tuple(name for name in MAKERS if name in makers) + rest
+    return names
 
 
-def common(step: str, config: dict[str, Any]) -> tuple[str, ...]:
+def needed_steps_of_main(step: str, config: dict[str, Any]) -> tuple[str, ...]:
     """The steps that `step` reads from of `main`, whichever variant this config is of."""
-    main = shared_reference.told(config)
-    return tuple(name for name in resolved(step, filters(main), of_main=True) if is_used(name, main))
+    main = shared_reference.main_or_own_config(config)
+    return tuple(name for name in resolve_needs(step, used_filters(main), of_main=True) if is_used(name, main))
 
 
 def is_of_main(step: str, need: str) -> bool:
@@ -362,42 +364,42 @@ def models_read(step: str, config: dict[str, Any], task: str) -> list[str]:
     if step in EVALUATIONS:
         return [task] if task else EVALUATIONS[step](config)
     if step == EXPORT_STEP:
-        return model_registry.lineage(config, task) if task else model_registry.evaluated(config)
+        return model_registry.lineage(config, task) if task else model_registry.evaluated_models(config)
     return [
         model_registry.parent(config, task) or model_registry.BASE if task else model_registry.BASE,
         *model_registry.reward_models(config, task),
     ]
 
 
-def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[str, str]]:
+def upstream_tasks(step: str, config: dict[str, Any], task: str = "") -> list[tuple[str, str]]:
     """(step, task) of all that a task reads from; the task is a model's name, and "" of a step that has no task for each model."""
-    every = [
-        *model_registry.evaluated(config),
-        *(name for one in (EXPORT_STEP, REWARD_STEP) for name in model_registry.made_by(config, one)),
+    all_models = [
+        *model_registry.evaluated_models(config),
+        *(name for maker in (EXPORT_STEP, REWARD_STEP) for name in model_registry.models_made_by(config, maker)),
     ]
-    read = models_read(step, config, task) if STEPS[step].per == "model" else every
+    read = models_read(step, config, task) if STEPS[step].per == "model" else all_models
     if step == PAIRS:
         read = [config["align"]["pairs"]["from"]]
-    found = []
-    for name in needs(step, config, task):
-        found += [(name, model) for model in models(name, config) if not model or model in read or name == RUNG]
-    return found + [(RUNG, each) for each in (halving.before(task, config) if step == RUNG else ())]
+    pairs = []
+    for name in needed_steps(step, config, task):
+        pairs += [(name, model) for model in task_models(name, config) if not model or model in read or name == RUNG]
+    return pairs + [(RUNG, rung_task) for rung_task in (halving.tasks_before(task, config) if step == RUNG else ())]
 
 
 @cache
-def _numbers(count: int, digits: int) -> tuple[str, ...]:
+def _padded_numbers(count: int, digits: int) -> tuple[str, ...]:
     """Zero-padded numbers from 0: a plan over 4,096 shards asks for them thousands of times."""
     return tuple(f"{number:0{digits}d}" for number in range(count))
 
 
 def shards(config: dict[str, Any]) -> list[str]:
     """The zero-padded shard numbers."""
-    return list(_numbers(config["ingest"]["extract"]["shards"], 5))
+    return list(_padded_numbers(config["ingest"]["extract"]["shards"], 5))
 
 
 def bands(config: dict[str, Any]) -> list[str]:
     """The zero-padded band numbers."""
-    return list(_numbers(config["dedup"]["signature"]["bands"], 2))
+    return list(_padded_numbers(config["dedup"]["signature"]["bands"], 2))
 
 
 def number_of_parts(shards: int) -> int:
@@ -410,46 +412,46 @@ def parts(config: dict[str, Any]) -> list[str]:
     return [f"{number:03d}" for number in range(number_of_parts(len(shards(config))))]
 
 
-def most(step: str, config: dict[str, Any]) -> int:
+def max_tasks(step: str, config: dict[str, Any]) -> int:
     """The most tasks of a step by shard, band or part. A corpus of few shards has few: a task of 8 shards starts once, not 8 times."""
     number = len(shards(config))
-    wanted = {"shard": -(-number // AT_ONCE), "band": max(1, number // 2)}
-    return min(TASKS, wanted.get(STEPS[step].per or "", number))
+    limits = {"shard": -(-number // AT_ONCE), "band": max(1, number // 2)}
+    return min(TASKS, limits.get(STEPS[step].per or "", number))
 
 
-def ids(step: str, config: dict[str, Any]) -> list[str]:
+def result_ids(step: str, config: dict[str, Any]) -> list[str]:
     """The ids of a step's results, one manifest each: shard, band or part numbers, model names, or [""] for a one-task step."""
     per = STEPS[step].per
     if per == "model":
-        return EVALUATIONS[step](config) if step in EVALUATIONS else model_registry.made_by(config, step)
+        return EVALUATIONS[step](config) if step in EVALUATIONS else model_registry.models_made_by(config, step)
     if per == "contender":
-        return halving.tasks(config)
+        return halving.rung_tasks(config)
     numbered = {"shard": shards, "band": bands, "part": parts}
     return numbered[per](config) if per else [""]
 
 
-def tasks(step: str, config: dict[str, Any]) -> list[str]:
+def task_ids(step: str, config: dict[str, Any]) -> list[str]:
     """The task ids of a step: with more shards (bands) than tasks, each is called by the first that it owns."""
-    found = ids(step, config)
-    return found[: most(step, config)] if STEPS[step].per in NUMBERED else found
+    ids = result_ids(step, config)
+    return ids[: max_tasks(step, config)] if STEPS[step].per in NUMBERED else ids
 
 
-def models(step: str, config: dict[str, Any]) -> list[str]:
+def task_models(step: str, config: dict[str, Any]) -> list[str]:
     """The models (contenders) that a step has a task for each of; [""] of any other step, whose tasks all have the same settings."""
-    return ids(step, config) if STEPS[step].per in OWN else [""]
+    return result_ids(step, config) if STEPS[step].per in WITH_OWN_SETTINGS else [""]
 
 
-def owned(step: str, task: str, config: dict[str, Any]) -> list[str]:
+def result_ids_of_task(step: str, task: str, config: dict[str, Any]) -> list[str]:
     """The ids of the results that one task makes: of all shards (bands) that it owns, every `most`-th from its first.
 
     Raises InputError for an id that no task is called by: it does not exist, or two tasks would write the same files.
     """
     if STEPS[step].per not in NUMBERED:
         return [task]
-    found, number = ids(step, config), most(step, config)
-    if task not in found:
-        raise InputError(f"{step} has no {task}: its results are {found[0]} to {found[-1]}")
+    ids, number = result_ids(step, config), max_tasks(step, config)
+    if task not in ids:
+        raise InputError(f"{step} has no {task}: its results are {ids[0]} to {ids[-1]}")
     if int(task) >= number:
-        owner = found[int(task) % number]
+        owner = ids[int(task) % number]
         raise InputError(f"{step} {task} is made by the task {owner}: ask for {owner}.manifest.json")
-    return found[int(task) :: number]
+    return ids[int(task) :: number]

@@ -16,7 +16,7 @@ SCHEMES = ("https", "http", "s3", "hf")
 BASE = "https://data.commoncrawl.org/"  # of a crawl without another one
 COMMON_CRAWL = "commoncrawl"  # the source kind that names a crawl
 # Headers whose values a config may hold: any other one may be a secret, such as Cookie and X-….
-HARMLESS = {
+HARMLESS_HEADERS = {
     *(
         "accept",
         "accept-charset",
@@ -44,12 +44,12 @@ def is_pattern(url: str) -> bool:
     return any(sign in url.partition("://")[2] for sign in "*?[")
 
 
-def paths(source: dict[str, Any], data: str) -> list[str]:
+def source_paths(source: dict[str, Any], data: str) -> list[str]:
     """The entries of a source's `paths` with `{data}` in place."""
     return [to_folder(entry, data) for entry in source.get("paths", [])]
 
 
-def refused(url: str) -> str:
+def why_refused(url: str) -> str:
     """Why a URL is not taken, in words that do not repeat it; "" where it is.
 
     It would be in manifests and logs, with what is secret in it.
@@ -60,9 +60,7 @@ def refused(url: str) -> str:
     except ValueError:
         return f"a URL that cannot be read{'' if '@' in url or '?' in url else f': {url!r}'}"
     if parts.username is not None or parts.password is not None:
-        return (
-            f"a URL of {parts.hostname} with a user and password in it: {secret_masking.HOW}, in the source's `options`"
-        )
+        return f"a URL of {parts.hostname} with a user and password in it: {secret_masking.REFERENCE_HINT}, in the source's `options`"
     path = [part.partition("=")[::2] for part in parts.path.split(";")[1:]]  # `/page;jsessionid=…`
     pairs = [*parse_qsl(parts.query, keep_blank_values=True), *path, *parse_qsl(parts.fragment)]
     names = [
@@ -71,41 +69,41 @@ def refused(url: str) -> str:
         if secret_masking.is_secret_name(name) and not secret_masking.REFERENCE.fullmatch(value)
     ]
     if names:
-        return f"a URL of {parts.hostname} with {names[0]!r} in its query: {secret_masking.HOW}, as in ?{names[0]}={{env:NAME}}"
+        return f"a URL of {parts.hostname} with {names[0]!r} in its query: {secret_masking.REFERENCE_HINT}, as in ?{names[0]}={{env:NAME}}"
     return ""
 
 
-def check_options(options: dict[str, Any], here: str, within: str = "") -> None:
+def check_options(options: dict[str, Any], key_path: str, within: str = "") -> None:
     """Raises ConfigError, without the value, where an option of fsspec, at any depth, holds a secret, and none is named in its place.
 
     within: the option that these are in, `headers` or `cookies`.
     """
     for name, value in options.items():
-        key, place = str(name).lower(), f"{here}.{name}"
+        key, place = str(name).lower(), f"{key_path}.{name}"
         if isinstance(value, dict):
             check_options(value, place, key if key in ("headers", "cookies") else within)
             continue
-        kept = {"headers": key not in HARMLESS, "cookies": True}.get(
+        needs_reference = {"headers": key not in HARMLESS_HEADERS, "cookies": True}.get(
             within, secret_masking.is_secret_name(key) or key in ("username", "user")
         )
-        if kept and not (isinstance(value, str) and secret_masking.has_reference(value)):
+        if needs_reference and not (isinstance(value, str) and secret_masking.has_reference(value)):
             raise ConfigError(
-                f"{place} looks like a credential, and a run keeps its config: {secret_masking.HOW}, "
+                f"{place} looks like a credential, and a run keeps its config: {secret_masking.REFERENCE_HINT}, "
                 "or set what the store's library reads itself"
             )
-        if isinstance(value, str) and "://" in value and (why := refused(value)):
+        if isinstance(value, str) and "://" in value and (why := why_refused(value)):
             raise ConfigError(f"{place} is {why}")
 
 
-def stores(options: dict[str, Any]) -> list[str]:
+def store_servers(options: dict[str, Any]) -> list[str]:
     """The servers that options of fsspec name (of s3 `endpoint_url`, of hf `endpoint`), at any depth: another has other files."""
-    found: list[str] = []
+    servers: list[str] = []
     for name, value in sorted(options.items()):
         if isinstance(value, dict):
-            found += stores(value)
+            servers += store_servers(value)
         elif name in ("endpoint_url", "endpoint") and value:
-            found.append(str(value))
-    return found
+            servers.append(str(value))
+    return servers
 
 
 def name_of(url: str) -> str:
@@ -114,7 +112,7 @@ def name_of(url: str) -> str:
     return (f"{parts.netloc}{parts.path}" if parts.scheme in ("s3", "hf") else parts.path).lstrip("/")
 
 
-def named(urls: list[str]) -> dict[str, str]:
+def unique_names(urls: list[str]) -> dict[str, str]:
     """A name for each URL, as short as is unique among them: the last part of its path, with as many before it as it takes.
 
     URLs with the same path get the host in front too, and where that is the same, a digest of the URL between host and path, so
@@ -150,6 +148,6 @@ def _with_digest(url: str) -> str:
     return f"{parts.netloc}/{hashlib.sha256(url.encode()).hexdigest()[:12]}{parts.path}"
 
 
-def joined(base: str, path: str) -> str:
+def join_path(base: str, path: str) -> str:
     """A path below a base, which is a URL or a folder."""
     return posixpath.join(base, path.lstrip("/"))

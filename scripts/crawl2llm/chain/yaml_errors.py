@@ -16,14 +16,14 @@ from typing import Any
 
 import yaml
 
-from crawl2llm.chain.config import merged
-from crawl2llm.core.console import put
+from crawl2llm.chain.config import merge_dicts
+from crawl2llm.core.console import print_line
 from crawl2llm.core.errors import ConfigError
 
 DEFAULT = Path("config.yaml")  # of a run without --configfile
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
     """What a YAML or JSON file holds, without a check against the schema. Raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -41,23 +41,23 @@ def read(path: Path) -> dict[str, Any]:
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError):
-        tree = _yaml(path, text)
+        tree = _parse_yaml(path, text)
     if not isinstance(tree, dict | None):
-        raise ConfigError(f"{path}: holds {_kind(tree)}, not keys with values as in config.yaml")
+        raise ConfigError(f"{path}: holds {_kind_in_words(tree)}, not keys with values as in config.yaml")
     return tree or {}
 
 
-def laid(paths: Iterable[Path]) -> dict[str, Any]:
+def read_layered(paths: Iterable[Path]) -> dict[str, Any]:
     """What several files hold, each laid over those before it, as Snakemake does with several of --configfile. Raises as `read`."""
     tree: dict[str, Any] = {}
     for path in paths:
-        tree = merged(tree, read(path))
+        tree = merge_dicts(tree, read_config(path))
     return tree
 
 
-def alone(paths: Sequence[Path]) -> str:
+def missing_ingest_note(paths: Sequence[Path]) -> str:
     """A note on files that would be the whole config and name no text to read, as if meant to be laid over config.yaml; else ""."""
-    if not paths or {"ingest", "crawl"} & laid(paths).keys():
+    if not paths or {"ingest", "crawl"} & read_layered(paths).keys():
         return ""
     names = " ".join(map(str, paths))
     return (
@@ -81,57 +81,57 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _kind(tree: Any) -> str:
+def _kind_in_words(tree: Any) -> str:
     return "a list" if isinstance(tree, list) else f"only {str(tree)[:40]!r}"
 
 
-def _yaml(path: Path, text: str) -> Any:
+def _parse_yaml(path: Path, text: str) -> Any:
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
-        mark, words = _wrong(error, text.splitlines())
+        mark, words = _explain_error(error, text.splitlines())
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise ConfigError(f"{path}{place}: {words}") from error
     except yaml.reader.ReaderError as error:
         line, column = text.count("\n", 0, error.position), error.position - text.rfind("\n", 0, error.position)
-        said = f"the character U+{int(error.character):04X}, which YAML does not take"
-        raise ConfigError(f"{path}, line {line + 1}, column {column}: {said}") from error
+        problem = f"the character U+{int(error.character):04X}, which YAML does not take"
+        raise ConfigError(f"{path}, line {line + 1}, column {column}: {problem}") from error
     except (ValueError, RecursionError) as error:  # a date of month 13, a tag of ours to nothing, a thousand brackets
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _wrong(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[yaml.Mark | None, str]:
+def _explain_error(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[yaml.Mark | None, str]:
     """(place, what is wrong there) of an error; PyYAML names the place where it noticed, which may lie below."""
-    problem, mark, begun = error.problem or "not YAML", error.problem_mark, error.context_mark
+    problem, mark, context_mark = error.problem or "not YAML", error.problem_mark, error.context_mark
     line = lines[mark.line] if mark and mark.line < len(lines) else ""
     if "'\\t'" in problem:
         return mark, "a tab, where YAML takes spaces only"
     if "expected ':'" in problem:
-        return begun or mark, "a key without a `:` after it"
+        return context_mark or mark, "a key without a `:` after it"
     if "mapping values are not allowed" in problem and mark:
         two = ":" in line[: mark.column]
         return mark, "text with `: ` needs quotes" if two else "a key here needs a line above that ends with `:`"
     if "expected ',' or" in problem:
         return (
-            begun or mark,
+            context_mark or mark,
             f"the bracket that is opened here is not closed before line {mark.line + 1 if mark else ''}",
         )
     if "quoted scalar" in (error.context or ""):
-        return begun or mark, "the quote that is opened here is not closed"
+        return context_mark or mark, "the quote that is opened here is not closed"
     if "cannot start any token" in problem and mark:
         return mark, f"text that begins with {line[mark.column : mark.column + 1]!r} needs quotes"
     if "<block end>" in problem:
         return mark, "the indentation, or what stands here, does not go with the lines above"
-    return mark or begun, problem
+    return mark or context_mark, problem
 
 
 def main(argv: Iterable[str] | None = None) -> int:
     """Exit status 1, and the reason on stderr, for a file that cannot be read; a note there on files that seem to lack another one."""
     try:
-        if said := alone([Path(name) for name in (sys.argv[1:] if argv is None else argv)]):
-            put(said, file=sys.stderr)
+        if note := missing_ingest_note([Path(name) for name in (sys.argv[1:] if argv is None else argv)]):
+            print_line(note, file=sys.stderr)
     except ConfigError as error:
-        put(f"error: {error}", file=sys.stderr)
+        print_line(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 

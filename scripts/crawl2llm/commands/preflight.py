@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.command_line import described
+from crawl2llm.chain.command_line import command_parser
 from crawl2llm.core import retries, secret_masking
-from crawl2llm.core.console import put
-from crawl2llm.core.manifest import pretty
+from crawl2llm.core.console import print_line
+from crawl2llm.core.manifest import pretty_json
 from crawl2llm.core.root import ROOT
 from crawl2llm.slurm import cluster, local_plugin, needs, pace, queue, trainings
 from crawl2llm.slurm.cluster import Partition
@@ -53,7 +53,7 @@ class Report:
     def write(self, path: Path) -> None:
         """For whoever asked for the preflight alone."""
         path.write_text(
-            pretty(
+            pretty_json(
                 {
                     "tasks": sum(need.tasks for need in self.needs),
                     "table": self.table(),
@@ -65,58 +65,74 @@ class Report:
         )
 
 
-def problems(need: Need, partitions: dict[str, Partition]) -> tuple[list[str], list[str]]:
+def need_problems(need: Need, partitions: dict[str, Partition]) -> tuple[list[str], list[str]]:
     """(errors, warnings) of one rule's needs, compared with the cluster's partitions."""
-    who = f"{need.rule}:"
+    label = f"{need.rule}:"
     if need.partition is None:
-        return [f"{who} no partition of slurm-partition-config takes it ({need.wanted})"], []
+        return [f"{label} no partition of slurm-partition-config takes it ({need.requirements_text})"], []
     if not need.partition:
-        each = [problems(replace(need, partition=name), partitions) for name in sorted(partitions)]
-        fits = min(each, key=lambda found: (len(found[0]), len(found[1])), default=([], []))
+        by_partition = [need_problems(replace(need, partition=name), partitions) for name in sorted(partitions)]
+        fits = min(by_partition, key=lambda found: (len(found[0]), len(found[1])), default=([], []))
         if fits[0]:
-            return [f"{who} no partition of the cluster takes it ({need.wanted}); of the nearest: {fits[0][0]}"], []
+            return [
+                f"{label} no partition of the cluster takes it ({need.requirements_text}); of the nearest: {fits[0][0]}"
+            ], []
         return fits
-    there = partitions.get(need.partition)
-    if there is None:
+    partition = partitions.get(need.partition)
+    if partition is None:
         return [
-            f"{who} partition {need.partition!r} does not exist; the cluster has {', '.join(sorted(partitions))}"
+            f"{label} partition {need.partition!r} does not exist; the cluster has {', '.join(sorted(partitions))}"
         ], []
     errors, warnings = [], []
-    if not there.up:
-        errors.append(f"{who} partition {there.name} is not up")
-    if there.max_time is not None and need.runtime and need.runtime * 60 > there.max_time:
-        errors.append(f"{who} asks for {need.runtime} min; partition {there.name} allows {there.max_time // 60} min")
-    if there.max_nodes is not None and need.nodes > there.max_nodes:
-        errors.append(f"{who} asks for {need.nodes} nodes; partition {there.name} allows {there.max_nodes}")
+    if not partition.up:
+        errors.append(f"{label} partition {partition.name} is not up")
+    if partition.max_time is not None and need.runtime and need.runtime * 60 > partition.max_time:
+        errors.append(
+            f"{label} asks for {need.runtime} min; partition {partition.name} allows {partition.max_time // 60} min"
+        )
+    if partition.max_nodes is not None and need.nodes > partition.max_nodes:
+        errors.append(f"{label} asks for {need.nodes} nodes; partition {partition.name} allows {partition.max_nodes}")
     warned = re.search(r"--signal=\w+@(\d+)", need.extra)
     if warned and need.runtime and int(warned.group(1)) > need.runtime * 60 / 2:
         # Warned at its start, it would do a step and queue itself again, without end.
         errors.append(
-            f"{who} is warned {warned.group(1)} s before a time limit of {need.runtime} min; that may be half of it at most "
+            f"{label} is warned {warned.group(1)} s before a time limit of {need.runtime} min; that may be half of it at most "
             "(`warning` and `training` in the profile)"
         )
-    wants = cluster.gres(need.gres)
-    if need.gres and not any(cluster.enough(node.gres, wants) for node in there.nodes):
-        kinds = sorted({cluster.shown(node.gres) for node in there.nodes})
-        errors.append(f"{who} asks for gres {need.gres}; nodes of partition {there.name} have {' or '.join(kinds)}")
-    elif need.memory and not any(node.memory >= need.memory for node in there.nodes):
-        largest = max((node.memory for node in there.nodes), default=0)
-        errors.append(f"{who} asks for {need.memory} MB; the largest node of partition {there.name} has {largest} MB")
-    elif not any(node.cpus >= need.cpus for node in there.nodes):
-        largest = max((node.cpus for node in there.nodes), default=0)
-        errors.append(f"{who} asks for {need.cpus} cores; the largest node of partition {there.name} has {largest}")
+    wants = cluster.parse_gres(need.gres)
+    if need.gres and not any(cluster.has_enough_gres(node.gres, wants) for node in partition.nodes):
+        kinds = sorted({cluster.gres_text(node.gres) for node in partition.nodes})
+        errors.append(
+            f"{label} asks for gres {need.gres}; nodes of partition {partition.name} have {' or '.join(kinds)}"
+        )
+    elif need.memory and not any(node.memory >= need.memory for node in partition.nodes):
+        largest = max((node.memory for node in partition.nodes), default=0)
+        errors.append(
+            f"{label} asks for {need.memory} MB; the largest node of partition {partition.name} has {largest} MB"
+        )
+    elif not any(node.cpus >= need.cpus for node in partition.nodes):
+        largest = max((node.cpus for node in partition.nodes), default=0)
+        errors.append(
+            f"{label} asks for {need.cpus} cores; the largest node of partition {partition.name} has {largest}"
+        )
     else:
         fit = [
-            n for n in there.nodes if cluster.enough(n.gres, wants) and n.memory >= need.memory and n.cpus >= need.cpus
+            n
+            for n in partition.nodes
+            if cluster.has_enough_gres(n.gres, wants) and n.memory >= need.memory and n.cpus >= need.cpus
         ]
         if len(fit) < need.nodes:
-            errors.append(f"{who} asks for {need.nodes} nodes with {need.wanted}; {there.name} has {len(fit)} such")
+            errors.append(
+                f"{label} asks for {need.nodes} nodes with {need.requirements_text}; {partition.name} has {len(fit)} such"
+            )
         elif sum(node.usable for node in fit) < need.nodes:
-            warnings.append(f"{who} the nodes of {there.name} that fit are down or drained now: it would wait for them")
+            warnings.append(
+                f"{label} the nodes of {partition.name} that fit are down or drained now: it would wait for them"
+            )
     return errors, warnings
 
 
-def site(needs: list[Need]) -> tuple[list[str], list[str]]:
+def site_problems(needs: list[Need]) -> tuple[list[str], list[str]]:
     """(errors, warnings) about what is not a partition's: accounting, fair share, how long squeue remembers a job."""
     errors: list[str] = []
     warnings: list[str] = []
@@ -127,7 +143,7 @@ def site(needs: list[Need]) -> tuple[list[str], list[str]]:
             "answers: set `slurm-status-command: sacct` in the profile (docs/slurm.md says what that changes)"
         )
     try:
-        rows = retries.ask("sshare", "-U", "-n", "-P", "-o", "Account,FairShare").splitlines()
+        rows = retries.ask_slurm("sshare", "-U", "-n", "-P", "-o", "Account,FairShare").splitlines()
     except retries.Silent as error:
         return errors, [f"accounts and fair share are not checked: {error}"]
     except retries.SlurmError:
@@ -143,18 +159,18 @@ def site(needs: list[Need]) -> tuple[list[str], list[str]]:
     return errors, warnings
 
 
-def check(workflow: Any, settings: Any) -> Report:
+def check_plan(workflow: Any, settings: Any) -> Report:
     """The whole preflight of a planned workflow. settings: those of the slurm executor."""
-    report = Report(needs.of(workflow, settings))
-    partitions = cluster.partitions()
-    found = [problems(need, partitions) for need in report.needs]
+    report = Report(needs.needs_by_rule(workflow, settings))
+    partitions = cluster.read_partitions()
+    problems = [need_problems(need, partitions) for need in report.needs]
     config = workflow.globals["config"]
     variants = workflow.globals.get("VARIANTS", {})  # of rules/common.smk; another workflow has none
     planned = {(job.rule.name, getattr(job.wildcards, "variant", "main")) for job in workflow.dag.needrun_jobs()}
     for name in sorted({name for _, name in planned}):
-        own = [need for need in report.needs if (need.rule, name) in planned]
-        found.append(trainings.placement(own, variants.get(name, config), name))
-    found += [
+        own_needs = [need for need in report.needs if (need.rule, name) in planned]
+        problems.append(trainings.placement_problems(own_needs, variants.get(name, config), name))
+    problems += [
         *(
             check(
                 [need for need in report.needs if need.rule == rule],
@@ -162,30 +178,30 @@ def check(workflow: Any, settings: Any) -> Report:
                 Path.cwd(),
             )
             for rule, check in (
-                (trainings.PRETRAIN, trainings.memory),
-                *((rule, trainings.tuning) for rule in trainings.TUNES),
+                (trainings.PRETRAIN, trainings.memory_problems),
+                *((rule, trainings.tuning_problems) for rule in trainings.TUNES),
             )
         ),
-        site(report.needs),
+        site_problems(report.needs),
     ]
-    for errors, warnings in found:
+    for errors, warnings in problems:
         report.errors += [line for line in errors if line not in report.errors]
         report.warnings += [line for line in warnings if line not in report.warnings]
     return report
 
 
-def plan(path: Path, options: list[str]) -> tuple[int, str]:
+def plan_workflow(path: Path, options: list[str]) -> tuple[int, str]:
     """Let Snakemake plan in a process that cannot start a job (slurm/dry_submission.py), which writes the report to `path`.
 
     Its exit status, which is not 0 (the process ends when the plan is made), and all that it prints.
     """
-    command = [*local_plugin.command("crawl2llm.slurm.dry_submission"), str(path), *options]
-    done = subprocess.run(command, env=local_plugin.environment(), capture_output=True, text=True, check=False)
+    command = [*local_plugin.module_command("crawl2llm.slurm.dry_submission"), str(path), *options]
+    done = subprocess.run(command, env=local_plugin.project_environment(), capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = described(
+    parser = command_parser(
         "crawl2llm preflight", __doc__, "--profile profiles/mysite --configfile mine.yaml", allow_abbrev=False
     )
     parser.add_argument("--profile", default="profiles/slurm", help="Snakemake's profile (default: %(default)s)")
@@ -195,20 +211,20 @@ def main(argv: list[str] | None = None) -> int:
         more = ["--snakefile", str(ROOT / "Snakefile"), *more]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "found.json")
-        status, said = plan(path, ["--profile", profile, *more])
+        status, output = plan_workflow(path, ["--profile", profile, *more])
         if not path.exists():  # Snakemake's own error
-            put(secret_masking.mask(said.strip()))
+            print_line(secret_masking.mask(output.strip()))
             return status or 1
-        found = json.loads(path.read_text(encoding="utf-8"))
-    if not found["tasks"]:
-        put("nothing to check: every result is up to date, so no job would be submitted")
+        report = json.loads(path.read_text(encoding="utf-8"))
+    if not report["tasks"]:
+        print_line("nothing to check: every result is up to date, so no job would be submitted")
         return 0
-    put(found["table"])
+    print_line(report["table"])
     for kind in ("warnings", "errors"):
-        for line in found[kind]:
-            put(f"{kind.removesuffix('s')}: {line}")
-    put("preflight passed" if not found["errors"] else "the cluster would refuse this run")
-    return int(bool(found["errors"]))
+        for line in report[kind]:
+            print_line(f"{kind.removesuffix('s')}: {line}")
+    print_line("preflight passed" if not report["errors"] else "the cluster would refuse this run")
+    return int(bool(report["errors"]))
 
 
 if __name__ == "__main__":

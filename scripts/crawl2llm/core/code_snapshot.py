@@ -13,26 +13,26 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.core.manifest import canonical, digest, write_atomically
+from crawl2llm.core.manifest import canonical_json, digest, write_atomically
 from crawl2llm.core.root import CODE_FOLDER
 
 FOLDER = Path(".snakemake/frozen")
-PARTS = ("Snakefile", "rules", "scripts", "schemas", "envs", "config.yaml")  # what jobs and programs read
+COPIED_PARTS = ("Snakefile", "rules", "scripts", "schemas", "envs", "config.yaml")  # what jobs and programs read
 NATIVE = "crawl2llm_native"
 HOME = "home"  # in a copy: a file that says where it was copied from
 
 
-def files(root: Path) -> list[Path]:
+def workflow_files(root: Path) -> list[Path]:
     """The files of the workflow below `root`, sorted; what Python compiled, and pip noted, is not among them."""
-    found = []
-    for part in PARTS:
+    paths = []
+    for part in COPIED_PARTS:
         for path in [root / part, *(root / part).rglob("*")]:
             if path.is_file() and "__pycache__" not in path.parts and path.parent.suffix != ".egg-info":
-                found.append(path)
-    return sorted(found)
+                paths.append(path)
+    return sorted(paths)
 
 
-def home(root: Path) -> Path:
+def project_folder(root: Path) -> Path:
     """The project's folder, where `root` may be a frozen copy of it."""
     try:
         return Path((root / HOME).read_text(encoding="utf-8"))
@@ -40,14 +40,14 @@ def home(root: Path) -> Path:
         return root
 
 
-def compiled(root: Path) -> Path | None:
+def compiled_module(root: Path) -> Path | None:
     """The compiled part that goes with the source (stages/ingest/compiled.py): in a frozen copy, or as it is installed.
 
     A new build meanwhile changes nothing for the jobs of a run.
     """
-    own = next((root / CODE_FOLDER).glob(f"{NATIVE}.*"), None)
-    spec = None if own else find_spec(NATIVE)
-    return own or (Path(spec.origin) if spec and spec.origin else None)
+    in_copy = next((root / CODE_FOLDER).glob(f"{NATIVE}.*"), None)
+    spec = None if in_copy else find_spec(NATIVE)
+    return in_copy or (Path(spec.origin) if spec and spec.origin else None)
 
 
 def remove(path: Path) -> None:
@@ -58,7 +58,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def is_copy(folder: Path, held: dict[Path, bytes]) -> bool:
+def is_copy(folder: Path, contents: dict[Path, bytes]) -> bool:
     """Whether the folder holds these files, by name with their bytes, and nothing else that could be run.
 
     A run's folder may come from somebody else, and the name of a folder in it proves nothing. What Python compiled goes first: it
@@ -68,28 +68,28 @@ def is_copy(folder: Path, held: dict[Path, bytes]) -> bool:
         return False
     for cached in list(folder.rglob("__pycache__")):
         remove(cached)
-    there = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
-    return {path.relative_to(folder) for path in there} == held.keys() and all(
-        path.is_file() and not path.is_symlink() and path.read_bytes() == held[path.relative_to(folder)]
-        for path in there
+    paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return {path.relative_to(folder) for path in paths} == contents.keys() and all(
+        path.is_file() and not path.is_symlink() and path.read_bytes() == contents[path.relative_to(folder)]
+        for path in paths
     )
 
 
-def code(root: Path, here: bool = True) -> Path:
+def copy_code(root: Path, with_compiled: bool = True) -> Path:
     """Copy the workflow's files below `root` for a run; returns the copy, which is there whole or not at all.
 
     here: whether this environment runs the jobs too. An image or a conda environment has a compiled part of its own.
     """
-    held = {path.relative_to(root): path.read_bytes() for path in files(root)}
-    if here and (built := compiled(root)):
-        held[Path(CODE_FOLDER, built.name)] = built.read_bytes()
-    held[Path(HOME)] = str(home(root)).encode()
-    mark = digest("".join(f"{name} {digest(body.hex())}" for name, body in held.items()))
+    contents = {path.relative_to(root): path.read_bytes() for path in workflow_files(root)}
+    if with_compiled and (built := compiled_module(root)):
+        contents[Path(CODE_FOLDER, built.name)] = built.read_bytes()
+    contents[Path(HOME)] = str(project_folder(root)).encode()
+    mark = digest("".join(f"{name} {digest(body.hex())}" for name, body in contents.items()))
     folder = FOLDER.absolute() / mark
-    if not is_copy(folder, held):
+    if not is_copy(folder, contents):
         remove(folder)
         partial = folder.with_name(f".{mark}.{os.getpid()}.partial")
-        for name, body in held.items():
+        for name, body in contents.items():
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             (partial / name).write_bytes(body)
         try:
@@ -99,34 +99,34 @@ def code(root: Path, here: bool = True) -> Path:
     return folder
 
 
-def path(complete: dict[str, Any], sources: list[Any]) -> Path:
+def config_path(complete: dict[str, Any], sources: list[Any]) -> Path:
     """Where `config` writes, relative to the run's folder."""
-    return FOLDER / f"{digest(canonical([complete, sources]))}.json"
+    return FOLDER / f"{digest(canonical_json([complete, sources]))}.json"
 
 
-def beside(config: Path) -> Path:
+def sources_path(config: Path) -> Path:
     """The file of the sources beside a frozen config."""
     return config.with_suffix(".sources")
 
 
-def config(complete: dict[str, Any], sources: list[Any]) -> Path:
+def write_config(complete: dict[str, Any], sources: list[Any]) -> Path:
     """Write the complete config for a run's jobs, and beside it the source files of every shard; returns its path."""
-    frozen = path(complete, sources).absolute()
-    write_atomically(beside(frozen), json.dumps(sources))
+    frozen = config_path(complete, sources).absolute()
+    write_atomically(sources_path(frozen), json.dumps(sources))
     write_atomically(
         frozen, json.dumps(complete, indent=1)
     )  # not sorted: the order of the models is that of the report
     return frozen
 
 
-def sources(path: Path) -> list[Any]:
+def read_sources(path: Path) -> list[Any]:
     """What `config` was given as `sources`, from the file beside it. Raises OSError where there is none."""
     return list(json.loads(path.read_text(encoding="utf-8")))
 
 
-def forget_others(*kept: Path) -> None:
+def forget_others(*current: Path) -> None:
     """Remove what earlier runs froze. To be called with the run's lock held, when none of their jobs is left."""
-    names = {path.stem for path in kept}
+    names = {path.stem for path in current}
     for path in FOLDER.iterdir() if FOLDER.is_dir() else ():
         if path.stem in names:
             continue

@@ -20,18 +20,18 @@ from crawl2llm.core.plan_cache import Cache
 
 CACHE = Path(".snakemake/contents.json")  # path → [size, times, inode, digest]
 COMPRESSED = {".gz", ".zst", ".lz4", ".bz2", ".xz", ".parquet", ".zip"}
-WHOLE = 32 * 2**20  # bytes up to which a compressed file is read whole
+READ_WHOLE = 32 * 2**20  # bytes up to which a compressed file is read whole
 FOLDERS = {"data_dir", "dataset_path"}  # keys of an evaluation task that may name a folder
 BLOCK, BLOCKS = 2**16, 64
-_known = Cache(CACHE)
+_digest_cache = Cache(CACHE)
 
 
-def read(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """The digest of a file's bytes, read now, in hex. Raises OSError where it cannot be read."""
     state = xxhash.xxh3_64()
     with path.open("rb") as handle:
         size = os.fstat(handle.fileno()).st_size
-        if size <= WHOLE or path.suffix.lower() not in COMPRESSED:
+        if size <= READ_WHOLE or path.suffix.lower() not in COMPRESSED:
             while block := handle.read(1 << 20):
                 state.update(block)
             return f"{size:x}-{state.hexdigest()}"
@@ -41,53 +41,53 @@ def read(path: Path) -> str:
     return f"{size:x}~{state.hexdigest()}"
 
 
-def content(path: Path | str) -> str:
+def cached_hash(path: Path | str) -> str:
     """The digest of a file's bytes, from the cache where size, times and inode are as they were. Raises OSError."""
-    known, name = _known.held, os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118 - a plan asks of 90,000 files
+    digests, name = _digest_cache.values, os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118 - a plan asks of 90,000 files
     facts = os.stat(path)  # noqa: PTH116
     mark = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
-    if name not in known or known[name][:-1] != mark:
-        _known.keep(name, [*mark, read(Path(path))])
-    return str(known[name][-1])
+    if name not in digests or digests[name][:-1] != mark:
+        _digest_cache.keep_value(name, [*mark, hash_file(Path(path))])
+    return str(digests[name][-1])
 
 
-def save() -> None:
+def save_cache() -> None:
     """Keep what was found for the next plan in this folder; it is read again where it is asked for."""
-    _known.forget()
+    _digest_cache.save_and_forget()
 
 
-def below(path: Path) -> list[Path]:
+def files_below(path: Path) -> list[Path]:
     """A file, or every file in a folder, at any depth, through links too (each folder once), sorted."""
     if not path.is_dir():
         return [path]
-    seen, found = set[str](), []
+    seen, paths = set[str](), []
     for folder, folders, files in os.walk(path, followlinks=True):
         real = os.path.realpath(folder)
         if real in seen:
             folders.clear()
             continue
         seen.add(real)
-        found += [Path(folder, name) for name in files]
-    return sorted(found)
+        paths += [Path(folder, name) for name in files]
+    return sorted(paths)
 
 
-def manifests(folder: Path) -> list[Path]:
+def manifests_in(folder: Path) -> list[Path]:
     """The manifests in a folder, sorted. Raises FileNotFoundError where there is none."""
-    found = sorted(folder.glob("*.manifest.json"))
-    if not found:
+    paths = sorted(folder.glob("*.manifest.json"))
+    if not paths:
         raise FileNotFoundError(2, "no manifests in it, or no such folder", str(folder))
-    return found
+    return paths
 
 
-def imported(path: Path) -> list[Path]:
+def imported_files(path: Path) -> list[Path]:
     """A Python file and what it imports of the files beside it, at any depth, sorted: of a package, every module.
 
     Raises OSError where a file cannot be read.
     """
-    found, queue = set[Path](), [path]
+    modules, queue = set[Path](), [path]
     while queue:
         file = queue.pop()
-        found.add(file)
+        modules.add(file)
         try:
             tree = ast.parse(file.read_text(encoding="utf-8"))
         except (ValueError, SyntaxError):  # the program that runs it says what is wrong
@@ -104,34 +104,34 @@ def imported(path: Path) -> list[Path]:
             )
         ]
         for name in {name.partition(".")[0] for name in names} - {""}:
-            beside = [
+            candidates = [
                 path.parent / f"{name}.py",
                 *(path.parent / name).rglob("*.py"),
             ]  # a package's import from here, too
-            queue += [one for one in beside if one not in found and one.is_file()]
-    return sorted(found)
+            queue += [one for one in candidates if one not in modules and one.is_file()]
+    return sorted(modules)
 
 
-def named_by(path: Path) -> list[Path]:
+def files_named_by(path: Path) -> list[Path]:
     """A YAML file and the files that it names, at any depth: an evaluation task, its data, what it includes.
 
     A scalar counts that is the path of a file, or a pattern of such, relative to the YAML file or to the working directory, and
     the folder behind a key of FOLDERS; `!function module.name` counts as module.py beside it, with all modules there. The value
     of `include` is read as YAML with any suffix. Sorted, each once.
     """
-    found: set[Path] = set()
+    files: set[Path] = set()
     queue = [(path, True)]
-    read: set[Path] = set()
+    scanned: set[Path] = set()
     while queue:
         file, is_yaml = queue.pop()
-        found.add(file)
-        if (is_yaml or file.suffix in {".yaml", ".yml"}) and file not in read:
-            read.add(file)
-            queue += _scalars(file)
-    return sorted(found)
+        files.add(file)
+        if (is_yaml or file.suffix in {".yaml", ".yml"}) and file not in scanned:
+            scanned.add(file)
+            queue += _files_of_scalars(file)
+    return sorted(files)
 
 
-def _scalars(path: Path) -> list[tuple[Path, bool]]:
+def _files_of_scalars(path: Path) -> list[tuple[Path, bool]]:
     """The files that a YAML file names, and whether each is to be read as YAML with any suffix."""
     out: list[tuple[Path, bool]] = []
     try:
@@ -147,16 +147,18 @@ def _scalars(path: Path) -> list[tuple[Path, bool]]:
             continue
         text = token.value.rpartition(".")[0].replace(".", "/") + ".py" if function else token.value
         if 0 < len(text) < 1000 and "\n" not in text:
-            named = next(filter(None, (_found(folder, text, key in FOLDERS) for folder in (path.parent, Path()))), [])
-            beside = [other for file in named for other in sorted(file.parent.glob("*.py"))] if function else []
-            out += [(file, key == "include") for file in [*named, *beside]]
+            paths = next(
+                filter(None, (_matching_files(folder, text, key in FOLDERS) for folder in (path.parent, Path()))), []
+            )
+            modules = [other for file in paths for other in sorted(file.parent.glob("*.py"))] if function else []
+            out += [(file, key == "include") for file in [*paths, *modules]]
         function, key = False, text
     return out
 
 
-def _found(base: Path, text: str, below: bool) -> list[Path]:
+def _matching_files(base: Path, text: str, in_folder: bool) -> list[Path]:
     """The files below `base` that `text` names, as a path or a pattern; all those in the folder `text` where `below`."""
-    if below and (base / text).is_dir():
+    if in_folder and (base / text).is_dir():
         return [file for file in sorted((base / text).rglob("*")) if file.is_file()]
     if not glob.has_magic(text):
         return [base / text] if (base / text).is_file() else []

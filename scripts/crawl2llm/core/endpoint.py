@@ -23,14 +23,18 @@ from urllib.parse import urlsplit
 from crawl2llm.core import secret_masking
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import canonical, write_atomically
+from crawl2llm.core.manifest import canonical_json, write_atomically
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-LARGEST = 1 << 22  # bytes of an answer
+LARGEST_ANSWER = 1 << 22  # bytes of an answer
 SLEEP = 0.5  # seconds before the second attempt; twice as many before each later one, 30 at most
-REFUSED = (400, 413, 422)  # HTTP status codes that are of one request, such as one longer than the model's context
+REFUSAL_CODES = (
+    400,
+    413,
+    422,
+)  # HTTP status codes that are of one request, such as one longer than the model's context
 MOST_REFUSED = 8  # requests that are refused before any is answered, after which the endpoint answers none
-LATER = (408, 425, 429)  # HTTP status codes after which another attempt may succeed, besides those from 500 on
+RETRY_CODES = (408, 425, 429)  # HTTP status codes after which another attempt may succeed, besides those from 500 on
 
 
 class RefusedError(InputError):
@@ -61,24 +65,28 @@ class Endpoint:
     where: str = "evaluate.judge"
 
     @classmethod
-    def of(cls, given: dict[str, Any], where: str) -> Endpoint:
+    def from_settings(cls, settings: dict[str, Any], where: str) -> Endpoint:
         """The endpoint of a section's placement keys: endpoint, key, cache, attempts, seconds, requests."""
-        cache, key = Path(given["cache"]), given["key"] or ""
-        return cls(given["endpoint"], key, cache, given["attempts"], given["seconds"], given["requests"], where)
+        cache, key = Path(settings["cache"]), settings["key"] or ""
+        return cls(
+            settings["endpoint"], key, cache, settings["attempts"], settings["seconds"], settings["requests"], where
+        )
 
     def __post_init__(self) -> None:
-        shown = secret_masking.mask(self.url)
+        masked_url = secret_masking.mask(self.url)
         try:
-            found = urlsplit(self.url)
-            found.port  # noqa: B018 - it raises for one above 65535
+            parts = urlsplit(self.url)
+            parts.port  # noqa: B018 - it raises for one above 65535
         except ValueError as error:
             why = "" if "@" in self.url else f": {error}"  # it quotes what may be a password
             raise InputError(
-                f"{self.where}.endpoint is {shown!r}{why}; it must be a URL such as http://127.0.0.1:8000/v1"
+                f"{self.where}.endpoint is {masked_url!r}{why}; it must be a URL such as http://127.0.0.1:8000/v1"
             ) from None
-        if found.scheme not in ("http", "https") or not found.hostname:
-            raise InputError(f"{self.where}.endpoint is {shown!r}; it must be a URL such as http://127.0.0.1:8000/v1")
-        if found.username or found.password:
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(
+                f"{self.where}.endpoint is {masked_url!r}; it must be a URL such as http://127.0.0.1:8000/v1"
+            )
+        if parts.username or parts.password:
             raise InputError(
                 f"{self.where}.endpoint holds a name or a password: name an environment variable in {self.where}.key"
             )
@@ -89,31 +97,31 @@ class Endpoint:
             )
         self.headers, self.key = {"Content-Type": "application/json"}, ""
         if self.key_name:
-            self.key = secret_masking.value_of(self.key_name, f"{self.where}.key")
+            self.key = secret_masking.read_secret(self.key_name, f"{self.where}.key")
             if not all("!" <= sign <= "~" for sign in self.key):  # without the key: http.client's own error quotes it
                 raise InputError(
                     f"{self.where}.key is {self.key_name!r}: it holds a line break, a space or a character that is not ASCII; it must "
                     "be printable ASCII without spaces"
                 )
-            if found.scheme != "https" and found.hostname not in LOCAL:
+            if parts.scheme != "https" and parts.hostname not in LOCAL:
                 raise InputError(
-                    f"{self.where}.endpoint is {shown!r}: a key is sent over https alone, or to this machine"
+                    f"{self.where}.endpoint is {masked_url!r}: a key is sent over https alone, or to this machine"
                 )
             self.headers["Authorization"] = f"Bearer {self.key}"
-        proxies = urllib.request.ProxyHandler({} if found.hostname in LOCAL else None)
+        proxies = urllib.request.ProxyHandler({} if parts.hostname in LOCAL else None)
         self.opener = urllib.request.build_opener(NoRedirect, proxies)
-        self.ended = threading.Event()
+        self.stop_event = threading.Event()
 
-    def place(self, body: dict[str, Any]) -> Path:
+    def answer_path(self, body: dict[str, Any]) -> Path:
         """The file of the answer to a request: named by what is asked, not by whom."""
-        name = hashlib.sha256(canonical(body).encode()).hexdigest()
+        name = hashlib.sha256(canonical_json(body).encode()).hexdigest()
         return self.cache / name[:2] / f"{name}.json"
 
-    def known(self, body: dict[str, Any]) -> str | None:
+    def cached_answer(self, body: dict[str, Any]) -> str | None:
         """The answer that is on the disk; None without a whole one."""
         try:
-            found = json.loads(self.place(body).read_text(encoding="utf-8"))
-            return str(found["answer"]) if found["asked"] == body else None
+            entry = json.loads(self.answer_path(body).read_text(encoding="utf-8"))
+            return str(entry["answer"]) if entry["asked"] == body else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -122,21 +130,23 @@ class Endpoint:
         why = "stopped"
         for attempt in range(self.attempts):
             if attempt:
-                self.ended.wait(min(30.0, SLEEP * 2 ** (attempt - 1)))
-            if self.ended.is_set():
+                self.stop_event.wait(min(30.0, SLEEP * 2 ** (attempt - 1)))
+            if self.stop_event.is_set():
                 break
             try:
-                found = self.post(body)
+                text = self.post(body)
             except urllib.error.HTTPError as error:
-                why = f"HTTP {error.code} {said(error)}".strip()
-                if error.code not in LATER and error.code < 500:
-                    kind = RefusedError if error.code in REFUSED else InputError
+                why = f"HTTP {error.code} {error_message(error)}".strip()
+                if error.code not in RETRY_CODES and error.code < 500:
+                    kind = RefusedError if error.code in REFUSAL_CODES else InputError
                     raise kind(f"{self.url} refuses: {why}") from None
             except (OSError, HTTPException, ValueError, KeyError, TypeError, IndexError) as error:
-                why = reason(error)
+                why = failure_reason(error)
             else:
-                write_atomically(self.place(body), json.dumps({"asked": body, "answer": found}, ensure_ascii=False))
-                return found
+                write_atomically(
+                    self.answer_path(body), json.dumps({"asked": body, "answer": text}, ensure_ascii=False)
+                )
+                return text
         raise InputError(f"{self.url} gave no answer in {self.attempts} attempts: {why}")
 
     def post(self, body: dict[str, Any]) -> str:
@@ -144,13 +154,13 @@ class Endpoint:
         url = f"{self.url.rstrip('/')}/chat/completions"
         request = urllib.request.Request(url, json.dumps(body).encode(), self.headers, method="POST")  # noqa: S310 - checked above
         with self.opener.open(request, timeout=self.seconds) as answer:
-            found = json.loads(answer.read(LARGEST))
-        content = found["choices"][0]["message"]["content"]
+            reply = json.loads(answer.read(LARGEST_ANSWER))
+        content = reply["choices"][0]["message"]["content"]
         if not isinstance(content, str):
             raise ValueError("an answer without text")
-        return self.clean(content)
+        return self.clean_reply(content)
 
-    def clean(self, content: str) -> str:
+    def clean_reply(self, content: str) -> str:
         """A reply as UTF-8 can hold it, for JSON may have half of a surrogate pair; without the key, where it repeats that."""
         return secret_masking.mask_values(content.encode(errors="replace").decode(), [self.key])
 
@@ -162,53 +172,53 @@ class Endpoint:
         Raises InputError if one fails for good, or the first MOST_REFUSED, or all, are refused: no other is begun then, and those that came
         are kept.
         """
-        found = {at: text for at, body in enumerate(bodies) if (text := self.known(body)) is not None}
-        if found and progress is None:
-            log.info("%s of %s answers are in %s", f"{len(found):,}", f"{len(bodies):,}", self.cache)
-        left = iter([at for at in range(len(bodies)) if at not in found])
+        replies = {at: text for at, body in enumerate(bodies) if (text := self.cached_answer(body)) is not None}
+        if replies and progress is None:
+            log.info("%s of %s answers are in %s", f"{len(replies):,}", f"{len(bodies):,}", self.cache)
+        remaining = iter([at for at in range(len(bodies)) if at not in replies])
         progress = progress or Progress(len(bodies), "answers judged")
-        progress.add(len(found))
+        progress.add(len(replies))
         refused: dict[int, InputError] = {}
         with ThreadPoolExecutor(self.at_once, "judge") as pool:
-            running = {pool.submit(self.answer, bodies[at]): at for at in _some(left, self.at_once)}
+            running = {pool.submit(self.answer, bodies[at]): at for at in _next_items(remaining, self.at_once)}
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     at = running.pop(future)
                     try:
-                        found[at] = future.result()
+                        replies[at] = future.result()
                     except InputError as error:
                         if is_refusal := isinstance(error, RefusedError):
                             refused[at] = error
-                        if not is_refusal or (not found and len(refused) >= min(MOST_REFUSED, len(bodies))):
-                            self.ended.set()
-                            have = sum(self.known(body) is not None for body in bodies)
+                        if not is_refusal or (not replies and len(refused) >= min(MOST_REFUSED, len(bodies))):
+                            self.stop_event.set()
+                            on_disk = sum(self.cached_answer(body) is not None for body in bodies)
                             raise InputError(
-                                f"{error}; {have} of {len(bodies)} answers are kept in {self.cache} and will not be asked for again"
+                                f"{error}; {on_disk} of {len(bodies)} answers are kept in {self.cache} and will not be asked for again"
                             ) from None
                     progress.add()
-                    running |= {pool.submit(self.answer, bodies[more]): more for more in _some(left, 1)}
+                    running |= {pool.submit(self.answer, bodies[more]): more for more in _next_items(remaining, 1)}
         if refused:
             log.warning(
                 "%s of %s requests are refused, such as: %s", len(refused), len(bodies), next(iter(refused.values()))
             )
-        return [found.get(at) for at in range(len(bodies))]
+        return [replies.get(at) for at in range(len(bodies))]
 
 
-def _some(rest: Iterator[int], number: int) -> list[int]:
+def _next_items(rest: Iterator[int], number: int) -> list[int]:
     return [at for _, at in zip(range(number), rest, strict=False)]
 
 
-def said(error: urllib.error.HTTPError) -> str:
+def error_message(error: urllib.error.HTTPError) -> str:
     """What an endpoint says of an error, in one short line."""
     try:
-        found = json.loads(error.read(4096))
-        text = str(found["error"]["message"])
+        content = json.loads(error.read(4096))
+        text = str(content["error"]["message"])
     except (OSError, ValueError, KeyError, TypeError):
         text = ""
     return secret_masking.mask(" ".join(text.split()))[:200]
 
 
-def reason(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
     """Why no answer came, in words; some errors quote what the endpoint sent."""
     return secret_masking.mask(str(getattr(error, "reason", "") or error) or type(error).__name__)

@@ -8,13 +8,13 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-LEAST = 10  # documents; with fewer, resampling them says little of others
+LEAST_DOCUMENTS = 10  # documents; with fewer, resampling them says little of others
 AT_ONCE = 64  # resamples held in memory
 DIGITS = 6
 Floats = npt.NDArray[np.float64]
 
 
-def tail(confidence: float, number: int) -> float:
+def tail_share(confidence: float, number: int) -> float:
     """The share of resamples beyond each end of an interval over `number` documents.
 
     Less than (1 − confidence)/2: resamples of few documents lie too close together, by sqrt(1 − 1/number), and a normal distribution
@@ -32,7 +32,7 @@ def tail(confidence: float, number: int) -> float:
     return normal.cdf(-sum(terms) * math.sqrt(number / free))
 
 
-def interval(
+def bootstrap_interval(
     gains: Floats, sizes: Floats, resamples: int, confidence: float, seed: list[int]
 ) -> tuple[float, float, float]:
     """(standard error, low, high) of sum(gains) / sum(sizes), by drawing documents with replacement.
@@ -41,12 +41,12 @@ def interval(
     chapter 13, as wide as so few documents need (see `tail`); that the differences are taken document by document, Miller 2024,
     arXiv:2411.00640, sections 2.2 and 4.
     """
-    chance, found = np.random.default_rng(seed), []
+    generator, batches = np.random.default_rng(seed), []
     number = len(gains)
     for begin in range(0, resamples, AT_ONCE):
-        times = chance.multinomial(number, np.full(number, 1 / number), size=min(AT_ONCE, resamples - begin))
-        found.append(times @ gains / (times @ sizes))
-    all_of = np.concatenate(found)
-    beyond = tail(confidence, number)
-    low, high = np.quantile(all_of, [beyond, 1 - beyond])
-    return float(np.std(all_of, ddof=1)), float(low), float(high)
+        times = generator.multinomial(number, np.full(number, 1 / number), size=min(AT_ONCE, resamples - begin))
+        batches.append(times @ gains / (times @ sizes))
+    means = np.concatenate(batches)
+    beyond = tail_share(confidence, number)
+    low, high = np.quantile(means, [beyond, 1 - beyond])
+    return float(np.std(means, ddof=1)), float(low), float(high)

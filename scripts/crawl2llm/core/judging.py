@@ -13,7 +13,7 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?!\w)")
 OUT_OF = re.compile(r"(\d)\W*(?:/|\bout of\b)\s*\d+(?:\.\d+)?(?!\w)", re.IGNORECASE)
 
 
-def ends(scale: Sequence[float], where: str) -> tuple[float, float]:
+def scale_ends(scale: Sequence[float], where: str) -> tuple[float, float]:
     """The lowest and the highest score. Raises InputError, naming the section `where`, where they are not in this order."""
     low, high = map(float, scale)
     if low >= high:
@@ -21,23 +21,23 @@ def ends(scale: Sequence[float], where: str) -> tuple[float, float]:
     return low, high
 
 
-def asked(prompt: str, question: str, answer: str, reference: str) -> str:
+def fill_prompt(prompt: str, question: str, answer: str, reference: str) -> str:
     """The prompt with an answer in it; what the answer itself spells is not filled in."""
-    given = {"question": question, "answer": answer, "reference": reference}
-    return FIELD.sub(lambda match: str(given[match[1]]), prompt)
+    values = {"question": question, "answer": answer, "reference": reference}
+    return FIELD.sub(lambda match: str(values[match[1]]), prompt)
 
 
-def request(settings: dict[str, Any], question: str, answer: str, reference: str) -> dict[str, Any]:
+def score_request(settings: dict[str, Any], question: str, answer: str, reference: str) -> dict[str, Any]:
     """The body of a chat completion that asks for a score. settings: model, prompt, max_tokens."""
     return {
         "model": settings["model"],
-        "messages": [{"role": "user", "content": asked(settings["prompt"], question, answer, reference)}],
+        "messages": [{"role": "user", "content": fill_prompt(settings["prompt"], question, answer, reference)}],
         "max_tokens": settings["max_tokens"],
         "temperature": 0,
     }
 
 
-def score(reply: str | None, low: float, high: float) -> float | None:
+def parse_score(reply: str | None, low: float, high: float) -> float | None:
     """The last number of a reply, but for what another is out of ("7/10", "7 out of 10"); None without one or a reply, or off the scale."""
-    found = [float(number) for number in NUMBER.findall(OUT_OF.sub(r"\1", reply or ""))]
-    return found[-1] if found and low <= found[-1] <= high else None
+    numbers = [float(number) for number in NUMBER.findall(OUT_OF.sub(r"\1", reply or ""))]
+    return numbers[-1] if numbers and low <= numbers[-1] <= high else None

@@ -14,13 +14,13 @@ from typing import TypeVar
 T = TypeVar("T")
 # Wikipedia's codes that mean another language in BCP 47, and what has two codes there.
 WIKIPEDIA = {"als": "gsw", "bh": "bho", "sh": "sr", "bs": "sr", "hr": "sr"}
-ALSO = {"nb": "no", "bs": "sr", "hr": "sr"}  # of one language, in what models can tell apart
+MERGED_CODES = {"nb": "no", "bs": "sr", "hr": "sr"}  # of one language, in what models can tell apart
 # What lid.176, and tables by its codes, call a code of BCP 47: Tagalog is Filipino's there.
-THERE = {"nb": "no", "nn": "no", "fil": "tl"}
+TABLE_CODES = {"nb": "no", "nn": "no", "fil": "tl"}
 
 
 @cache
-def language(label: str) -> str:
+def language_code(label: str) -> str:
     """The code of a model's label: `en` of `en` and of `eng_Latn`; `und` of what is no code."""
     from langcodes import Language
     from langcodes.tag_parser import LanguageTagError
@@ -29,14 +29,14 @@ def language(label: str) -> str:
     if not script and name in WIKIPEDIA:
         return WIKIPEDIA[name]
     try:
-        found = str(Language.get(name).prefer_macrolanguage().language or "und")
+        code = str(Language.get(name).prefer_macrolanguage().language or "und")
     except (LanguageTagError, ValueError):
         return "und"
-    return ALSO.get(found, found)
+    return MERGED_CODES.get(code, code)
 
 
 @cache
-def names(label: str) -> tuple[str, ...]:
+def label_names(label: str) -> tuple[str, ...]:
     """What a table or list by language may call a model's label, the narrowest first: `nob_Latn`, `nb`, `no`. A label without a script
     has no other name: of lid.176 each is a language of its own.
     """
@@ -47,20 +47,20 @@ def names(label: str) -> tuple[str, ...]:
     from langcodes.tag_parser import LanguageTagError
 
     try:
-        found = Language.get(name)
+        tag = Language.get(name)
     except (LanguageTagError, ValueError):
         return (label,)
-    own, whole = str(found.language or ""), str(found.prefer_macrolanguage().language or "")
+    code, macrolanguage = str(tag.language or ""), str(tag.prefer_macrolanguage().language or "")
     # ISO 639-3's als is Albanian, Wikipedia's Alemannic.
-    exact = "" if own in WIKIPEDIA and own == name else own
-    return tuple(dict.fromkeys(filter(None, (label, exact, whole, THERE.get(whole)))))
+    exact = "" if code in WIKIPEDIA and code == name else code
+    return tuple(dict.fromkeys(filter(None, (label, exact, macrolanguage, TABLE_CODES.get(macrolanguage)))))
 
 
-def find(table: Mapping[str, T], label: str) -> T | None:
+def lookup_label(table: Mapping[str, T], label: str) -> T | None:
     """What a table by language has of a label: of `zh` for `cmn_Hani` too; None where it has nothing."""
-    return next((table[name] for name in names(label) if name in table), None)
+    return next((table[name] for name in label_names(label) if name in table), None)
 
 
-def listed(label: str, languages: Collection[str]) -> bool:
+def is_listed(label: str, languages: Collection[str]) -> bool:
     """Whether a list of languages has a label: `en` has `eng_Latn` too."""
-    return any(name in languages for name in names(label))
+    return any(name in languages for name in label_names(label))

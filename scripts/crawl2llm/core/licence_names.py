@@ -11,7 +11,7 @@ CREATIVE = re.compile(
     r"creativecommons\.org/(?:licen[sc]es|publicdomain)/(zero|mark|certification|publicdomain|(?:by|nc|nd|sa|sampling\+?)(?:-(?:by|nc|nd|sa))*)(?![\w-])(?:/(\d\.\d))?",
     re.IGNORECASE,
 )
-OTHERS = (
+OTHER_LICENCES = (
     (re.compile(r"gnu\.org/(?:licen[sc]es|copyleft)/(?:old-licenses/)?fdl(?:-(\d\.\d))?", re.IGNORECASE), "gfdl"),
     (re.compile(r"nationalarchives\.gov\.uk/doc/open-government-licence/(?:version/(\d))?", re.IGNORECASE), "ogl-uk"),
     (re.compile(r"opendatacommons\.org/licenses/(by|odbl|pddl)(?:/(\d\.\d))?", re.IGNORECASE), "odc"),
@@ -31,8 +31,8 @@ def name_of(address: str) -> str:
         else:
             kind = f"cc-{kind}"
         return f"{kind}-{version}" if version else kind
-    for pattern, name in OTHERS:
+    for pattern, name in OTHER_LICENCES:
         if match := pattern.search(address):
-            found = [part.lower() for part in match.groups() if part]
-            return "-".join([name, *found] if name else found)
+            parts = [part.lower() for part in match.groups() if part]
+            return "-".join([name, *parts] if name else parts)
     return ""

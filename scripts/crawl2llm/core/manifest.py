@@ -21,10 +21,10 @@ import xxhash
 from crawl2llm.core import manifest_ranges
 from crawl2llm.core.errors import InputError
 
-WRITTEN = ("step", "fingerprint", "counts", "summary", "files", "inputs", "sources")
+WRITTEN_KEYS = ("step", "fingerprint", "counts", "summary", "files", "inputs", "sources")
 ALL = "*"  # in `inputs`: counts, summary and files of a manifest together
-PART = "summary:"  # in `inputs`: before the path of one part of a manifest's summary
-NAMES = "files:"  # in `inputs`: the names of a manifest's files
+SUMMARY_PART = "summary:"  # in `inputs`: before the path of one part of a manifest's summary
+FILE_NAMES = "files:"  # in `inputs`: the names of a manifest's files
 
 
 class ManifestError(ValueError):
@@ -44,7 +44,7 @@ def checksum(path: Path) -> str:
     return state.hexdigest()
 
 
-def sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
     """Force a file's bytes, or a folder's names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -74,7 +74,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 @contextmanager
-def scratch(path: Path) -> Iterator[Path]:
+def scratch_folder(path: Path) -> Iterator[Path]:
     """An empty folder at `path`, gone afterwards; what a killed run left there is removed first."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
@@ -84,7 +84,7 @@ def scratch(path: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def canonical(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """Canonical JSON: sorted keys, no spaces, so that the order of keys does not matter."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -94,12 +94,12 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def shared(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def intern_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object in which equal texts are one text: a plan holds 40,000 manifests, which name each other's files and digests."""
     return {sys.intern(key): sys.intern(value) if type(value) is str else value for key, value in pairs}
 
 
-def leaves(folder: str, name: str) -> bool:
+def leaves_folder(folder: str, name: str) -> bool:
     """Whether a file of a folder is elsewhere, by a link: a folder may come from somebody else, and a task reads what it names."""
     home = os.path.realpath(folder)
     return not f"{os.path.realpath(os.path.join(home, name))}{os.sep}".startswith(f"{home}{os.sep}")  # noqa: PTH118 - as in `damage`
@@ -130,7 +130,7 @@ def links_out(manifest: Path) -> Iterator[Path]:
                 elif (
                     entry.is_symlink()
                     and (of_task or (of_all and not os.path.isfile(entry.path)))  # noqa: PTH113 - as in `damage`
-                    and leaves(home, name)
+                    and leaves_folder(home, name)
                 ):
                     yield Path(entry.path)
 
@@ -140,7 +140,7 @@ def task_of(path: Path) -> str:
     return path.name.removesuffix("manifest.json").rstrip(".")
 
 
-def pretty(value: Any) -> str:
+def pretty_json(value: Any) -> str:
     """JSON as manifests and records are written: sorted, indented, the same every time."""
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -182,7 +182,7 @@ class Manifest:
         return path.with_name(f".{path.name.removesuffix('.json')}.copy")
 
     @classmethod
-    def forget(cls, path: Path) -> None:
+    def remove_with_copy(cls, path: Path) -> None:
         """Remove a manifest with its copy: the task runs again, also with the same inputs."""
         cls.copy_of(path).unlink(missing_ok=True)
         path.unlink(missing_ok=True)
@@ -205,41 +205,41 @@ class Manifest:
         part: of the summary, the digest of all that the reader takes from the file. If it is there, the reader depends on it, and not on
         the rest of the file.
         """
-        return self._found(name, self.files)
+        return self._listed_path(name, self.files)
 
-    def below(self, prefix: str) -> Path:
+    def subfolder(self, prefix: str) -> Path:
         """The folder of the files whose names begin with `prefix`: a reader of it depends on these, and on the names of all files."""
         return self.folder / prefix
 
-    def _found(self, name: str, files: dict[str, dict[str, Any]]) -> Path:
+    def _listed_path(self, name: str, files: dict[str, dict[str, Any]]) -> Path:
         if name not in files:
             raise ManifestError(f"{self.path}: no file {name!r} in this manifest; it lists {', '.join(files)}")
         assert self.path is not None
         return self.path.parent / name
 
-    def sound(self, below: str) -> Manifest:
+    def verify_files(self, prefix: str) -> Manifest:
         """The manifest itself, once the files whose names begin with `below` have been read and have their checksums.
 
         For files whose format has none of its own, such as weights. Raises ManifestError that names a damaged one.
         """
-        for fault in self.altered(below):
+        for fault in self.checksum_problems(prefix):
             raise ManifestError(f"{fault}: remove {self.path} and run again")
         return self
 
     def rows(self, name: str) -> list[Any]:
         """The rows of a file of JSON Lines, once it has its checksum. Raises ManifestError for one that is missing or damaged."""
-        with self.sound(name).file(name).open(encoding="utf-8") as handle:
+        with self.verify_files(name).file(name).open(encoding="utf-8") as handle:
             return [json.loads(line) for line in handle]
 
-    def altered(self, below: str = "") -> Iterator[str]:
+    def checksum_problems(self, prefix: str = "") -> Iterator[str]:
         """A sentence on each file whose name begins with `below` and that has another checksum; each is read whole."""
         assert self.path is not None
         files = object.__getattribute__(self, "files")  # to compare them is not to consume them
         for name, facts in files.items():
-            if name.startswith(below) and checksum(self.path.parent / name) != facts["xxh3"]:
+            if name.startswith(prefix) and checksum(self.path.parent / name) != facts["xxh3"]:
                 yield f"{self.path.parent / name} does not have the checksum that its manifest says"
 
-    def part(self, *path: str) -> Any:
+    def summary_part(self, *path: str) -> Any:
         """One part of the summary, `part("by_shard", "00003")`: a reader that uses no more depends on no more."""
         value: Any = self.summary
         for name in path:
@@ -249,46 +249,46 @@ class Manifest:
     def digest_of(self, part: str) -> str | None:
         """The digest of what another task consumed of this one (see `inputs`); None where it is not there."""
         if part == ALL:
-            return digest(canonical([self.counts, self.summary, self.files]))
-        if part == NAMES:
-            return digest(canonical(sorted(self.files)))
-        if part.startswith(PART):
+            return digest(canonical_json([self.counts, self.summary, self.files]))
+        if part == FILE_NAMES:
+            return digest(canonical_json(sorted(self.files)))
+        if part.startswith(SUMMARY_PART):
             try:
-                return digest(canonical(self.part(*part.removeprefix(PART).split("/"))))
+                return digest(canonical_json(self.summary_part(*part.removeprefix(SUMMARY_PART).split("/"))))
             except (KeyError, TypeError):
                 return None
         return self.files.get(part, {}).get("xxh3")
 
-    def damage(self, deep: bool = False, only: str | None = None) -> list[str]:
+    def file_problems(self, deep: bool = False, only: str | None = None) -> list[str]:
         """What is wrong with the task's files, a sentence each: by their sizes, and with `deep` by their checksums. only: of this one.
 
         A file that a link leads out of the folder to is no file of the task.
         """
-        found = []
+        problems = []
         folder, elsewhere = str(self.folder), {"": False}  # below it → whether a link leads out of it
-        held = object.__getattribute__(self, "files")
-        for name in held if only is None else held.keys() & {only}:
-            facts = held[name]
+        files = object.__getattribute__(self, "files")
+        for name in files if only is None else files.keys() & {only}:
+            facts = files[name]
             file = f"{folder}/{name}"  # a plan over 1,000 shards asks for 8,000 files: a Path takes longer than the question
             try:
                 about = os.lstat(file)
                 parent = name.rpartition("/")[0]
                 if parent not in elsewhere:
-                    elsewhere[parent] = leaves(folder, parent)
+                    elsewhere[parent] = leaves_folder(folder, parent)
                 if elsewhere[parent] or stat.S_ISLNK(about.st_mode):
-                    if leaves(folder, name):
-                        found.append(
+                    if leaves_folder(folder, name):
+                        problems.append(
                             f"{file} leads out of its folder by a symbolic link: put the file itself there, or link the whole folder"
                         )
                         continue
                     about = os.stat(file)  # noqa: PTH116
                 size = about.st_size
             except OSError:
-                found.append(f"{file} is missing")
+                problems.append(f"{file} is missing")
                 continue
             if size != facts["bytes"]:
-                found.append(f"{file} has {size} bytes, not {facts['bytes']}")
-        return found or (list(self.altered()) if deep else [])
+                problems.append(f"{file} has {size} bytes, not {facts['bytes']}")
+        return problems or (list(self.checksum_problems()) if deep else [])
 
     def write(self, path: Path, files: Iterable[Path]) -> Manifest:
         """Check the counts, add `files` with sizes and checksums, and write the manifest as the task's last act.
@@ -300,29 +300,29 @@ class Manifest:
             raise ManifestError(f"{path}: in = kept + dropped does not hold: {counts}")
         self.files = {}
         for name in sorted(files):
-            sync(name)
+            sync_to_disk(name)
             facts = {"bytes": name.stat().st_size, "xxh3": checksum(name)}
             self.files[str(name.relative_to(path.parent))] = facts
         for folder in {(path.parent / name).parent for name in self.files}:
-            sync(folder)
+            sync_to_disk(folder)
         self.path = path
         self._write()
         return self
 
     def _write(self) -> None:
         assert self.path is not None
-        text = pretty({key: getattr(self, key) for key in WRITTEN})
+        text = pretty_json({key: getattr(self, key) for key in WRITTEN_KEYS})
         write_atomically(self.copy_of(self.path), text)
         write_atomically(self.path, text)
 
-    def renew(self, fingerprint: str, sources: dict[str, str]) -> None:
+    def update_fingerprint(self, fingerprint: str, sources: dict[str, str]) -> None:
         """Write the manifest again if it is not there, or names another fingerprint or other source files."""
         assert self.path is not None
         if (fingerprint, sources) != (self.fingerprint, self.sources) or not self.path.exists():
             self.fingerprint, self.sources = fingerprint, sources
             self._write()
 
-    def accept(self, fingerprint: str) -> None:
+    def accept_fingerprint(self, fingerprint: str) -> None:
         """Write the manifest again under another fingerprint (commands/accept.py)."""
         self.fingerprint = fingerprint
         self._write()
@@ -330,18 +330,18 @@ class Manifest:
     @classmethod
     def of_task(cls, path: Path) -> Manifest:
         """A task's manifest, or its copy where it was removed. Raises ManifestError where neither is readable or a file is missing."""
-        manifest = cls.parse(path if path.exists() else cls.copy_of(path))
+        manifest = cls.read_unchecked(path if path.exists() else cls.copy_of(path))
         manifest.path = path
-        for fault in manifest.damage():
+        for fault in manifest.file_problems():
             raise ManifestError(fault)
         return manifest
 
     @classmethod
-    def parse(cls, path: Path) -> Self:
+    def read_unchecked(cls, path: Path) -> Self:
         """A manifest, without a check of its files. Raises ManifestError for one that is not readable."""
         try:
-            body = json.loads(path.read_bytes(), object_pairs_hook=shared)
-            unknown = set(body) - set(WRITTEN)
+            body = json.loads(path.read_bytes(), object_pairs_hook=intern_pairs)
+            unknown = set(body) - set(WRITTEN_KEYS)
             if unknown and isinstance(body, dict) and {"step", "fingerprint", "files"} <= body.keys():
                 raise NewerError(
                     f"{path}: a newer version of crawl2llm wrote it (this one does not know its keys {', '.join(sorted(unknown))}): update "
@@ -354,7 +354,7 @@ class Manifest:
                 raise ValueError("a file without size and checksum")
             if outside := [name for name in manifest.files if name[0] == "/" or ".." in name.split("/")]:
                 raise ValueError(f"it lists {outside[0]!r}, which is not in its folder")
-            manifest_ranges.check(manifest.inputs)
+            manifest_ranges.check_ranges(manifest.inputs)
         except NewerError:
             raise
         except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
@@ -362,14 +362,14 @@ class Manifest:
         return manifest
 
     @classmethod
-    def of(cls, step: str, path: Path, option: str, own: bool = True) -> Manifest:
+    def read_of_step(cls, step: str, path: Path, option: str, is_input: bool = True) -> Manifest:
         """As `read`, of the manifest that an option of a program names; as `parse` where it is no input of this task, not its `own`.
 
         Raises InputError where it is one of another step.
         """
-        if (found := (cls.read if own else cls.parse)(path)).step != step:
-            raise InputError(f"{option} {path} is a manifest of {found.step!r}; it must be one of {step!r}")
-        return found
+        if (manifest := (cls.read if is_input else cls.read_unchecked)(path)).step != step:
+            raise InputError(f"{option} {path} is a manifest of {manifest.step!r}; it must be one of {step!r}")
+        return manifest
 
     @classmethod
     def read(cls, path: Path | str, only: str | None = None) -> Manifest:
@@ -377,32 +377,32 @@ class Manifest:
 
         only: the file that the reader is after. A one-task step lists one for each of thousands of shards, each of which has a reader.
         """
-        manifest = _Input.parse(Path(path))
-        for fault in manifest.damage(only=only):
+        manifest = _Input.read_unchecked(Path(path))
+        for fault in manifest.file_problems(only=only):
             raise ManifestError(
                 f"{fault}; its manifest {manifest.path} is out of date: start the run again, and this task runs again"
             )
         manifest.used = set()  # the checks above do not count
-        for opened in _recordings:
-            manifest.used = opened.setdefault(manifest.key, manifest).used
+        for recorded in _recordings:
+            manifest.used = recorded.setdefault(manifest.key, manifest).used
         return manifest
 
 
-class _Noted(dict[str, Any]):
+class _NotingDict(dict[str, Any]):
     """A dictionary that notes what is read of it: a key, its keys, or all of it, which is whatever is not named here."""
 
     def __init__(
-        self, held: dict[str, Any], key: Callable[[str], None], keys: Callable[[], None], whole: Callable[[], None]
+        self, values: dict[str, Any], key: Callable[[str], None], keys: Callable[[], None], whole: Callable[[], None]
     ) -> None:
-        super().__init__(held)
+        super().__init__(values)
         self._key, self._keys, self._whole = key, keys, whole
 
     def __contains__(self, key: object) -> bool:
-        if there := super().__contains__(key):
+        if present := super().__contains__(key):
             self._key(str(key))
         else:
             self._whole()
-        return there
+        return present
 
     def __getitem__(self, key: str) -> Any:
         self.__contains__(key)
@@ -420,22 +420,22 @@ class _Noted(dict[str, Any]):
 
 def _note_key(used: set[str], key: str) -> None:
     """Note a key at the top of a summary; one that looks like a path of parts stands for all."""
-    used.add(ALL if "/" in key else PART + key)
+    used.add(ALL if "/" in key else SUMMARY_PART + key)
 
 
-def _noting(method: str, what: str) -> Callable[..., Any]:
+def _noting_method(method: str, note_name: str) -> Callable[..., Any]:
     """A method of a dictionary that notes a use first."""
-    found = getattr(dict, method)
+    inherited = getattr(dict, method)
 
-    def noting(self: _Noted, *given: Any, **named: Any) -> Any:
-        getattr(self, what)()
-        return found(self, *given, **named)
+    def note_and_call(self: _NotingDict, *args: Any, **kwargs: Any) -> Any:
+        getattr(self, note_name)()
+        return inherited(self, *args, **kwargs)
 
-    return noting
+    return note_and_call
 
 
 for _name in ("__iter__", "__len__", "__reversed__", "keys"):
-    setattr(_Noted, _name, _noting(_name, "_keys"))
+    setattr(_NotingDict, _name, _noting_method(_name, "_keys"))
 for _name in (
     "__eq__",
     "__ne__",
@@ -449,7 +449,7 @@ for _name in (
     "popitem",
     "setdefault",
 ):
-    setattr(_Noted, _name, _noting(_name, "_whole"))
+    setattr(_NotingDict, _name, _noting_method(_name, "_whole"))
 
 
 class _Input(Manifest):
@@ -459,34 +459,34 @@ class _Input(Manifest):
     """
 
     def __getattribute__(self, name: str) -> Any:
-        held = object.__getattribute__(self, name)
+        value = object.__getattribute__(self, name)
         if name not in ("counts", "summary", "files", "folder") or "used" not in object.__getattribute__(
             self, "__dict__"
         ):
-            return held
+            return value
         used = self.used
-        if name == "summary" and held:
-            return _Noted(held, partial(_note_key, used), lambda: used.add(ALL), lambda: used.add(ALL))
-        if name == "files" and held:
-            return _Noted(held, used.add, lambda: used.add(NAMES), lambda: used.add(ALL))
+        if name == "summary" and value:
+            return _NotingDict(value, partial(_note_key, used), lambda: used.add(ALL), lambda: used.add(ALL))
+        if name == "files" and value:
+            return _NotingDict(value, used.add, lambda: used.add(FILE_NAMES), lambda: used.add(ALL))
         used.add(ALL)
-        return held
+        return value
 
     def file(self, name: str, part: tuple[str, ...] = ()) -> Path:
-        there: Any = object.__getattribute__(self, "summary")
+        value: Any = object.__getattribute__(self, "summary")
         for key in part:
-            there = there.get(key) if isinstance(there, dict) else None
-        self.used.add(PART + "/".join(part) if part and there is not None else name)
-        return self._found(name, object.__getattribute__(self, "files"))
+            value = value.get(key) if isinstance(value, dict) else None
+        self.used.add(SUMMARY_PART + "/".join(part) if part and value is not None else name)
+        return self._listed_path(name, object.__getattribute__(self, "files"))
 
-    def below(self, prefix: str) -> Path:
+    def subfolder(self, prefix: str) -> Path:
         files = object.__getattribute__(self, "files")
-        self.used.update([NAMES, *(name for name in files if name.startswith(prefix))])
+        self.used.update([FILE_NAMES, *(name for name in files if name.startswith(prefix))])
         assert self.path is not None
         return self.path.parent / prefix
 
-    def part(self, *path: str) -> Any:
-        self.used.add(PART + "/".join(path))
+    def summary_part(self, *path: str) -> Any:
+        self.used.add(SUMMARY_PART + "/".join(path))
         value: Any = object.__getattribute__(self, "summary")
         for name in path:
             value = value[name]
@@ -497,31 +497,31 @@ _recordings: list[dict[str, _Input]] = []
 
 
 @contextmanager
-def recording() -> Iterator[dict[str, _Input]]:
+def record_inputs() -> Iterator[dict[str, _Input]]:
     """Collects every manifest that is read inside, by its key."""
-    opened: dict[str, _Input] = {}
-    _recordings.append(opened)
+    manifests: dict[str, _Input] = {}
+    _recordings.append(manifests)
     try:
-        yield opened
+        yield manifests
     finally:
-        _recordings.remove(opened)
+        _recordings.remove(manifests)
 
 
-def consumed(opened: dict[str, _Input], given: Iterable[str] = ()) -> dict[str, dict[str, str]]:
+def consumed_inputs(manifests: dict[str, _Input], keys: Iterable[str] = ()) -> dict[str, dict[str, str]]:
     """`inputs` of the task that read these manifests: the parts it used, with their digests, as ranges where they are many.
 
     Those that it was given and did not read have no parts: with others it might have read them.
     """
-    out: dict[str, dict[str, str]] = {key: {} for key in given}
-    for key, manifest in sorted(opened.items()):
+    out: dict[str, dict[str, str]] = {key: {} for key in keys}
+    for key, manifest in sorted(manifests.items()):
         parts = [ALL] if ALL in manifest.used or not manifest.used else sorted(manifest.used)
         out[key] = {part: mark for part in parts if (mark := manifest.digest_of(part))}
         if missing := set(parts) - set(out[key]):
             raise ManifestError(f"{manifest.path} has no {', '.join(sorted(missing))}, which the task says it used")
-    return manifest_ranges.packed(out)
+    return manifest_ranges.pack_ranges(out)
 
 
-def combined(parts: Iterable[dict[str, str]]) -> dict[str, str]:
+def combine_sources(parts: Iterable[dict[str, str]]) -> dict[str, str]:
     """The `sources` of a task from those of what it read: one shard's, or all of them as one digest.
 
     A task reads its own shard, or all shards, or what was made from all.
@@ -532,5 +532,5 @@ def combined(parts: Iterable[dict[str, str]]) -> dict[str, str]:
         whole |= {part["all"]} if "all" in part else set()
         shards.update({shard: mark for shard, mark in part.items() if shard != "all"})
     if whole:
-        return {"all": min(whole) if len(whole) == 1 else digest(canonical(sorted(whole)))}
-    return shards if len(shards) < 2 else {"all": digest(canonical(shards))}
+        return {"all": min(whole) if len(whole) == 1 else digest(canonical_json(sorted(whole)))}
+    return shards if len(shards) < 2 else {"all": digest(canonical_json(shards))}

@@ -12,73 +12,75 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
 
-OWN = "{}"  # in the name of a part: the number of the task
+TASK_NUMBER = "{}"  # in the name of a part: the number of the task
 RANGE = re.compile(r"(\S+) \{(\d+)\.\.(\d+)\}")
 Inputs = dict[str, dict[str, str]]  # as in a manifest: input → part → digest
 
 
-def packed(inputs: Inputs) -> Inputs:
+def pack_ranges(inputs: Inputs) -> Inputs:
     """The same inputs with ranges where there can be any, sorted."""
 
-    def alike(place: tuple[int, str]) -> tuple[object, ...]:
+    def range_key(place: tuple[int, str]) -> tuple[object, ...]:
         """Equal for neighbours in the sorted list that belong to one range."""
         row, key = place
         step, _, task = key.partition(" ")
-        if not task.isdigit() or any(OWN in part for part in inputs[key]):
+        if not task.isdigit() or any(TASK_NUMBER in part for part in inputs[key]):
             return (key,)
-        return step, len(task), int(task) - row, sorted(part.replace(task, OWN) for part in inputs[key])
+        return step, len(task), int(task) - row, sorted(part.replace(task, TASK_NUMBER) for part in inputs[key])
 
     out: Inputs = {}
-    for _, places in groupby(enumerate(sorted(inputs)), alike):
+    for _, places in groupby(enumerate(sorted(inputs)), range_key):
         keys = [key for _, key in places]
         step, _, first = keys[0].partition(" ")
         if len(keys) == 1:
             out[keys[0]] = inputs[keys[0]]
             continue
         numbers = [key.partition(" ")[2] for key in keys]
-        names = [part.replace(first, OWN) for part in inputs[keys[0]]]
+        names = [part.replace(first, TASK_NUMBER) for part in inputs[keys[0]]]
         out[f"{step} {{{first}..{numbers[-1]}}}"] = {
-            name: " ".join(inputs[key][name.replace(OWN, task)] for key, task in zip(keys, numbers, strict=True))
+            name: " ".join(
+                inputs[key][name.replace(TASK_NUMBER, task)] for key, task in zip(keys, numbers, strict=True)
+            )
             for name in names
         }
     return out
 
 
 @cache
-def tasks(key: str) -> tuple[str, tuple[str, ...]] | None:
+def range_tasks(key: str) -> tuple[str, tuple[str, ...]] | None:
     """(step, numbers of its tasks) of a range; None for a single input."""
-    if (found := RANGE.fullmatch(key)) is None:
+    if (match := RANGE.fullmatch(key)) is None:
         return None
-    step, first, last = found.groups()
+    step, first, last = match.groups()
     return step, tuple(f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1))
 
 
-def each(key: str, part: str, marks: str) -> Iterator[tuple[str, str, str]]:
+def part_digests(key: str, part: str, marks: str) -> Iterator[tuple[str, str, str]]:
     """(input, part, digest) of a part of an entry: one, or one for each task of a range."""
-    if (found := tasks(key)) is None:
+    if (task_range := range_tasks(key)) is None:
         yield key, part, marks
         return
-    step, numbers = found
+    step, numbers = task_range
     for task, mark in zip(numbers, marks.split(" "), strict=True):
-        yield f"{step} {task}", part.replace(OWN, task), mark
+        yield f"{step} {task}", part.replace(TASK_NUMBER, task), mark
 
 
-def unpacked(inputs: Inputs) -> Inputs:
+def unpack_ranges(inputs: Inputs) -> Inputs:
     """The same inputs without ranges."""
     out: Inputs = {}
     for key, parts in inputs.items():
-        found = tasks(key)
-        out |= {key: {}} if found is None else {f"{found[0]} {task}": {} for task in found[1]}
+        task_range = range_tasks(key)
+        out |= {key: {}} if task_range is None else {f"{task_range[0]} {task}": {} for task in task_range[1]}
         for part, marks in parts.items():
-            for one, name, mark in each(key, part, marks):
-                out[one][name] = mark
+            for input_key, name, mark in part_digests(key, part, marks):
+                out[input_key][name] = mark
     return out
 
 
-def check(inputs: Inputs) -> None:
+def check_ranges(inputs: Inputs) -> None:
     """Raises ValueError for a range with more digests than tasks, or fewer."""
     for key, parts in inputs.items():
-        if "{" in key and (found := tasks(key)):
+        if "{" in key and (task_range := range_tasks(key)):
             for part, marks in parts.items():
-                if marks.count(" ") + 1 != len(found[1]):
+                if marks.count(" ") + 1 != len(task_range[1]):
                     raise ValueError(f"{key} has {marks.count(' ') + 1} digests of {part}")

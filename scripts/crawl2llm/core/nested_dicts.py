@@ -15,7 +15,7 @@ def lookup(tree: dict[str, Any], path: str) -> Any:
     return node
 
 
-def has(tree: dict[str, Any], path: str) -> bool:
+def has_path(tree: dict[str, Any], path: str) -> bool:
     """Whether there is a value at a dotted path."""
     try:
         lookup(tree, path)
@@ -24,28 +24,28 @@ def has(tree: dict[str, Any], path: str) -> bool:
     return True
 
 
-def merged(base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
+def merge_dicts(base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
     """`base` with `overlay` laid over it: mappings merge key by key, anything else is replaced."""
     out = dict(base)
     for key, value in overlay.items():
         if isinstance(value, dict) and isinstance(out.get(key), dict):
-            out[key] = merged(out[key], value)
+            out[key] = merge_dicts(out[key], value)
         else:
             out[key] = value
     return out
 
 
-def placed(path: str, value: Any) -> dict[str, Any]:
+def nest_value(path: str, value: Any) -> dict[str, Any]:
     """A tree that holds one value, at a dotted path."""
     for part in reversed(path.split(".")):
         value = {part: value}
     return dict(value)
 
 
-def flat(section: dict[str, Any], path: str = "") -> dict[str, Any]:
+def flatten(section: dict[str, Any], path: str = "") -> dict[str, Any]:
     """A section's leaves by dotted key; a list is a leaf, and an empty mapping too."""
     out: dict[str, Any] = {}
     for key, value in section.items():
-        here = f"{path}.{key}" if path else str(key)
-        out |= flat(value, here) if isinstance(value, dict) and value else {here: value}
+        dotted = f"{path}.{key}" if path else str(key)
+        out |= flatten(value, dotted) if isinstance(value, dict) and value else {dotted: value}
     return out

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from crawl2llm.core.console import log
 
-VARIABLE = "CRAWL2LLM_DRIVER"  # environment: host, process number and start of the Snakemake that starts tasks
-EVERY = 0.5  # seconds between two looks; a Snakemake takes longer to start
+DRIVER_VARIABLE = "CRAWL2LLM_DRIVER"  # environment: host, process number and start of the Snakemake that starts tasks
+POLL_SECONDS = 0.5  # seconds between two looks; a Snakemake takes longer to start
 
 
-def started(process: int) -> str:
+def process_start_ticks(process: int) -> str:
     """When a process was started, in clock ticks since the machine was; "" where there is none, or no /proc."""
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
@@ -26,22 +26,22 @@ def started(process: int) -> str:
         return ""
 
 
-def announce() -> None:
+def announce_driver() -> None:
     """This process is the driver of all that it starts."""
-    os.environ[VARIABLE] = f"{platform.node()} {os.getpid()} {started(os.getpid())}"
+    os.environ[DRIVER_VARIABLE] = f"{platform.node()} {os.getpid()} {process_start_ticks(os.getpid())}"
 
 
-def watch() -> None:
+def watch_driver() -> None:
     """Send this process SIGTERM as soon as its driver is gone; nothing where no driver of this host is to be seen."""
-    host, _, rest = os.environ.get(VARIABLE, "").partition(" ")
+    host, _, rest = os.environ.get(DRIVER_VARIABLE, "").partition(" ")
     number, _, start = rest.partition(" ")
-    if host != platform.node() or not start or started(int(number)) != start:
+    if host != platform.node() or not start or process_start_ticks(int(number)) != start:
         return
 
-    def look() -> None:
-        while started(int(number)) == start:
-            time.sleep(EVERY)
+    def end_with_driver() -> None:
+        while process_start_ticks(int(number)) == start:
+            time.sleep(POLL_SECONDS)
         log.info("Snakemake (process %s) is gone, so this task ends; start the same command again", number)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=look, daemon=True).start()
+    threading.Thread(target=end_with_driver, daemon=True).start()

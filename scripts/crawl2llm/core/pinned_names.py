@@ -18,7 +18,7 @@ SIGN = "#sha256="
 DIGITS = re.compile(r"[0-9a-fA-F]{64}")
 
 
-def split(name: str) -> tuple[str, str]:
+def split_digest(name: str) -> tuple[str, str]:
     """(path, digest or "") of what a key names."""
     path, _, digest = name.partition(SIGN)
     return path, digest
@@ -26,27 +26,27 @@ def split(name: str) -> tuple[str, str]:
 
 def check_form(name: str, key: str) -> None:
     """Raise InputError if what stands behind SIGN in what a key names is no SHA-256."""
-    path, digest = split(name)
+    path, digest = split_digest(name)
     if SIGN in name and not DIGITS.fullmatch(digest):
         command = folder_command(path) if Path(path).is_dir() else f"sha256sum {shlex.quote(path)}"
         raise InputError(f"{key} is {name!r}; after {SIGN} stand the 64 hex digits that `{command}` prints")
 
 
-def path_with_its_digest(name: str | Path, key: str) -> str:
+def verified_path(name: str | Path, key: str) -> str:
     """The path of what a key names. Raises InputError if the file or folder does not have the digest that the key names with it."""
-    path, digest = split(str(name))
+    path, digest = split_digest(str(name))
     if SIGN not in str(name):
         return path
     check_form(str(name), key)
-    of_folder = Path(path).is_dir()
+    is_folder = Path(path).is_dir()
     try:
-        held = _folder_digest(Path(path), key) if of_folder else _file_digest(Path(path))
+        actual = _folder_digest(Path(path), key) if is_folder else _file_digest(Path(path))
     except OSError as error:
         raise InputError(f"{key}: {error.filename or path} cannot be read: {error.strerror}") from error
-    if held != digest.lower():
-        kind = "folder" if of_folder else "file"
+    if actual != digest.lower():
+        kind = "folder" if is_folder else "file"
         raise InputError(
-            f"{key}: {path} has the SHA-256 {held}, and {digest.lower()} is named: it is another {kind} or a damaged one. Fetch it again, "
+            f"{key}: {path} has the SHA-256 {actual}, and {digest.lower()} is named: it is another {kind} or a damaged one. Fetch it again, "
             f"or name the digest of this {kind} if it is the right one"
         )
     return path
@@ -65,7 +65,7 @@ def _file_digest(path: Path) -> str:
 
 def _folder_digest(path: Path, key: str) -> str:
     """As `folder_command` prints it. Raises InputError as `_names`, and for a file whose name could pass for several, and OSError."""
-    names = _names(path, key)
+    names = _file_names(path, key)
     if odd := [name for name in names if {"\n", "\r", "\\"} & set(name)]:
         raise InputError(
             f"{key}: {path} holds a file of the name {odd[0]!r}; in a folder with a digest, no name has a line end or a backslash"
@@ -77,26 +77,26 @@ def _folder_digest(path: Path, key: str) -> str:
     return hashlib.sha256(b"".join(lines)).hexdigest()
 
 
-def _names(top: Path, key: str) -> list[str]:
+def _file_names(top: Path, key: str) -> list[str]:
     """The files that `folder_command` lists, relative to the folder.
 
     Raises InputError for a folder that has two names in it, of which links that lead to each other make ever more, and OSError.
     """
 
-    def refuse(error: OSError) -> None:
+    def raise_error(error: OSError) -> None:
         raise error
 
     names: list[str] = []
     folder_names: dict[str, Path] = {}
-    for folder, folders, files in os.walk(top, onerror=refuse, followlinks=True):
+    for folder, folders, files in os.walk(top, onerror=raise_error, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        here = Path(folder)
-        first = folder_names.setdefault(os.path.realpath(folder), here)
-        if first != here:
+        folder_path = Path(folder)
+        first = folder_names.setdefault(os.path.realpath(folder), folder_path)
+        if first != folder_path:
             raise InputError(
-                f"{key}: {first} and {here} are the same folder by a link; in a folder with a digest, every folder has one name: "
+                f"{key}: {first} and {folder_path} are the same folder by a link; in a folder with a digest, every folder has one name: "
                 "remove the link"
             )
-        files = [name for name in files if not name.startswith(".") and (here / name).is_file()]
-        names += [str((here / name).relative_to(top)) for name in files]
+        files = [name for name in files if not name.startswith(".") and (folder_path / name).is_file()]
+        names += [str((folder_path / name).relative_to(top)) for name in files]
     return names

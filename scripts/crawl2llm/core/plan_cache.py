@@ -12,7 +12,7 @@ from typing import Any
 from crawl2llm.core.manifest import write_atomically
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_values(path: Path) -> dict[str, Any]:
     """The values in a file; none where it is absent or damaged."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
@@ -28,21 +28,21 @@ class Cache:
 
     def __init__(self, path: Path, shared: Path | None = None) -> None:
         self.path, self.shared = path, shared
-        self._held: dict[str, Any] | None = None
+        self._values: dict[str, Any] | None = None
         self._changed = self._new = False  # what the folder's file lacks, and what the shared one lacks
 
     @property
-    def held(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """The values, read when they are first asked for."""
-        if self._held is None:
-            own = read(self.path)
-            self._held = (read(self.shared) if self.shared else {}) | own
-            self._changed = len(self._held) > len(own)  # a job runs a copy of the code, with no shared file
-        return self._held
+        if self._values is None:
+            own_values = read_values(self.path)
+            self._values = (read_values(self.shared) if self.shared else {}) | own_values
+            self._changed = len(self._values) > len(own_values)  # a job runs a copy of the code, with no shared file
+        return self._values
 
-    def keep(self, name: str, value: Any) -> None:
+    def keep_value(self, name: str, value: Any) -> None:
         """Hold a new value, or another one."""
-        self.held[name] = value
+        self.values[name] = value
         self._changed = self._new = True
 
     def save(self) -> None:
@@ -52,15 +52,15 @@ class Cache:
         if self.shared and self._new and not sys.dont_write_bytecode:
             self._new = False
             with contextlib.suppress(OSError):
-                own = self.shared.with_name(f"{self.shared.name}.{os.getpid()}")  # other runs write theirs
-                write_atomically(own, json.dumps(self.held))
-                own.replace(self.shared)
+                temporary = self.shared.with_name(f"{self.shared.name}.{os.getpid()}")  # other runs write theirs
+                write_atomically(temporary, json.dumps(self.values))
+                temporary.replace(self.shared)
         with contextlib.suppress(OSError):
-            write_atomically(self.path, json.dumps(self.held))
+            write_atomically(self.path, json.dumps(self.values))
             self._changed = False
 
-    def forget(self) -> None:
+    def save_and_forget(self) -> None:
         """Save the values, and hold them no longer: those of 90,000 files take 50 MB."""
         self.save()
         if not self._changed:
-            self._held = None
+            self._values = None

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.core.manifest import canonical, digest, pretty, write_atomically
+from crawl2llm.core.manifest import canonical_json, digest, pretty_json, write_atomically
 
 LIBRARIES = {  # module: distribution, of the libraries that compute what a step writes
     "accelerate": "accelerate",
@@ -50,16 +50,16 @@ LIBRARIES = {  # module: distribution, of the libraries that compute what a step
 
 
 RENEWED = "renewed"  # in a record: the digest of the fingerprint that its manifest had before this one (chain/early_cutoff.py)
-UNSEEN: set[str] = set()  # distributions that a step uses without importing them, such as a model in a wheel
+UNIMPORTED: set[str] = set()  # distributions that a step uses without importing them, such as a model in a wheel
 
 
-def beside(manifest: Path) -> Path:
+def path_of(manifest: Path) -> Path:
     """The path of a manifest's record."""
     return manifest.with_name(manifest.name.removesuffix("manifest.json") + "run.json")
 
 
 @cache
-def version(distribution: str) -> str:
+def installed_version(distribution: str) -> str:
     """The version that is installed here; "" where none is."""
     try:
         return metadata.version(distribution)
@@ -67,13 +67,17 @@ def version(distribution: str) -> str:
         return ""
 
 
-def versions() -> dict[str, str]:
+def loaded_versions() -> dict[str, str]:
     """Python's version, and those of the libraries that this process has loaded."""
-    loaded = {name: version(name) for module, name in LIBRARIES.items() if module in sys.modules}
-    return {"python": platform.python_version(), **loaded, **{name: version(name) for name in sorted(UNSEEN)}}
+    loaded = {name: installed_version(name) for module, name in LIBRARIES.items() if module in sys.modules}
+    return {
+        "python": platform.python_version(),
+        **loaded,
+        **{name: installed_version(name) for name in sorted(UNIMPORTED)},
+    }
 
 
-def processor() -> str:
+def processor_name() -> str:
     """The processor's name, as Linux tells it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -82,7 +86,7 @@ def processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def device() -> dict[str, str]:
+def device_entry() -> dict[str, str]:
     """{"device": "cuda" or "cpu"}: what this process has computed on; empty where it did not load torch."""
     torch = sys.modules.get("torch")
     return {"device": "cuda" if torch.cuda.is_initialized() else "cpu"} if torch else {}
@@ -90,40 +94,46 @@ def device() -> dict[str, str]:
 
 def write(manifest: Path, fingerprint: str, more: dict[str, Any]) -> None:
     """Write the record beside `manifest`. `more`: what the step notes of its own run."""
-    machine = {"host": platform.node(), "processor": processor(), "system": platform.platform()}
-    body = {"fingerprint": json.loads(fingerprint), "versions": versions(), "machine": machine, **device(), **more}
-    write_atomically(beside(manifest), pretty(body))
+    machine = {"host": platform.node(), "processor": processor_name(), "system": platform.platform()}
+    body = {
+        "fingerprint": json.loads(fingerprint),
+        "versions": loaded_versions(),
+        "machine": machine,
+        **device_entry(),
+        **more,
+    }
+    write_atomically(path_of(manifest), pretty_json(body))
 
 
-def renew(manifest: Path, fingerprint: str, **more: str) -> None:
+def update_fingerprint(manifest: Path, fingerprint: str, **more: str) -> None:
     """Note in the record another fingerprint, under which the same result came out, and `more`; all else stays."""
-    held = {key: value for key, value in read(manifest).items() if key != RENEWED}
-    write_atomically(beside(manifest), pretty({**held, **more, "fingerprint": json.loads(fingerprint)}))
+    old = {key: value for key, value in read(manifest).items() if key != RENEWED}
+    write_atomically(path_of(manifest), pretty_json({**old, **more, "fingerprint": json.loads(fingerprint)}))
 
 
-def accept(manifest: Path, fingerprint: str, entry: dict[str, Any]) -> None:
+def accept_fingerprint(manifest: Path, fingerprint: str, entry: dict[str, Any]) -> None:
     """Note in the record that its result counts as made under `fingerprint` (commands/accept.py)."""
-    held = {key: value for key, value in read(manifest).items() if key != RENEWED}
-    body = {**held, "fingerprint": json.loads(fingerprint), "accepted": [*held.get("accepted", []), entry]}
-    write_atomically(beside(manifest), pretty(body))
+    old = {key: value for key, value in read(manifest).items() if key != RENEWED}
+    body = {**old, "fingerprint": json.loads(fingerprint), "accepted": [*old.get("accepted", []), entry]}
+    write_atomically(path_of(manifest), pretty_json(body))
 
 
-def accepted(manifest: Path, fingerprint: str) -> list[dict[str, Any]]:
+def accepted_entries(manifest: Path, fingerprint: str) -> list[dict[str, Any]]:
     """What was accepted of a manifest whose fingerprint has this digest, oldest first.
 
     Without the last, where the record names another fingerprint: it was noted, and its manifest was never written.
     """
-    held = read(manifest)
-    entries: list[dict[str, Any]] = held.get("accepted", [])
-    return entries if digest(canonical(held.get("fingerprint"))) == fingerprint else entries[:-1]
+    content = read(manifest)
+    entries: list[dict[str, Any]] = content.get("accepted", [])
+    return entries if digest(canonical_json(content.get("fingerprint"))) == fingerprint else entries[:-1]
 
 
 def read(manifest: Path) -> dict[str, Any]:
     """The record beside `manifest`; empty where there is none, or a damaged one."""
-    return parsed(text(beside(manifest)))
+    return parse_record(record_bytes(path_of(manifest)))
 
 
-def text(path: Path) -> bytes:
+def record_bytes(path: Path) -> bytes:
     """The bytes of a record; none where it is not there."""
     try:
         return path.read_bytes()
@@ -131,10 +141,10 @@ def text(path: Path) -> bytes:
         return b""
 
 
-def parsed(text: bytes) -> dict[str, Any]:
+def parse_record(text: bytes) -> dict[str, Any]:
     """The record that these bytes are; empty where they are none."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

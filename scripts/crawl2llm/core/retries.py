@@ -17,13 +17,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from crawl2llm.core.console import put
+from crawl2llm.core.console import print_line
 
-LIMIT = "CRAWL2LLM_SLURM_PATIENCE"  # environment variable: seconds for which one question is asked (default 600)
+LIMIT_VARIABLE = (
+    "CRAWL2LLM_SLURM_PATIENCE"  # environment variable: seconds for which one question is asked (default 600)
+)
 CALL, LONGEST_CALL = 30.0, 120.0  # seconds after which a call is cut off: the first, and at most (it doubles)
 SHORTEST_CALL = 2.0  # the same of a question that is asked for less time than that
 PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before the question is asked again: the first time, and at most (it doubles)
-TELL = 15.0  # seconds of silence after which it is said
+REPORT_AFTER = 15.0  # seconds of silence after which it is said
 
 # From SLURM's own table of errors (src/common/slurm_errno.c), and those of sockets and munge. What matches neither is silence:
 # to ask once more costs minutes, to take a failed question for an answer costs a run.
@@ -41,7 +43,7 @@ ANSWER = re.compile(
 
 
 # Words of a client that has found no configuration: there is no cluster to answer.
-NOWHERE = re.compile(r"fetch_config|resolve_ctls|could not establish a configuration source", re.IGNORECASE)
+NO_CLUSTER = re.compile(r"fetch_config|resolve_ctls|could not establish a configuration source", re.IGNORECASE)
 
 
 class SlurmError(RuntimeError):
@@ -64,25 +66,25 @@ class Silence:
     """How long SLURM has been silent, over all questions of this process; it is reported once, and so is its end."""
 
     def __init__(self) -> None:
-        self.lock, self.told = threading.Lock(), False
+        self.lock, self.is_reported = threading.Lock(), False
         self.since: float | None = None
-        self.tell: Callable[[str], object] = lambda line: put(f"warning: {line}", file=sys.stderr, flush=True)
+        self.report: Callable[[str], object] = lambda line: print_line(f"warning: {line}", file=sys.stderr, flush=True)
 
-    def goes_on(self, why: str, limit: float) -> None:
+    def note_no_answer(self, why: str, limit: float) -> None:
         """A call got no answer."""
         with self.lock:
             now = time.monotonic()
             self.since = self.since or now
-            if not self.told and now - self.since >= TELL:
-                self.told = True
-                self.tell(f"SLURM does not answer ({why}); it is asked again for up to {limit:.0f} s")
+            if not self.is_reported and now - self.since >= REPORT_AFTER:
+                self.is_reported = True
+                self.report(f"SLURM does not answer ({why}); it is asked again for up to {limit:.0f} s")
 
-    def ends(self) -> None:
+    def note_answer(self) -> None:
         """A call was answered."""
         with self.lock:
-            if self.told and self.since:
-                self.tell(f"SLURM answers again, after {time.monotonic() - self.since:.0f} s")
-            self.since, self.told = None, False
+            if self.is_reported and self.since:
+                self.report(f"SLURM answers again, after {time.monotonic() - self.since:.0f} s")
+            self.since, self.is_reported = None, False
 
 
 silence = Silence()
@@ -98,7 +100,7 @@ def is_answer(error: str, command: str = "") -> bool:
     return not SILENCE.search(error) and bool(ANSWER.search(error))
 
 
-def once(*command: str, timeout: float = CALL, shell: bool = False, script: str | None = None) -> str:
+def ask_once(*command: str, timeout: float = CALL, shell: bool = False, script: str | None = None) -> str:
     """What a SLURM command prints, asked one time; `shell`: the command is one line for the shell, `script`: its input.
 
     It runs in a session of its own, so that Ctrl-C does not cut a submission in two. Raises SlurmError where the answer is
@@ -131,7 +133,7 @@ def once(*command: str, timeout: float = CALL, shell: bool = False, script: str 
     if process.returncode == 0:
         return out
     words = " ".join(error.split()) or f"status {process.returncode}"
-    if NOWHERE.search(words):
+    if NO_CLUSTER.search(words):
         raise SlurmError(
             f"{name}: SLURM is not set up here: there is no slurm.conf, and no controller is known by DNS; run this on a login node of "
             "the cluster"
@@ -143,10 +145,12 @@ def once(*command: str, timeout: float = CALL, shell: bool = False, script: str 
 
 def seconds_to_ask(default: float = 600.0) -> float:
     """Seconds for which one question is asked: what the environment says, else `default`."""
-    return float(os.environ.get(LIMIT, default))
+    return float(os.environ.get(LIMIT_VARIABLE, default))
 
 
-def persist(attempt: Callable[[float], str], limit: float | None = None, stop: threading.Event | None = None) -> str:
+def retry_until_answered(
+    attempt: Callable[[float], str], limit: float | None = None, stop: threading.Event | None = None
+) -> str:
     """Call `attempt(seconds that a call may take)` until it returns, with pauses that grow and that chance varies.
 
     Raises Silent where it raised NoAnswer for `limit` seconds, Stopped once `stop` is set.
@@ -159,24 +163,24 @@ def persist(attempt: Callable[[float], str], limit: float | None = None, stop: t
         try:
             answer = attempt(call)
         except NoAnswer as error:
-            silence.goes_on(str(error), limit)
+            silence.note_no_answer(str(error), limit)
             wait = pause * random.uniform(0.5, 1.5)  # noqa: S311
             if time.monotonic() + wait - begin > limit:
                 raise Silent(f"SLURM did not answer for {limit:.0f} s ({error})") from None
         except SlurmError:
-            silence.ends()
+            silence.note_answer()
             raise
         else:
-            silence.ends()
+            silence.note_answer()
             return answer
         call, pause = min(2 * call, LONGEST_CALL), min(2 * pause, LONGEST_PAUSE)
         stop.wait(wait)
     raise Stopped
 
 
-def ask(*command: str, limit: float | None = None, stop: threading.Event | None = None) -> str:
+def ask_slurm(*command: str, limit: float | None = None, stop: threading.Event | None = None) -> str:
     """A SLURM command's output, asked again until there is an answer.
 
     Raises SlurmError where the answer is an error or the command is missing, Silent where there is none for `limit` seconds.
     """
-    return persist(lambda timeout: once(*command, timeout=timeout), limit, stop)
+    return retry_until_answered(lambda timeout: ask_once(*command, timeout=timeout), limit, stop)

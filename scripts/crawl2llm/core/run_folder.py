@@ -8,23 +8,23 @@ import os
 import re
 from pathlib import Path
 
-ELSEWHERE = "start in a folder that can be written (--directory DIR), or make this one so"
-ROOM = "free some space, then run again: what is finished is kept"
-WAYS = {  # the system's error → what to do
-    errno.ENOSPC: ROOM,
-    errno.EDQUOT: ROOM,
-    errno.EROFS: ELSEWHERE,
-    errno.EACCES: ELSEWHERE,
-    errno.EPERM: ELSEWHERE,
+FOLDER_HINT = "start in a folder that can be written (--directory DIR), or make this one so"
+SPACE_HINT = "free some space, then run again: what is finished is kept"
+HINTS = {  # the system's error → what to do
+    errno.ENOSPC: SPACE_HINT,
+    errno.EDQUOT: SPACE_HINT,
+    errno.EROFS: FOLDER_HINT,
+    errno.EACCES: FOLDER_HINT,
+    errno.EPERM: FOLDER_HINT,
 }
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # of a disk, whatever is done to which file
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # of a disk, whatever is done to which file
 NO_LOCKS = (
     "this file system keeps no locks (flock), which keep two runs in one folder apart: start in a folder on another disk "
     "(--directory DIR), or have this one mounted with them (Lustre: -o flock; NFS: without nolock)"
 )
 PROBE = 1 << 16  # bytes that are written to see whether there is room: a quota is in no other answer
 # How Snakemake shows an error of the system: within a sentence, with its place in the code, or as a traceback.
-SHOWN = re.compile(r"\[Errno (\d+)\] [^\n:()]*(?:: '([^'\n]*)')?")
+ERRNO_PATTERN = re.compile(r"\[Errno (\d+)\] [^\n:()]*(?:: '([^'\n]*)')?")
 
 
 def search_hint(path: Path | str) -> str:
@@ -41,37 +41,37 @@ class Unusable(OSError):
     """A folder that no run can work in; the message says why, and what to do."""
 
 
-def line(number: int, place: Path | str) -> str:
+def errno_line(number: int, place: Path | str) -> str:
     """An error of the system, of those that WAYS has, at a place where a run writes."""
-    return f"{place}: {os.strerror(number)}: {WAYS[number]}"
+    return f"{place}: {os.strerror(number)}: {HINTS[number]}"
 
 
-def words(error: OSError, place: Path | str) -> str:
+def error_line(error: OSError, place: Path | str) -> str:
     """An error of the system where a run writes, in one line; as it is if nothing is known of it."""
-    return line(error.errno, error.filename or place) if error.errno in WAYS else str(error)
+    return errno_line(error.errno, error.filename or place) if error.errno in HINTS else str(error)
 
 
-def check(folder: Path) -> None:
+def check_writable(folder: Path) -> None:
     """Write into a run's folder and remove it again, as a plan does too. Raises Unusable."""
-    own = folder.absolute() / ".snakemake"
-    probe, there = own / f".probe.{os.getpid()}", own.is_dir()
+    snakemake_folder = folder.absolute() / ".snakemake"
+    probe, existed = snakemake_folder / f".probe.{os.getpid()}", snakemake_folder.is_dir()
     try:
-        own.mkdir(exist_ok=True)
+        snakemake_folder.mkdir(exist_ok=True)
         with probe.open("wb") as handle:
             handle.write(bytes(PROBE))
     except OSError as error:
-        raise Unusable(words(error, own)) from None
+        raise Unusable(error_line(error, snakemake_folder)) from None
     finally:
         with contextlib.suppress(OSError):
             probe.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            if not there:
-                own.rmdir()
+            if not existed:
+                snakemake_folder.rmdir()
 
 
-def explain(text: str) -> str:
+def explain_disk_error(text: str) -> str:
     """What Snakemake says of an error of the system, as one line with the way out; "" where it says something else."""
-    for number, name in SHOWN.findall(text):
-        if int(number) in FULL:
-            return line(int(number), name or Path.cwd())
+    for number, name in ERRNO_PATTERN.findall(text):
+        if int(number) in DISK_ERRORS:
+            return errno_line(int(number), name or Path.cwd())
     return ""

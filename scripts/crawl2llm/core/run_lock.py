@@ -12,37 +12,37 @@ from typing import IO
 from crawl2llm.core import run_folder
 
 RUN = Path(".snakemake/run.lock")  # of a run, below its folder
-HELD: list[IO[str]] = []  # keeps the file open, and so the lock, until the process ends
+OPEN_LOCKS: list[IO[str]] = []  # keeps the file open, and so the lock, until the process ends
 
 
 class Busy(RuntimeError):
     """Another run works in this folder."""
 
 
-def hold(path: Path) -> None:
+def take_lock(path: Path) -> None:
     """Take the lock at `path` for the life of this process.
 
     Raises Busy, naming the process that has it, and run_folder.Unusable where the file system keeps no locks, or cannot be written.
     """
     try:
-        _hold(path)
+        _lock_file(path)
     except OSError as error:
-        raise run_folder.Unusable(run_folder.words(error, path)) from None
+        raise run_folder.Unusable(run_folder.error_line(error, path)) from None
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """The same lock until the block ends."""
-    hold(path)
-    handle = HELD[-1]
+    take_lock(path)
+    handle = OPEN_LOCKS[-1]
     try:
         yield
     finally:
-        HELD.remove(handle)
+        OPEN_LOCKS.remove(handle)
         handle.close()
 
 
-def _hold(path: Path) -> None:
+def _lock_file(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = path.open("a+", encoding="utf-8")
     try:
@@ -58,4 +58,4 @@ def _hold(path: Path) -> None:
     handle.truncate(0)
     handle.write(str(os.getpid()))
     handle.flush()
-    HELD.append(handle)
+    OPEN_LOCKS.append(handle)

@@ -20,32 +20,46 @@ from urllib.parse import quote, quote_plus
 from crawl2llm.core.errors import InputError
 
 MASK = "***"
-LEAST = 8  # characters of a value that is masked: a shorter one (`EMPTY`, `none`) would be found in ordinary words
-RUN = (
+LEAST_LENGTH = (
+    8  # characters of a value that is masked: a shorter one (`EMPTY`, `none`) would be found in ordinary words
+)
+RUN_LENGTH = (
     12  # consecutive characters of a secret that are masked: a server may quote a part of it, and a message may be cut
 )
 LARGEST = 1 << 16  # bytes of a file with a secret
 REFERENCE = re.compile(r"\{(env|file):([^{}]+)\}")
 FILE = "file:"
-HOW = 'name a secret as "{env:NAME}" (with quotes), an environment variable, or as "{file:PATH}", a file with mode 0600'
-PLAIN = re.compile(r"[A-Z_][A-Z0-9_]*")  # how environment variables are usually called
+REFERENCE_HINT = (
+    'name a secret as "{env:NAME}" (with quotes), an environment variable, or as "{file:PATH}", a file with mode 0600'
+)
+VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")  # how environment variables are usually called
 # Parts of the names of parameters and options that hold a secret: presigned URLs have such.
-PARTS = (
+SECRET_PARTS = (
     "signature", "token", "secret", "password", "passwd", "passphrase", "credential", "key", "auth", "sig", "session", "sessid",
     "cookie", "pwd", "jwt", "bearer",
 )  # fmt: skip
-WORDS = {"code", "sid", "pass", "pw", "pin", "otp", "sas", "ticket", "login"}  # the same, if they are whole words
+SECRET_WORDS = {
+    "code",
+    "sid",
+    "pass",
+    "pw",
+    "pin",
+    "otp",
+    "sas",
+    "ticket",
+    "login",
+}  # the same, if they are whole words
 ENVIRONMENT = re.compile(r"(?:KEY|KEY_ID|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|COOKIE)$", re.IGNORECASE)
 USER = re.compile(r"(://)[^/\s@'\"<>]+@")
 PARAMETER = re.compile(r"([?&;#])([A-Za-z0-9_.~%\[\]-]{1,80})=([^&;#?\s'\"<>]+)")
 
-_known: set[str] = set()  # every secret that this process has read
+_known_secrets: set[str] = set()  # every secret that this process has read
 
 
 def is_secret_name(name: str) -> bool:
     """Whether a parameter, an option or a header of this name holds a secret."""
     words = re.split(r"[^a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
-    return any(part in name.lower() for part in PARTS) or not WORDS.isdisjoint(words)
+    return any(part in name.lower() for part in SECRET_PARTS) or not SECRET_WORDS.isdisjoint(words)
 
 
 def has_reference(text: str) -> bool:
@@ -53,16 +67,18 @@ def has_reference(text: str) -> bool:
     return bool(REFERENCE.search(text))
 
 
-def of_environment(name: str, where: str) -> str:
+def environment_secret(name: str, where: str) -> str:
     """The value of an environment variable. where: the key of the config that names it. Raises InputError without it."""
     value = os.environ.get(name, "").strip()
     if not value:
-        named = repr(name) if PLAIN.fullmatch(name) else "a name that is not shown"  # perhaps it is the secret itself
-        raise InputError(f"{where} is {named}, and no such environment variable is set")
-    return _note(value)
+        shown_name = (
+            repr(name) if VARIABLE_NAME.fullmatch(name) else "a name that is not shown"
+        )  # perhaps it is the secret itself
+        raise InputError(f"{where} is {shown_name}, and no such environment variable is set")
+    return _remember_secret(value)
 
 
-def of_file(name: str, where: str) -> str:
+def file_secret(name: str, where: str) -> str:
     """What a file holds, without the white space around it. Raises InputError if others can read it, or if it cannot be read."""
     path = Path(name).expanduser()
     try:
@@ -81,39 +97,39 @@ def of_file(name: str, where: str) -> str:
         raise InputError(f"{where} names {path}, which cannot be read: {why}") from None
     if not value:
         raise InputError(f"{where} names {path}, which is empty")
-    return _note(value)
+    return _remember_secret(value)
 
 
-def value_of(word: str, where: str) -> str:
+def read_secret(word: str, where: str) -> str:
     """The secret that a key of the config names: an environment variable, or `file:PATH`. Raises InputError."""
     if word.startswith(FILE):
-        return of_file(word.removeprefix(FILE), where)
-    return of_environment(word, where)
+        return file_secret(word.removeprefix(FILE), where)
+    return environment_secret(word, where)
 
 
 def fill_url(url: str, where: str) -> str:
     """A URL with the secrets that it names, percent-encoded. Raises InputError."""
-    return REFERENCE.sub(lambda match: quote(_read(match, where), safe=""), url)
+    return REFERENCE.sub(lambda match: quote(_referenced_secret(match, where), safe=""), url)
 
 
-def _read(match: re.Match[str], where: str) -> str:
-    return {"env": of_environment, "file": of_file}[match[1]](match[2], where)
+def _referenced_secret(match: re.Match[str], where: str) -> str:
+    return {"env": environment_secret, "file": file_secret}[match[1]](match[2], where)
 
 
-def fill(held: Any, where: str) -> Any:
+def fill_references(tree: Any, where: str) -> Any:
     """A text, or a tree of them, with the secrets in the places of `{env:NAME}` and `{file:PATH}`. Raises InputError."""
-    if isinstance(held, dict):
-        return {key: fill(value, where) for key, value in held.items()}
-    if isinstance(held, list):
-        return [fill(value, where) for value in held]
-    if not isinstance(held, str):
-        return held
-    return REFERENCE.sub(lambda match: _read(match, where), held)
+    if isinstance(tree, dict):
+        return {key: fill_references(value, where) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [fill_references(value, where) for value in tree]
+    if not isinstance(tree, str):
+        return tree
+    return REFERENCE.sub(lambda match: _referenced_secret(match, where), tree)
 
 
 def check_name(word: str | None, where: str) -> None:
     """Raises InputError, without the word, if a key of the config that names a secret seems to hold it."""
-    if not word or word.startswith(FILE) or word in os.environ or PLAIN.fullmatch(word):
+    if not word or word.startswith(FILE) or word in os.environ or VARIABLE_NAME.fullmatch(word):
         return
     if len(word) >= 16 and any(sign.isdigit() for sign in word):
         raise InputError(
@@ -122,14 +138,14 @@ def check_name(word: str | None, where: str) -> None:
         )
 
 
-def _note(value: str) -> str:
-    _known.add(value)
+def _remember_secret(value: str) -> str:
+    _known_secrets.add(value)
     return value
 
 
-def values() -> Iterator[str]:
+def known_secrets() -> Iterator[str]:
     """Every secret that this process knows: those that it has read, and those that the environment holds by the names of its variables."""
-    yield from _known
+    yield from _known_secrets
     for name, value in os.environ.items():
         if ENVIRONMENT.search(name) and not value.startswith(("/", "~")):  # a path is where a secret is
             yield value
@@ -141,11 +157,11 @@ def mask_values(text: str, secrets: Iterable[str]) -> str:
     low = low if len(low) == len(text) else text  # a few letters are longer in lower case
     spans: list[tuple[int, int]] = []
     for secret in secrets:
-        if len(secret) < LEAST:
+        if len(secret) < LEAST_LENGTH:
             continue
         encoded = base64.b64encode(secret.encode()).decode().rstrip("=")
         for form in {secret, quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1], encoded}:
-            size = min(RUN, len(form))
+            size = min(RUN_LENGTH, len(form))
             for run in {form[at : at + size].lower() for at in range(len(form) - size + 1)}:
                 at = low.find(run)
                 while at >= 0:
@@ -163,14 +179,14 @@ def mask_values(text: str, secrets: Iterable[str]) -> str:
 
 def mask(text: str) -> str:
     """A message that may be shown and kept: without the secrets that this process knows, and without those that URLs in it have."""
-    text = mask_values(text, values())
+    text = mask_values(text, known_secrets())
     if "://" in text:
         text = USER.sub(rf"\1{MASK}@", text)
     if "=" in text:
-        text = PARAMETER.sub(_hide, text)
+        text = PARAMETER.sub(_mask_parameter, text)
     return text
 
 
-def _hide(match: re.Match[str]) -> str:
+def _mask_parameter(match: re.Match[str]) -> str:
     secret = is_secret_name(match[2]) and not REFERENCE.fullmatch(match[3])
     return f"{match[1]}{match[2]}={MASK}" if secret else match[0]

@@ -20,29 +20,29 @@ from typing import Any
 
 from crawl2llm.core import console
 
-WORKED, NOTHING, FAILED = 0, 3, 1  # exit statuses of a shard's process: made, made before, not made
-LOOK = 0.5  # seconds between two looks at the progress of all
+WORKED, NOTHING_TO_DO, FAILED = 0, 3, 1  # exit statuses of a shard's process: made, made before, not made
+POLL_SECONDS = 0.5  # seconds between two looks at the progress of all
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-class Failed(Exception):
+class ShardFailed(Exception):
     """Why a shard was not made, in words for a person."""
 
 
 @dataclass
-class Ended:
+class ShardExit:
     """How a shard ended: the exit status of its process (negative: by a signal), and what it said of its failure."""
 
     status: int
     words: str = ""
 
     @property
-    def made(self) -> bool:
+    def has_result(self) -> bool:
         """Whether its result is there."""
-        return self.status in (WORKED, NOTHING)
+        return self.status in (WORKED, NOTHING_TO_DO)
 
 
-def end_with(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Let the kernel end this process when `parent` is gone: it would write the same files as the next start of the task."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -50,45 +50,47 @@ def end_with(parent: int) -> None:
             os._exit(FAILED)
 
 
-def _process(do: Callable[[str], int], name: str, parent: int, words: Connection) -> None:
+def _run_shard_process(do: Callable[[str], int], name: str, parent: int, pipe: Connection) -> None:
     """What the process of a shard does."""
-    end_with(parent)
+    end_with_parent(parent)
     try:
         status = do(name)
-    except Failed as error:
-        words.send_bytes(str(error).encode())
+    except ShardFailed as error:
+        pipe.send_bytes(str(error).encode())
         status = FAILED
     except Exception as error:
-        console.unexpected(type(error), error, error.__traceback__)
-        words.send_bytes(f"{type(error).__name__}: {error}".encode())
+        console.log_unexpected_error(type(error), error, error.__traceback__)
+        pipe.send_bytes(f"{type(error).__name__}: {error}".encode())
         status = FAILED
     sys.exit(status)
 
 
-def each(names: list[str], processes: int, do: Callable[[str], int], look: Callable[[], None]) -> dict[str, Ended]:
+def run_shards(
+    names: list[str], processes: int, do: Callable[[str], int], look: Callable[[], None]
+) -> dict[str, ShardExit]:
     """Call `do(name)` for every shard, `processes` at once; how each ended that was begun.
 
     `do` returns WORKED or NOTHING, or raises Failed. After a failure those that run end their work, and no other is begun.
     `look` is called between two looks at them.
     """
     context = multiprocessing.get_context("fork")
-    waiting, ended = deque(names), dict[str, Ended]()
+    waiting, exits = deque(names), dict[str, ShardExit]()
     running: dict[Any, tuple[str, BaseProcess, Connection]] = {}  # by sentinel
     while running or waiting:
         while waiting and len(running) < processes:
             name = waiting.popleft()
-            words, sender = context.Pipe(duplex=False)
-            process = context.Process(target=_process, args=(do, name, os.getpid(), sender), daemon=True)
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(target=_run_shard_process, args=(do, name, os.getpid(), sender), daemon=True)
             process.start()
             sender.close()
-            running[process.sentinel] = (name, process, words)
-        for sentinel in wait(list(running), LOOK):
-            name, over, words = running.pop(sentinel)
-            over.join()
-            said = words.recv_bytes().decode() if over.exitcode == FAILED and words.poll() else ""
-            ended[name] = Ended(FAILED if over.exitcode is None else over.exitcode, said)
-            words.close()
-            if not ended[name].made:
+            running[process.sentinel] = (name, process, receiver)
+        for sentinel in wait(list(running), POLL_SECONDS):
+            name, child, receiver = running.pop(sentinel)
+            child.join()
+            failure = receiver.recv_bytes().decode() if child.exitcode == FAILED and receiver.poll() else ""
+            exits[name] = ShardExit(FAILED if child.exitcode is None else child.exitcode, failure)
+            receiver.close()
+            if not exits[name].has_result:
                 waiting.clear()
         look()
-    return ended
+    return exits

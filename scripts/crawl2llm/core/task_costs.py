@@ -12,10 +12,10 @@ from pathlib import Path
 
 from crawl2llm.core.manifest import task_of
 
-WORK = ".work.tsv"  # the name's end of a benchmark file of the start that did the work
+WORK_SUFFIX = ".work.tsv"  # the name's end of a benchmark file of the start that did the work
 
 
-def benchmark(manifest: Path) -> Path:
+def benchmark_path(manifest: Path) -> Path:
     """Where Snakemake writes the benchmark file of the task with this manifest."""
     step = manifest.parent
     task = task_of(manifest)
@@ -24,7 +24,7 @@ def benchmark(manifest: Path) -> Path:
     )
 
 
-def seconds(path: Path) -> float | None:
+def read_seconds(path: Path) -> float | None:
     """The seconds that a benchmark file says; None where it cannot be read, or Snakemake could not measure them."""
     try:
         return float(path.read_text(encoding="utf-8").splitlines()[1].split("\t")[0])
@@ -32,20 +32,20 @@ def seconds(path: Path) -> float | None:
         return None
 
 
-def of_work(manifest: Path, worked: bool) -> None:
+def keep_work_benchmark(manifest: Path, worked: bool) -> None:
     """To be called at the end of a task: its benchmark file counts from now on, or the one that is there stays the one that counts."""
-    path = benchmark(manifest.absolute())
-    held = path.with_suffix(WORK)
+    path = benchmark_path(manifest.absolute())
+    work_path = path.with_suffix(WORK_SUFFIX)
     with contextlib.suppress(OSError):
         if worked:
-            held.unlink(missing_ok=True)
-        elif path.exists() and not held.exists():
-            shutil.copyfile(path, held)
+            work_path.unlink(missing_ok=True)
+        elif path.exists() and not work_path.exists():
+            shutil.copyfile(path, work_path)
 
 
-def counting(paths: list[Path]) -> Iterator[Path]:
+def work_benchmarks(paths: list[Path]) -> Iterator[Path]:
     """Of these benchmark files, those of starts that did the work: one for each task."""
     for path in paths:
-        if not path.name.endswith(WORK):
-            held = path.with_suffix(WORK)
-            yield held if held.exists() else path
+        if not path.name.endswith(WORK_SUFFIX):
+            work_path = path.with_suffix(WORK_SUFFIX)
+            yield work_path if work_path.exists() else path

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 
-def literal(text: str) -> str | None:
+def number_literal(text: str) -> str | None:
     """How to write, without quotes, the number that `text` spells, so that YAML reads that very number.
 
     None where it spells no finite number. YAML 1.1 wants a point in front of an exponent, and a sign in it.
@@ -24,35 +24,35 @@ def literal(text: str) -> str | None:
     if not math.isfinite(number):
         return None
     whole = str(int(number)) if number.is_integer() and abs(number) < 1e15 else ""
-    for candidate in (text.strip(), whole, _pointed(text.strip().lower()), _pointed(repr(number))):
+    for candidate in (text.strip(), whole, _with_point(text.strip().lower()), _with_point(repr(number))):
         try:
-            read = yaml.safe_load(candidate)
+            value = yaml.safe_load(candidate)
         except (yaml.YAMLError, ValueError):
             continue
-        if isinstance(read, int | float) and not isinstance(read, bool) and read == number:
+        if isinstance(value, int | float) and not isinstance(value, bool) and value == number:
             return candidate
     return None
 
 
-def _pointed(text: str) -> str:
+def _with_point(text: str) -> str:
     mantissa, _, exponent = text.partition("e")
     exponent = exponent if exponent.startswith(("+", "-")) else f"+{exponent or 0}"
     return f"{mantissa}{'' if '.' in mantissa else '.0'}e{exponent}"
 
 
-def hint(value: Any, kinds: list[str]) -> str:
+def value_hint(value: Any, kinds: list[str]) -> str:
     """A hint on a value that is refused, for a key that takes `kinds` (JSON Schema types); empty where there is none."""
     if isinstance(value, str):
-        number = literal(value) if {"integer", "number"} & set(kinds) else None
+        number = number_literal(value) if {"integer", "number"} & set(kinds) else None
         if number is None:
             return ""
         if number == value.strip():
             return f"; {value!r} is text because of its quotes, write {number}"
         return f"; YAML reads {value} as text, write {number}"
-    return meant(value) if "string" in kinds else ""
+    return not_text_hint(value) if "string" in kinds else ""
 
 
-def meant(value: Any) -> str:
+def not_text_hint(value: Any) -> str:
     """A hint on a value that is not text where text is wanted."""
     if isinstance(value, bool):
         words, first = ("yes, on or true", "yes") if value else ("no, off or false", "no")

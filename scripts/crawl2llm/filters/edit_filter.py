@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import Writer, select_shard, shard_of
-from crawl2llm.formats.spans import SCHEMA, Edited, Span, file_of
-from crawl2llm.formats.verdicts import Failed, verdict
+from crawl2llm.formats.spans import SCHEMA, EditedText, Span, file_of
+from crawl2llm.formats.verdicts import FailedRule, verdict_row
 from crawl2llm.text.c4_lines import count_words
 from crawl2llm.text.characters import SPACELESS
 
@@ -34,47 +34,47 @@ SIGNAL = pa.schema(
 )
 
 
-def measures(row: dict[str, Any], found: Sequence[Span]) -> dict[str, Any]:
+def edit_signals(row: dict[str, Any], spans: Sequence[Span]) -> dict[str, Any]:
     """The signals of a document. row: its `id`, `source`, `curated` and `text`. found: what is taken out of that text, without overlaps."""
     text = row["text"]
-    left = Edited(text, found).text if found else text
-    words = count_words(left) if SPACELESS.search(left) else len(left.split())
+    remaining = EditedText(text, spans).text if spans else text
+    words = count_words(remaining) if SPACELESS.search(remaining) else len(remaining.split())
     return {
         **{key: row[key] for key in ("id", "source", "curated")},
-        "removed": sum(span.end - span.start for span in found) / max(1, len(text)),
+        "removed": sum(span.end - span.start for span in spans) / max(1, len(text)),
         "words": words,
-        "characters": len(left.strip()),
+        "characters": len(remaining.strip()),
     }
 
 
-def judge(row: dict[str, Any], words_min: int, removed_max: float | None) -> dict[str, Any]:
+def judge_document(row: dict[str, Any], words_min: int, removed_max: float | None) -> dict[str, Any]:
     """The verdict on one signals row, by the rules `characters_min` (nothing is left), `words_min` and `removed_max`.
 
     A document that nothing was taken out of stays, however short it is: others judge that.
     """
-    least = {"characters": 1, "words": words_min} if row["taken"] else {}
-    failed = [Failed(f"{name}_min", row[name], number) for name, number in least.items() if row[name] < number]
+    minimums = {"characters": 1, "words": words_min} if row["taken"] else {}
+    failed = [FailedRule(f"{name}_min", row[name], number) for name, number in minimums.items() if row[name] < number]
     if removed_max is not None and row["removed"] > removed_max:
-        failed.append(Failed("removed_max", row["removed"], removed_max))
-    return verdict(row["id"], failed, stays=row["curated"])
+        failed.append(FailedRule("removed_max", row["removed"], removed_max))
+    return verdict_row(row["id"], failed, stays=row["curated"])
 
 
-def select(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def write_verdicts(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Write the verdicts of a shard by `judge`: the body of a step. settings: its `words_min`, `removed_max` and `skipped_by`."""
-    judged = partial(judge, words_min=settings["words_min"], removed_max=settings["removed_max"])
-    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
+    judge_row = partial(judge_document, words_min=settings["words_min"], removed_max=settings["removed_max"])
+    return select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"])
 
 
-class Scored:
+class EditWriter:
     """Writes the spans and the signals of a shard. Use as a context manager; files: what it wrote."""
 
     def __init__(self, manifest: Path) -> None:
         """manifest: the path of the task's."""
         self.files = [manifest.with_name(f"{shard_of(manifest)}.parquet"), file_of(manifest)]
         self.writers = [Writer(self.files[0], SIGNAL), Writer(self.files[1], SCHEMA)]
-        self.documents = self.edited = self.taken = 0
+        self.documents = self.edited_documents = self.removed_units = 0
 
-    def __enter__(self) -> Scored:
+    def __enter__(self) -> EditWriter:
         for writer in self.writers:
             writer.__enter__()
         return self
@@ -83,19 +83,19 @@ class Scored:
         for writer in self.writers:
             writer.__exit__(kind, *rest)
 
-    def add(self, row: dict[str, Any], found: Sequence[Span], taken: int) -> None:
+    def add_document(self, row: dict[str, Any], spans: Sequence[Span], removed_units: int) -> None:
         """Add a document of surviving_texts.texts(…, originals=True). found: see `measures`. taken: units in these places."""
-        for span in found:
+        for span in spans:
             start, end = row["original"](span.start, span.end)
             self.writers[1].add(
                 {"id": row["id"], "start": start, "end": end, "replacement": span.replacement, "rule": span.rule}
             )
-        self.writers[0].add({**measures(row, found), "taken": taken})
+        self.writers[0].add({**edit_signals(row, spans), "taken": removed_units})
         self.documents += 1
-        self.edited += bool(found)
-        self.taken += taken
+        self.edited_documents += bool(spans)
+        self.removed_units += removed_units
 
-    def fill(self, manifest: Manifest, what: str) -> None:
+    def fill_manifest(self, manifest: Manifest, unit: str) -> None:
         """Counts and summary. what: the units that were taken out, in the plural."""
         manifest.counts = {"in": self.documents, "kept": self.documents, "dropped": {}}
-        manifest.summary = {"edited": self.edited, "taken": {what: self.taken}}
+        manifest.summary = {"edited": self.edited_documents, "taken": {unit: self.removed_units}}

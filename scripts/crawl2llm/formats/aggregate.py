@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from crawl2llm.formats.document_numbers import starts
+from crawl2llm.formats.document_numbers import group_starts
 from crawl2llm.formats.hash_shuffle import Rows
 
 
-def merged(rows: Rows, key: Sequence[str], order: Sequence[str] = ()) -> Rows:
+def merge_rows(rows: Rows, key: Sequence[str], order: Sequence[str] = ()) -> Rows:
     """One row for each key, sorted by it, with the counts added up. rows: with a column `count`, in any order.
 
     key: the columns that are the key. order: columns by which the first row of a key is found, whose other columns stay.
     """
     rows = rows[np.lexsort([rows[name] for name in reversed((*key, *order))])]
-    first = np.flatnonzero(starts(*(rows[name] for name in key)))
+    first = np.flatnonzero(group_starts(*(rows[name] for name in key)))
     out = rows[first]
     if len(rows):
         out["count"] = np.add.reduceat(rows["count"], first)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, ManifestError
-from crawl2llm.formats.documents import batches, data, opened, shard_of
+from crawl2llm.formats.documents import batches, open_parquet, parquet_file, shard_of
 
 WORDS = (1 << 40) - 1  # more words than a document has
 PAIRS = 1 << 20  # pairs read at a time
@@ -45,7 +45,7 @@ PAIR = pa.schema(
 )
 
 # The documents of pairs, each with the parts that need its shingles; sorted.
-WANTED = pa.schema([("document", pa.int64()), ("part", pa.int32())])
+WANTED_DOCUMENT = pa.schema([("document", pa.int64()), ("part", pa.int32())])
 
 # The shingle sets of the documents of pairs: a row for each part that needs one. A row group is of one part.
 SETS = pa.schema(
@@ -56,7 +56,7 @@ SETS = pa.schema(
     ]
 )
 
-VERIFIED = pa.schema(
+VERIFIED_PAIR = pa.schema(
     [
         ("low", pa.int64()),
         ("high", pa.int64()),
@@ -65,7 +65,7 @@ VERIFIED = pa.schema(
 )
 
 # A document and a hash of it, with what decides its place among others of the same hash.
-HASHED = np.dtype(
+HASHED_DOCUMENT = np.dtype(
     [
         ("hash", "u8"),
         ("priority", "i8"),
@@ -80,12 +80,12 @@ Numbers = npt.NDArray[np.int64]
 Item = TypeVar("Item")
 
 
-def numbered(manifests: Sequence[Path]) -> list[tuple[int, Path]]:
+def manifests_by_number(manifests: Sequence[Path]) -> list[tuple[int, Path]]:
     """(the number in the shard's name, its manifest), ascending. Raises InputError where two shards have one number."""
-    found = sorted((int(shard_of(path)), path) for path in manifests)
-    if len({number for number, _ in found}) < len(found):
-        raise InputError(f"two of the {len(found)} manifests of shards, such as {manifests[0]}, have the same number")
-    return found
+    pairs = sorted((int(shard_of(path)), path) for path in manifests)
+    if len({number for number, _ in pairs}) < len(pairs):
+        raise InputError(f"two of the {len(pairs)} manifests of shards, such as {manifests[0]}, have the same number")
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,12 @@ class Shard:
     documents: int
 
 
-def shards(signals: Sequence[Path]) -> list[Shard]:
+def read_shards(signals: Sequence[Path]) -> list[Shard]:
     """The shards of these manifests of dedup.signature, ascending. Raises InputError where two have one number."""
-    return [Shard(number, data(path), Manifest.read(path).part("documents")) for number, path in numbered(signals)]
+    return [
+        Shard(number, parquet_file(path), Manifest.read(path).summary_part("documents"))
+        for number, path in manifests_by_number(signals)
+    ]
 
 
 class Places:
@@ -111,9 +114,9 @@ class Places:
         self.start: Numbers = np.concatenate(([0], np.cumsum(sizes)))  # by shard: of its first document; then the end
         self.number = int(self.start[-1])  # of documents
 
-    def of(self, documents: Numbers) -> Numbers:
+    def places_of(self, documents: Numbers) -> Numbers:
         """The places of documents; -1 for one that the shards do not have."""
-        shard, row = split(documents)
+        shard, row = shards_and_rows(documents)
         shard = np.minimum(shard, len(self.start) - 1)  # the end has no documents
         size = np.diff(self.start, append=self.start[-1])
         return np.where(row < size[shard], self.start[shard] + row, -1)
@@ -124,12 +127,12 @@ class Places:
         return (shard << ROW_BITS) + places - self.start[shard]
 
 
-def split(documents: Numbers) -> tuple[Numbers, Numbers]:
+def shards_and_rows(documents: Numbers) -> tuple[Numbers, Numbers]:
     """(shard, row) of documents."""
     return documents >> ROW_BITS, documents & ((1 << ROW_BITS) - 1)
 
 
-def first_of(shard: int) -> int:
+def first_document(shard: int) -> int:
     """The number of a shard's first document."""
     return shard << ROW_BITS
 
@@ -139,12 +142,12 @@ def part_of(documents: Numbers, parts: int) -> Numbers:
     return (documents >> ROW_BITS) % parts
 
 
-def priority(curated: npt.NDArray[np.bool_], words: Numbers) -> Numbers:
+def document_priority(curated: npt.NDArray[np.bool_], words: Numbers) -> Numbers:
     """A number that is smaller for the document to keep; ties go to the smaller id."""
     return np.where(curated, 0, 1 << 40) + (WORDS - words)
 
 
-def sixteen(values: pa.ChunkedArray, kind: str = ">u8") -> npt.NDArray[np.uint64]:
+def uint64_halves(values: pa.ChunkedArray, kind: str = ">u8") -> npt.NDArray[np.uint64]:
     """The two halves of every value of a binary(16) column without nulls, (rows, 2); big-endian ones sort as the values do."""
     parts = [np.zeros((0, 2), np.uint64)]
     for chunk in values.chunks:
@@ -154,23 +157,23 @@ def sixteen(values: pa.ChunkedArray, kind: str = ">u8") -> npt.NDArray[np.uint64
     return np.concatenate(parts)
 
 
-def hashed(table: pa.Table, documents: Numbers, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
+def hashed_rows(table: pa.Table, documents: Numbers, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
     """Rows of HASHED. table: `id, words, curated` of these documents, a row each."""
-    out = np.empty(len(documents), HASHED)
+    out = np.empty(len(documents), HASHED_DOCUMENT)
     out["hash"], out["document"] = hashes, documents
-    out["priority"] = priority(column(table, "curated"), column(table, "words"))
-    out["priority"] -= np.where(documents >= first_of(EARLIER), 1 << 42, 0)  # before all documents of this run
-    ids = sixteen(table["id"])
+    out["priority"] = document_priority(column(table, "curated"), column(table, "words"))
+    out["priority"] -= np.where(documents >= first_document(EARLIER), 1 << 42, 0)  # before all documents of this run
+    ids = uint64_halves(table["id"])
     out["id"], out["rest"] = ids[:, 0], ids[:, 1]
     return out
 
 
-def in_order(rows: npt.NDArray[np.void], *groups: npt.NDArray) -> npt.NDArray[np.intp]:
+def priority_order(rows: npt.NDArray[np.void], *groups: npt.NDArray) -> npt.NDArray[np.intp]:
     """The order of rows of HASHED by `groups`, the last first, and within a group by priority and id."""
     return np.lexsort((rows["rest"], rows["id"], rows["priority"], *groups))
 
 
-def starts(*columns: npt.NDArray) -> npt.NDArray[np.bool_]:
+def group_starts(*columns: npt.NDArray) -> npt.NDArray[np.bool_]:
     """Which rows differ from the row before in one of these columns, (rows,) each; the first does."""
     first = np.zeros(len(columns[0]), bool)
     first[:1] = True
@@ -179,92 +182,94 @@ def starts(*columns: npt.NDArray) -> npt.NDArray[np.bool_]:
     return first
 
 
-def opening(first: npt.NDArray[np.bool_]) -> Numbers:
+def opening_rows(first: npt.NDArray[np.bool_]) -> Numbers:
     """For each row the row that opens its group. first: which rows open one."""
     return np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))
 
 
-def batched(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+def batch_by_size(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
     """The items in lists, each of which ends where the sum of their sizes reaches `most`."""
     batch: list[Item] = []
-    held = 0
+    total = 0
     for item in items:
         batch.append(item)
-        held += size(item)
-        if held >= most:
+        total += size(item)
+        if total >= most:
             yield batch
-            batch, held = [], 0
+            batch, total = [], 0
     if batch:
         yield batch
 
 
-def lists(sets: Sequence[Shingles]) -> pa.ListArray:
+def shingle_lists(sets: Sequence[Shingles]) -> pa.ListArray:
     """Shingle sets, at least one, as a column `shingles` of SETS."""
     ends = np.cumsum([0, *map(len, sets)], dtype=np.int32)
     return pa.ListArray.from_arrays(pa.array(ends), pa.array(np.concatenate(sets)), type=SETS.field("shingles").type)
 
 
-def read(path: Path, columns: list[str]) -> pa.Table:
+def read_columns(path: Path, columns: list[str]) -> pa.Table:
     """Columns of a whole Parquet file (one shard's). Raises ManifestError where it is damaged."""
-    with opened(path) as file:
+    with open_parquet(path) as file:
         return file.read(columns)
 
 
-def exempt(path: Path, shard: int, skipped_by: Sequence[str]) -> Numbers:
+def exempt_rows(path: Path, shard: int, skipped_by: Sequence[str]) -> Numbers:
     """The rows of a shard's signals that take no part: of sources that skip deduplication. None of an earlier corpus."""
     if not skipped_by or shard >= EARLIER:
         return np.zeros(0, np.int64)
-    sources = read(path, ["source"])["source"]
+    sources = read_columns(path, ["source"])["source"]
     return np.flatnonzero(pc.is_in(sources, value_set=pa.array(skipped_by, pa.string())).to_numpy())
 
 
-def passing(files: Iterable[Path], threshold: float) -> Iterator[pa.RecordBatch]:
+def similar_pairs(files: Iterable[Path], threshold: float) -> Iterator[pa.RecordBatch]:
     """The pairs (VERIFIED) whose similarity is `threshold` or more. files: of dedup.verify."""
     for path in files:
-        for batch in batches(path, VERIFIED.names, PAIRS):
+        for batch in batches(path, VERIFIED_PAIR.names, PAIRS):
             yield batch.filter(pc.greater_equal(batch["similarity"], threshold))
 
 
-def binary(ids: Iterable[str]) -> pa.Array:
+def binary_ids(ids: Iterable[str]) -> pa.Array:
     """Ids in hex as those of signals."""
     return pa.array([bytes.fromhex(name) for name in ids], pa.binary(16))
 
 
-def between(path: Path, key: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
+def table_between(path: Path, key: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
     """The rows with first <= `key` < last of a file of this schema that is sorted by `key`; reads their row groups only."""
     at = schema.get_field_index(key)
-    found = [schema.empty_table()]
-    with opened(path) as file:
+    tables = [schema.empty_table()]
+    with open_parquet(path) as file:
         if file.schema_arrow.names != schema.names:
             raise ManifestError(f"{path} has the columns {file.schema_arrow.names}, not {schema.names}")
         for group in range(file.num_row_groups):
-            range_ = file.metadata.row_group(group).column(at).statistics
-            if range_.min < last and range_.max >= first:
+            statistics = file.metadata.row_group(group).column(at).statistics
+            if statistics.min < last and statistics.max >= first:
                 table = file.read_row_group(group)
                 start, end = np.searchsorted(column(table, key), [first, last]).tolist()
-                found.append(table.slice(start, end - start))
-    return pa.concat_tables(found)
+                tables.append(table.slice(start, end - start))
+    return pa.concat_tables(tables)
 
 
-def by_shard(path: Path, shards: Sequence[int], schema: pa.Schema) -> Iterator[pa.Table]:
+def tables_by_shard(path: Path, shards: Sequence[int], schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows of each shard of a file that is sorted by `document`, one row group of the file in memory at a time.
 
     shards: ascending numbers of all shards. Raises InputError for a document of no shard among them.
     """
-    held = schema.empty_table()
-    with opened(path) as file:
+    pending = schema.empty_table()
+    with open_parquet(path) as file:
         groups = iter(range(file.num_row_groups))
         for shard in shards:
-            while not len(held) or column(held, "document")[-1] < first_of(shard + 1):
+            while not len(pending) or column(pending, "document")[-1] < first_document(shard + 1):
                 if (group := next(groups, None)) is None:
                     break
-                held = pa.concat_tables([held, file.read_row_group(group)])
-            start, end = np.searchsorted(column(held, "document"), [first_of(shard), first_of(shard + 1)]).tolist()
+                pending = pa.concat_tables([pending, file.read_row_group(group)])
+            start, end = np.searchsorted(
+                column(pending, "document"), [first_document(shard), first_document(shard + 1)]
+            ).tolist()
             if start:
                 raise InputError(f"{path} has documents before shard {shard} of shards that are not there")
-            yield held.slice(0, end)
-            held = held.slice(end)
-        if len(held) or next(groups, None) is not None:
+            yield pending.slice(0, end)
+            pending = pending.slice(end)
+        if len(pending) or next(groups, None) is not None:
             raise InputError(f"{path} has documents of shards that are not there; the newest that is: {shards[-1:]}")
 
 
@@ -273,23 +278,23 @@ def column(table: pa.Table, name: str) -> npt.NDArray:
     return table[name].to_numpy()
 
 
-def members(values: npt.NDArray, ordered: npt.NDArray) -> npt.NDArray[np.bool_]:
+def occur_in(values: npt.NDArray, ordered: npt.NDArray) -> npt.NDArray[np.bool_]:
     """Which values occur in a sorted array."""
     if not len(ordered):
         return np.zeros(len(values), bool)
     return ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
 
 
-def repeated(values: npt.NDArray) -> npt.NDArray:
+def repeated_values(values: npt.NDArray) -> npt.NDArray:
     """The values that occur twice or more, sorted and distinct. Sorts `values` in place."""
     values.sort()
     twice = values[1:][values[1:] == values[:-1]]
-    return twice[starts(twice)]
+    return twice[group_starts(twice)]
 
 
-def same(manifests: list[Manifest], key: str) -> Any:
+def common_value(manifests: list[Manifest], key: str) -> Any:
     """A summary value that all the manifests must agree on. Raises InputError where they do not."""
-    values = {manifest.part(key) for manifest in manifests}
+    values = {manifest.summary_part(key) for manifest in manifests}
     if len(values) != 1:
         raise InputError(
             f"{manifests[0].path} and others disagree on {key}: {sorted(values)}; run dedup.signature again"

@@ -63,7 +63,7 @@ def document_id(*origin: str) -> str:
 # The thresholds stand in it too, and an edit of one may move no document: core/manifest.py, `file`.
 VERDICTS = "verdicts"  # in the summary: shard → name of these columns → their digest
 KEPT, REASON = "kept", "reason"
-READ = {
+VERDICT_COLUMNS = {
     KEPT: ("id", "kept"),
     REASON: ("id", "kept", "rule", "value", "detail", "duplicate_of", "similarity"),
 }
@@ -71,17 +71,17 @@ READ = {
 
 def verdict_digests(path: Path) -> dict[str, str]:
     """Digests of the columns of READ of a verdict file."""
-    found = {}
-    with opened(path) as file:
-        for name, columns in READ.items():
+    digests = {}
+    with open_parquet(path) as file:
+        for name, columns in VERDICT_COLUMNS.items():
             state = xxhash.xxh3_128()
             for group in range(file.num_row_groups):
                 sink = pa.BufferOutputStream()
                 table = file.read_row_group(group, list(columns))
                 pq.write_table(table, sink, compression="NONE", use_dictionary=False, write_statistics=False)
                 state.update(sink.getvalue())
-            found[name] = state.hexdigest()
-    return found
+            digests[name] = state.hexdigest()
+    return digests
 
 
 def verdict_table(columns: dict[str, Any]) -> pa.Table:
@@ -91,7 +91,7 @@ def verdict_table(columns: dict[str, Any]) -> pa.Table:
     return pa.table({**columns, **empty}).select(VERDICT.names).cast(VERDICT)
 
 
-def uniform(seed: int, key: str, salt: str = "") -> float:
+def uniform_hash(seed: int, key: str, salt: str = "") -> float:
     """A number in [0, 1) that is a hash of (seed, salt, key): the only source of randomness over documents."""
     return (xxhash.xxh3_64_intdigest(f"{salt}\x1f{key}".encode(), seed=seed) >> 11) / (1 << 53)
 
@@ -108,15 +108,15 @@ class Writer:
     def __init__(self, path: Path, schema: pa.Schema, batch: int | None = None, hashes: Sequence[str] = ()) -> None:
         self.path, self.schema = path, schema
         self.batch = batch or (BATCH if "text" in schema.names else GROUP)
-        self.apart = batch is not None
+        self.group_per_table = batch is not None
         self.rows: list[dict[str, Any]] = []  # at most BATCH: as Python objects they take ten times the memory
-        self.held: list[pa.Table] = []
+        self.tables: list[pa.Table] = []
         self.waiting = self.count = 0
         self.characters = 0  # of the rows that were added since the last row group
         path.parent.mkdir(parents=True, exist_ok=True)
         self.partial = path.with_name(f".{path.name}.partial")
-        leaves = [leaf(field) for field in schema]
-        dictionary = leaves if "text" in schema.names else repeating(schema)
+        leaves = [parquet_column(field) for field in schema]
+        dictionary = leaves if "text" in schema.names else repeating_columns(schema)
         self.writer = pq.ParquetWriter(
             self.partial,
             schema,
@@ -132,8 +132,8 @@ class Writer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                self._flush()
-                self._write()
+                self._flush_rows()
+                self._write_group()
                 self.writer.close()
                 self.partial.replace(self.path)
         finally:
@@ -145,65 +145,65 @@ class Writer:
         self.rows.append(row)
         self.characters += sum(len(value) for value in row.values() if isinstance(value, str))
         if self.characters > CHARACTERS:
-            self._flush()
-            self._write()
+            self._flush_rows()
+            self._write_group()
         elif len(self.rows) >= min(BATCH, self.batch):
-            self._flush()
+            self._flush_rows()
 
     def add_table(self, table: pa.Table) -> None:
         """Add a table as it is."""
-        self._flush()
-        self._hold(table.select(self.schema.names).cast(self.schema))
-        if self.apart:
-            self._write()
+        self._flush_rows()
+        self._hold_table(table.select(self.schema.names).cast(self.schema))
+        if self.group_per_table:
+            self._write_group()
 
     def add_group(self, table: pa.Table) -> None:
         """Add a table as one row group, whatever its size."""
-        self._flush()
-        self._write()
+        self._flush_rows()
+        self._write_group()
         self.count += len(table)
         self.writer.write_table(table.select(self.schema.names).cast(self.schema), row_group_size=max(1, len(table)))
 
-    def _flush(self) -> None:
+    def _flush_rows(self) -> None:
         if self.rows:
-            self._hold(pa.Table.from_pylist(self.rows, schema=self.schema))
+            self._hold_table(pa.Table.from_pylist(self.rows, schema=self.schema))
             self.rows = []
 
-    def _hold(self, table: pa.Table) -> None:
+    def _hold_table(self, table: pa.Table) -> None:
         """Keep a table until there are enough rows for a row group."""
-        self.held.append(table)
+        self.tables.append(table)
         self.count += len(table)
         self.waiting += len(table)
         if self.waiting >= self.batch:
-            self._write(self.waiting % self.batch)
+            self._write_group(self.waiting % self.batch)
 
-    def _write(self, rest: int = 0) -> None:
+    def _write_group(self, rest: int = 0) -> None:
         """Write what is held, but for the last `rest` rows."""
-        whole = pa.concat_tables(self.held) if self.held else self.schema.empty_table()
+        whole = pa.concat_tables(self.tables) if self.tables else self.schema.empty_table()
         if ready := len(whole) - rest:
             self.writer.write_table(whole.slice(0, ready), row_group_size=self.batch)
-        self.held, self.waiting = [whole.slice(ready)] if rest else [], rest
+        self.tables, self.waiting = [whole.slice(ready)] if rest else [], rest
         self.characters = 0
 
 
-def leaf(field: pa.Field) -> str:
+def parquet_column(field: pa.Field) -> str:
     """What Parquet calls a column."""
     return f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
 
 
-def repeating(schema: pa.Schema) -> list[str]:
+def repeating_columns(schema: pa.Schema) -> list[str]:
     """The columns, as Parquet calls them, whose values repeat: a dictionary of them is smaller than they are."""
-    return [leaf(field) for field in schema if field.name not in IDS and not pa.types.is_floating(field.type)]
+    return [parquet_column(field) for field in schema if field.name not in IDS and not pa.types.is_floating(field.type)]
 
 
 def batches(path: Path, columns: list[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
     """The record batches of a Parquet file, `size` rows at most each; ManifestError names a damaged file."""
-    with opened(path) as file:
+    with open_parquet(path) as file:
         yield from file.iter_batches(batch_size=size, columns=columns)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[pq.ParquetFile]:
+def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
     """A Parquet file whose pages are compared with their checksums when they are read; ManifestError names a damaged one."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -222,21 +222,21 @@ def rows(path: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any
         yield from batch.to_pylist()
 
 
-def count(path: Path) -> int:
+def count_rows(path: Path) -> int:
     """The number of rows, from the footer; ManifestError names a damaged file."""
-    with opened(path) as file:
+    with open_parquet(path) as file:
         return int(file.metadata.num_rows)
 
 
-def texts(path: Path, wanted: pa.Array) -> Iterator[tuple[str, str]]:
+def texts_of_ids(path: Path, wanted: pa.Array) -> Iterator[tuple[str, str]]:
     """(id, text) of the wanted ids of a Parquet file of documents, in its order; reads only the row groups that hold one."""
-    with opened(path) as file:
-        found = pc.is_in(file.read(["id"])["id"], value_set=wanted).to_numpy()
+    with open_parquet(path) as file:
+        is_wanted = pc.is_in(file.read(["id"])["id"], value_set=wanted).to_numpy()
         start = 0
         for group in range(file.num_row_groups):
             end = start + file.metadata.row_group(group).num_rows
-            if found[start:end].any():
-                table = file.read_row_group(group, ["id", "text"]).filter(pa.array(found[start:end]))
+            if is_wanted[start:end].any():
+                table = file.read_row_group(group, ["id", "text"]).filter(pa.array(is_wanted[start:end]))
                 yield from zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)
             start = end
 
@@ -246,7 +246,7 @@ def shard_of(manifest: Path) -> str:
     return manifest.name.removesuffix(".manifest.json")
 
 
-def data(manifest: Path | str, shard: str | None = None) -> Path:
+def parquet_file(manifest: Path | str, shard: str | None = None) -> Path:
     """The Parquet file that a manifest names: its own shard's, or that of `shard` in a one-task step's manifest."""
     manifest = Path(manifest)
     name = f"{shard or shard_of(manifest)}.parquet"
@@ -264,7 +264,7 @@ def kept_ids(verdicts: Path) -> set[str]:
     return {row["id"] for row in rows(verdicts, ["id", "kept"]) if row["kept"]}
 
 
-def survivors(documents: Path, verdicts: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+def surviving_documents(documents: Path, verdicts: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
     """The documents of a shard that its verdicts keep, in the documents' order.
 
     `documents` and `verdicts` are Parquet files of the same shard. A document without a verdict was dropped earlier.
@@ -304,7 +304,7 @@ def select_shard(
     sources = frozenset(skipped_by)
     path = out.with_name(f"{shard_of(out)}.parquet")
     with Writer(path, VERDICT) as writer:
-        for row in rows(data(signals)):
+        for row in rows(parquet_file(signals)):
             verdict = judge(row)
             if not verdict["kept"] and row["source"] in sources:
                 verdict = {"id": verdict["id"], "kept": True, "rules": verdict["rules"]}

@@ -16,8 +16,8 @@ class Spill:
     folder: empty or not there yet; it holds the files, and whoever made it removes them.
     """
 
-    def __init__(self, folder: Path, parts: int, kind: npt.DTypeLike, held: int = HELD_BYTES) -> None:
-        self.folder, self.parts, self.kind, self.most = folder, parts, np.dtype(kind), held
+    def __init__(self, folder: Path, parts: int, kind: npt.DTypeLike, held_bytes: int = HELD_BYTES) -> None:
+        self.folder, self.parts, self.kind, self.most = folder, parts, np.dtype(kind), held_bytes
         self.waiting: list[list[npt.NDArray]] = [[] for _ in range(parts)]
         self.bytes = 0
         folder.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ class Spill:
                 self.waiting[int(part[start])].append(rows[start:end])
         self.bytes += rows.nbytes
         if self.bytes > self.most:
-            self._write()
+            self._write_waiting()
 
     def part(self, number: int) -> npt.NDArray:
         """All rows of a part."""
@@ -44,7 +44,7 @@ class Spill:
         written = [np.fromfile(path, self.kind)] if path.exists() else []
         return np.concatenate([np.zeros(0, self.kind), *written, *self.waiting[number]])
 
-    def _write(self) -> None:
+    def _write_waiting(self) -> None:
         for number, rows in enumerate(self.waiting):
             if rows:
                 # One file open at a time: there may be more parts than a process may have files.
@@ -53,11 +53,11 @@ class Spill:
         self.waiting, self.bytes = [[] for _ in range(self.parts)], 0
 
 
-def ranges(rows: int, most: int) -> int:
+def count_parts(rows: int, most: int) -> int:
     """Into how many parts so many rows are dealt out by a hash, so that each has about `most` at most."""
     return max(1, -(-rows // most))
 
 
-def by_hash(hashes: npt.NDArray[np.uint64], parts: int) -> npt.NDArray[np.int64]:
+def part_by_hash(hashes: npt.NDArray[np.uint64], parts: int) -> npt.NDArray[np.int64]:
     """The part of each hash: ranges of equal width, in order."""
     return ((hashes >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32)).astype(np.int64)

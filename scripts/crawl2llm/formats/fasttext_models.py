@@ -30,22 +30,22 @@ def load(name: str | Path, key: str, trial: bool = True) -> Any:
     """
     import fasttext
 
-    path = pinned_names.path_with_its_digest(name, key)
+    path = pinned_names.verified_path(name, key)
     try:
         if trial:
-            _try(path, key)
+            _try_model(path, key)
         return fasttext.load_model(path)
     except (OSError, ValueError, RuntimeError, MemoryError) as error:
         raise InputError(f"{key}: {path} is not a fastText model ({error})") from error
 
 
-def _try(path: str, key: str) -> None:
+def _try_model(path: str, key: str) -> None:
     """Load the model in a process of its own (formats/fasttext_trial.py), once for a file's content. Raises InputError."""
-    digest, held = bytes.fromhex(checksum(Path(path))), _passed[:]
-    places = [held[at : at + WIDTH] for at in range(0, len(held), WIDTH)]
+    digest, memory = bytes.fromhex(checksum(Path(path))), _passed[:]
+    places = [memory[at : at + WIDTH] for at in range(0, len(memory), WIDTH)]
     if digest in places:
         return
-    if why := _failure(path):
+    if why := _trial_failure(path):
         raise InputError(
             f"{key}: {path} is not a fastText model that can be used: {why}. Fetch the file again and compare its SHA-256 with the "
             f"publisher's; {path}{pinned_names.SIGN}… in the config has it compared before the file is read"
@@ -54,9 +54,9 @@ def _try(path: str, key: str) -> None:
     _passed[at * WIDTH : (at + 1) * WIDTH] = digest
 
 
-def _failure(path: str) -> str:
+def _trial_failure(path: str) -> str:
     """What happened in the trial of a model; "" if it went well."""
-    seconds = fasttext_trial.seconds(Path(path).stat().st_size)
+    seconds = fasttext_trial.trial_seconds(Path(path).stat().st_size)
     command = [sys.executable, "-P", fasttext_trial.__file__, os.path.abspath(path), str(seconds)]  # noqa: PTH100 - links stay
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     slow = f"fastText did not come to an end with it in {seconds} s of processor time (a model of its size takes less)"

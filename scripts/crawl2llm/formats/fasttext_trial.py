@@ -24,43 +24,47 @@ LINES = 50  # of random letters of each script: they are n-grams in all buckets
 LONGEST = 100  # n-grams, of words and of letters; in use are up to 6. All of a text would take the square of its length
 
 
-def seconds(size: int) -> int:
+def trial_seconds(size: int) -> int:
     """Seconds of processor time for the trial of a model of `size` bytes."""
     return SECONDS + size // RATE
 
 
-def limit(size: int, most_seconds: int) -> None:
+def limit_process(size: int, most_seconds: int) -> None:
     """Limit this process, for a model of `size` bytes: processor time, memory, and no core file."""
     pages = int(Path("/proc/self/statm").read_text().split()[0]) if sys.platform == "linux" else 0
     memory = pages * resource.getpagesize() + MEMORY + TIMES * size
-    for what, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, most_seconds), (resource.RLIMIT_AS, memory)):
-        hard = resource.getrlimit(what)[1]
+    for resource_kind, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, most_seconds),
+        (resource.RLIMIT_AS, memory),
+    ):
+        hard = resource.getrlimit(resource_kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (most, hard))
+        resource.setrlimit(resource_kind, (most, hard))
 
 
-def texts(words: list[str]) -> list[str]:
+def trial_texts(words: list[str]) -> list[str]:
     """Lines to ask about: words of the model, and letters of several scripts."""
     some, draw = words[:: max(len(words) // WORDS, 1)], random.Random(0)  # noqa: S311 - texts of a trial
-    found = [" ".join(some[start : start + 20]) for start in range(0, len(some), 20)]
+    lines = [" ".join(some[start : start + 20]) for start in range(0, len(some), 20)]
     for first, last in SCRIPTS:
-        found += ["".join(chr(draw.randint(first, last)) for _ in range(40)) for _ in range(LINES)]
-    return found
+        lines += ["".join(chr(draw.randint(first, last)) for _ in range(40)) for _ in range(LINES)]
+    return lines
 
 
-def written(model: Any) -> int:
+def saved_bytes(model: Any) -> int:
     """How many bytes the model has as a file; a second process counts them."""
     reader, writer = os.pipe()
-    answer, told = os.pipe()
+    answer, answer_writer = os.pipe()
     if os.fork() == 0:
         os.close(writer)
         number = 0
         while block := os.read(reader, 1 << 20):
             number += len(block)
-        os.write(told, str(number).encode())
+        os.write(answer_writer, str(number).encode())
         os._exit(0)
     os.close(reader)
-    os.close(told)
+    os.close(answer_writer)
     model.saveModel(f"/dev/fd/{writer}")
     os.close(writer)
     return int(os.read(answer, 32) or b"-1")
@@ -71,17 +75,17 @@ def main(path: str, most_seconds: int) -> str:
     import fasttext
 
     size = Path(path).stat().st_size
-    limit(size, most_seconds)
+    limit_process(size, most_seconds)
     try:
         model = fasttext.load_model(path)
         args = model.f.getArgs()
         if (longest := max(args.wordNgrams, args.maxn)) > LONGEST:
             return f"it has n-grams of {longest:,} words or letters; {LONGEST} are the most"
-        known = model.get_words(on_unicode_error="replace")
-        for line in texts([word for word in known if "\n" not in word]):
+        words = model.get_words(on_unicode_error="replace")
+        for line in trial_texts([word for word in words if "\n" not in word]):
             model.f.predict(line + "\n", -1, 0.0, "replace")
-        if (held := written(model.f)) != size:
-            return f"it has {size:,} bytes, and the model in it {held:,}: it was cut off, or is damaged"
+        if (saved := saved_bytes(model.f)) != size:
+            return f"it has {size:,} bytes, and the model in it {saved:,}: it was cut off, or is damaged"
     except MemoryError:
         return f"it needs more memory than the {(MEMORY + TIMES * size) >> 20:,} MiB that a model of its size has"
     except (ValueError, RuntimeError, OSError) as error:

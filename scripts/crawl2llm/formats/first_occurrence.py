@@ -11,7 +11,7 @@ import numpy.typing as npt
 import xxhash
 
 from crawl2llm.formats import aggregate
-from crawl2llm.formats.document_numbers import starts
+from crawl2llm.formats.document_numbers import group_starts
 from crawl2llm.formats.hash_shuffle import Answers, Hashes, Rows
 
 # A unit's first place in a shard, and how often the shard has it. rank: of its document. at: its place in the document.
@@ -19,12 +19,12 @@ UNIT = np.dtype([("hash", "u8"), ("rank", "u8"), ("document", "i8"), ("at", "i8"
 CURATED = np.uint64(1 << 63)  # ranks below it are those of curated documents
 
 
-def rank(name: str, curated: bool) -> int:
+def document_rank(name: str, curated: bool) -> int:
     """The place of a document among all, smaller first. name: its id."""
     return xxhash.xxh3_64_intdigest(name.encode()) >> 1 | (0 if curated else 1 << 63)
 
 
-def units(
+def unit_rows(
     hashes: Hashes,
     rank: npt.NDArray[np.uint64] | int,
     document: npt.NDArray[np.int64] | int,
@@ -36,19 +36,19 @@ def units(
     return out
 
 
-def merged(rows: Rows) -> Rows:
+def merge_units(rows: Rows) -> Rows:
     """One row for each hash: its first place, with the counts added up. rows: of UNIT, in any order."""
-    return aggregate.merged(rows, ["hash"], order=["rank", "document", "at"])
+    return aggregate.merge_rows(rows, ["hash"], order=["rank", "document", "at"])
 
 
-def decide(shard: npt.NDArray[np.int64], rows: Rows, keep: str, answers: Answers) -> tuple[int, int]:
+def report_repeats(shard: npt.NDArray[np.int64], rows: Rows, keep: str, answers: Answers) -> tuple[int, int]:
     """Say to the shards which units are there twice or more, and where each stays. Returns (repeated units, all their places).
 
     shard, rows: all rows of UNIT of some hashes, a shard's number for each. keep: `first`, or `none` where all of them go.
     """
     order = np.lexsort((rows["at"], rows["document"], rows["rank"], rows["hash"]))
     shard, rows = shard[order], rows[order]
-    first = starts(rows["hash"])
+    first = group_starts(rows["hash"])
     begin = np.flatnonzero(first)
     if not len(begin):
         return 0, 0
@@ -65,6 +65,6 @@ def decide(shard: npt.NDArray[np.int64], rows: Rows, keep: str, answers: Answers
     return int((total > 1).sum()), int(total[total > 1].sum())
 
 
-def stay(found: Rows, document: npt.NDArray[np.int64] | int, at: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def stays_at(answers: Rows, document: npt.NDArray[np.int64] | int, at: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Which units stay, (units,). found: the answer to each. document, at: where each is."""
-    return (found["document"] == document) & (found["at"] == at)
+    return (answers["document"] == document) & (answers["at"] == at)

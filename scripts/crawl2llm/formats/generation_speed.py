@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.core.manifest import pretty, write_atomically
-from crawl2llm.core.record import processor
+from crawl2llm.core.manifest import pretty_json, write_atomically
+from crawl2llm.core.record import processor_name
 
 PROMPT, NEW = 16, 32  # tokens: what a text begins with, and what is generated after it at a time
 ROUNDS, SECONDS = 8, 2.0  # so often, and no longer than that: the best is least disturbed by others on the machine
@@ -31,11 +31,11 @@ def is_disturbed(rounds: list[tuple[float, float]]) -> bool:
 
     Then the best of them is a lower bound: nothing here says how fast the model is without the others.
     """
-    best, *others = sorted(rounds, reverse=True)
-    return best[1] < ALIKE or (bool(others) and others[0][0] < ALIKE * best[0])
+    best, *slower = sorted(rounds, reverse=True)
+    return best[1] < ALIKE or (bool(slower) and slower[0][0] < ALIKE * best[0])
 
 
-def measure(model: Any, end: int, context: int) -> dict[str, Any]:
+def measure_speed(model: Any, end: int, context: int) -> dict[str, Any]:
     """Tokens a second that a model generates greedily, one text alone, after a first round that does not count; bytes of memory.
 
     It is the best of FEWEST rounds, or of more, up to ROUNDS and SECONDS, while other work of the machine disturbs them (`disturbed`).
@@ -46,20 +46,20 @@ def measure(model: Any, end: int, context: int) -> dict[str, Any]:
 
     prompt = min(PROMPT, context // 2)
     new = min(NEW, context - prompt)
-    given = torch.full((1, prompt), end, device=model.device)
+    prompt_ids = torch.full((1, prompt), end, device=model.device)
     cuda = model.device.type == "cuda"
     rounds: list[tuple[float, float]] = []  # tokens a second, share of the time in which this thread ran
 
     def generate(tokens: int) -> tuple[float, float]:
-        begun, ran = time.perf_counter(), time.thread_time()
+        start, ran = time.perf_counter(), time.thread_time()
         with torch.inference_mode():
             model.generate(
-                given, attention_mask=torch.ones_like(given), max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False,
+                prompt_ids, attention_mask=torch.ones_like(prompt_ids), max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False,
                 pad_token_id=end, eos_token_id=end,
             )  # fmt: skip
         if cuda:
             torch.cuda.synchronize()
-        spent = time.perf_counter() - begun
+        spent = time.perf_counter() - start
         # A thread that waits for a GPU does not run, whatever else the machine does.
         return tokens / spent, 1.0 if cuda else (time.thread_time() - ran) / spent
 
@@ -78,20 +78,20 @@ def measure(model: Any, end: int, context: int) -> dict[str, Any]:
             torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         ),  # kB on Linux, getrusage(2)
         "threads": torch.get_num_threads(),
-        "machine": torch.cuda.get_device_name() if cuda else processor(),
+        "machine": torch.cuda.get_device_name() if cuda else processor_name(),
         "dtype": str(model.dtype).removeprefix("torch."),
     }
 
 
-def write(manifest: Path, found: dict[str, Any]) -> None:
+def write(manifest: Path, speed: dict[str, Any]) -> None:
     """Write the record beside a manifest."""
-    write_atomically(path_of(manifest), pretty(found))
+    write_atomically(path_of(manifest), pretty_json(speed))
 
 
 def read(manifest: Path) -> dict[str, Any]:
     """The record beside a manifest; empty where there is none that can be read."""
     try:
-        found = json.loads(path_of(manifest).read_text(encoding="utf-8"))
+        speed = json.loads(path_of(manifest).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return speed if isinstance(speed, dict) else {}

@@ -18,13 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crawl2llm.core.manifest import ManifestError
-from crawl2llm.formats.document_numbers import column, numbered, starts
-from crawl2llm.formats.documents import GROUP, Writer, data, opened
-from crawl2llm.formats.external_partition import Spill, by_hash, ranges
+from crawl2llm.formats.document_numbers import column, group_starts, manifests_by_number
+from crawl2llm.formats.documents import GROUP, Writer, open_parquet, parquet_file
+from crawl2llm.formats.external_partition import Spill, count_parts, part_by_hash
 
 BLOCK = 1 << 21  # rows held by a shard's task until they are written, about 160 bytes each while they are sorted
-SMALL = 1 << 14  # rows of a row group in a shard's file: of BLOCK rows, a 256th part is in one or two
-HELD = 1 << 21  # rows of a part that are sorted at a time
+GROUP_ROWS = 1 << 14  # rows of a row group in a shard's file: of BLOCK rows, a 256th part is in one or two
+HELD_ROWS = 1 << 21  # rows of a part that are sorted at a time
 SHARDS = 16  # shards whose answers are sorted at a time
 
 Rows = npt.NDArray[np.void]
@@ -34,39 +34,39 @@ Hashes = npt.NDArray[np.uint64]
 ANSWER = np.dtype([("shard", "i4"), ("hash", "u8"), ("document", "i8"), ("at", "i8")])
 
 
-def schema(kind: np.dtype) -> pa.Schema:
+def row_schema(kind: np.dtype) -> pa.Schema:
     """The columns of a file of rows of this type."""
     return pa.schema([(name, pa.from_numpy_dtype(kind[name])) for name in kind.names or ()])
 
 
-def table(rows: Rows) -> pa.Table:
+def table_of(rows: Rows) -> pa.Table:
     """Rows as a table."""
     return pa.table({name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()})
 
 
-def within(path: Path, kind: np.dtype, key: str, first: int, last: int) -> Iterator[Rows]:
+def rows_between(path: Path, kind: np.dtype, key: str, first: int, last: int) -> Iterator[Rows]:
     """The rows with first <= `key` <= last of a file whose row groups are each sorted by `key`, those of a row group at a time.
 
     Reads the row groups that have some. Raises ManifestError for a file of other columns.
     """
     at = (kind.names or ()).index(key)
-    with opened(path) as file:
-        if file.schema_arrow.names != schema(kind).names:
-            raise ManifestError(f"{path} has the columns {file.schema_arrow.names}, not {schema(kind).names}")
+    with open_parquet(path) as file:
+        if file.schema_arrow.names != row_schema(kind).names:
+            raise ManifestError(f"{path} has the columns {file.schema_arrow.names}, not {row_schema(kind).names}")
         for group in range(file.num_row_groups):
-            range_ = file.metadata.row_group(group).column(at).statistics
-            if range_.min <= last and range_.max >= first:
-                read = file.read_row_group(group)
-                values = column(read, key)
+            statistics = file.metadata.row_group(group).column(at).statistics
+            if statistics.min <= last and statistics.max >= first:
+                group_table = file.read_row_group(group)
+                values = column(group_table, key)
                 start = int(np.searchsorted(values, values.dtype.type(first), "left"))
                 end = int(np.searchsorted(values, values.dtype.type(last), "right"))
                 out = np.empty(end - start, kind)
                 for name in kind.names or ():
-                    out[name] = column(read, name)[start:end]
+                    out[name] = column(group_table, name)[start:end]
                 yield out
 
 
-def bounds(part: int, parts: int) -> tuple[int, int]:
+def hash_bounds(part: int, parts: int) -> tuple[int, int]:
     """(first, last) of the hashes of a part: those that `by_hash` deals to it."""
     first, end = (-(-(number << 32) // parts) << 32 for number in (part, part + 1))
     return first, end - 1
@@ -79,10 +79,10 @@ class Dealer:
     """
 
     def __init__(self, path: Path, kind: np.dtype, merge: Callable[[Rows], Rows]) -> None:
-        self.writer = Writer(path, schema(kind), SMALL, hashes=["hash"])
+        self.writer = Writer(path, row_schema(kind), GROUP_ROWS, hashes=["hash"])
         self.merge = merge
         self.waiting: list[Rows] = []
-        self.held = self.rows = 0
+        self.held_rows = self.rows = 0
 
     def __enter__(self) -> Dealer:
         self.writer.__enter__()
@@ -91,7 +91,7 @@ class Dealer:
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         try:
             if kind is None:
-                self._write()
+                self._write_block()
         except BaseException as error:
             self.writer.__exit__(type(error))
             raise
@@ -101,26 +101,26 @@ class Dealer:
         """Add rows of the type."""
         if len(rows):
             self.waiting.append(rows)
-            self.held += len(rows)
-        if self.held >= BLOCK:
-            self._write()
+            self.held_rows += len(rows)
+        if self.held_rows >= BLOCK:
+            self._write_block()
 
-    def _write(self) -> None:
-        if self.held:
+    def _write_block(self) -> None:
+        if self.held_rows:
             rows = self.merge(np.concatenate(self.waiting))
-            self.writer.add_table(table(rows))
+            self.writer.add_table(table_of(rows))
             self.rows += len(rows)
-            self.waiting, self.held = [], 0
+            self.waiting, self.held_rows = [], 0
 
 
-def of_part(files: Sequence[Path], part: int, parts: int, kind: np.dtype) -> Iterator[tuple[int, Rows]]:
+def rows_of_part(files: Sequence[Path], part: int, parts: int, kind: np.dtype) -> Iterator[tuple[int, Rows]]:
     """(a shard's number, some of its rows of the part), shards ascending. files: manifests of the step that dealt them."""
-    for number, path in numbered(files):
-        for rows in within(data(path), kind, "hash", *bounds(part, parts)):
+    for number, path in manifests_by_number(files):
+        for rows in rows_between(parquet_file(path), kind, "hash", *hash_bounds(part, parts)):
             yield number, rows
 
 
-def pieces(
+def pieces_of_part(
     files: Sequence[Path], part: int, parts: int, kind: np.dtype, folder: Path, key: str = "hash"
 ) -> Iterator[tuple[npt.NDArray[np.int64], Rows]]:
     """(shard of each row, rows) of a part, in pieces of about HELD: all rows of a value of `key` are in one.
@@ -130,17 +130,17 @@ def pieces(
     both = np.dtype([("shard", "i8"), ("row", kind)])
     total = 0
     for path in files:
-        with opened(data(path)) as file:
+        with open_parquet(parquet_file(path)) as file:
             total += file.metadata.num_rows
-    spill = Spill(folder, ranges(-(-total // parts), HELD), both)
-    for number, rows in of_part(files, part, parts, kind):
+    spill = Spill(folder, count_parts(-(-total // parts), HELD_ROWS), both)
+    for number, rows in rows_of_part(files, part, parts, kind):
         out = np.empty(len(rows), both)
         out["shard"], out["row"] = number, rows
         # The part took the hash's upper bits.
-        spill.add(by_hash(rows[key] << np.uint64(32), spill.parts), out)
+        spill.add(part_by_hash(rows[key] << np.uint64(32), spill.parts), out)
     for piece in range(spill.parts):
-        found = spill.part(piece)
-        yield found["shard"], found["row"]
+        piece_rows = spill.part(piece)
+        yield piece_rows["shard"], piece_rows["row"]
 
 
 class Answers:
@@ -150,7 +150,7 @@ class Answers:
     """
 
     def __init__(self, folder: Path, shards: Sequence[Path]) -> None:
-        self.spill = Spill(folder, 1 + numbered(shards)[-1][0] // SHARDS, ANSWER)
+        self.spill = Spill(folder, 1 + manifests_by_number(shards)[-1][0] // SHARDS, ANSWER)
         self.rows = 0
 
     def add(
@@ -168,23 +168,23 @@ class Answers:
 
     def write(self, path: Path) -> None:
         """Write them to a file."""
-        with Writer(path, schema(ANSWER), GROUP, hashes=["hash"]) as writer:
+        with Writer(path, row_schema(ANSWER), GROUP, hashes=["hash"]) as writer:
             for block in range(self.spill.parts):
-                writer.add_table(table(np.sort(self.spill.part(block), order=["shard", "hash", "document", "at"])))
+                writer.add_table(table_of(np.sort(self.spill.part(block), order=["shard", "hash", "document", "at"])))
 
 
-def answers(files: Sequence[Path], shard: int) -> Rows:
+def read_answers(files: Sequence[Path], shard: int) -> Rows:
     """What all parts say to a shard, a row for each hash, sorted by it: of two of one hash that which names a place.
 
     files: manifests of the step that says it.
     """
-    found = [rows for path in files for rows in within(data(path), ANSWER, "shard", shard, shard)]
-    rows = np.concatenate([np.zeros(0, ANSWER), *found])
+    parts = [rows for path in files for rows in rows_between(parquet_file(path), ANSWER, "shard", shard, shard)]
+    rows = np.concatenate([np.zeros(0, ANSWER), *parts])
     rows = rows[np.lexsort((-rows["document"], rows["hash"]))]
-    return rows[starts(rows["hash"])]
+    return rows[group_starts(rows["hash"])]
 
 
-class Table:
+class HashTable:
     """Which hashes are among those that the parts name; most are not, and a bitmap says so at once."""
 
     BITS = 27  # at most: 128 MB
@@ -195,12 +195,12 @@ class Table:
         self.hashes: Hashes = np.ascontiguousarray(rows["hash"])
         bits = min(self.BITS, max(10, (16 * len(rows)).bit_length()))
         self.shift = np.uint64(64 - bits)
-        self.there = np.zeros(1 << bits, bool)
-        self.there[self.hashes >> self.shift] = True
+        self.bitmap = np.zeros(1 << bits, bool)
+        self.bitmap[self.hashes >> self.shift] = True
 
     def find(self, hashes: Hashes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(which of these hashes are there, and at which row)."""
-        maybe = np.flatnonzero(self.there[hashes >> self.shift])
+        maybe = np.flatnonzero(self.bitmap[hashes >> self.shift])
         if not len(maybe):
             return maybe, maybe
         wanted = hashes[maybe]

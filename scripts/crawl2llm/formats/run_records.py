@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from crawl2llm.chain.steps import FILTERS, STEPS
 from crawl2llm.core.manifest import Manifest, ManifestError, task_of
-from crawl2llm.core.task_costs import counting
+from crawl2llm.core.task_costs import work_benchmarks
 from crawl2llm.formats.documents import add_counts
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, csv.Error, pa.ArrowException)  # what a damaged file raises
@@ -28,14 +28,14 @@ NOTES = 20  # most notes of one step that the report shows
 COLUMNS = {"s": 1, "cpu_time": 1, "max_rss": 2**20}  # of a benchmark file: seconds, seconds, MiB → bytes
 
 
-def number(value: Any) -> float | None:
+def finite_number(value: Any) -> float | None:
     """A finite number, or None for anything else (text, NaN, a missing value)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return value
 
 
-def added(parts: Iterable[Any]) -> Any:
+def sum_summaries(parts: Iterable[Any]) -> Any:
     """The sum of the tasks' summaries: mappings key by key, numbers by addition, anything else from the first.
 
     >>> added([{"bytes": 1, "by": {"a": 2}}, {"bytes": 3}])
@@ -47,11 +47,12 @@ def added(parts: Iterable[Any]) -> Any:
             total = part if total is None else total
         elif isinstance(total, dict) and isinstance(part, dict):
             total = {
-                key: added([total.get(key), part.get(key)]) for key in [*total, *(k for k in part if k not in total)]
+                key: sum_summaries([total.get(key), part.get(key)])
+                for key in [*total, *(k for k in part if k not in total)]
             }
         elif isinstance(total, list) and isinstance(part, list) and len(total) == len(part):
-            total = [added(pair) for pair in zip(total, part, strict=True)]
-        elif number(total) is not None and number(part) is not None:
+            total = [sum_summaries(pair) for pair in zip(total, part, strict=True)]
+        elif finite_number(total) is not None and finite_number(part) is not None:
             total = total + part
     return total
 
@@ -79,14 +80,14 @@ class Run:
     @classmethod
     def read(cls, paths: Iterable[Path]) -> Run:
         """Read the manifests, whose own `step` says where they belong. Raises ManifestError."""
-        found: dict[str, list[Manifest]] = {}
+        manifests: dict[str, list[Manifest]] = {}
         for path in sorted(paths):
             manifest = Manifest.read(path)
-            found.setdefault(manifest.step, []).append(manifest)
-        return cls({step: found[step] for step in [*STEPS, *found] if step in found})
+            manifests.setdefault(manifest.step, []).append(manifest)
+        return cls({step: manifests[step] for step in [*STEPS, *manifests] if step in manifests})
 
     @contextmanager
-    def reading(self, path: Path) -> Iterator[None]:
+    def guard_reading(self, path: Path) -> Iterator[None]:
         """Read `path` inside: what a damaged file raises becomes ManifestError that names it, or is noted in `damaged`."""
         try:
             yield
@@ -98,62 +99,62 @@ class Run:
     @property
     def filters(self) -> list[str]:
         """The filters that ran, in their order: as the corpus says, else that of their table."""
-        said = [name for made in self.of("corpus.split") for name in made.summary.get("filters", [])]
-        return said or self.order or [name for name in FILTERS if self.of(f"{name}.select")]
+        names = [name for made in self.manifests_of("corpus.split") for name in made.summary.get("filters", [])]
+        return names or self.order or [name for name in FILTERS if self.manifests_of(f"{name}.select")]
 
     def notes(self) -> list[dict[str, Any]]:
         """What steps say about themselves: `step`, `text`, `tasks` that say it; `summary["notes"]` of their manifests."""
-        found = []
+        all_rows = []
         for step, manifests in self.manifests.items():
-            said: dict[str, int] = {}
+            tasks_by_text: dict[str, int] = {}
             for manifest in manifests:
                 notes = manifest.summary.get("notes")
                 for text in dict.fromkeys(map(str, notes)) if isinstance(notes, list) else ():
-                    said[text] = said.get(text, 0) + 1
-            rows = [{"step": step, "text": text, "tasks": tasks} for text, tasks in said.items()]
+                    tasks_by_text[text] = tasks_by_text.get(text, 0) + 1
+            rows = [{"step": step, "text": text, "tasks": tasks} for text, tasks in tasks_by_text.items()]
             more = {"step": step, "text": f"and {len(rows) - NOTES:,} more notes, in its manifests", "tasks": 1}
-            found += rows if len(rows) <= NOTES else [*rows[:NOTES], more]
-        return found
+            all_rows += rows if len(rows) <= NOTES else [*rows[:NOTES], more]
+        return all_rows
 
-    def of(self, step: str) -> list[Manifest]:
+    def manifests_of(self, step: str) -> list[Manifest]:
         """The manifests of a step; empty where it did not run."""
         return self.manifests.get(step, [])
 
     def counts(self, step: str) -> dict[str, Any] | None:
         """`in`, `kept` and `dropped` by reason over the tasks of a step, or None where it counts nothing."""
         total: dict[str, Any] = {}
-        for manifest in self.of(step):
+        for manifest in self.manifests_of(step):
             if "in" in manifest.counts:
                 add_counts(total, manifest.counts)
         return total or None
 
-    def of_corpus(self) -> dict[str, Any] | None:
+    def corpus_counts(self) -> dict[str, Any] | None:
         """`counts` of corpus.split, with what corpus.heldout takes out of the training documents after it."""
-        found = self.counts("corpus.split")
+        counts = self.counts("corpus.split")
         after = dig(self.counts("corpus.heldout"), "dropped")
-        if not found or not after:
-            return found
-        return {**found, "kept": found["kept"] - sum(after.values()), "dropped": {**found["dropped"], **after}}
+        if not counts or not after:
+            return counts
+        return {**counts, "kept": counts["kept"] - sum(after.values()), "dropped": {**counts["dropped"], **after}}
 
     def summary(self, step: str, *keys: str) -> Any:
         """The summary of a step, added up over its tasks, or the value under `keys` in it; None where missing."""
-        return dig(added(dict(manifest.summary) for manifest in self.of(step)), *keys)
+        return dig(sum_summaries(dict(manifest.summary) for manifest in self.manifests_of(step)), *keys)
 
     def fact(self, step: str, *keys: str) -> Any:
         """A value that all tasks of a step say alike, such as a threshold: what the first says; None where missing."""
-        return dig(next((dict(manifest.summary) for manifest in self.of(step)), None), *keys)
+        return dig(next((dict(manifest.summary) for manifest in self.manifests_of(step)), None), *keys)
 
     def tasks(self, step: str) -> list[str]:
         """The tasks of a step that left a manifest."""
-        return [task_of(manifest.path) for manifest in self.of(step) if manifest.path]
+        return [task_of(manifest.path) for manifest in self.manifests_of(step) if manifest.path]
 
     def task(self, step: str, task: str) -> Manifest | None:
         """The manifest of one task of a step; of its only task, "", too."""
-        return next((m for m in self.of(step) if m.path and task_of(m.path) == task), None)
+        return next((m for m in self.manifests_of(step) if m.path and task_of(m.path) == task), None)
 
     def files(self, step: str, ends: str) -> Iterator[Path]:
         """The files of a step whose listed name ends with `ends`, task by task."""
-        for manifest in self.of(step):
+        for manifest in self.manifests_of(step):
             for name in manifest.files:
                 if name.endswith(ends):
                     yield manifest.file(name)
@@ -162,13 +163,13 @@ class Run:
 def table_of(run: Run, step: str, shard: str) -> Path | None:
     """The table of one shard that a step wrote: a task by shard its own, a single task one for each; None where there is none."""
     name = f"{shard}.parquet"
-    for manifest in run.of(step):
+    for manifest in run.manifests_of(step):
         if name in manifest.files and (not manifest.path or task_of(manifest.path) in ("", shard)):
             return manifest.file(name)
     return None
 
 
-def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSON Lines file; none where there is no file. A line cut short by a kill is left out: the next attempt
     at a training appends to it.
     """
@@ -184,12 +185,12 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
                 yield row
 
 
-def measured(folder: Path) -> list[Path]:
+def measurement_files(folder: Path) -> list[Path]:
     """The files of JSON Lines in which a training writes what it measures."""
     return [folder / name for name in ("losses.jsonl", "metrics.jsonl") if (folder / name).is_file()]
 
 
-def metrics(run: Run, step: str, task: str = "") -> list[dict[str, Any]]:
+def training_metrics(run: Run, step: str, task: str = "") -> list[dict[str, Any]]:
     """What a training measured, one row an optimizer step, in order: its losses.jsonl and metrics.jsonl together.
 
     A training that is not finished has them beside its checkpoints. After a resumed run a file can hold a step twice;
@@ -197,28 +198,32 @@ def metrics(run: Run, step: str, task: str = "") -> list[dict[str, Any]]:
     around it.
     """
     rows: dict[int, dict[str, Any]] = {}
-    made, begun = run.task(step, task), run.training.get((step, task))
-    folders = [made.folder / task] if made else [begun] if begun else []
-    for path in [path for folder in folders for path in measured(folder)]:
-        with run.reading(path):
-            for row in json_lines(path):
-                if number(row.get("step")) is not None:
+    manifest, checkpoint_folder = run.task(step, task), run.training.get((step, task))
+    folders = [manifest.folder / task] if manifest else [checkpoint_folder] if checkpoint_folder else []
+    for path in [path for folder in folders for path in measurement_files(folder)]:
+        with run.guard_reading(path):
+            for row in read_json_lines(path):
+                if finite_number(row.get("step")) is not None:
                     rows.setdefault(int(row["step"]), {}).update(row)
     ordered = [rows[place] for place in sorted(rows)]
-    at, seen = series(ordered, "step", "tokens")
+    steps, tokens = series(ordered, "step", "tokens")
     for row in ordered:
-        if at and number(row.get("tokens")) is None:
-            row["tokens"] = float(np.interp(row["step"], [0, *at], [0, *seen]))
+        if steps and finite_number(row.get("tokens")) is None:
+            row["tokens"] = float(np.interp(row["step"], [0, *steps], [0, *tokens]))
     return ordered
 
 
 def series(rows: Iterable[dict[str, Any]], x: str, y: str) -> tuple[list[float], list[float]]:
     """The rows' (x, y) where both are finite numbers, as two lists of equal length."""
-    pairs = [(row[x], row[y]) for row in rows if number(row.get(x)) is not None and number(row.get(y)) is not None]
+    pairs = [
+        (row[x], row[y])
+        for row in rows
+        if finite_number(row.get(x)) is not None and finite_number(row.get(y)) is not None
+    ]
     return [a for a, _ in pairs], [b for _, b in pairs]
 
 
-def costs(run: Run) -> list[dict[str, Any]]:
+def step_costs(run: Run) -> list[dict[str, Any]]:
     """Seconds, CPU-seconds and peak memory by step, from Snakemake's benchmark files where there are any.
 
     Each row: step, owner (the variant that ran it), tasks, seconds, longest, cpu_seconds (sums and maximum over the tasks' last runs; s)
@@ -234,9 +239,9 @@ def costs(run: Run) -> list[dict[str, Any]]:
             tries = (
                 [base / name / f"{task}.tsv"] if task else [base / f"{name}.tsv", *sorted((base / name).glob("*.tsv"))]
             )
-            for path in [path for path in counting(tries) if path.is_file()][:1]:
-                with run.reading(path):
-                    measured += benchmark(path)[:1]
+            for path in [path for path in work_benchmarks(tries) if path.is_file()][:1]:
+                with run.guard_reading(path):
+                    measured += read_benchmark(path)[:1]
         if measured:
             seconds, cpu, memory = ([row[key] for row in measured if key in row] for key in COLUMNS)
             rows.append(
@@ -253,7 +258,7 @@ def costs(run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def benchmark(path: Path) -> list[dict[str, float]]:
+def read_benchmark(path: Path) -> list[dict[str, float]]:
     """The rows of one benchmark file: `s`, `cpu_time` and `max_rss` (MiB) as seconds, seconds and bytes.
 
     A value that Snakemake could not measure (NA, -, or no memory at all: the task ended too soon) is left out.

@@ -53,24 +53,24 @@ def read(manifests: Iterable[Path], shard: str, wanted: pa.Array | None = None) 
     manifests: of this shard, or of all. wanted: the ids of documents; None: all. Raises ManifestError where a step's manifest of this
     shard is not among them.
     """
-    found: dict[str, list[Span]] = {}
-    given = list(manifests)
-    for folder in dict.fromkeys(path.parent for path in given):
+    spans_by_id: dict[str, list[Span]] = {}
+    paths = list(manifests)
+    for folder in dict.fromkeys(path.parent for path in paths):
         path = folder / f"{shard}.manifest.json"
-        if path not in given:
+        if path not in paths:
             raise ManifestError(f"--edits lacks {path}: the texts of shard {shard} would be read without these edits")
-        made = Manifest.read(path)
-        batches_ = batches(made.file(f"spans/{shard}.parquet"))
-        some = (
+        manifest = Manifest.read(path)
+        batches_ = batches(manifest.file(f"spans/{shard}.parquet"))
+        selected = (
             batches_ if wanted is None else (part.filter(pc.is_in(part["id"], value_set=wanted)) for part in batches_)
         )
-        for row in (row for part in some for row in part.to_pylist()):
+        for row in (row for part in selected for row in part.to_pylist()):
             name = row.pop("id")
-            found.setdefault(name, []).append(Span(**row, stage=stage_of(made.step)))
-    return found
+            spans_by_id.setdefault(name, []).append(Span(**row, stage=stage_of(manifest.step)))
+    return spans_by_id
 
 
-def joined(spans: Iterable[Span]) -> list[Span]:
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """The spans in the text's order, without overlaps: of two that share a character, the later filter's stays, over both places."""
     out: list[Span] = []
     order = sorted(enumerate(spans), key=lambda item: (item[1].start, item[1].end, item[0]))
@@ -88,11 +88,11 @@ def joined(spans: Iterable[Span]) -> list[Span]:
     return out
 
 
-class Edited:
+class EditedText:
     """A text with spans applied: `text` is what is left."""
 
     def __init__(self, original: str, spans: Iterable[Span]) -> None:
-        self.spans = joined(spans)
+        self.spans = merge_spans(spans)
         self.starts: list[int] = []  # of each span's replacement, in the edited text
         parts, at, length = [], 0, 0
         for span in self.spans:
@@ -103,11 +103,11 @@ class Edited:
             at = span.end
         self.text = "".join([*parts, original[at:]])
 
-    def original(self, start: int, end: int) -> tuple[int, int]:
+    def original_range(self, start: int, end: int) -> tuple[int, int]:
         """The place in the original text of `text[start:end]`; a replacement that it cuts belongs to it as a whole."""
-        return self._back(start, False), self._back(end, True)
+        return self._original_offset(start, False), self._original_offset(end, True)
 
-    def _back(self, at: int, is_end: bool) -> int:
+    def _original_offset(self, at: int, is_end: bool) -> int:
         """Where a place between two characters of `text` lies in the original. What was removed there lies inside a longer span."""
         number = (bisect_right(self.starts, at) if not is_end else bisect_right(self.starts, at - 1)) - 1
         if number < 0:
@@ -121,11 +121,11 @@ class Edited:
         return span.end + inside - len(span.replacement)
 
 
-def counted(spans: Iterable[Span], original: str) -> dict[tuple[str, str], dict[str, Any]]:
+def count_spans(spans: Iterable[Span], original: str) -> dict[tuple[str, str], dict[str, Any]]:
     """(stage, rule) → how many spans of a document, and how many bytes of UTF-8 they take away."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for span in joined(spans):
-        of = found.setdefault((span.stage, span.rule), {"documents": 1, "spans": 0, "bytes": 0})
-        of["spans"] += 1
-        of["bytes"] += len(original[span.start : span.end].encode()) - len(span.replacement.encode())
-    return found
+    counts: dict[tuple[str, str], dict[str, Any]] = {}
+    for span in merge_spans(spans):
+        entry = counts.setdefault((span.stage, span.rule), {"documents": 1, "spans": 0, "bytes": 0})
+        entry["spans"] += 1
+        entry["bytes"] += len(original[span.start : span.end].encode()) - len(span.replacement.encode())
+    return counts

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.formats import spans
-from crawl2llm.formats.documents import data, kept_ids, shard_of, survivors, verdict_file
+from crawl2llm.formats.documents import kept_ids, parquet_file, shard_of, surviving_documents, verdict_file
 
 # Of a step's help: what the options below are in a run of the demo.
 EXAMPLE = (
@@ -16,10 +16,10 @@ EXAMPLE = (
 )
 
 
-def options(parser: argparse.ArgumentParser, all_shards: bool = False) -> None:
+def add_options(parser: argparse.ArgumentParser, all_shards: bool = False) -> None:
     """Add --documents (a list with `all_shards`), --verdicts and --edits."""
-    what = "manifests of ingest.extract" if all_shards else "manifest of an ingest.extract shard"
-    parser.add_argument("--documents", required=True, type=Path, nargs="+" if all_shards else None, help=what)
+    documents_help = "manifests of ingest.extract" if all_shards else "manifest of an ingest.extract shard"
+    parser.add_argument("--documents", required=True, type=Path, nargs="+" if all_shards else None, help=documents_help)
     parser.add_argument(
         "--verdicts",
         required=True,
@@ -37,7 +37,7 @@ def options(parser: argparse.ArgumentParser, all_shards: bool = False) -> None:
     )
 
 
-def all_verdicts(parser: argparse.ArgumentParser) -> None:
+def add_verdicts_option(parser: argparse.ArgumentParser) -> None:
     """Add --verdicts of what comes after all filters: of a step that judges shard by shard, this shard's or all."""
     parser.add_argument(
         "--verdicts",
@@ -48,20 +48,20 @@ def all_verdicts(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def by_step(verdicts: Sequence[Path]) -> list[list[Path]]:
+def manifests_by_step(verdicts: Sequence[Path]) -> list[list[Path]]:
     """The manifests of each step, which lie in one folder, in the order of the steps."""
-    found: dict[Path, list[Path]] = {}
+    paths_by_folder: dict[Path, list[Path]] = {}
     for path in verdicts:
-        found.setdefault(path.parent, []).append(path)
-    return list(found.values())
+        paths_by_folder.setdefault(path.parent, []).append(path)
+    return list(paths_by_folder.values())
 
 
-def of_shard(manifests: Sequence[Path], shard: str) -> Path:
+def manifest_of_shard(manifests: Sequence[Path], shard: str) -> Path:
     """Of the manifests of one step, that of a shard, or the only one, which is for all shards."""
     return next((path for path in manifests if path.name == f"{shard}.manifest.json"), manifests[0])
 
 
-def number(documents: Path, verdicts: Path) -> int:
+def count_documents(documents: Path, verdicts: Path) -> int:
     """How many documents of a shard got here. documents, verdicts: manifests."""
     return len(kept_ids(verdict_file(verdicts, shard_of(documents))))
 
@@ -74,11 +74,11 @@ def texts(
     originals: each row also has `original`, what turns a place in its text into one of the document's (spans.Edited).
     """
     shard = shard_of(documents)
-    edited = spans.read(edits, shard)
-    for row in survivors(data(documents), verdict_file(verdicts, shard), ["id", "text", *columns]):
-        if originals or row["id"] in edited:
-            found = spans.Edited(row["text"], edited.get(row["id"], []))
-            row["text"] = found.text
+    spans_by_id = spans.read(edits, shard)
+    for row in surviving_documents(parquet_file(documents), verdict_file(verdicts, shard), ["id", "text", *columns]):
+        if originals or row["id"] in spans_by_id:
+            edited_text = spans.EditedText(row["text"], spans_by_id.get(row["id"], []))
+            row["text"] = edited_text.text
             if originals:
-                row["original"] = found.original
+                row["original"] = edited_text.original_range
         yield row

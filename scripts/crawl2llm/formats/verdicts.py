@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
-class Failed(NamedTuple):
+class FailedRule(NamedTuple):
     """A rule that a document fails. value, threshold: None for a rule that compares no number; detail: what it found instead."""
 
     rule: str
@@ -15,12 +15,12 @@ class Failed(NamedTuple):
     detail: str | None = None
 
 
-def verdict(identifier: str, failed: Sequence[Failed], stays: bool = False) -> dict[str, Any]:
+def verdict_row(identifier: str, failed: Sequence[FailedRule], stays: bool = False) -> dict[str, Any]:
     """The row of VERDICT (formats/documents.py) on a document, which the first rule that it fails drops.
 
     stays: it is kept all the same, as is one of a curated source; its verdict still lists the rules.
     """
-    first = failed[0] if failed and not stays else Failed("")
+    first = failed[0] if failed and not stays else FailedRule("")
     return {
         "id": identifier,
         "kept": not first.rule,

@@ -34,49 +34,49 @@ class Partition:
     nodes: tuple[Node, ...]
 
 
-def records(text: str) -> Iterable[dict[str, str]]:
+def parse_records(text: str) -> Iterable[dict[str, str]]:
     """The lines of `scontrol show … --oneliner` as dictionaries (values with spaces are cut: none is used here)."""
     for line in text.splitlines():
         yield dict(part.split("=", 1) for part in line.split() if "=" in part)
 
 
-def gres(text: str) -> dict[tuple[str, str], int]:
+def parse_gres(text: str) -> dict[tuple[str, str], int]:
     """`gpu:h100:8(S:0-1),nvme:1` → {("gpu", "h100"): 8, ("nvme", ""): 1}; `(null)` → {}."""
-    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for part in re2.sub(r"\([^)]*\)", "", text).split(","):
         cells = part.replace("=", ":").split(":")
         if not cells[0]:
             continue
         count = int(cells[-1]) if len(cells) > 1 and cells[-1].isdigit() else 1
         kind = cells[1] if len(cells) > 1 and not cells[1].isdigit() else ""
-        found[(cells[0], kind)] = found.get((cells[0], kind), 0) + count
-    return found
+        counts[(cells[0], kind)] = counts.get((cells[0], kind), 0) + count
+    return counts
 
 
-def enough(has: dict[tuple[str, str], int], wants: dict[tuple[str, str], int]) -> bool:
+def has_enough_gres(has: dict[tuple[str, str], int], wants: dict[tuple[str, str], int]) -> bool:
     """Whether a node's GRES cover a request; a request without a type takes any type."""
     for (name, kind), count in wants.items():
-        have = sum(n for (other, its), n in has.items() if other == name and kind in ("", its))
+        have = sum(n for (resource, its), n in has.items() if resource == name and kind in ("", its))
         if have < count:
             return False
     return True
 
 
-def shown(has: dict[tuple[str, str], int]) -> str:
+def gres_text(has: dict[tuple[str, str], int]) -> str:
     """GRES as one writes them."""
     return ",".join(":".join(filter(None, [name, kind, str(count)])) for (name, kind), count in has.items()) or "none"
 
 
-def partitions() -> dict[str, Partition]:
+def read_partitions() -> dict[str, Partition]:
     """The cluster's partitions with their nodes, by scontrol."""
     nodes: dict[str, list[Node]] = {}
-    for row in records(retries.ask("scontrol", "show", "node", "--oneliner")):
+    for row in parse_records(retries.ask_slurm("scontrol", "show", "node", "--oneliner")):
         states = set(re.split(r"[+*]", row["State"]))
         node = Node(
             name=row["NodeName"],
             cpus=int(row["CPUTot"]),
             memory=int(row["RealMemory"]),
-            gres=gres(row.get("Gres", "")),
+            gres=parse_gres(row.get("Gres", "")),
             usable=not states & {"DOWN", "DRAIN", "DRAINED", "FAIL", "NOT_RESPONDING", "FUTURE"},
         )
         for partition in row.get("Partitions", "").split(","):
@@ -85,14 +85,14 @@ def partitions() -> dict[str, Partition]:
         row["PartitionName"]: Partition(
             name=row["PartitionName"],
             up=row.get("State") == "UP",
-            max_time=queue.seconds(row.get("MaxTime", "")),
+            max_time=queue.parse_seconds(row.get("MaxTime", "")),
             max_nodes=int(row["MaxNodes"]) if row.get("MaxNodes", "").isdigit() else None,
             nodes=tuple(nodes.get(row["PartitionName"], ())),
         )
-        for row in records(retries.ask("scontrol", "show", "partition", "--oneliner"))
+        for row in parse_records(retries.ask_slurm("scontrol", "show", "partition", "--oneliner"))
     }
 
 
 def default_partition() -> str:
     """The partition that sinfo marks with a star; "" where none is: a site's own submit script chooses then."""
-    return next((line[:-1] for line in retries.ask("sinfo", "-h", "-o", "%P").split() if line.endswith("*")), "")
+    return next((line[:-1] for line in retries.ask_slurm("sinfo", "-h", "-o", "%P").split() if line.endswith("*")), "")

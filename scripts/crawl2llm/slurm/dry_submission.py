@@ -46,7 +46,7 @@ def plan_only(path: Path) -> None:
                 self._scheduler = scheduler
                 try:
                     jobs = list(self.dag.needrun_jobs())
-                    (preflight.check(self, executor_settings) if jobs else preflight.Report([])).write(path)
+                    (preflight.check_plan(self, executor_settings) if jobs else preflight.Report([])).write(path)
                 except retries.SlurmError as error:
                     raise WorkflowError(f"preflight: {error}") from None
                 raise WorkflowError("the plan is made: here a preflight ends")
@@ -54,7 +54,7 @@ def plan_only(path: Path) -> None:
         workflow.__class__ = Planning
         execute(self, executor=executor, pseudo_executor="dryrun", executor_settings=executor_settings, **more)
 
-    def refuse(name: str) -> Any:
+    def make_refusal(name: str) -> Any:
         def raise_refusal(*_: Any, **__: Any) -> NoReturn:
             raise WorkflowError(f"preflight only plans: it does no {name.replace('_', ' ')}")
 
@@ -62,7 +62,7 @@ def plan_only(path: Path) -> None:
 
     for name in [name for name in vars(DAGApi) if not name.startswith("_")]:
         if callable(getattr(DAGApi, name)):
-            setattr(DAGApi, name, refuse(name))
+            setattr(DAGApi, name, make_refusal(name))
     DAGApi.execute_workflow = execute_nothing
 
 

@@ -29,10 +29,12 @@ from crawl2llm.core.retries import NoAnswer, Silent, SlurmError, Stopped
 from crawl2llm.slurm import cluster, queue
 
 MARK = re.compile(r" #(\w{12})\b")  # in a job's comment: one submission
-ENDED = Path(".snakemake") / "slurm-ended"  # a file for each job whose command ended well, by run, job and attempt
+ENDED_FOLDER = (
+    Path(".snakemake") / "slurm-ended"
+)  # a file for each job whose command ended well, by run, job and attempt
 QUOTE, ESCAPED = '"', '\\"'
 WRAP = f" --wrap={QUOTE}"
-GONE = 60.0  # seconds without a job in squeue's answers after which it counts as gone
+GONE_SECONDS = 60.0  # seconds without a job in squeue's answers after which it counts as gone
 WHAT_NOW = (
     "The run ends here and nothing is lost: its jobs in the queue keep running by themselves. Start it again once SLURM answers: "
     "it cancels what is left of them and resumes from the results that are there"
@@ -45,12 +47,12 @@ class Driver:
     def __init__(self, executor: Any) -> None:
         self.executor = executor
         self.run: str = executor.run_uuid
-        self.mine = (f"--user={getpass.getuser()}", f"--name={self.run}")
+        self.job_filter = (f"--user={getpass.getuser()}", f"--name={self.run}")
         self.stop = threading.Event()  # nobody needs more answers
-        self.sent: set[str] = set()  # marks of submissions that may have reached the controller
-        self.resent = False  # whether there may be a copy, held
-        self.shown: set[str] | None = None  # numbers in squeue's newest answer
-        self.missing: dict[str, float] = {}  # number → when squeue first lacked it
+        self.marks_sent: set[str] = set()  # marks of submissions that may have reached the controller
+        self.may_be_copied = False  # whether there may be a copy, held
+        self.listed_numbers: set[str] | None = None  # numbers in squeue's newest answer
+        self.missing_since: dict[str, float] = {}  # number → when squeue first lacked it
 
     def give_up(self, error: SlurmError) -> None:
         """End the run, with one line, and without a word about its jobs, which did not fail."""
@@ -67,32 +69,32 @@ class Driver:
 
         Raises SlurmError where SLURM refuses it, Silent or Stopped where it stays unknown.
         """
-        found = MARK.search(call)
-        assert found, call
-        mark = found.group(1)
+        match = MARK.search(call)
+        assert match, call
+        mark = match.group(1)
 
         def attempt(timeout: float) -> str:
-            if mark in self.sent:
-                rows = retries.once(
-                    "squeue", "--noheader", *self.mine, "--states=all", "--format=%i|%k", timeout=timeout
+            if mark in self.marks_sent:
+                rows = retries.ask_once(
+                    "squeue", "--noheader", *self.job_filter, "--states=all", "--format=%i|%k", timeout=timeout
                 )
                 if numbers := [row.split("|")[0] for row in rows.splitlines() if row.endswith(f" #{mark}")]:
                     return min(numbers, key=int)
-                self.resent = True
-            self.sent.add(mark)
-            out = retries.once(call, shell=True, script=script, timeout=timeout)  # noqa: S604
+                self.may_be_copied = True
+            self.marks_sent.add(mark)
+            out = retries.ask_once(call, shell=True, script=script, timeout=timeout)  # noqa: S604
             if not (numbers := re.findall(r"^(\d+)(?:;.*)?$", out, re.MULTILINE)):
                 raise NoAnswer(f"sbatch: no number in {out!r}")
             return numbers[0]
 
-        number = retries.persist(attempt, stop=self.stop)
+        number = retries.retry_until_answered(attempt, stop=self.stop)
         try:
-            retries.ask("scontrol", "release", number, stop=self.stop)
+            retries.ask_slurm("scontrol", "release", number, stop=self.stop)
         except Silent:
             raise
         except SlurmError:
             # Released by a call whose answer was lost, and over since; or cancelled: its state says so soon.
-            reason = retries.ask(
+            reason = retries.ask_slurm(
                 "squeue", "--noheader", f"--jobs={number}", "--states=all", "--format=%r", stop=self.stop
             )
             if "JobHeld" in reason:
@@ -101,51 +103,51 @@ class Driver:
 
     # ---- asking for states
 
-    async def states(self, command: str, logger: Any) -> tuple[dict[str, str], float]:
+    async def job_states(self, command: str, logger: Any) -> tuple[dict[str, str], float]:
         """Job number → state, and the seconds that it took; in the place of the executor's `query_job_status`."""
         begin = time.monotonic()
-        text = await asyncio.to_thread(lambda: retries.ask(*shlex.split(command), stop=self.stop))
-        found = {
+        text = await asyncio.to_thread(lambda: retries.ask_slurm(*shlex.split(command), stop=self.stop))
+        states = {
             number.strip(): state.strip() for number, _, state in (row.partition("|") for row in text.splitlines())
         }
         if command.startswith("squeue"):  # sacct may be late with a job
-            self.shown = set(found)
-        return found, time.monotonic() - begin
+            self.listed_numbers = set(states)
+        return states, time.monotonic() - begin
 
-    def gone(self, number: str) -> bool:
+    def is_gone(self, number: str) -> bool:
         """Whether a job that SLURM had accepted has been unknown to it for GONE seconds.
 
         It was silent for longer than it remembers a job that has ended (MinJobAge), or it came back without its memory.
         """
-        if self.shown is None or number in self.shown:
-            self.missing.pop(number, None)
+        if self.listed_numbers is None or number in self.listed_numbers:
+            self.missing_since.pop(number, None)
             return False
-        return time.monotonic() - self.missing.setdefault(number, time.monotonic()) > GONE
+        return time.monotonic() - self.missing_since.setdefault(number, time.monotonic()) > GONE_SECONDS
 
-    def sign(self, job: Any) -> Path:
+    def success_file(self, job: Any) -> Path:
         """The file that a job leaves at its good end."""
-        return ENDED / self.run / f"{job.jobid}-{job.attempt}"
+        return ENDED_FOLDER / self.run / f"{job.jobid}-{job.attempt}"
 
 
-def install(executor: Any) -> None:
+def install_patience(executor: Any) -> None:
     """Put patient parts in the place of the executor's own; tests/slurm/test_executor.py says which and holds them."""
     import snakemake_executor_plugin_slurm as plugin
 
     driver = Driver(executor)
     age = queue.min_job_age()
-    shutil.rmtree(ENDED, ignore_errors=True)
-    (ENDED / driver.run).mkdir(parents=True)
+    shutil.rmtree(ENDED_FOLDER, ignore_errors=True)
+    (ENDED_FOLDER / driver.run).mkdir(parents=True)
     submit_command = plugin.get_submit_command
 
-    def marked(job: Any, params: dict[str, Any], **options: Any) -> str:
+    def marked_submit_command(job: Any, params: dict[str, Any], **options: Any) -> str:
         """The executor's sbatch line: held, and with a mark in its comment."""
         comment = f"{params['comment_str']} #{uuid.uuid4().hex[:12]}"
         line: str = submit_command(job, params | {"comment_str": comment}, **options)
         return line.replace("sbatch ", "sbatch --hold ", 1)
 
-    plugin.get_submit_command = marked
+    plugin.get_submit_command = marked_submit_command
     plugin.subprocess = Commands(driver)
-    plugin.query_job_status = driver.states
+    plugin.query_job_status = driver.job_states
     # Asked once; a failed question at each look at the queue would change the status command.
     plugin.get_min_job_age = lambda: age
     # The preflight has compared the account with sshare, and sbatch refuses a wrong one. The executor asks sacctmgr at each
@@ -153,7 +155,7 @@ def install(executor: Any) -> None:
     plugin.validate_account = lambda account, logger: account
     plugin.get_account = lambda logger: None
     plugin.get_default_partition = lambda job, logger: cluster.default_partition()
-    executor.__class__ = patient(type(executor), driver)
+    executor.__class__ = patient_class(type(executor), driver)
 
 
 class Commands:
@@ -171,7 +173,7 @@ class Commands:
     def check_output(self, call: str, **_: Any) -> str:
         """A question about a job that failed: the reason, its node. Without an answer they stay unknown."""
         try:
-            return retries.ask(*shlex.split(call), limit=60, stop=self.driver.stop)
+            return retries.ask_slurm(*shlex.split(call), limit=60, stop=self.driver.stop)
         except SlurmError as error:
             raise subprocess.CalledProcessError(1, call, stderr=str(error)) from None
 
@@ -203,7 +205,7 @@ class Submission:
             return "", str(error)
 
 
-def patient(parent: Any, driver: Driver) -> Any:
+def patient_class(parent: Any, driver: Driver) -> Any:
     """The executor's class with the methods that do what the head of this file says."""
 
     class Patient(parent):
@@ -214,26 +216,28 @@ def patient(parent: Any, driver: Driver) -> Any:
         def get_job_exec_suffix(self, job: Any) -> str:
             before = super().get_job_exec_suffix(job)
             return (
-                f"{before} && (touch {driver.sign(job)} || true)" if before else f"(touch {driver.sign(job)} || true)"
+                f"{before} && (touch {driver.success_file(job)} || true)"
+                if before
+                else f"(touch {driver.success_file(job)} || true)"
             )
 
         async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
             """The executor's own, which yields the jobs that are not over; every job is yielded or reported."""
-            left = {id(info): info for info in active_jobs}
+            unreported = {id(info): info for info in active_jobs}
             try:
                 async for info in super().check_active_jobs(active_jobs):
-                    del left[id(info)]
-                    if not driver.gone(info.external_jobid):
+                    del unreported[id(info)]
+                    if not driver.is_gone(info.external_jobid):
                         yield info
-                    elif driver.sign(info.job).exists():
+                    elif driver.success_file(info.job).exists():
                         self.report_job_success(info)
                     else:
-                        said = f"SLURM does not know job {info.external_jobid} any more, and it left no sign of a good end. "
-                        self.report_job_error(info, msg=said, aux_logs=[str(info.aux.get("slurm_logfile"))])
+                        message = f"SLURM does not know job {info.external_jobid} any more, and it left no sign of a good end. "
+                        self.report_job_error(info, msg=message, aux_logs=[str(info.aux.get("slurm_logfile"))])
             except (SlurmError, Stopped) as error:
                 if isinstance(error, SlurmError):
                     driver.give_up(error)
-                for info in left.values():
+                for info in unreported.values():
                     yield info
 
         def cancel_jobs(self, active_jobs: list[Any]) -> None:
@@ -241,18 +245,18 @@ def patient(parent: Any, driver: Driver) -> Any:
             driver.stop.set()
             self._job_submission_executor.shutdown(wait=True, cancel_futures=True)
             try:
-                retries.ask("scancel", *driver.mine)
+                retries.ask_slurm("scancel", *driver.job_filter)
             except SlurmError as error:
                 self.logger.error(f"the run's jobs are not cancelled ({error}); the next start does it")
-            driver.resent = False
+            driver.may_be_copied = False
 
         def shutdown(self) -> None:
             super().shutdown()
-            if driver.resent and not driver.stop.is_set():
+            if driver.may_be_copied and not driver.stop.is_set():
                 try:
-                    retries.ask("scancel", *driver.mine, "--state=PENDING")
+                    retries.ask_slurm("scancel", *driver.job_filter, "--state=PENDING")
                 except SlurmError as error:
                     self.logger.warning(f"copies of submissions may be left in the queue, held ({error})")
-            shutil.rmtree(ENDED, ignore_errors=True)
+            shutil.rmtree(ENDED_FOLDER, ignore_errors=True)
 
     return Patient

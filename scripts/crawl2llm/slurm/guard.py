@@ -17,35 +17,35 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from crawl2llm.core.retries import Silent, SlurmError, ask
+from crawl2llm.core.retries import Silent, SlurmError, ask_slurm
 from crawl2llm.slurm import queue
 
-DRIVER = Path(".snakemake/slurm-driver.json")  # below a run's folder: who drives its jobs
-BEAT = 20.0  # seconds between two signs of life of a run
-DEAD = 120.0  # seconds without one after which a run on another login node counts as dead
+DRIVER_FILE = Path(".snakemake/slurm-driver.json")  # below a run's folder: who drives its jobs
+BEAT_SECONDS = 20.0  # seconds between two signs of life of a run
+DEAD_SECONDS = 120.0  # seconds without one after which a run on another login node counts as dead
 
 
 class GuardError(RuntimeError):
     """Submitting now could give two copies of a job; the message says what to do."""
 
 
-def age(path: Path) -> float:
+def seconds_since_written(path: Path) -> float:
     """Seconds since `path` was written, by the file system's own clock (that of a file server may be off)."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".now") as now:
-        return Path(now.name).stat().st_mtime - path.stat().st_mtime
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".now") as probe:
+        return Path(probe.name).stat().st_mtime - path.stat().st_mtime
 
 
-def check(path: Path, host: str | None = None) -> None:
+def check_driver(path: Path, host: str | None = None) -> None:
     """Raise GuardError while a run on another host drives the folder's jobs, by what it says in `path`, and where that cannot be read:
     it does not say that there is no other run.
     """
     host = host or socket.gethostname()
     try:
-        other = json.loads(path.read_text(encoding="utf-8"))
-        if other["host"] != host and age(path) < DEAD:
+        owner = json.loads(path.read_text(encoding="utf-8"))
+        if owner["host"] != host and seconds_since_written(path) < DEAD_SECONDS:
             raise GuardError(
-                f"a run on {other['host']} (process {other['pid']}) works in {Path.cwd()} and was alive {age(path):.0f} s ago; "
-                f"stop it there, or wait {DEAD:.0f} s if it is dead"
+                f"a run on {owner['host']} (process {owner['pid']}) works in {Path.cwd()} and was alive {seconds_since_written(path):.0f} s ago; "
+                f"stop it there, or wait {DEAD_SECONDS:.0f} s if it is dead"
             )
     except (FileNotFoundError, ValueError, KeyError):
         pass  # nobody
@@ -53,52 +53,54 @@ def check(path: Path, host: str | None = None) -> None:
         raise GuardError(f"{path} cannot be read, and so whether another run works here: {error}") from None
 
 
-def claim(path: Path, host: str | None = None) -> None:
+def claim_folder(path: Path, host: str | None = None) -> None:
     """Say in `path` that this process drives the folder's jobs, and keep saying it until it ends.
 
     A second run on the same host is refused by a kernel lock (core/run_lock.py), which not every cluster's file system
     carries to other hosts; this tells login nodes apart. Raises GuardError as `check`.
     """
     host = host or socket.gethostname()
-    check(path, host)
+    check_driver(path, host)
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f".{path.name}.{os.getpid()}")  # a reader never meets half of it
     whole.write_text(json.dumps({"host": host, "pid": os.getpid()}), encoding="utf-8")
     whole.replace(path)
 
-    def beat() -> None:
+    def keep_beating() -> None:
         while True:
-            time.sleep(BEAT)
+            time.sleep(BEAT_SECONDS)
             with contextlib.suppress(OSError):
                 path.touch()
 
-    threading.Thread(target=beat, name="guard", daemon=True).start()
+    threading.Thread(target=keep_beating, name="guard", daemon=True).start()
 
 
-def clear(folder: Path, tell: Callable[[str], None], patience: float = 300.0) -> list[queue.Job]:
+def clear_queue(folder: Path, tell: Callable[[str], None], patience: float = 300.0) -> list[queue.Job]:
     """Cancel this folder's jobs in the queue, all of a dead run, and wait until SLURM has ended them.
 
     Returns the jobs. Raises GuardError where some are still there after `patience` seconds (a node that hangs).
     """
-    found = queue.jobs(folder)
-    if not found:
+    jobs = queue.read_jobs(folder)
+    if not jobs:
         return []
-    for job in found:
+    for job in jobs:
         tell(f"job {job.id} ({job.rule} {job.task}, {job.state.lower()}) is left from a run that was killed: cancelled")
-    ids = {job.id for job in found}
+    ids = {job.id for job in jobs}
     try:
-        ask("scancel", *sorted(ids))
+        ask_slurm("scancel", *sorted(ids))
     except Silent:
         raise
     except SlurmError as error:  # one that has just ended cannot be cancelled; what is left is seen below
         tell(str(error))
     end = time.monotonic() + patience
-    while left := [job for job in queue.jobs(folder) if job.id in ids]:
+    while remaining := [job for job in queue.read_jobs(folder) if job.id in ids]:
         if time.monotonic() > end:
-            names = ", ".join(f"{job.id} ({job.rule} {job.task}, {job.state.lower()} on {job.where})" for job in left)
+            names = ", ".join(
+                f"{job.id} ({job.rule} {job.task}, {job.state.lower()} on {job.where})" for job in remaining
+            )
             raise GuardError(
                 f"cancelled {patience:.0f} s ago and still there: {names}. A second copy could write the same files: "
                 "wait until squeue shows them no more, or ask the cluster's administrators"
             )
         time.sleep(0.5)
-    return found
+    return jobs

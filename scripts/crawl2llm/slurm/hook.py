@@ -17,17 +17,17 @@ from crawl2llm.slurm import executor, guard, pace, queue
 LOCAL = 2.0  # seconds for which a run on this machine waits for SLURM
 
 
-def jobs_left(submitted: Path) -> bool:
+def has_jobs_left(submitted: Path) -> bool:
     """Whether jobs of this folder are in the queue, before a run on this machine: it needs nothing else of SLURM, which may be gone.
 
     submitted: the file that says that SLURM got jobs of this folder. Raises SlurmError, with the ways out, after LOCAL seconds of silence.
     """
     try:
-        return bool(queue.jobs(Path.cwd(), limit=retries.seconds_to_ask(LOCAL)))
+        return bool(queue.read_jobs(Path.cwd(), limit=retries.seconds_to_ask(LOCAL)))
     except retries.SlurmError as error:
         raise retries.SlurmError(
             f"jobs of this folder were submitted to SLURM once, and it does not say whether any is left: {error}. Such a job would "
-            f"write the same files. Start again once SLURM answers; or let it be asked for longer, by {retries.LIMIT}=60 in the "
+            f"write the same files. Start again once SLURM answers; or let it be asked for longer, by {retries.LIMIT_VARIABLE}=60 in the "
             f"environment; or, if you know that no job is left: rm {shlex.quote(str(submitted))}"
         ) from None
 
@@ -45,24 +45,24 @@ def before_submission(workflow: Any) -> None:
     slurm = workflow.executor_plugin.name == "slurm"
     folder = Path.cwd()
     submitted = folder / ".snakemake" / "slurm-submitted"  # whether jobs of this folder can be in the queue
-    retries.silence.tell = logger.warning
+    retries.silence.report = logger.warning
     try:
         if not slurm and not submitted.exists():
             return  # a run on this machine, in a folder of which SLURM never got a job
-        guard.claim(folder / guard.DRIVER)
-        if slurm or jobs_left(submitted):
-            guard.clear(folder, logger.warning)
+        guard.claim_folder(folder / guard.DRIVER_FILE)
+        if slurm or has_jobs_left(submitted):
+            guard.clear_queue(folder, logger.warning)
         if not slurm:
             submitted.unlink()  # nothing is left: the next run on this machine asks nothing
         else:
-            report = preflight.check(workflow, workflow.executor_settings)
+            report = preflight.check_plan(workflow, workflow.executor_settings)
             logger.info(report.table())
             for line in report.warnings:
                 logger.warning(f"preflight: {line}")
             if report.errors:
                 raise WorkflowError("preflight, nothing was submitted:\n" + "\n".join(f"  {e}" for e in report.errors))
-            pace.bound(workflow.scheduler._executor)
-            executor.install(workflow.scheduler._executor)
+            pace.limit_pause(workflow.scheduler._executor)
+            executor.install_patience(workflow.scheduler._executor)
             submitted.touch()
     except (guard.GuardError, retries.SlurmError) as error:
         raise WorkflowError(f"nothing was {'submitted' if slurm else 'started'}: {error}") from None

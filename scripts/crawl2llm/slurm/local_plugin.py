@@ -13,12 +13,12 @@ from crawl2llm.core.root import CODE
 from crawl2llm.slurm import crawl2llm_unasked  # noqa: F401 - from here on the import of the executor asks nothing
 
 
-def command(module: str = "crawl2llm.slurm.local_plugin") -> list[str]:
+def module_command(module: str = "crawl2llm.slurm.local_plugin") -> list[str]:
     """The words that start a module of the project, which a folder `crawl2llm` in the folder of a run does not replace."""
     return [sys.executable, "-P", "-m", module]
 
 
-def environment() -> dict[str, str]:
+def project_environment() -> dict[str, str]:
     """The environment in which `command` finds the project."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))}
 

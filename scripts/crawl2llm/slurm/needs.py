@@ -30,13 +30,13 @@ class Need:
     cards: int = 0
 
     @property
-    def wanted(self) -> str:
+    def requirements_text(self) -> str:
         """What a node must have, in words."""
         parts = [f"{self.cpus} cores", f"{self.memory} MB" if self.memory else "", self.gres]
         return ", ".join(filter(None, [*parts, f"{self.runtime} min" if self.runtime else ""]))
 
 
-def of(workflow: Any, settings: Any) -> list[Need]:
+def needs_by_rule(workflow: Any, settings: Any) -> list[Need]:
     """The needs of the jobs that would run, by rule, in the workflow's order, each at its largest. settings: the slurm executor's."""
     from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
 
@@ -49,9 +49,9 @@ def of(workflow: Any, settings: Any) -> list[Need]:
 
     file = settings.partition_config or os.environ.get("SNAKEMAKE_SLURM_PARTITIONS")
     candidates = read_partition_file(Path(file)) if file else None
-    found: dict[str, Need] = {}
+    needs: dict[str, Need] = {}
 
-    def number(job: Any, name: str) -> int:
+    def resource_number(job: Any, name: str) -> int:
         value = job.resources.get(name)
         return value if isinstance(value, int) else 0  # 0: not set, or known only when its input is there
 
@@ -61,20 +61,20 @@ def of(workflow: Any, settings: Any) -> list[Need]:
         partition = job.resources.get("slurm_partition")
         if not partition:
             partition = get_best_partition(candidates, job, Silent()) if candidates else default_partition()
-        cpus = number(job, "cpus_per_task") or job.threads
-        before = found.get(job.rule.name, Need(job.rule.name, 0, partition))
-        found[job.rule.name] = Need(
+        cpus = resource_number(job, "cpus_per_task") or job.threads
+        before = needs.get(job.rule.name, Need(job.rule.name, 0, partition))
+        needs[job.rule.name] = Need(
             rule=job.rule.name,
             tasks=before.tasks + 1,
             partition=partition,
-            nodes=max(number(job, "nodes"), before.nodes),
+            nodes=max(resource_number(job, "nodes"), before.nodes),
             cpus=max(cpus, before.cpus),
-            memory=max(number(job, "mem_mb_per_cpu") * cpus or number(job, "mem_mb"), before.memory),
-            runtime=max(number(job, "runtime"), before.runtime),
+            memory=max(resource_number(job, "mem_mb_per_cpu") * cpus or resource_number(job, "mem_mb"), before.memory),
+            runtime=max(resource_number(job, "runtime"), before.runtime),
             gres=job.resources.get("gres") or "",
             account=str(job.resources.get("slurm_account") or ""),
             extra=str(job.resources.get("slurm_extra") or ""),
-            cards=number(job, "card"),
+            cards=resource_number(job, "card"),
         )
     order = {rule.name: position for position, rule in enumerate(workflow.rules)}
-    return sorted(found.values(), key=lambda need: order[need.rule])
+    return sorted(needs.values(), key=lambda need: order[need.rule])

@@ -7,7 +7,7 @@ from typing import Any
 LONGEST = 20.0  # seconds between two questions to the queue at most; one question is for all jobs
 
 
-def bound(executor: Any, longest: float = LONGEST) -> None:
+def limit_pause(executor: Any, longest: float = LONGEST) -> None:
     """Never let the executor wait longer than `longest` seconds between two looks at the queue.
 
     By itself (version 2.8.0) it waits 10 s longer after every look that found nothing new, up to 180 s, and has no option

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawl2llm.core.retries import ask
+from crawl2llm.core.retries import ask_slurm
 
 PREFIX = "crawl2llm_"  # slurm-jobname-prefix in profiles/slurm/config.yaml, and the executor's underscore
 FIELDS = "%i|%T|%P|%D|%C|%b|%V|%S|%M|%l|%N|%j|%k|%r|%Z"
 # As the executor writes it, and the mark of one submission (slurm/executor.py).
 COMMENT = re.compile(r"rule_(?P<rule>.+?)(?:_wildcards_(?P<task>.+?))?(?: #\w+)?$")
-ENDED = (
+ENDED_STATES = (
     "CANCELLED",
     "COMPLETED",
     "FAILED",
@@ -49,12 +49,12 @@ class Job:
     folder: Path
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the job is over (squeue shows such jobs for MinJobAge seconds)."""
-        return self.state.split()[0] in ENDED
+        return self.state.split()[0] in ENDED_STATES
 
 
-def seconds(text: str) -> int | None:
+def parse_seconds(text: str) -> int | None:
     """SLURM's `[days-][hours:]minutes:seconds` or `days-hours…` in seconds; None for UNLIMITED, INVALID, N/A."""
     match = re.fullmatch(r"(?:(\d+)-)?((?:\d+:){0,2}\d+)", text.strip())
     if not match:
@@ -68,7 +68,7 @@ def seconds(text: str) -> int | None:
     return int(match.group(1) or 0) * 86400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
 
 
-def gpus(gres: str) -> int:
+def count_gpus(gres: str) -> int:
     """GPUs in a GRES or TRES string: `gres:gpu:h100:4` → 4, `gpu:2` → 2, `gpu` → 1, `N/A` → 0."""
     total = 0
     for part in gres.split(","):
@@ -77,27 +77,27 @@ def gpus(gres: str) -> int:
     return total
 
 
-def parse(lines: Iterable[str]) -> list[Job]:
+def parse_jobs(lines: Iterable[str]) -> list[Job]:
     """Jobs from squeue lines in the format FIELDS, only those whose name has the workflow's prefix."""
-    found = []
+    jobs = []
     for line in lines:
         cells = line.rstrip("\n").split("|", 14)
         if len(cells) != 15 or not cells[11].startswith(PREFIX):
             continue
         match = COMMENT.match(cells[12])
         nodes = int(cells[3]) if cells[3].isdigit() else 1
-        found.append(
+        jobs.append(
             Job(
                 id=cells[0],
                 state=cells[1],
                 partition=cells[2],
                 nodes=nodes,
                 cpus=int(cells[4]) if cells[4].isdigit() else 0,
-                gpus=gpus(cells[5]) * nodes,
+                gpus=count_gpus(cells[5]) * nodes,
                 submitted=cells[6],
                 started=cells[7],
-                elapsed=seconds(cells[8]) or 0,
-                limit=seconds(cells[9]),
+                elapsed=parse_seconds(cells[8]) or 0,
+                limit=parse_seconds(cells[9]),
                 where=cells[10],
                 run=cells[11],
                 rule=match["rule"] if match else cells[12],
@@ -106,24 +106,24 @@ def parse(lines: Iterable[str]) -> list[Job]:
                 folder=Path(cells[14]),
             )
         )
-    return found
+    return jobs
 
 
-def jobs(folder: Path | None = None, ended: bool = False, limit: float | None = None) -> list[Job]:
+def read_jobs(folder: Path | None = None, ended: bool = False, limit: float | None = None) -> list[Job]:
     """The user's jobs of this workflow, those of one working directory if given; `ended`: also those just over.
 
     limit: seconds for which SLURM is asked, see retries.ask.
     """
     states = ["--states=all"] if ended else []
     command = ("squeue", "--noheader", f"--user={getpass.getuser()}", *states, f"--format={FIELDS}")
-    lines = ask(*command, limit=limit).splitlines()
-    found = parse(lines)
+    lines = ask_slurm(*command, limit=limit).splitlines()
+    jobs = parse_jobs(lines)
     if folder is not None:
-        found = [job for job in found if job.folder.resolve() == folder.resolve()]
-    return found
+        jobs = [job for job in jobs if job.folder.resolve() == folder.resolve()]
+    return jobs
 
 
 def min_job_age() -> int | None:
     """Seconds for which squeue remembers a job that has ended; None where SLURM does not say."""
-    found = re.search(r"MinJobAge\s*=\s*(\d+)", ask("scontrol", "show", "config"))
-    return int(found.group(1)) if found else None
+    match = re.search(r"MinJobAge\s*=\s*(\d+)", ask_slurm("scontrol", "show", "config"))
+    return int(match.group(1)) if match else None

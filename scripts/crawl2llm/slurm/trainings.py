@@ -10,42 +10,44 @@ from typing import Any
 
 from crawl2llm.chain import model_registry
 from crawl2llm.commands.plan import training
-from crawl2llm.commands.plan.last_run import Last
+from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.slurm import queue
 from crawl2llm.slurm.needs import Need
 from crawl2llm.training import gpus, parallel, resource_plan
 from crawl2llm.training import memory as estimate
-from crawl2llm.training.estimate.shape import with_values
-from crawl2llm.training.finetune_settings import whole
+from crawl2llm.training.estimate.shape import with_value_model
+from crawl2llm.training.finetune_settings import complete_settings
 
 PRETRAIN = "pretrain_train"
 TUNES = {step.replace(".", "_"): step for step in ("finetune.train", "align.reward", "align.train")}  # by rule
 
 
-def placement(needs: list[Need], config: dict[str, Any], variant: str = "main") -> tuple[list[str], list[str]]:
+def placement_problems(needs: list[Need], config: dict[str, Any], variant: str = "main") -> tuple[list[str], list[str]]:
     """(errors, warnings) where the config of a variant starts other processes than the profile gives GPUs and nodes for."""
     errors: list[str] = []
     warnings: list[str] = []
-    whose = "the config" if variant == "main" else f"variant {variant}"
+    config_label = "the config" if variant == "main" else f"variant {variant}"
     for need in needs:
-        cards = queue.gpus(need.gres)
+        cards = queue.count_gpus(need.gres)
         if need.cards < cards * need.nodes:
             # Snakemake cuts what a job asks for down to the run's cap, and the cap would not hold.
             errors.append(f"{need.rule}: takes {cards * need.nodes} GPUs, more than the profile's gpu_cap")
-        for key, section in sections(need.rule, config) if cards else ():
+        for key, section in process_sections(need.rule, config) if cards else ():
             processes, nodes = section["processes"], section.get("nodes", 1)
             try:
                 if "parallel" in section:
-                    parallel.check(parallel.Degrees.of(section), processes * nodes, section)
+                    parallel.check_degrees(parallel.Degrees.of_settings(section), processes * nodes, section)
             except InputError as error:
                 errors.append(f"{need.rule}: {error}")
             if nodes != need.nodes:
-                errors.append(f"{need.rule}: the profile asks for {need.nodes} nodes, {whose} has {key}.nodes: {nodes}")
+                errors.append(
+                    f"{need.rule}: the profile asks for {need.nodes} nodes, {config_label} has {key}.nodes: {nodes}"
+                )
             if processes > cards:
                 errors.append(
-                    f"{need.rule}: {whose} has {key}.processes: {processes}, the profile {cards} GPUs of a node"
+                    f"{need.rule}: {config_label} has {key}.processes: {processes}, the profile {cards} GPUs of a node"
                 )
             elif processes < cards:
                 warnings.append(
@@ -54,7 +56,7 @@ def placement(needs: list[Need], config: dict[str, Any], variant: str = "main") 
     return errors, warnings
 
 
-def sections(rule: str, config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def process_sections(rule: str, config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name, settings) of each section that sets the processes of a rule: that of its step, and of each model with processes of its own."""
     stage, _, name = rule.partition("_")
     step = f"{stage}.{name}"
@@ -66,7 +68,7 @@ def sections(rule: str, config: dict[str, Any]) -> Iterator[tuple[str, dict[str,
             yield f"models.{model}", {**section, **entry}
 
 
-def memory(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) -> tuple[list[str], list[str]]:
+def memory_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) -> tuple[list[str], list[str]]:
     """(errors, warnings) where a training would not fit the GPUs that the profile asks for, by the estimate of pretrain.plan.
 
     configs: complete, by variant, of those whose training would run. folder: of the run, whose tokens may be counted. An error is what
@@ -74,80 +76,84 @@ def memory(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
     """
     errors: list[str] = []
     warnings: list[str] = []
-    last = Last(folder)
+    last = LastRun(folder)
     for need in needs:
-        if need.rule != PRETRAIN or not queue.gpus(need.gres):
+        if need.rule != PRETRAIN or not queue.count_gpus(need.gres):
             continue
         for variant, config in configs.items():
-            who = need.rule if variant == "main" else f"{need.rule} of {variant}"
-            tokens, entries = counted(last, variant)
+            label = need.rule if variant == "main" else f"{need.rule} of {variant}"
+            tokens, entries = counted_tokens(last, variant)
             results = folder / "results" / variant / "pretrain" / "train"
             try:
-                _, found = training.foreseen(config, tokens, entries, results, gpus.of_profile(need.gres))
+                _, forecast = training.summary_and_placement(
+                    config, tokens, entries, results, gpus.name_in_profile(need.gres)
+                )
             except InputError as error:
-                warnings.append(f"{who}: whether it fits its GPUs is not known: {error}")
+                warnings.append(f"{label}: whether it fits its GPUs is not known: {error}")
                 continue
-            left = found["available"] - found["memory"]["total"]
-            if found["refused"]:
-                size = found["memory"][found["largest"]] / 1e9
+            bytes_left = forecast["available"] - forecast["memory"]["total"]
+            if forecast["refused"]:
+                size = forecast["memory"][forecast["largest"]] / 1e9
                 errors.append(
-                    f"{who}: {found['refusal']}. The largest part is {found['largest']}, {size:.1f} GB. Where the GPU has more: "
+                    f"{label}: {forecast['refusal']}. The largest part is {forecast['largest']}, {size:.1f} GB. Where the GPU has more: "
                     "pretrain.plan.gpu_memory"
                 )
-            elif not found["fits"]:
-                warnings.append(f"{who}: {found['refusal']}. It may do all the same: the estimate is not so exact")
-            elif found["tight"]:
+            elif not forecast["fits"]:
+                warnings.append(f"{label}: {forecast['refusal']}. It may do all the same: the estimate is not so exact")
+            elif forecast["tight"]:
                 warnings.append(
-                    f"{who}: of the GPU's memory {left / 1e9:.1f} GB are left, by the estimate of pretrain.plan"
+                    f"{label}: of the GPU's memory {bytes_left / 1e9:.1f} GB are left, by the estimate of pretrain.plan"
                 )
     return errors, warnings
 
 
-def counted(last: Last, variant: str) -> tuple[int | None, int | None]:
+def counted_tokens(last: LastRun, variant: str) -> tuple[int | None, int | None]:
     """`training.counted` of the variant, or of `main`, whose tokens it may share."""
-    return training.counted(
+    return training.tokens_and_vocabulary(
         last, next((name for name in (variant, "main") if last.manifests(name, training.TOKENS)), "main")
     )
 
 
-def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) -> tuple[list[str], list[str]]:
+def tuning_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) -> tuple[list[str], list[str]]:
     """As `memory`, where a fine-tuning of a model would not fit. configs: of those variants in which any would run."""
     errors: list[str] = []
     warnings: list[str] = []
     for need in needs:
         tune = TUNES.get(need.rule, "")
-        if not tune or not queue.gpus(need.gres):
+        if not tune or not queue.count_gpus(need.gres):
             continue
         for variant, config in configs.items():
-            of = "" if variant == "main" else f" of {variant}"
+            of_variant = "" if variant == "main" else f" of {variant}"
             try:
-                gpu = gpus.chosen(config["pretrain"]["plan"], "cuda", gpus.of_profile(need.gres))
+                gpu = gpus.training_gpu(config["pretrain"]["plan"], "cuda", gpus.name_in_profile(need.gres))
                 assert gpu is not None
-                shape = resource_plan.shape_of(training.summary(config, *counted(Last(folder), variant)), "adamw")
-            except InputError as error:
-                warnings.append(f"{need.rule}{of}: whether it fits its GPUs is not known: {error}")
-                continue
-            for model in model_registry.made_by(config, tune):
-                own, who = model_registry.section(config, tune, model), f"{need.rule} {model}{of}"
-                processes = own["processes"] * own["nodes"]
-                draws = tune == model_registry.ALIGN_STEP and own["method"] not in model_registry.BY_PREFERENCE
-                each = (  # sequences of a pair
-                    2 if own.get("method") == "dpo" or tune == model_registry.REWARD_STEP else 1
+                shape = resource_plan.shape_of(
+                    training.plan_summary(config, *counted_tokens(LastRun(folder), variant)), "adamw"
                 )
-                number = own["batch_size"] * (own["generations"] if draws else 1)
+            except InputError as error:
+                warnings.append(f"{need.rule}{of_variant}: whether it fits its GPUs is not known: {error}")
+                continue
+            for model in model_registry.models_made_by(config, tune):
+                settings, label = model_registry.section(config, tune, model), f"{need.rule} {model}{of_variant}"
+                processes = settings["processes"] * settings["nodes"]
+                draws = tune == model_registry.ALIGN_STEP and settings["method"] not in model_registry.BY_PREFERENCE
+                sequences = (  # sequences of a pair
+                    2 if settings.get("method") == "dpo" or tune == model_registry.REWARD_STEP else 1
+                )
+                number = settings["batch_size"] * (settings["generations"] if draws else 1)
                 # Engines keep the reference of answers that are drawn in the place of a mean (stages/align/online.py).
-                reference = {"ema": 0.5} if draws and own["adapter"] == "none" else {}
+                reference = {"ema": 0.5} if draws and settings["adapter"] == "none" else {}
                 at = {
-                    "micro_batch": each * min(own["micro_batch"], math.ceil(number / processes)),
+                    "micro_batch": sequences * min(settings["micro_batch"], math.ceil(number / processes)),
                     "processes": processes,
-                    "activation_checkpointing": own["activation_checkpointing"],
-                    "async_checkpoints": own["async_checkpoints"],
-                    "largest": each * number,
+                    "activation_checkpointing": settings["activation_checkpointing"],
+                    "async_checkpoints": settings["async_checkpoints"],
+                    "largest": sequences * number,
                 }
                 try:
-                    found = estimate.check(
-                        shape_for(shape, own, tune),
-                        {**whole(own, tune), **reference},
+                    memory_parts = estimate.check_fits(
+                        shape_for(shape, settings, tune),
+                        {**complete_settings(settings, tune), **reference},
                         at,
                         int(gpu.memory),
                         1,
@@ -155,37 +161,39 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
                         where=tune,
                     )
                 except InputError as error:
-                    errors.append(f"{who}: {error} ({gpus.named(gpu.name)})")
+                    errors.append(f"{label}: {error} ({gpus.with_article(gpu.name)})")
                     continue
-                if (total := sum(found.values())) > gpu.memory:
+                if (total := sum(memory_parts.values())) > gpu.memory:
                     warnings.append(
-                        f"{who}: by the estimate it needs {estimate.gigabytes(total)}, and {gpus.named(gpu.name)} has "
-                        f"{estimate.gigabytes(gpu.memory)}. It may do all the same: the estimate is not so exact"
+                        f"{label}: by the estimate it needs {estimate.format_bytes(total)}, and {gpus.with_article(gpu.name)} has "
+                        f"{estimate.format_bytes(gpu.memory)}. It may do all the same: the estimate is not so exact"
                     )
     return errors, warnings
 
 
-def shape_for(shape: estimate.Shape, own: dict[str, Any], step: str) -> estimate.Shape:
+def shape_for(shape: estimate.Shape, settings: dict[str, Any], step: str) -> estimate.Shape:
     """The shape of a training with the settings `own` of a step, of the base model's `shape`; see stages/align/{online,ppo}.py.
 
     A reward model of the run has that body too; one of another run as many parameters as its manifest says.
     """
-    found = replace(shape, context=own["max_length"])
+    tuned_shape = replace(shape, context=settings["max_length"])
     if step == model_registry.REWARD_STEP:
-        return replace(found, vocabulary=1)
-    if step != model_registry.ALIGN_STEP or own["method"] in model_registry.BY_PREFERENCE:
-        return found
-    body = with_values(shape).valued
-    judges = [one for one in own["rewards"] if one.get("reward") == "model"]
-    found = replace(found, drawn=shape.layers, scored=sum(parameters(one, body) for one in judges))
-    return with_values(found) if own["method"] == model_registry.PPO else found
+        return replace(tuned_shape, vocabulary=1)
+    if step != model_registry.ALIGN_STEP or settings["method"] in model_registry.BY_PREFERENCE:
+        return tuned_shape
+    body = with_value_model(shape).value_parameters
+    judges = [entry for entry in settings["rewards"] if entry.get("reward") == "model"]
+    tuned_shape = replace(
+        tuned_shape, cached_layers=shape.layers, reward_parameters=sum(reward_parameters(one, body) for one in judges)
+    )
+    return with_value_model(tuned_shape) if settings["method"] == model_registry.PPO else tuned_shape
 
 
-def parameters(entry: dict[str, Any], body: int) -> int:
+def reward_parameters(entry: dict[str, Any], body: int) -> int:
     """Parameters of the reward model of an entry of rewards. body: those of one of the run."""
     if "manifest" not in entry:
         return body
     try:
-        return int(Manifest.parse(Path(entry["manifest"])).summary.get("parameters", body))
+        return int(Manifest.read_unchecked(Path(entry["manifest"])).summary.get("parameters", body))
     except ManifestError:  # which the check of the config names
         return body

@@ -13,22 +13,22 @@ from collections.abc import Iterable
 from crawl2llm.formats.spans import Span
 from crawl2llm.text.characters import SYMBOLS
 
-_GONE = sorted(
+_REMOVED = sorted(
     SYMBOLS | set(map(chr, range(0x1C, 0x20)))
 )  # str.strip takes the last four for space, bytes.strip does not
 # What is not ASCII (that is removed and replaced as bytes), of the first plane: expressions with more are ten times as slow.
-_OTHER = re.compile(f"[{re.escape(''.join(char for char in _GONE if not char.isascii()))}]+")
+_OTHER = re.compile(f"[{re.escape(''.join(char for char in _REMOVED if not char.isascii()))}]+")
 _DIGIT = re.compile(f"[{''.join(char for char in map(chr, range(0x80, 0x10000)) if char.isdecimal())}]")
 _ASCII = bytes.maketrans(
     (string.ascii_uppercase + string.digits).encode(), (string.ascii_lowercase + "0" * 10).encode()
 )
-_DELETED = "".join(char for char in _GONE if char.isascii()).encode()
+_DELETED = "".join(char for char in _REMOVED if char.isascii()).encode()
 _SPACE = re.compile(r"\s*")
 
 LINE, PARAGRAPH = "line", "paragraph"  # what a block is: a line, or the lines between blank ones
 
 
-def lines(text: str) -> list[bytes]:
+def compared_lines(text: str) -> list[bytes]:
     """Every line of a text as it is compared, in UTF-8; empty for one without a letter, digit or mark."""
     if text.isascii():
         return [line.strip() for line in text.encode().translate(_ASCII, _DELETED).split(b"\n")]
@@ -37,28 +37,28 @@ def lines(text: str) -> list[bytes]:
     return [line.strip().encode() for line in plain.split("\n")]
 
 
-def _groups(text: str) -> list[tuple[int, int]]:
+def _paragraph_ranges(text: str) -> list[tuple[int, int]]:
     """(first, last + 1) of the lines of each paragraph."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     begin = None
     for number, line in enumerate([*text.split("\n"), ""]):
         if line and not line.isspace():
             begin = number if begin is None else begin
         elif begin is not None:
-            found.append((begin, number))
+            ranges.append((begin, number))
             begin = None
-    return found
+    return ranges
 
 
-def blocks(text: str, by: str = LINE) -> list[bytes]:
+def compared_blocks(text: str, by: str = LINE) -> list[bytes]:
     """Every block of a text as it is compared. by: LINE or PARAGRAPH."""
-    each = lines(text)
+    keys = compared_lines(text)
     if by == LINE:
-        return each
-    return [b"\n".join(filter(None, each[first:last])) for first, last in _groups(text)]
+        return keys
+    return [b"\n".join(filter(None, keys[first:last])) for first, last in _paragraph_ranges(text)]
 
 
-def taken_out(text: str, gone: Iterable[int], rule: str, by: str = LINE) -> list[Span]:
+def removal_spans(text: str, numbers: Iterable[int], rule: str, by: str = LINE) -> list[Span]:
     """The places of the blocks of these numbers, which ascend: one span for those that follow each other."""
     raw = text.split("\n")
     ends: list[int] = []  # of each line, without its line break
@@ -66,32 +66,32 @@ def taken_out(text: str, gone: Iterable[int], rule: str, by: str = LINE) -> list
     for line in raw:
         at += len(line) + 1
         ends.append(at)
-    groups = _groups(text) if by == PARAGRAPH else [(number, number + 1) for number in range(len(raw))]
+    groups = _paragraph_ranges(text) if by == PARAGRAPH else [(number, number + 1) for number in range(len(raw))]
     # Between two lines that go there may be blank ones, which go with them.
     order = [number for number, (first, last) in enumerate(groups) if any(map(str.strip, raw[first:last]))]
     place = {number: position for position, number in enumerate(order)}
     runs: list[tuple[int, int]] = []
-    for number in gone:
+    for number in numbers:
         position = place[number]
         if runs and runs[-1][1] == position:
             runs[-1] = (runs[-1][0], position + 1)
         else:
             runs.append((position, position + 1))
-    found = []
+    spans = []
     for begin, stop in runs:
         first, last = groups[order[begin]][0], groups[order[stop - 1]][1] - 1
-        found.append(Span(*around(text, ends[first] - len(raw[first]), ends[last]), "", rule))
-    return found
+        spans.append(Span(*removal_range(text, ends[first] - len(raw[first]), ends[last]), "", rule))
+    return spans
 
 
-def around(text: str, start: int, end: int) -> tuple[int, int]:
+def removal_range(text: str, start: int, end: int) -> tuple[int, int]:
     """The place to take out for `text[start:end]`, with the white space on one side of it.
 
     What stays before and after is parted by the longer of the two gaps, in line breaks; the line after keeps its indentation. Where the
     text ends with the place, it is the text that had ended before it.
     """
-    found = _SPACE.match(text, end)
-    after = found.end() if found else end
+    match = _SPACE.match(text, end)
+    after = match.end() if match else end
     before = start
     while before and text[before - 1].isspace():
         before -= 1

@@ -18,7 +18,7 @@ ENDS = TERMINAL | {'"', "'", "”", "’"}
 EAST_ASIAN_WORD = 2  # characters of Han or kana that make a word on average
 
 
-def lines(text: str) -> list[str]:
+def nonempty_lines(text: str) -> list[str]:
     """The lines of a text that are not empty, without the white space around them."""
     return [line for raw in text.split("\n") if (line := raw.strip())]
 
@@ -28,7 +28,7 @@ def has_policy(lower: str) -> bool:
     return any(phrase in lower for phrase in POLICY)
 
 
-def few_words(line: str, least: int) -> bool:
+def has_few_words(line: str, least: int) -> bool:
     """Whether a line has fewer words. Where words are not separated by spaces, they are counted by characters."""
     if len(line.split(None, least)) >= least:
         return False
@@ -50,13 +50,13 @@ def has_long_word(line: str, most: int) -> bool:
     return any(len(run) > most for word in long for run in SPACELESS.split(word))
 
 
-def terminated(line: str) -> bool:
+def is_terminated(line: str) -> bool:
     """Whether a line ends in a terminal mark or a quote, citations left out, and not in three dots."""
     if line[-1] == "]":
         line = CITATION.sub("", line).rstrip()
     return bool(line) and line[-1] in ENDS and not line.endswith("...")
 
 
-def sentences(lines: Sequence[str]) -> int:
+def count_sentences(lines: Sequence[str]) -> int:
     """The number of sentences on these lines; each line begins one."""
     return len(lines) + len(SENTENCE_END.findall("\n".join(lines)))

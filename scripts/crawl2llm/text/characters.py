@@ -45,23 +45,23 @@ _EMOJI = (0x1F000, 0x1FBFF)
 _INVISIBLE = {0x200B, 0x2060, 0xFEFF}  # zero-width spaces: they part words, as punctuation does
 
 
-def _ranges(points: list[int]) -> list[tuple[int, int]]:
+def _code_point_ranges(points: list[int]) -> list[tuple[int, int]]:
     """Sorted code points as closed ranges."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for point in points:
-        if found and found[-1][1] == point - 1:
-            found[-1] = (found[-1][0], point)
+        if ranges and ranges[-1][1] == point - 1:
+            ranges[-1] = (ranges[-1][0], point)
         else:
-            found.append((point, point))
-    return found
+            ranges.append((point, point))
+    return ranges
 
 
-def _set(ranges: list[tuple[int, int]] | tuple[tuple[int, int], ...]) -> str:
+def _character_class(ranges: list[tuple[int, int]] | tuple[tuple[int, int], ...]) -> str:
     """Ranges as the inside of a regular expression's character class."""
     return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
 
 
-def _symbols() -> list[int]:
+def _symbol_points() -> list[int]:
     points = []
     for point in range(0x10000):
         kind = unicodedata.category(chr(point))
@@ -71,19 +71,19 @@ def _symbols() -> list[int]:
 
 
 _SPACES = [point for point in range(0x10000) if chr(point).isspace()]
-_SYMBOLS = _symbols()
+_SYMBOLS = _symbol_points()
 _MARKS = [point for point in range(0x10000) if unicodedata.category(chr(point))[0] == "M"]
 
 SYMBOLS = frozenset(map(chr, _SYMBOLS))
-SPACELESS = re.compile(f"[{_set(_SPACELESS)}]")
+SPACELESS = re.compile(f"[{_character_class(_SPACELESS)}]")
 
-_WORD = f"[^{_set(_ranges(_SPACES))}{_set(_ranges(_SYMBOLS))}{_set(_SPACELESS)}{_set((_EMOJI,))}]"
+_WORD = f"[^{_character_class(_code_point_ranges(_SPACES))}{_character_class(_code_point_ranges(_SYMBOLS))}{_character_class(_SPACELESS)}{_character_class((_EMOJI,))}]"
 # ' ’ as in don't, . as in e.g. and example.org, _ as in snake_case, · as in Catalan col·legi, ׳ ״ as in Hebrew צה״ל.
 _JOINERS = "['’._·׳״]"
 _TOKEN = re.compile(
     rf"{_WORD}+(?:(?:{_JOINERS}|,(?=\d)){_WORD}+)*"
     r"|\.\.+|--+|==+|__+|\*\*+|~~+|##+"
-    rf"|\S[{_set(_ranges(_MARKS))}]*"
+    rf"|\S[{_character_class(_code_point_ranges(_MARKS))}]*"
 )
 
 # Unicode 16, PropList.txt, property Sentence_Terminal, without U+2024 (one dot leader).
@@ -105,7 +105,7 @@ TERMINAL = frozenset(chr(point) for first, last in _TERMINAL_RANGES for point in
 # ASCII letter or a mark; at a full-width mark also without a space. First plane only: ranges above it cost tenfold.
 _WIDE = "。！？｡．"
 SENTENCE_END = re.compile(
-    rf"[…{_set([pair for pair in _TERMINAL_RANGES if pair[1] < 0x10000])}]"
+    rf"[…{_character_class([pair for pair in _TERMINAL_RANGES if pair[1] < 0x10000])}]"
     rf"(?:[\"'”’»)\]]*[ \t]+(?=[^\sa-z,;:.!?…)\]])|(?<=[{_WIDE}])(?=[^\n{_WIDE}」』”’）)]))"
 )
 

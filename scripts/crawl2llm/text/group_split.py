@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
-from crawl2llm.core.console import quantity
-from crawl2llm.formats.documents import uniform
+from crawl2llm.core.console import format_quantity
+from crawl2llm.formats.documents import uniform_hash
 from crawl2llm.text.normal_forms import normal_form
 
 COLUMNS = ["id", "url", "metadata"]  # of a document, for `origin`
@@ -26,7 +26,7 @@ MANY = 0.5  # share of the documents in origins that are too large to be held ou
 
 # A URL without a scheme: a host with a dot, whose last label is a word, then a port, a path or nothing. So no number
 # (`10.1000/182`), no `urn:isbn:1`, no `mailto:`.
-BARE = re.compile(
+BARE_URL = re.compile(
     r"//|(?:[\w-]+\.)+(?P<last>xn--[\w-]+|[^\W\d_]{2,})\.?(?=[:/?#]|$)(?!:(?!\d+(?:[/?#]|$)))", re.IGNORECASE
 )
 # Last labels that are a file's suffix, as in `novel.txt`, which names a document and no host.
@@ -35,14 +35,14 @@ SUFFIXES = re.compile(
 )
 
 
-def host(url: str) -> str | None:
+def url_host(url: str) -> str | None:
     """The host of a URL, with or without a scheme; None where it has none.
 
     Without its port, a leading `www.` and the dot of the root; international names in Unicode, whichever form the URL
     has.
     """
     url = url.strip()
-    bare = BARE.match(url)
+    bare = BARE_URL.match(url)
     if bare and not SUFFIXES.fullmatch(bare["last"] or ""):
         url = "//" + url.removeprefix("//")
     try:
@@ -51,11 +51,11 @@ def host(url: str) -> str | None:
         return None
     if not name.isascii() or "xn--" in name:
         # Not by the codec `idna`: it makes `ss` of `ß`, which is another host.
-        name = normal_form("NFKC", ".".join(map(_unicode, re.split("[.。]", name))).lower())
+        name = normal_form("NFKC", ".".join(map(_unicode_label, re.split("[.。]", name))).lower())
     return name.rstrip(".").removeprefix("www.") or None
 
 
-def _unicode(label: str) -> str:
+def _unicode_label(label: str) -> str:
     # The codec takes quadratic time, and no label of the DNS has more than 63 characters.
     if not label.startswith("xn--") or len(label) > 63:
         return label
@@ -66,31 +66,31 @@ def _unicode(label: str) -> str:
     return name if name.isprintable() else label  # such as a lone surrogate, which cannot be hashed
 
 
-def made_from(row: dict[str, Any]) -> dict[str, Any] | None:
+def synthesis_source(row: dict[str, Any]) -> dict[str, Any] | None:
     """What a text was made from that a model wrote (stages/synthesize): `seed`, a document's id, its `origin` and more; None for others.
 
     row: a document's `url` and `metadata`.
     """
     if not (row["url"] or "").startswith(f"{SYNTHESIZED}:"):
         return None
-    found = json.loads(row["metadata"] or "{}").get(SYNTHESIZED)
-    return dict(found) if isinstance(found, dict) else None
+    source = json.loads(row["metadata"] or "{}").get(SYNTHESIZED)
+    return dict(source) if isinstance(source, dict) else None
 
 
-def origin(row: dict[str, Any]) -> str:
+def origin_of(row: dict[str, Any]) -> str:
     """Where a document comes from: a page's host, the file of a piece of a book, else the document itself; of what a model wrote of
     a document, where that comes from.
 
     row: a document's `id`, `url` and `metadata`. A row of JSON Lines without a URL is a document of its own, and so is a
     text that was not cut (`metadata` has no `piece`).
     """
-    if made := made_from(row):
-        return str(made["origin"])
+    if source := synthesis_source(row):
+        return str(source["origin"])
     url = row["url"] or ""
     if url.startswith("file:"):
         cut = "piece" in json.loads(row["metadata"] or "{}")
         return url.rpartition("#")[0] if cut else row["id"]
-    return host(url) or row["id"]
+    return url_host(url) or row["id"]
 
 
 @dataclass
@@ -105,17 +105,17 @@ class Tally:
     at_most: int = 0
     below: int = 0  # documents whose hash is below the share to hold out
 
-    def count(self, own: float, place: float | None, fraction: float) -> None:
+    def count_document(self, own_hash: float, origin_hash: float | None, fraction: float) -> None:
         """Count a document. own: its hash. place: that of its origin, where the split is by origin."""
         self.documents += 1
-        self.at_least = 1 if own < self.least else self.at_least + (own == self.least)
-        self.at_most = 1 if own > self.most else self.at_most + (own == self.most)
-        self.least, self.most = min(self.least, own), max(self.most, own)
-        self.below += own < fraction
-        if place is not None:
-            self.sizes[place] = self.sizes.get(place, 0) + 1
+        self.at_least = 1 if own_hash < self.least else self.at_least + (own_hash == self.least)
+        self.at_most = 1 if own_hash > self.most else self.at_most + (own_hash == self.most)
+        self.least, self.most = min(self.least, own_hash), max(self.most, own_hash)
+        self.below += own_hash < fraction
+        if origin_hash is not None:
+            self.sizes[origin_hash] = self.sizes.get(origin_hash, 0) + 1
 
-    def by_hash(self, fraction: float) -> int:
+    def held_out_by_hash(self, fraction: float) -> int:
         """How many documents are held out by their own hashes: see Split.holds."""
         if self.least == self.most:
             return 0
@@ -139,21 +139,23 @@ class Split(Tally, _Choice):
     made from. `documents` counts those that decide.
     """
 
-    made: Tally = field(default_factory=Tally)  # of texts that a model wrote
-    held: set[float] = field(default_factory=set)
+    synthesized: Tally = field(default_factory=Tally)  # of texts that a model wrote
+    held_origins: set[float] = field(default_factory=set)
     summary: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # sentences for the report, where the split is not as asked for
 
-    def _own(self, row: dict[str, Any]) -> float:
-        made = made_from(row)
-        return uniform(self.seed, str(made["seed"]) if made else row["id"], "split")
+    def _own_hash(self, row: dict[str, Any]) -> float:
+        source = synthesis_source(row)
+        return uniform_hash(self.seed, str(source["seed"]) if source else row["id"], "split")
 
     def add(self, row: dict[str, Any]) -> None:
         """Count a document (columns: COLUMNS)."""
-        place = uniform(self.seed, origin(row), "split") if self.by == "origin" else None
-        (self.made if made_from(row) else self).count(self._own(row), place, self.fraction)
+        origin_hash = uniform_hash(self.seed, origin_of(row), "split") if self.by == "origin" else None
+        (self.synthesized if synthesis_source(row) else self).count_document(
+            self._own_hash(row), origin_hash, self.fraction
+        )
 
-    def decide(self, what: str = "documents") -> None:
+    def decide(self, noun: str = "documents") -> None:
         """Choose the origins, and fill `summary` and `notes`. what: how a note calls the documents.
 
         Origins are taken in the order of their hashes until they hold `fraction` of the documents; one that would take them
@@ -162,51 +164,51 @@ class Split(Tally, _Choice):
         """
         if not self.documents:
             for each in fields(Tally):
-                setattr(self, each.name, getattr(self.made, each.name))
+                setattr(self, each.name, getattr(self.synthesized, each.name))
         wanted, number = self.fraction * self.documents, 0
         room = min(MOST * wanted, self.documents - 1)
         if self.by == "origin" and wanted:
             for place, size in sorted(self.sizes.items()):
                 if number < wanted and number + size <= room:
-                    self.held.add(place)
+                    self.held_origins.add(place)
                     number += size
             size, place = min(((size, place) for place, size in self.sizes.items()), default=(0, 0.0))
-            if not self.held and size <= min(LARGEST * self.documents, self.documents - 1):
-                self.held, number = {place}, size
+            if not self.held_origins and size <= min(LARGEST * self.documents, self.documents - 1):
+                self.held_origins, number = {place}, size
         large = [size for size in self.sizes.values() if size > room]
-        asked, self.by = self.by, "origin" if self.held else "document"
+        wanted_by, self.by = self.by, "origin" if self.held_origins else "document"
         if self.by == "document" and wanted:
-            number = self.by_hash(self.fraction)
+            number = self.held_out_by_hash(self.fraction)
         share = number / max(self.documents, 1)
-        self._explain(what, asked, share, sum(large))
+        self._add_note(noun, wanted_by, share, sum(large))
         self.summary = {
             "by": self.by,
             "documents": self.documents,
-            "origins": len(self.sizes) if asked == "origin" else None,
-            "too_large": {"origins": len(large), "documents": sum(large)} if self.held else None,
-            "heldout": {"documents": number, "origins": len(self.held) or None, "fraction": round(share, 6)},
+            "origins": len(self.sizes) if wanted_by == "origin" else None,
+            "too_large": {"origins": len(large), "documents": sum(large)} if self.held_origins else None,
+            "heldout": {"documents": number, "origins": len(self.held_origins) or None, "fraction": round(share, 6)},
         }
 
-    def _explain(self, what: str, asked: str, share: float, large: int) -> None:
-        if asked == "origin" and self.by == "document" and share:
+    def _add_note(self, noun: str, wanted_by: str, share: float, large: int) -> None:
+        if wanted_by == "origin" and self.by == "document" and share:
             number = len(self.sizes)
             self.notes.append(
-                f"The {self.documents:,} {what} come from {quantity(number, 'origin')} (hosts or files), too large to "
+                f"The {self.documents:,} {noun} come from {format_quantity(number, 'origin')} (hosts or files), too large to "
                 "hold one out: they are split by document, and both sides share origins."
             )
-        elif self.held and share > MOST * self.fraction:
-            self.notes.append(f"{share:.1%} of the {what} are held out, not {self.fraction:.1%}: no origin is smaller.")
-        elif self.held and large >= MANY * self.documents:
+        elif self.held_origins and share > MOST * self.fraction:
+            self.notes.append(f"{share:.1%} of the {noun} are held out, not {self.fraction:.1%}: no origin is smaller.")
+        elif self.held_origins and large >= MANY * self.documents:
             self.notes.append(
-                f"{large / self.documents:.0%} of the {what} come from origins (hosts or files) too large to be held out: what "
+                f"{large / self.documents:.0%} of the {noun} come from origins (hosts or files) too large to be held out: what "
                 "is measured on held-out text says little about them."
             )
         elif self.fraction and not share:
-            self.notes.append(f"None of the {what} is held out: there are {self.documents}.")
+            self.notes.append(f"None of the {noun} is held out: there are {self.documents}.")
 
-    def holds(self, row: dict[str, Any]) -> bool:
+    def is_held_out(self, row: dict[str, Any]) -> bool:
         """Whether a document (columns: COLUMNS) is held out."""
         if self.by == "origin":
-            return uniform(self.seed, origin(row), "split") in self.held
-        own = self._own(row)
-        return self.fraction > 0 and own != self.most and (own < self.fraction or own == self.least)
+            return uniform_hash(self.seed, origin_of(row), "split") in self.held_origins
+        own_hash = self._own_hash(row)
+        return self.fraction > 0 and own_hash != self.most and (own_hash < self.fraction or own_hash == self.least)

@@ -30,8 +30,8 @@ class MinHasher:
         from datasketch import MinHash  # here: it imports a good deal
 
         self.bands, self.bytes = bands, 4 * rows
-        made = MinHash(num_perm=permutations, seed=seed, scheme="affine32").permutations
-        self.a, self.b = made
+        coefficients = MinHash(num_perm=permutations, seed=seed, scheme="affine32").permutations
+        self.a, self.b = coefficients
 
     def signatures(self, hashes: npt.NDArray[np.uint32], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
         """The minimum of every permutation over each document's shingle hashes, (documents, permutations).

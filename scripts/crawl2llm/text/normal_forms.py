@@ -13,21 +13,21 @@ from unicodedata import combining, normalize
 MANY = 32  # marks on one letter; Unicode's Stream-Safe Text Format has 30 at most (Standard Annex 15, section 13)
 
 
-def _run(last: int, also: str = "") -> re.Pattern[str]:
+def _mark_run_pattern(last: int, also: str = "") -> re.Pattern[str]:
     """Finds runs of the marks up to a code point that normalisation sorts. also: what else may be in them."""
     mark = f"[{''.join(char for char in map(chr, range(0x300, last + 1)) if combining(char))}{also}]"
     return re.compile(f"{mark}{mark}{{{MANY - 1},}}")  # to look for the first one alone is faster
 
 
-RUN = _run(sys.maxunicode)
+RUN = _mark_run_pattern(sys.maxunicode)
 # Beyond the first plane one range, since each costs time at every character.
-PERHAPS = _run(0xFFFF, also=f"\U00010000-{chr(sys.maxunicode)}")
+POSSIBLE_RUN = _mark_run_pattern(0xFFFF, also=f"\U00010000-{chr(sys.maxunicode)}")
 
 
 def normal_form(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
     """The same as unicodedata.normalize."""
     if not text.isascii():
-        text = PERHAPS.sub(lambda run: RUN.sub(_in_order, run.group()), text)
+        text = POSSIBLE_RUN.sub(lambda run: RUN.sub(_in_order, run.group()), text)
     return normalize(form, text)
 
 

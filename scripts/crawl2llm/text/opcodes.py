@@ -19,19 +19,19 @@ def opcodes(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[Opcode]:
     """
     i = j = 0
     while i < len(a) or j < len(b):
-        size = _piece(a, b, i, j)
+        size = _piece_size(a, b, i, j)
         matcher = difflib.SequenceMatcher(None, a[i : i + size], b[j : j + size], autojunk=False)
-        found = matcher.get_opcodes()
+        codes = matcher.get_opcodes()
         if i + size < len(a) or j + size < len(b):
             # What is behind the last equal items may equal what the next piece begins with.
-            sure = found[:-1] if found[-1][0] != "equal" else found
+            sure = codes[:-1] if codes[-1][0] != "equal" else codes
             if sure and max(sure[-1][2], sure[-1][4]) * 2 >= size:
-                found = sure
-        yield from ((kind, i + i1, i + i2, j + j1, j + j2) for kind, i1, i2, j1, j2 in found)
-        i, j = i + found[-1][2], j + found[-1][4]
+                codes = sure
+        yield from ((kind, i + i1, i + i2, j + j1, j + j2) for kind, i1, i2, j1, j2 in codes)
+        i, j = i + codes[-1][2], j + codes[-1][4]
 
 
-def _piece(a: Sequence[Hashable], b: Sequence[Hashable], i: int, j: int) -> int:
+def _piece_size(a: Sequence[Hashable], b: Sequence[Hashable], i: int, j: int) -> int:
     """How many items from `a[i]` and `b[j]` on are compared: the most that have at most PAIRS pairs of equal ones."""
     left, right = Counter[Hashable](), Counter[Hashable]()
     pairs = size = 0

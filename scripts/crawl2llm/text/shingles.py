@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from crawl2llm.formats.document_numbers import DENSE, KEEP, ZERO, starts
+from crawl2llm.formats.document_numbers import DENSE, KEEP, ZERO, group_starts
 from crawl2llm.text.xxhash32 import Places, xxh32
 
 # Blocks of the Unicode scripts that do not put spaces between words (first, last code point), after NFKD.
@@ -51,7 +51,7 @@ DENSE_FROM = 0.2
 LONGER, UNKNOWN = 0x110000, 0x110001  # above every code point
 
 
-def fold(character: str, keep: bool = False) -> str:
+def fold_character(character: str, keep: bool = False) -> str:
     """What one character becomes: nothing, a space, MARK, or its folded form; between spaces where it is a token.
 
     keep: whether digits are kept, and a minus is SIGN.
@@ -86,11 +86,11 @@ class _Folder:
         self.keep = keep
         self.single = np.full(0x110000, UNKNOWN, "<u4")  # the one character that a character becomes, or LONGER
         self.longer: dict[int, str] = {}  # what others become
-        self.ascii = bytes(ord(fold(chr(code), keep)) for code in range(128)) + bytes(range(128, 256))
+        self.ascii = bytes(ord(fold_character(chr(code), keep)) for code in range(128)) + bytes(range(128, 256))
 
-    def _learn(self, codes: list[int]) -> None:
+    def _learn_forms(self, codes: list[int]) -> None:
         for code in codes:
-            form = fold(chr(code), self.keep)
+            form = fold_character(chr(code), self.keep)
             if len(form) == 1:
                 self.single[code] = ord(form)
             else:
@@ -102,15 +102,15 @@ class _Folder:
         codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
         folded = self.single.take(codes)
         if folded.max() == UNKNOWN:
-            self._learn(np.unique(codes[folded == UNKNOWN]).tolist())
+            self._learn_forms(np.unique(codes[folded == UNKNOWN]).tolist())
             folded = self.single.take(codes)
         if folded.max() >= LONGER:
-            return self._lengthen(codes, folded).tobytes().decode("utf-32-le").encode()
+            return self._insert_longer(codes, folded).tobytes().decode("utf-32-le").encode()
         if folded.max() < 128:
             return folded.astype(np.uint8).tobytes()
         return folded.tobytes().decode("utf-32-le").encode()
 
-    def _lengthen(self, codes: npt.NDArray[np.uint32], folded: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    def _insert_longer(self, codes: npt.NDArray[np.uint32], folded: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         """`folded` with the forms of any length in their places."""
         places = np.flatnonzero(folded == LONGER)
         lengths = np.ones(len(codes), np.int64)
@@ -201,7 +201,7 @@ def shingles(normal: bytes, k: int) -> list[bytes]:
     return [normal[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
-def spans(normals: list[bytes], k: int) -> tuple[bytes, Places, Places, Places]:
+def shingle_spans(normals: list[bytes], k: int) -> tuple[bytes, Places, Places, Places]:
     """The shingles of many normalised texts, none of them empty, as spans of one buffer.
 
     Returns the buffer, the start and the end of every shingle, (shingles,) each, and the shingles of each text,
@@ -220,12 +220,12 @@ def spans(normals: list[bytes], k: int) -> tuple[bytes, Places, Places, Places]:
     return buffer, starts[begin], ends[last], counts
 
 
-def hashes32(normals: list[bytes], k: int) -> tuple[npt.NDArray[np.uint32], Places]:
+def shingle_hashes(normals: list[bytes], k: int) -> tuple[npt.NDArray[np.uint32], Places]:
     """xxHash32 of every shingle of many normalised texts, none of them empty.
 
     Returns the hashes of one text after the other, (shingles,), and how many each text has, (texts,).
     """
-    buffer, starts, ends, counts = spans(normals, k)
+    buffer, starts, ends, counts = shingle_spans(normals, k)
     return xxh32(buffer, starts, ends), counts
 
 
@@ -234,17 +234,19 @@ def shingle_set(text: str, k: int, numbers: str = ZERO) -> npt.NDArray[np.uint64
 
     Two different shingles of a pair of documents of 1,000 shingles each share a hash with a probability of 2e-13.
     """
-    return distinct(np.array(list(map(xxhash.xxh3_64_intdigest, shingles(normalise(text, numbers), k))), np.uint64))
+    return sorted_distinct(
+        np.array(list(map(xxhash.xxh3_64_intdigest, shingles(normalise(text, numbers), k))), np.uint64)
+    )
 
 
-def distinct(values: npt.NDArray) -> npt.NDArray:
+def sorted_distinct(values: npt.NDArray) -> npt.NDArray:
     """The distinct values, sorted."""
     ordered = np.sort(values)
-    return ordered[starts(ordered)]
+    return ordered[group_starts(ordered)]
 
 
-def jaccard(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> float:
+def jaccard(first: npt.NDArray[np.uint64], second: npt.NDArray[np.uint64]) -> float:
     """|A ∩ B| / |A ∪ B| of two sets as `shingle_set` gives them; 0 where both are empty."""
-    both = np.sort(np.concatenate((one, other)))
+    both = np.sort(np.concatenate((first, second)))
     common = int(np.count_nonzero(both[1:] == both[:-1]))
     return common / (len(both) - common) if len(both) else 0.0

@@ -92,7 +92,7 @@ class StopWords:
         return len({self.forms[form] for form in self.forms.keys() & set(tokens)})
 
 
-def tables(overrides: dict[str, list[str]]) -> dict[str, StopWords]:
+def stop_words_by_language(overrides: dict[str, list[str]]) -> dict[str, StopWords]:
     """Stop words by language; `overrides` replaces a language's list, or switches it off where it is empty."""
     lists = {**STOP_WORDS, **{language: tuple(words) for language, words in overrides.items()}}
     return {language: StopWords(language, words) for language, words in lists.items() if words}

@@ -25,15 +25,15 @@ def xxh32(buffer: bytes, starts: Places, ends: Places) -> Array32:
     words = np.ascontiguousarray(np.ndarray(len(buffer) + 1, "<u4", padded, strides=1))
     hashes = [np.zeros(0, np.uint32)]
     for at in range(0, len(starts), CHUNK):
-        hashes.append(_hash(words, starts[at : at + CHUNK], ends[at : at + CHUNK]))
+        hashes.append(_hash_spans(words, starts[at : at + CHUNK], ends[at : at + CHUNK]))
     return np.concatenate(hashes)
 
 
-def _rotate(values: Array32, by: int) -> Array32:
+def _rotate_left(values: Array32, by: int) -> Array32:
     return (values << np.uint32(by)) | (values >> np.uint32(32 - by))
 
 
-def _hash(words: Array32, starts: Places, ends: Places) -> Array32:
+def _hash_spans(words: Array32, starts: Places, ends: Places) -> Array32:
     # Sorted by length, the spans that still have bytes to read are a suffix in every round.
     lengths = ends - starts
     order = np.argsort(np.minimum(lengths, 65535).astype(np.uint16), kind="stable")
@@ -51,18 +51,20 @@ def _hash(words: Array32, starts: Places, ends: Places) -> Array32:
             for lane, accumulators in enumerate(lanes):
                 part = accumulators[first - long :]
                 part += words[place + 4 * lane] * PRIME[1]
-                part[:] = _rotate(part, 13) * PRIME[0]
-        state[long:] = sum(_rotate(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True))
+                part[:] = _rotate_left(part, 13) * PRIME[0]
+        state[long:] = sum(_rotate_left(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True))
     state += lengths.astype(np.uint32)
 
     whole = starts + (lengths & ~15)
     for step in range(0, 12, 4):
-        left = np.flatnonzero((lengths & 15) >= step + 4)
-        state[left] = _rotate(state[left] + words[whole[left] + step] * PRIME[2], 17) * PRIME[3]
+        remaining = np.flatnonzero((lengths & 15) >= step + 4)
+        state[remaining] = _rotate_left(state[remaining] + words[whole[remaining] + step] * PRIME[2], 17) * PRIME[3]
     whole = starts + (lengths & ~3)
     for step in range(3):
-        left = np.flatnonzero((lengths & 3) > step)
-        state[left] = _rotate(state[left] + (words[whole[left] + step] & np.uint32(255)) * PRIME[4], 11) * PRIME[0]
+        remaining = np.flatnonzero((lengths & 3) > step)
+        state[remaining] = (
+            _rotate_left(state[remaining] + (words[whole[remaining] + step] & np.uint32(255)) * PRIME[4], 11) * PRIME[0]
+        )
 
     state ^= state >> np.uint32(15)
     state *= PRIME[1]

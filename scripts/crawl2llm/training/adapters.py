@@ -29,12 +29,12 @@ NAME = "default"  # PEFT's name of a model's only adapter
 BASE, DOWN, UP = ".base_layer.", f".lora_A.{NAME}.weight", f".lora_B.{NAME}.weight"
 
 
-def wanted(settings: Mapping[str, Any]) -> bool:
+def is_used(settings: Mapping[str, Any]) -> bool:
     """Whether an adapter is trained, and not the model itself."""
     return bool(settings["adapter"] != "none")
 
 
-def configuration(settings: Mapping[str, Any]) -> Any:
+def lora_config(settings: Mapping[str, Any]) -> Any:
     """PEFT's configuration of an adapter. Without dropout, as all training here."""
     from peft import LoraConfig
 
@@ -44,53 +44,53 @@ def configuration(settings: Mapping[str, Any]) -> Any:
     )
 
 
-def empty(config: PreTrainedConfig, settings: Mapping[str, Any], where: str) -> PreTrainedModel:
+def empty_model(config: PreTrainedConfig, settings: Mapping[str, Any], where: str) -> PreTrainedModel:
     """A model on the meta device with an adapter in it, whose own matrices alone want a gradient.
 
     Raises InputError where `adapter_targets` names no linear layer of this architecture, or one whose weight is another module's too.
     """
     from peft import inject_adapter_in_model
 
-    made = initial.empty(config)
-    linear = sorted({name.rpartition(".")[2] for name, module in made.named_modules() if _is_linear(module)})
+    model = initial.empty_model(config)
+    linear = sorted({name.rpartition(".")[2] for name, module in model.named_modules() if _is_linear(module)})
     if unknown := [name for name in settings["adapter_targets"] if name not in linear]:
         raise InputError(
             f"{where}.adapter_targets: the architecture {config.model_type!r} has no linear layer {unknown[0]!r}; it has "
             f"{', '.join(linear)}"
         )
     shared: dict[int, list[str]] = {}
-    for name, parameter in made.named_parameters(remove_duplicate=False):
+    for name, parameter in model.named_parameters(remove_duplicate=False):
         shared.setdefault(id(parameter), []).append(name.rpartition(".")[0])
     for modules in shared.values():
         for module in modules if len(modules) > 1 else ():
             if (target := module.rpartition(".")[2]) in settings["adapter_targets"]:
-                other = next(name for name in modules if name != module)
+                tied_module = next(name for name in modules if name != module)
                 raise InputError(
-                    f"{where}.adapter_targets: the weight of {target!r} is that of {other} too in this model (tie_embeddings), and what an "
+                    f"{where}.adapter_targets: the weight of {target!r} is that of {tied_module} too in this model (tie_embeddings), and what an "
                     f"adapter adds to it would be added to both; leave {target!r} out"
                 )
-    inject_adapter_in_model(configuration(settings), made, low_cpu_mem_usage=True)
-    for name, parameter in made.named_parameters():
+    inject_adapter_in_model(lora_config(settings), model, low_cpu_mem_usage=True)
+    for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.endswith((DOWN, UP)))
-    return made
+    return model
 
 
 def _is_linear(module: torch.nn.Module) -> bool:
     return isinstance(module, torch.nn.Linear | Conv1D)  # the latter is GPT-2's
 
 
-def values(made: PreTrainedModel, given: initial.Weights, seed: int) -> initial.Weights:
+def weights_with_adapter(model: PreTrainedModel, weights: initial.Weights, seed: int) -> initial.Weights:
     """`given`, of the model without an adapter, by the names that it has in one, then the adapter's own matrices.
 
     Those depend on the seed and the layer's name alone: A as PEFT begins it (tuners/lora/layer.py, reset_lora_parameters: Kaiming's
     uniform with a = √5), B 0. made: of `empty`.
     """
-    own = dict(made.named_parameters())
-    for name, value in given:
+    parameters = dict(model.named_parameters())
+    for name, value in weights:
         stem, _, leaf = name.rpartition(".")
         inside = f"{stem}{BASE}{leaf}"
-        yield inside if inside in own else name, value
-    for name, parameter in own.items():
+        yield inside if inside in parameters else name, value
+    for name, parameter in parameters.items():
         if name.endswith(UP):
             yield name, torch.zeros(parameter.shape)
         elif name.endswith(DOWN):
@@ -100,34 +100,36 @@ def values(made: PreTrainedModel, given: initial.Weights, seed: int) -> initial.
             yield name, value
 
 
-def begin(made: Callable[[], PreTrainedModel], given: Callable[[], initial.Weights], seed: int) -> initial.Weights:
+def build_weights_with_adapter(
+    build_model: Callable[[], PreTrainedModel], build_weights: Callable[[], initial.Weights], seed: int
+) -> initial.Weights:
     """`values` of the functions that give them."""
-    return values(made(), given(), seed)
+    return weights_with_adapter(build_model(), build_weights(), seed)
 
 
-def quantized(made: PreTrainedModel, device: torch.device, given: initial.Weights) -> PreTrainedModel:
+def fill_quantized_model(model: PreTrainedModel, device: torch.device, weights: initial.Weights) -> PreTrainedModel:
     """As `initial.filled`, with the weights that get an adapter in four bits: NF4 with double quantization.
 
     One weight after another, so that on `device` they are never there in fp32. Raises InputError for layers that are no nn.Linear.
     """
     from bitsandbytes import nn as low
 
-    layers = {f"{name}.weight": module for name, module in made.named_modules() if f"{name}.".endswith(BASE)}
+    layers = {f"{name}.weight": module for name, module in model.named_modules() if f"{name}.".endswith(BASE)}
     for module in layers.values():
         if not isinstance(module, torch.nn.Linear):
             raise InputError(
-                f"adapter is qlora, and the layers of {made.config.model_type!r} are of the class {type(module).__name__}, which is not "
+                f"adapter is qlora, and the layers of {model.config.model_type!r} are of the class {type(module).__name__}, which is not "
                 "kept in four bits: set it to lora"
             )
         if module.bias is not None:
             module.bias = torch.nn.Parameter(torch.empty(module.bias.shape, device=device), requires_grad=False)
-    others = [module for module in made.modules() if all(module is not layer for layer in layers.values())]
-    for module in others:
+    other_modules = [module for module in model.modules() if all(module is not layer for layer in layers.values())]
+    for module in other_modules:
         module.to_empty(device=device, recurse=False)
-    made.tie_weights()
-    left = {name: value for name, value in chain(made.named_parameters(), made.named_buffers()) if name not in layers}
+    model.tie_weights()
+    left = {name: value for name, value in chain(model.named_parameters(), model.named_buffers()) if name not in layers}
     with torch.no_grad():
-        for name, value in given:
+        for name, value in weights:
             if name not in layers:
                 left.pop(name).copy_(value)
                 continue
@@ -142,18 +144,18 @@ def quantized(made: PreTrainedModel, device: torch.device, given: initial.Weight
             # bitsandbytes would repack the weight for bf16 at the first evaluation, for good: what follows is rounded otherwise.
             layer.support_avx512bf16_for_cpu = False
             parent, _, leaf = name.removesuffix(".weight").rpartition(".")
-            setattr(made.get_submodule(parent), leaf, layer.to(device))
+            setattr(model.get_submodule(parent), leaf, layer.to(device))
     if left:
         raise RuntimeError(f"no value was given for {', '.join(left)}")
-    return made
+    return model
 
 
 @contextmanager
-def off(made: PreTrainedModel) -> Iterator[None]:
+def without_adapter(model: PreTrainedModel) -> Iterator[None]:
     """Compute as the model that is made from, without the adapter; for passes without a gradient."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    layers: list[Any] = [module for module in made.modules() if isinstance(module, BaseTunerLayer)]
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
     for layer in layers:  # PEFT's own switch would also stop their training
         layer._disable_adapters = True
     try:
@@ -163,40 +165,40 @@ def off(made: PreTrainedModel) -> Iterator[None]:
             layer._disable_adapters = False
 
 
-def trained(made: PreTrainedModel) -> int:
+def count_trained_parameters(model: PreTrainedModel) -> int:
     """How many parameters are trained."""
-    return sum(parameter.numel() for parameter in made.parameters() if parameter.requires_grad)
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def merged(
-    tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any], made: PreTrainedModel
+def merged_weights(
+    tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any], model: PreTrainedModel
 ) -> dict[str, torch.Tensor]:
     """The model's own weights by their own names, fp32, with each product of an adapter's matrices added to its layer's weight.
 
     made: of `empty`. Its layers say which way round a weight is: a square one does not show it.
     """
     scale = settings["adapter_alpha"] / settings["adapter_rank"]
-    found = {name.replace(BASE, "."): value for name, value in tensors.items() if not name.endswith((DOWN, UP))}
+    weights = {name.replace(BASE, "."): value for name, value in tensors.items() if not name.endswith((DOWN, UP))}
     for name, down in tensors.items():
         if name.endswith(DOWN):
             stem = name.removesuffix(DOWN)
             product = scale * (tensors[stem + UP] @ down)
-            straight = isinstance(made.get_submodule(stem + BASE.rstrip(".")), torch.nn.Linear)
-            found[f"{stem}.weight"] = found[f"{stem}.weight"] + (product if straight else product.T)
-    return found
+            straight = isinstance(model.get_submodule(stem + BASE.rstrip(".")), torch.nn.Linear)
+            weights[f"{stem}.weight"] = weights[f"{stem}.weight"] + (product if straight else product.T)
+    return weights
 
 
 def write(tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any], folder: Path) -> list[Path]:
     """Write the adapter alone as PEFT does, so that `PeftModel.from_pretrained` puts it into the model that was made from; its files."""
     folder.mkdir(exist_ok=True)
-    own = {
+    adapter_tensors = {
         f"base_model.model.{name.replace(f'.{NAME}.', '.')}": value.contiguous()
         for name, value in tensors.items()
         if name.endswith((DOWN, UP))
     }
-    made = configuration(settings)
-    made.inference_mode = True
-    made.target_modules = sorted({name.split(".lora_")[0].rpartition(".")[2] for name in own})
-    made.save_pretrained(str(folder))
-    save_file(own, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    peft_config = lora_config(settings)
+    peft_config.inference_mode = True
+    peft_config.target_modules = sorted({name.split(".lora_")[0].rpartition(".")[2] for name in adapter_tensors})
+    peft_config.save_pretrained(str(folder))
+    save_file(adapter_tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     return sorted(folder.iterdir())

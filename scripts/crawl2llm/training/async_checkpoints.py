@@ -16,76 +16,76 @@ from typing import Any
 
 import torch.distributed as dist
 
-from crawl2llm.core.manifest import checksum, sync, write_atomically
+from crawl2llm.core.manifest import checksum, sync_to_disk, write_atomically
 from crawl2llm.training import checkpoint, group
-from crawl2llm.training.checkpoint import Checkpoint, Kept
+from crawl2llm.training.checkpoint import Checkpoint, KeepPolicy
 
 # Of a process, in the folder that is being written: its files with sizes and checksums, as JSON.
 NOTE = ".written-{:05d}"
-LOOK = 0.05  # seconds between two looks for the others' notes
+POLL_SECONDS = 0.05  # seconds between two looks for the others' notes
 
 Write = Callable[[Path], list[str]]  # writes this process's files into a folder, and says their names
 
 
-class Beside:
+class AsyncWriter:
     """Writes the checkpoints of a run, one at a time. All processes call its methods together."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.thread = folder, ThreadPoolExecutor(1)
         self.writing: Future[None] | None = None
 
-    def save(self, write: Write, made: Checkpoint, kept: Kept) -> None:
+    def save(self, write: Write, new_checkpoint: Checkpoint, policy: KeepPolicy) -> None:
         """Begin to write a checkpoint, as `checkpoint.save` does. `wait` comes first, and then the copy that `write` writes.
 
         write: makes no collective call.
         """
         assert self.writing is None
-        self.writing = self.thread.submit(_save, write, made, kept)
+        self.writing = self.thread.submit(_write_and_seal, write, new_checkpoint, policy)
 
-    def failed(self) -> None:
+    def raise_failure(self) -> None:
         """Raise what went wrong with the writing, once it has: OSError where the disk is full."""
         if self.writing and self.writing.done() and self.writing.exception():
-            with checkpoint.writing(self.folder):
+            with checkpoint.detect_full_disk(self.folder):
                 self.writing.result()
 
     def wait(self) -> None:
         """Wait until the checkpoint is whole, where one is being written; raises as `failed`. A collective call."""
         if self.writing is None:
             return
-        with group.patience():
-            with checkpoint.writing(self.folder):
+        with group.long_waits():
+            with checkpoint.detect_full_disk(self.folder):
                 self.writing.result()
             self.writing = None
             dist.barrier()
 
 
-def _save(write: Write, made: Checkpoint, kept: Kept) -> None:
+def _write_and_seal(write: Write, new_checkpoint: Checkpoint, policy: KeepPolicy) -> None:
     """Write this process's files and its note; on process 0, wait for the notes of all and make the checkpoint whole."""
-    partial = checkpoint.partial(made)
+    partial = checkpoint.partial_folder(new_checkpoint)
     partial.mkdir(parents=True, exist_ok=True)
-    own = {name: [(partial / name).stat().st_size, checksum(partial / name)] for name in write(partial)}
-    sync(partial)
-    write_atomically(partial / NOTE.format(dist.get_rank()), json.dumps(own))
+    own_files = {name: [(partial / name).stat().st_size, checksum(partial / name)] for name in write(partial)}
+    sync_to_disk(partial)
+    write_atomically(partial / NOTE.format(dist.get_rank()), json.dumps(own_files))
     if dist.get_rank():
         return
-    noted: dict[str, list[Any]] = {}
+    noted_files: dict[str, list[Any]] = {}
     for rank in range(dist.get_world_size()):
-        noted |= _note(partial / NOTE.format(rank))
+        noted_files |= _wait_for_note(partial / NOTE.format(rank))
     for path in partial.glob(f"{NOTE[:9]}*"):
         path.unlink()
-    files = {name: size for name, (size, _) in sorted(noted.items())}
-    checkpoint.finish(made, kept, files, {name: mark for name, (_, mark) in noted.items()})
+    files = {name: size for name, (size, _) in sorted(noted_files.items())}
+    checkpoint.seal_and_prune(new_checkpoint, policy, files, {name: mark for name, (_, mark) in noted_files.items()})
 
 
-def _note(path: Path) -> dict[str, list[Any]]:
+def _wait_for_note(path: Path) -> dict[str, list[Any]]:
     """What a process wrote, once it has. Raises TimeoutError where it does not come."""
-    end = time.monotonic() + group.ALONE.total_seconds()
+    end = time.monotonic() + group.LONGEST_WAIT.total_seconds()
     while time.monotonic() < end:
         any(path.parent.iterdir())  # has NFS look again
         try:
-            found: dict[str, list[Any]] = json.loads(path.read_text())
+            files: dict[str, list[Any]] = json.loads(path.read_text())
         except FileNotFoundError:
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
             continue
-        return found
+        return files
     raise TimeoutError(f"{path} did not come: a process has not written its part of the checkpoint")

@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import sizes
 from crawl2llm.training.measures import flops_per_token
-from crawl2llm.training.parameters import count
+from crawl2llm.training.parameters import count_model_parameters
 
 AUTO = "auto"
 TOKENS_A_PARAMETER = 20  # Chinchilla
 PASSES = 4  # Muennighoff et al.: up to here repeated tokens are worth nearly as much as new ones
-GPU = 250_000_000  # training tokens, 1 GB of text that passed every filter; from here on a GPU is expected
+GPU_TOKENS = 250_000_000  # training tokens, 1 GB of text that passed every filter; from here on a GPU is expected
 COMPUTE = 5e13  # floating-point operations: 10 to 20 minutes of two x86-64 cores at 40 to 80 GFLOP/s in fp32
 COMPUTE_A_TOKEN = 1e7  # operations for each token of the corpus, so that a small corpus is done sooner still
 SEQUENCES = 16  # least sequences of a global batch, so that two processes with a micro_batch of 8 share it
 STEPS = 200  # a global batch grows only while there are this many steps
 VALIDATIONS = 10  # over a run, or every EVERY steps if that is more often
-EVERY = 500
+VALIDATE_EVERY = 500
 
 
 class Row(NamedTuple):
@@ -52,7 +52,7 @@ TABLE = (
     Row(0, 64, 2, 2, 2, 192, 256, 4096, 3e-3, 0.1, 20_000),
     Row(500_000, 96, 3, 3, 3, 256, 256, 4096, 3e-3, 0.1, 50_000),
     Row(3_000_000, 128, 4, 4, 4, 384, 256, 8192, 3e-3, 0.1, 50_000),
-    Row(GPU, 256, 8, 4, 4, 704, 512, 65_536, 2e-3, 0.02, 500_000),
+    Row(GPU_TOKENS, 256, 8, 4, 4, 704, 512, 65_536, 2e-3, 0.02, 500_000),
     Row(1_000_000_000, 512, 8, 8, 8, 1408, 1024, 131_072, 1e-3, 0.02, 1_000_000),
     Row(3_000_000_000, 576, 30, 9, 3, 1536, 2048, 524_288, 6e-4, 0.01, 2_000_000),
     Row(8_000_000_000, 960, 32, 15, 5, 2560, 2048, 524_288, 3e-4, 0.01, 2_000_000),
@@ -60,41 +60,41 @@ TABLE = (
 )
 
 
-def row(tokens: int) -> Row:
+def table_row(tokens: int) -> Row:
     """The row of a corpus of `tokens` training tokens."""
-    return next(found for found in reversed(TABLE) if tokens >= found.tokens)
+    return next(entry for entry in reversed(TABLE) if tokens >= entry.tokens)
 
 
-def power(value: float) -> int:
+def largest_power_of_two(value: float) -> int:
     """The largest power of two that is not above `value`; 1 at least."""
     return 1 << max(0, int(value).bit_length() - 1)
 
 
-def parameters(model: dict[str, Any], vocabulary: int) -> tuple[int, int]:
+def parameter_totals(model: dict[str, Any], vocabulary: int) -> tuple[int, int]:
     """(all parameters, those inside the layers); of a type that training/parameters.py does not know about as many."""
-    found = count(model, vocabulary)
-    return found.total, found.inside
+    counts = count_model_parameters(model, vocabulary)
+    return counts.total, counts.non_embedding
 
 
-def operations(model: dict[str, Any], vocabulary: int) -> int:
+def training_flops_per_token(model: dict[str, Any], vocabulary: int) -> int:
     """Floating-point operations of training on one token; the output embedding is multiplied, tied or not."""
-    found = count(model, vocabulary)
-    return flops_per_token(found.multiplied, model["layers"], found.width, model["context"])
+    counts = count_model_parameters(model, vocabulary)
+    return flops_per_token(counts.multiplied, model["layers"], counts.width, model["context"])
 
 
-def heads(model: dict[str, Any], wanted: Row) -> tuple[int, int]:
+def resolve_heads(model: dict[str, Any], row: Row) -> tuple[int, int]:
     """(hidden_size, heads) where one or both are `auto`: heads of an even size near the table's, as rotation needs.
 
     Raises InputError where no number of heads divides the hidden size that is set.
     """
     unit = model["kv_heads"] if isinstance(model["kv_heads"], int) else 1
     hidden, number = model["hidden_size"], model["heads"]
-    size = wanted.hidden_size // wanted.heads
+    size = row.hidden_size // row.heads
     if number == AUTO and hidden == AUTO:
-        number = unit * max(1, round(wanted.heads / unit))
+        number = unit * max(1, round(row.heads / unit))
     if hidden == AUTO:
-        even = wanted.hidden_size % (2 * number) == 0
-        return (wanted.hidden_size if even else 2 * number * max(4, round(wanted.hidden_size / number / 2))), number
+        even = row.hidden_size % (2 * number) == 0
+        return (row.hidden_size if even else 2 * number * max(4, round(row.hidden_size / number / 2))), number
     if number == AUTO:
         fitting = [n for n in range(unit, hidden + 1, unit) if hidden % (2 * n) == 0]
         if not fitting:
@@ -106,24 +106,28 @@ def heads(model: dict[str, Any], wanted: Row) -> tuple[int, int]:
     return hidden, number
 
 
-def shape(model: dict[str, Any], tokens: int) -> dict[str, Any]:
+def resolve_shape(model: dict[str, Any], tokens: int) -> dict[str, Any]:
     """`pretrain.train.model` without `auto`, but for `context`, which depends on the batch too."""
-    wanted, made = row(tokens), dict(model)
-    made["hidden_size"], made["heads"] = heads(model, wanted)
-    if made["layers"] == AUTO:
-        made["layers"] = wanted.layers
-    if made["kv_heads"] == AUTO:
-        share = wanted.heads // wanted.kv_heads
-        made["kv_heads"] = made["heads"] // share if made["heads"] % share == 0 else made["heads"]
-    if made["intermediate_size"] == AUTO:
-        near = sizes.feed_forward(made["hidden_size"])
-        made["intermediate_size"] = wanted.intermediate_size if made["hidden_size"] == wanted.hidden_size else near
-    return made
+    row, resolved_model = table_row(tokens), dict(model)
+    resolved_model["hidden_size"], resolved_model["heads"] = resolve_heads(model, row)
+    if resolved_model["layers"] == AUTO:
+        resolved_model["layers"] = row.layers
+    if resolved_model["kv_heads"] == AUTO:
+        share = row.heads // row.kv_heads
+        resolved_model["kv_heads"] = (
+            resolved_model["heads"] // share if resolved_model["heads"] % share == 0 else resolved_model["heads"]
+        )
+    if resolved_model["intermediate_size"] == AUTO:
+        near = sizes.feed_forward(resolved_model["hidden_size"])
+        resolved_model["intermediate_size"] = (
+            row.intermediate_size if resolved_model["hidden_size"] == row.hidden_size else near
+        )
+    return resolved_model
 
 
-def context(tokens: int, batch: Any) -> int:
+def resolve_context(tokens: int, batch: Any) -> int:
     """The context: the table's, no longer than the corpus, and where the batch is set, a divisor of it."""
-    longest = min(row(tokens).context, power(tokens - 1))
+    longest = min(table_row(tokens).context, largest_power_of_two(tokens - 1))
     if batch == AUTO:
         return max(8, longest)
     return next((n for n in range(min(longest, batch // 8), 7, -1) if batch % n == 0), 8)
@@ -138,56 +142,69 @@ def resolve(settings: dict[str, Any], tokens: int, vocabulary: int) -> dict[str,
     hidden size that is set, or no shape has about the size that is.
     """
     sized = settings["model"]["size"] is not None
-    wanted = sizes.fill(settings["model"], vocabulary) if sized else settings["model"]
-    made = {**settings, "model": shape(wanted, tokens)}
-    model = made["model"]
+    sized_model = sizes.fill_shape(settings["model"], vocabulary) if sized else settings["model"]
+    resolved_settings = {**settings, "model": resolve_shape(sized_model, tokens)}
+    model = resolved_settings["model"]
     if model["context"] == AUTO:
-        model["context"] = context(tokens, settings["global_batch_tokens"])
-    total, inside = parameters(model, vocabulary)
+        model["context"] = resolve_context(tokens, settings["global_batch_tokens"])
+    total, inside = parameter_totals(model, vocabulary)
     # A size that was set may be that of another row; its batch and learning rate then come from there.
-    free = wanted["hidden_size"] == AUTO and wanted["layers"] == AUTO
-    own = row(tokens) if free else next((found for found in reversed(TABLE) if inside >= size_of(found) / 2), TABLE[0])
+    free = sized_model["hidden_size"] == AUTO and sized_model["layers"] == AUTO
+    row = (
+        table_row(tokens)
+        if free
+        else next((entry for entry in reversed(TABLE) if inside >= row_parameters(entry) / 2), TABLE[0])
+    )
 
     budget = float(min(max(tokens, TOKENS_A_PARAMETER * total), PASSES * tokens))
-    if free and tokens < GPU:
-        budget = min(budget, min(COMPUTE, COMPUTE_A_TOKEN * tokens) / operations(model, vocabulary))
-    if made["global_batch_tokens"] == AUTO:
-        most = power(min(own.batch, budget / STEPS) / model["context"])
-        made["global_batch_tokens"] = model["context"] * max(SEQUENCES, most)
-    if made["epochs"] == AUTO:
-        made["epochs"] = None
-        if made["steps"] is None and made["tokens"] is None:
-            made["steps"] = max(1, round(budget / made["global_batch_tokens"] / mean(made["batch_ramp"])))
+    if free and tokens < GPU_TOKENS:
+        budget = min(budget, min(COMPUTE, COMPUTE_A_TOKEN * tokens) / training_flops_per_token(model, vocabulary))
+    if resolved_settings["global_batch_tokens"] == AUTO:
+        sequences = largest_power_of_two(min(row.batch, budget / STEPS) / model["context"])
+        resolved_settings["global_batch_tokens"] = model["context"] * max(SEQUENCES, sequences)
+    if resolved_settings["epochs"] == AUTO:
+        resolved_settings["epochs"] = None
+        if resolved_settings["steps"] is None and resolved_settings["tokens"] is None:
+            resolved_settings["steps"] = max(
+                1,
+                round(
+                    budget
+                    / resolved_settings["global_batch_tokens"]
+                    / mean_batch_share(resolved_settings["batch_ramp"])
+                ),
+            )
     for key in ("learning_rate", "warmup", "validation_tokens"):
-        if made[key] == AUTO:
-            made[key] = getattr(own, key)
-    if made["validate_every"] == AUTO:
-        trained = made["tokens"] or (made["epochs"] or 0) * tokens
-        steps = made["steps"] or trained / made["global_batch_tokens"] / mean(made["batch_ramp"])
-        made["validate_every"] = between(steps)
-    return made
+        if resolved_settings[key] == AUTO:
+            resolved_settings[key] = getattr(row, key)
+    if resolved_settings["validate_every"] == AUTO:
+        trained = resolved_settings["tokens"] or (resolved_settings["epochs"] or 0) * tokens
+        steps = resolved_settings["steps"] or trained / resolved_settings["global_batch_tokens"] / mean_batch_share(
+            resolved_settings["batch_ramp"]
+        )
+        resolved_settings["validate_every"] = validation_interval(steps)
+    return resolved_settings
 
 
-def mean(ramp: list[list[float]]) -> float:
+def mean_batch_share(ramp: list[list[float]]) -> float:
     """The mean batch of all steps under a batch_ramp, as a share of the largest."""
     ends = [*(share for share, _ in ramp[1:]), 1.0]
     return sum((end - share) * part for (share, part), end in zip(ramp or [[0.0, 1.0]], ends, strict=True))
 
 
-def between(steps: float) -> int:
+def validation_interval(steps: float) -> int:
     """Steps between two validations of a run of so many, where `validate_every` is `auto`."""
-    return max(1, min(EVERY, round(steps / VALIDATIONS)))
+    return max(1, min(VALIDATE_EVERY, round(steps / VALIDATIONS)))
 
 
-def size_of(found: Row) -> int:
+def row_parameters(row: Row) -> int:
     """The parameters inside the layers of a row's shape."""
-    return parameters({**found._asdict(), "tie_embeddings": True}, 0)[1]
+    return parameter_totals({**row._asdict(), "tie_embeddings": True}, 0)[1]
 
 
-def resolved(settings: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
+def resolved_values(settings: dict[str, Any], resolved_settings: dict[str, Any]) -> dict[str, Any]:
     """The keys of `settings` that were `auto`, dotted, with what `resolve` made of them. An engine's own `auto` (reduce_dtype) is none."""
-    flat = {f"model.{key}": (value, made["model"][key]) for key, value in settings["model"].items()}
-    flat |= {key: (value, made[key]) for key, value in settings.items() if key not in ("model", "epochs")}
+    flat = {f"model.{key}": (value, resolved_settings["model"][key]) for key, value in settings["model"].items()}
+    flat |= {key: (value, resolved_settings[key]) for key, value in settings.items() if key not in ("model", "epochs")}
     if settings["epochs"] == AUTO and settings["steps"] is None and settings["tokens"] is None:
-        flat["steps"] = (AUTO, made["steps"])
+        flat["steps"] = (AUTO, resolved_settings["steps"])
     return {key: value for key, (before, value) in flat.items() if before == AUTO != value}

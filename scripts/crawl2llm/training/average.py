@@ -10,6 +10,6 @@ from __future__ import annotations
 EMA = "ema"  # a kind in a checkpoint's neutral form, and the folder of its files in DeepSpeed's
 
 
-def weight(decay: float, step: int) -> float:
+def update_weight(decay: float, step: int) -> float:
     """How far the mean goes towards the weights after step 1, 2, …"""
     return 1 - min(decay, (1 + step) / (10 + step))

@@ -16,87 +16,90 @@ import torch
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import initial, model, parallel
 
-WHERE = "pretrain.train.model"
+SECTION = "pretrain.train.model"
 LENGTH, PLACE = 12, 8  # tokens of a text, and the one that is changed
 # How far logits before it may move, by the largest of all: the rounding of fp32, where a mixture groups tokens otherwise.
 ROUNDING = 1e-4
-MOST = 200_000_000  # parameters of a model that is run
+MOST_PARAMETERS = 200_000_000  # parameters of a model that is run
 SHAPE = {"hidden_size": 64, "layers": 2, "heads": 4, "kv_heads": 4, "intermediate_size": 64, "context": 64}
 # What makes models of types small that have such keys.
-SMALL = {
+SMALL_SIZES = {
     "num_local_experts": 4, "num_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2, "moe_topk": 2,
     "top_k_experts": 2, "moe_intermediate_size": 32, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
 }  # fmt: skip
 
 
-def moves(made: Any) -> bool | None:
+def sees_later_tokens(language_model: Any) -> bool | None:
     """Whether logits before a token move if that token is changed: no causal model's do. None where the model gives no numbers."""
     torch.manual_seed(0)
     texts = torch.randint(1, 60, (1, LENGTH)).repeat(2, 1)
     texts[1, PLACE] = texts[0, PLACE] % 59 + 1
     with torch.no_grad():
-        first, second = made.eval()(input_ids=texts[:1]).logits[0], made(input_ids=texts[1:]).logits[0]
+        first, second = (
+            language_model.eval()(input_ids=texts[:1]).logits[0],
+            language_model(input_ids=texts[1:]).logits[0],
+        )
     if not bool(first.isfinite().all() and second.isfinite().all()):
         return None
     change = (first - second).abs().amax(-1) / first.abs().max().clamp(min=1e-9)
     return bool(change[:PLACE].max() > ROUNDING)
 
 
-def tiny(settings: dict[str, Any]) -> Any:
+def tiny_model(settings: dict[str, Any]) -> Any:
     """A tiny model with random weights of the same type, and of those overrides that are no sizes. Raises what transformers raises."""
     kind, keys = settings["type"], ("intermediate_size", "kv_heads")
     shape = {key: value for key, value in SHAPE.items() if key not in keys or settings[key] is not None}
-    kept = {
+    overrides = {
         key: value
         for key, value in settings["overrides"].items()
         if isinstance(value, bool | str) or key.endswith("token_id")
     }
-    known = model.AutoConfig.for_model(kind)
-    small = {key: value for key, value in SMALL.items() if isinstance(getattr(known, key, None), int)}
-    config = model.configuration({**settings, **shape, "overrides": {**small, **kept}}, 64, 0, set(SHAPE))
-    if sum(value.numel() for value in initial.empty(config).parameters()) > MOST:
+    default_config = model.AutoConfig.for_model(kind)
+    small = {key: value for key, value in SMALL_SIZES.items() if isinstance(getattr(default_config, key, None), int)}
+    config = model.build_config({**settings, **shape, "overrides": {**small, **overrides}}, 64, 0, set(SHAPE))
+    if sum(value.numel() for value in initial.empty_model(config).parameters()) > MOST_PARAMETERS:
         raise InputError(f"a model of type {kind!r} is not tiny")
     torch.manual_seed(0)
-    return initial.empty(config, "cpu")
+    return initial.empty_model(config, "cpu")
 
 
-def wrong(ask: dict[str, Any]) -> str:
+def model_problem(ask: dict[str, Any]) -> str:
     """What is wrong with a model; "" if nothing is known to be."""
     settings, kind = ask["model"], ask["model"]["type"]
     try:
-        config = model.configuration(settings, ask["vocabulary"], 0, ask["auto"])
+        config = model.build_config(settings, ask["vocabulary"], 0, ask["auto"])
         if ask["parallel"]:
             parallel.check_model(parallel.Degrees(**ask["parallel"]), config, settings["context"], ask["accumulation"])
-        initial.empty(config)
+        initial.empty_model(config)
     except InputError as error:
         return str(error)
     except Exception as error:  # of any of the hundreds of types of transformers
-        said = str(error).strip().partition("\n")[0] or type(error).__name__
-        return f"{WHERE}: transformers builds no model of type {kind!r} with these keys: {said}"
+        message = str(error).strip().partition("\n")[0] or type(error).__name__
+        return f"{SECTION}: transformers builds no model of type {kind!r} with these keys: {message}"
     try:
-        small = tiny(settings)
+        small = tiny_model(settings)
     except Exception:  # a type whose sizes depend on each other in a way that is not known here
         return ""
     try:
-        seen = moves(small)
+        sees_later = sees_later_tokens(small)
     except Exception:  # its sizes may not fit
-        return not_running(config, kind)
-    if seen:
+        return run_problem(config, kind)
+    if sees_later:
         return (
-            f"{WHERE}.type is {kind!r}, whose models see the tokens that they are to predict: a changed token moves the logits before it, "
+            f"{SECTION}.type is {kind!r}, whose models see the tokens that they are to predict: a changed token moves the logits before it, "
             "so its loss would mean nothing; take a causal type, such as llama, qwen3 or gpt2"
         )
     return ""
 
 
-def not_running(config: Any, kind: str) -> str:
+def run_problem(config: Any, kind: str) -> str:
     """What is wrong with a model that takes no text alone, by its own sizes and without weights; "" if nothing is known to be."""
     try:
-        initial.empty(config)(input_ids=torch.zeros(1, LENGTH, dtype=torch.int64, device="meta"))
+        initial.empty_model(config)(input_ids=torch.zeros(1, LENGTH, dtype=torch.int64, device="meta"))
     except TypeError as error:
-        said = str(error).strip().partition("\n")[0]
+        message = str(error).strip().partition("\n")[0]
         return (
-            f"{WHERE}.type is {kind!r}, whose models do not run with these keys on text alone: {said}; take another type, such as "
+            f"{SECTION}.type is {kind!r}, whose models do not run with these keys on text alone: {message}; take another type, such as "
             "llama, qwen3 or gpt2"
         )
     except Exception:  # the meta device cannot do it all
@@ -107,7 +110,7 @@ def not_running(config: Any, kind: str) -> str:
 def main() -> int:
     asks = json.load(sys.stdin)
     torch.set_num_threads(1)
-    json.dump([wrong(ask) for ask in asks], sys.stdout)
+    json.dump([model_problem(ask) for ask in asks], sys.stdout)
     return 0
 
 

@@ -22,7 +22,7 @@ from crawl2llm.core.errors import InputError
 if TYPE_CHECKING:
     from crawl2llm.training.checkpoint import Checkpoint
 
-ASIDE = "damaged-"  # before the name of a checkpoint that a run leaves behind
+DAMAGED_PREFIX = "damaged-"  # before the name of a checkpoint that a run leaves behind
 
 
 def remedy(path: Path, folder: Path) -> str:
@@ -32,7 +32,7 @@ def remedy(path: Path, folder: Path) -> str:
     return "name another checkpoint in pretrain.train.start_from"
 
 
-def of(path: Path, tensors: bool = False) -> str:
+def damage_text(path: Path, tensors: bool = False) -> str:
     """Which file of the checkpoint at `path` cannot be read, and why; "" where there is none. tensors: read them all, too.
 
     What the file system does not give is no damage: OSError.
@@ -43,7 +43,7 @@ def of(path: Path, tensors: bool = False) -> str:
                 with safe_open(file, framework="pt"):
                     pass
             elif file.suffix == ".pt":
-                _archive(file, tensors)
+                _check_archive(file, tensors)
         except OSError:
             raise
         except Exception as error:  # bytes of any value make zipfile raise more than BadZipFile
@@ -51,11 +51,11 @@ def of(path: Path, tensors: bool = False) -> str:
     return ""
 
 
-def _archive(file: Path, tensors: bool) -> None:
+def _check_archive(file: Path, tensors: bool) -> None:
     """Raise what is wrong with a file of torch.save: https://docs.pytorch.org/docs/stable/notes/serialization.html."""
-    with zipfile.ZipFile(file) as held:
-        for part in held.infolist():
-            with held.open(part) as handle:  # reads what stands before the part
+    with zipfile.ZipFile(file) as archive:
+        for part in archive.infolist():
+            with archive.open(part) as handle:  # reads what stands before the part
                 if tensors or "/data/" not in part.filename:
                     while handle.read(1 << 24):  # its end compares the checksum
                         pass
@@ -63,25 +63,25 @@ def _archive(file: Path, tensors: bool) -> None:
 
 def set_aside(path: Path, why: str) -> None:
     """Rename a checkpoint that cannot be used, and say why. For process 0."""
-    aside = path.with_name(f"{ASIDE}{path.name}")
+    aside = path.with_name(f"{DAMAGED_PREFIX}{path.name}")
     shutil.rmtree(aside, ignore_errors=True)
     path.rename(aside)
     log.warning("%s is not used: %s. The folder is now %s; remove it", path, why, aside.name)
 
 
-def sound(found: Sequence[Checkpoint]) -> list[Checkpoint]:
+def set_aside_unreadable(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     """The checkpoints of a run, oldest first, without the newest ones that cannot be read, which are renamed. For process 0."""
-    left = list(found)
-    while left and (why := of(left[-1].path)):
+    left = list(checkpoints)
+    while left and (why := damage_text(left[-1].path)):
         set_aside(left.pop().path, why)
-    if number := len(found) - len(left):
+    if number := len(checkpoints) - len(left):
         where = f"after step {left[-1].step:,}" if left else "from its beginning"
-        log.warning("%d of %d checkpoints cannot be read: training goes on %s", number, len(found), where)
+        log.warning("%d of %d checkpoints cannot be read: training goes on %s", number, len(checkpoints), where)
     return left
 
 
 @contextlib.contextmanager
-def named(path: Path, folder: Path) -> Iterator[None]:
+def explain_damage(path: Path, folder: Path) -> Iterator[None]:
     """Raise InputError, which names the file, where reading the checkpoint at `path` fails and one of its files is damaged.
 
     folder: the run's. Files are looked at after a failure alone: reading is no slower.
@@ -91,6 +91,6 @@ def named(path: Path, folder: Path) -> Iterator[None]:
     except InputError:
         raise
     except Exception as failure:
-        if why := of(path, tensors=True):
+        if why := damage_text(path, tensors=True):
             raise InputError(f"{why}: {remedy(path, folder)}") from failure
         raise

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from crawl2llm.training.run import Run
 
 
-def kept(run: Run) -> checkpoint.Kept:
+def keep_policy(run: Run) -> checkpoint.KeepPolicy:
     """Which checkpoints stay when a new one is whole: what a run may resume from, go back to or end with."""
     points = rollback.kept_points(run.settings)
-    return checkpoint.Kept(run.args.keep_checkpoints, run.args.keep_every, run.keeps_best, points)
+    return checkpoint.KeepPolicy(run.args.keep_checkpoints, run.args.keep_every, run.keeps_best, points)
 
 
-def described(run: Run, step: int, validation: float | None) -> checkpoint.Checkpoint:
+def build_checkpoint(run: Run, step: int, validation: float | None) -> checkpoint.Checkpoint:
     """What a checkpoint after `step` says of the run; see `Run.restore`, which takes it back."""
     return checkpoint.Checkpoint(
         path=run.folder / f"step-{step:06d}",
@@ -32,7 +32,7 @@ def described(run: Run, step: int, validation: float | None) -> checkpoint.Check
         lowest=run.lowest,
         recent=tuple(run.spikes.recent) if run.spikes else (),
         ahead=run.ahead,
-        seen=run.plan.span(step + 1)[0] + run.ahead,
+        seen=run.plan.window_span(step + 1)[0] + run.ahead,
         rolled=tuple(run.rolled),
         stale=run.stale,
         stopped=run.stopped,

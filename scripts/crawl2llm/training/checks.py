@@ -13,39 +13,39 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.training import offload, parallel, schedule
 from crawl2llm.training.parameters import FAMILIES
 
-WHERE = "pretrain.train"
+SECTION = "pretrain.train"
 FP16 = "fp16"
 
-BESIDE = ("torch",)  # engines that copy their state, so that a checkpoint is written while training goes on
+ASYNC_ENGINES = ("torch",)  # engines that copy their state, so that a checkpoint is written while training goes on
 
-ADAPTED = ("torch",)  # engines that leave parameters as they are which want no gradient
+ADAPTER_ENGINES = ("torch",)  # engines that leave parameters as they are which want no gradient
 
 # Types whose logits a test found to be those of each document alone. Others may ignore positions, or carry state over borders (Mamba).
-TRIED = ("gemma2", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3")
+MASKED_TYPES = ("gemma2", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3")
 
 
-def check(train: dict[str, Any], processes: int) -> None:
+def check_settings(train: dict[str, Any], processes: int) -> None:
     """Raises InputError for settings of pretrain.train, complete and with their placement, that no training can have.
 
     processes: of all nodes.
     """
-    architecture(train["model"]["type"])
-    heads(train["model"])
-    optimizer(train)
-    wide(train)
-    layers(train)
-    reduction(train)
-    check_fp16(train, f"{WHERE}.{{}}".format)
-    offload.check(train, f"{WHERE}.{{}}".format)
-    masks(train)
-    early_stop(train)
-    saving(train)
-    degrees = parallel.Degrees.of(train)
-    parallel.check(degrees, processes, train)
-    schedule.check(train, processes // degrees.together)
+    check_architecture(train["model"]["type"])
+    check_heads(train["model"])
+    check_optimizer(train)
+    check_base_width(train)
+    check_layer_settings(train)
+    check_reduce_dtype(train)
+    check_fp16(train, f"{SECTION}.{{}}".format)
+    offload.check_offload(train, f"{SECTION}.{{}}".format)
+    check_document_masking(train)
+    check_early_stop(train)
+    check_async_checkpoints(train)
+    degrees = parallel.Degrees.of_settings(train)
+    parallel.check_degrees(degrees, processes, train)
+    schedule.check_schedule(train, processes // degrees.replica_size)
 
 
-def architecture(kind: str) -> None:
+def check_architecture(kind: str) -> None:
     """InputError for a type that transformers does not know. One of FAMILIES it does: the list takes a second to import."""
     if kind in FAMILIES:
         return
@@ -54,18 +54,20 @@ def architecture(kind: str) -> None:
     except ImportError:  # the environment of data steps; the trainer looks again
         return
     if kind not in known:
-        raise InputError(f"{WHERE}.model.type is {kind!r}, no architecture of transformers{nearest(kind, known)}")
+        raise InputError(
+            f"{SECTION}.model.type is {kind!r}, no architecture of transformers{did_you_mean(kind, known)}"
+        )
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The names that a person may have meant, as words for an error; "" where none is near."""
-    close = difflib.get_close_matches(name, list(known), n=3)
+    close = difflib.get_close_matches(name, list(names), n=3)
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
 
 
-def heads(model: dict[str, Any]) -> None:
+def check_heads(model: dict[str, Any]) -> None:
     """InputError where heads do not divide, as far as numbers are set: a plan says so before any data are read."""
-    where, (hidden, heads) = f"{WHERE}.model", (model["hidden_size"], model["heads"])
+    where, (hidden, heads) = f"{SECTION}.model", (model["hidden_size"], model["heads"])
     kv_heads = model["kv_heads"] or heads
     if isinstance(heads, int) and isinstance(kv_heads, int) and heads % kv_heads:
         raise InputError(f"{where}.heads is {heads}, not a multiple of {where}.kv_heads = {kv_heads}")
@@ -73,61 +75,61 @@ def heads(model: dict[str, Any]) -> None:
         raise InputError(f"{where}.hidden_size is {hidden}, not a multiple of {where}.heads = {heads}")
 
 
-def optimizer(settings: dict[str, Any]) -> None:
+def check_optimizer(settings: dict[str, Any]) -> None:
     """InputError for Muon under DeepSpeed's ZeRO, which hands the optimizer pieces of matrices without shape.
 
     DeepSpeed's own Muon puts orthogonal updates in the place of gradients, whose norm and clipping are then those of the updates.
     """
     if settings["optimizer"] == "muon" and settings["zero_stage"] and settings["engine"] == "deepspeed":
         raise InputError(
-            f"{WHERE}.optimizer is muon, {WHERE}.engine deepspeed, and {WHERE}.zero_stage {settings['zero_stage']}: DeepSpeed's ZeRO cuts "
-            f"matrices into pieces without shape, and Muon needs whole ones; set {WHERE}.engine to torch, {WHERE}.zero_stage to 0, or "
-            f"{WHERE}.optimizer to adamw"
+            f"{SECTION}.optimizer is muon, {SECTION}.engine deepspeed, and {SECTION}.zero_stage {settings['zero_stage']}: DeepSpeed's ZeRO cuts "
+            f"matrices into pieces without shape, and Muon needs whole ones; set {SECTION}.engine to torch, {SECTION}.zero_stage to 0, or "
+            f"{SECTION}.optimizer to adamw"
         )
 
 
-def wide(settings: dict[str, Any]) -> None:
+def check_base_width(settings: dict[str, Any]) -> None:
     """InputError where learning rates cannot carry over from `base_width` (training/mup.py)."""
     if (base := settings["base_width"]) is None:
         return
     model, allowed = settings["model"], ("llama", "qwen3", "gpt2")
     if model["type"] not in allowed:
         raise InputError(
-            f"{WHERE}.base_width is {base}, and {WHERE}.model.type {model['type']}: allowed are {', '.join(allowed)}"
+            f"{SECTION}.base_width is {base}, and {SECTION}.model.type {model['type']}: allowed are {', '.join(allowed)}"
         )
     if model["tie_embeddings"]:
         raise InputError(
-            f"{WHERE}.base_width is {base}, and {WHERE}.model.tie_embeddings true: one matrix cannot move as an embedding and as a head "
-            f"do, whose learning rates differ by width; set {WHERE}.model.tie_embeddings to false"
+            f"{SECTION}.base_width is {base}, and {SECTION}.model.tie_embeddings true: one matrix cannot move as an embedding and as a head "
+            f"do, whose learning rates differ by width; set {SECTION}.model.tie_embeddings to false"
         )
 
 
-def layers(settings: dict[str, Any]) -> None:
+def check_layer_settings(settings: dict[str, Any]) -> None:
     """InputError where layers that gather weights inside would be compiled, or selectively computed again: DeepSpeed's ZeRO 3."""
     if settings["selective_checkpointing"] and not settings["activation_checkpointing"]:
         raise InputError(
-            f"{WHERE}.selective_checkpointing is true, and {WHERE}.activation_checkpointing false: it says which activations are kept "
-            f"where others are computed again; set {WHERE}.activation_checkpointing to true"
+            f"{SECTION}.selective_checkpointing is true, and {SECTION}.activation_checkpointing false: it says which activations are kept "
+            f"where others are computed again; set {SECTION}.activation_checkpointing to true"
         )
     if settings["engine"] != "deepspeed" or settings["zero_stage"] != 3:
         return
     for key in ("compile_layers", "selective_checkpointing"):
         if settings[key]:
             raise InputError(
-                f"{WHERE}.{key} is true with {WHERE}.engine deepspeed and {WHERE}.zero_stage 3, which gathers weights inside of the "
-                f"layers: set {WHERE}.engine to torch, {WHERE}.zero_stage to 2 or less, or {WHERE}.{key} to false"
+                f"{SECTION}.{key} is true with {SECTION}.engine deepspeed and {SECTION}.zero_stage 3, which gathers weights inside of the "
+                f"layers: set {SECTION}.engine to torch, {SECTION}.zero_stage to 2 or less, or {SECTION}.{key} to false"
             )
 
 
-def reduction(settings: dict[str, Any]) -> None:
+def check_reduce_dtype(settings: dict[str, Any]) -> None:
     """InputError for a precision of sums that the engine or fp32 has anyway: the key would retrain for nothing."""
     if settings["reduce_dtype"] == "auto":
         return
     for key, needed in (("engine", ("deepspeed",)), ("precision", ("bf16", "fp16"))):
         if (value := settings[key]) not in needed:
             raise InputError(
-                f"{WHERE}.reduce_dtype is {settings['reduce_dtype']}, which {WHERE}.{key} {value} has anyway: set "
-                f"{WHERE}.reduce_dtype to auto"
+                f"{SECTION}.reduce_dtype is {settings['reduce_dtype']}, which {SECTION}.{key} {value} has anyway: set "
+                f"{SECTION}.reduce_dtype to auto"
             )
 
 
@@ -135,74 +137,74 @@ def check_fp16(settings: dict[str, Any], key: Callable[[str], str]) -> None:
     """InputError for fp16 with what its loss scaling does not reach, or was not tried with. key: of the section, as the config names it."""
     if settings["precision"] != FP16:
         return
-    said = f"{key('precision')} is {FP16}"
+    setting_text = f"{key('precision')} is {FP16}"
     if settings["loss_chunk"]:
         raise InputError(
-            f"{said}, and {key('loss_chunk')} {settings['loss_chunk']}, which makes the head's gradients before the loss is scaled, "
+            f"{setting_text}, and {key('loss_chunk')} {settings['loss_chunk']}, which makes the head's gradients before the loss is scaled, "
             f"so that small ones are lost: set {key('loss_chunk')} to 0, or {key('precision')} to bf16"
         )
-    if wide := [kind for kind, size in settings.get("parallel", {}).items() if size > 1]:
+    if shared_kinds := [kind for kind, size in settings.get("parallel", {}).items() if size > 1]:
         raise InputError(
-            f"{said}, and {key('parallel')}.{wide[0]} {settings['parallel'][wide[0]]}: loss scaling is done if the data alone are shared "
-            f"out; set {key('parallel')}.{wide[0]} to 1, or {key('precision')} to bf16"
+            f"{setting_text}, and {key('parallel')}.{shared_kinds[0]} {settings['parallel'][shared_kinds[0]]}: loss scaling is done if the data alone are shared "
+            f"out; set {key('parallel')}.{shared_kinds[0]} to 1, or {key('precision')} to bf16"
         )
     for name, none in (("adapter", ("none", "lora")), ("quantize_aware", ("none",))):
         if (value := settings.get(name, "none")) not in none:
             raise InputError(
-                f"{said}, and {key(name)} {value}, which was not tried together: set {key('precision')} to bf16 or fp32"
+                f"{setting_text}, and {key(name)} {value}, which was not tried together: set {key('precision')} to bf16 or fp32"
             )
     if settings["engine"] != "deepspeed":
         return
     if settings.get("device") == "cpu":
         raise InputError(
-            f"{said}, {key('engine')} deepspeed, and {key('device')} cpu, on which DeepSpeed has no fp16: set {key('engine')} to torch, or "
+            f"{setting_text}, {key('engine')} deepspeed, and {key('device')} cpu, on which DeepSpeed has no fp16: set {key('engine')} to torch, or "
             f"{key('precision')} to fp32"
         )
     if not settings["zero_stage"]:
         raise InputError(
-            f"{said}, {key('engine')} deepspeed, and {key('zero_stage')} 0, which adds gradients up in fp16: set {key('zero_stage')} to 1, "
+            f"{setting_text}, {key('engine')} deepspeed, and {key('zero_stage')} 0, which adds gradients up in fp16: set {key('zero_stage')} to 1, "
             f"or {key('engine')} to torch"
         )
     if settings.get("spike_sigma"):
         raise InputError(
-            f"{said}, {key('engine')} deepspeed, and {key('spike_sigma')} {settings['spike_sigma']}: DeepSpeed would take a spike that is "
+            f"{setting_text}, {key('engine')} deepspeed, and {key('spike_sigma')} {settings['spike_sigma']}: DeepSpeed would take a spike that is "
             f"left out for an overflow, and halve the loss scale; set {key('engine')} to torch, or {key('spike_sigma')} to null"
         )
 
 
-def masks(settings: dict[str, Any]) -> None:
+def check_document_masking(settings: dict[str, Any]) -> None:
     """InputError where pretrain.train asks for masks that the architecture is not known to keep."""
     kind = settings["model"]["type"]
-    if settings["document_masking"] and kind not in TRIED:
+    if settings["document_masking"] and kind not in MASKED_TYPES:
         raise InputError(
-            f"{WHERE}.document_masking is true, and {WHERE}.model.type is {kind!r}: it was tried with {', '.join(TRIED)}; "
+            f"{SECTION}.document_masking is true, and {SECTION}.model.type is {kind!r}: it was tried with {', '.join(MASKED_TYPES)}; "
             "take one of these, or set document_masking to false"
         )
 
 
-def early_stop(settings: dict[str, Any]) -> None:
+def check_early_stop(settings: dict[str, Any]) -> None:
     """InputError where a run is to stop early and validates at its end alone."""
     if settings["early_stop"] and settings["validate_every"] == 0:
         raise InputError(
-            f"{WHERE}.early_stop is {settings['early_stop']}, and {WHERE}.validate_every is 0, at the end only: set "
+            f"{SECTION}.early_stop is {settings['early_stop']}, and {SECTION}.validate_every is 0, at the end only: set "
             "validate_every to steps between validations, or to auto, or early_stop to null"
         )
 
 
-def packing(settings: dict[str, Any], kind: str, where: str) -> None:
+def check_packing(settings: dict[str, Any], kind: str, where: str) -> None:
     """InputError for a fine-tuning that packs pairs of an architecture, `kind`, that is not known to keep them apart."""
-    if settings["packing"] and kind not in TRIED:
+    if settings["packing"] and kind not in MASKED_TYPES:
         raise InputError(
-            f"{where}.packing is true, and the model's type is {kind!r}: it was tried with {', '.join(TRIED)}; set {where}.packing to false"
+            f"{where}.packing is true, and the model's type is {kind!r}: it was tried with {', '.join(MASKED_TYPES)}; set {where}.packing to false"
         )
 
 
-def adapter(settings: dict[str, Any], where: str) -> None:
+def check_adapter(settings: dict[str, Any], where: str) -> None:
     """InputError for a fine-tuning of an adapter by an engine that takes all parameters for trained ones."""
-    if settings["adapter"] != "none" and settings["engine"] not in ADAPTED:
+    if settings["adapter"] != "none" and settings["engine"] not in ADAPTER_ENGINES:
         raise InputError(
             f"{where}.adapter is {settings['adapter']}, and {where}.engine {settings['engine']}, which trains whole models here: set "
-            f"{where}.engine to {' or '.join(ADAPTED)}"
+            f"{where}.engine to {' or '.join(ADAPTER_ENGINES)}"
         )
     if settings["adapter"] == "qlora" and settings["zero_stage"]:
         raise InputError(
@@ -211,14 +213,14 @@ def adapter(settings: dict[str, Any], where: str) -> None:
         )
 
 
-def saving(settings: dict[str, Any], where: str = WHERE) -> None:
+def check_async_checkpoints(settings: dict[str, Any], where: str = SECTION) -> None:
     """InputError where checkpoints are to be written beside the training by an engine that holds the step until they are.
 
     where: the section of the config that settings and placement are of, pre-training's or a fine-tuning's.
     """
     kind = settings["engine"]
-    if settings["async_checkpoints"] and kind not in BESIDE:
+    if settings["async_checkpoints"] and kind not in ASYNC_ENGINES:
         raise InputError(
             f"{where}.async_checkpoints is true, and {where}.engine {kind}, whose checkpoints are written while training waits: set "
-            f"{where}.async_checkpoints to false, or {where}.engine to {' or '.join(BESIDE)}"
+            f"{where}.async_checkpoints to false, or {where}.engine to {' or '.join(ASYNC_ENGINES)}"
         )

@@ -22,7 +22,7 @@ SECONDS = 60  # that the trial may take
 REMEDY = "or set compile_layers to false"
 
 
-def check(device: str, key: str = "pretrain.train.compile_layers") -> None:
+def check_compiler(device: str, key: str = "pretrain.train.compile_layers") -> None:
     """Compile a program that includes Python.h, as torch.compile will. device: `cuda` or `cpu`.
 
     Raises InputError, which names `key`, this machine, what is missing and what to do.
@@ -31,9 +31,9 @@ def check(device: str, key: str = "pretrain.train.compile_layers") -> None:
     where = f"{key} is true, and on {socket.gethostname()}"
     command = shlex.split(os.environ.get(variable, "")) or [name for name in usual if shutil.which(name)][:1]
     if not command or not shutil.which(command[0]):
-        given = f"{variable} is {command[0]!r}, which is not there" if command else f"{variable} is not set"
+        variable_text = f"{variable} is {command[0]!r}, which is not there" if command else f"{variable} is not set"
         raise InputError(
-            f"{where} there is no compiler ({', '.join(usual)}; {given}): install one (Debian: apt-get install {usual[0]}), {REMEDY}"
+            f"{where} there is no compiler ({', '.join(usual)}; {variable_text}): install one (Debian: apt-get install {usual[0]}), {REMEDY}"
         )
     include = sysconfig.get_path("include")
     if not (header := Path(include, "Python.h")).is_file():
@@ -49,5 +49,5 @@ def check(device: str, key: str = "pretrain.train.compile_layers") -> None:
         raise InputError(f"{where} {command[0]} does not work: {error}; mend it, {REMEDY}") from None
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines()]
-        said = next((line for line in lines if "error" in line), f"status {done.returncode}")
-        raise InputError(f"{where} {command[0]} does not compile a program with Python.h: {said}; mend it, {REMEDY}")
+        problem = next((line for line in lines if "error" in line), f"status {done.returncode}")
+        raise InputError(f"{where} {command[0]} does not compile a program with Python.h: {problem}; mend it, {REMEDY}")

@@ -25,34 +25,34 @@ class Layer:
     name: str
     inputs: int
     outputs: int
-    turned: bool = False
+    transposed: bool = False
     output: bool = False
 
     @property
-    def size(self) -> int:
+    def weight_count(self) -> int:
         """How many weights it has."""
         return self.inputs * self.outputs
 
 
-def linear(config: Any) -> list[Layer]:
+def linear_layers(config: Any) -> list[Layer]:
     """The linear layers of a model of this configuration of transformers, in its order; no memory is taken for weights."""
-    model = initial.empty(config)
+    model = initial.empty_model(config)
     head = model.get_output_embeddings()
-    found = []
+    layers = []
     for name, module in model.named_modules():
         if type(module) is nn.Linear:
-            found.append(Layer(name, module.in_features, module.out_features, output=module is head))
+            layers.append(Layer(name, module.in_features, module.out_features, output=module is head))
         elif isinstance(module, Conv1D):
-            found.append(Layer(name, module.weight.shape[0], module.weight.shape[1], turned=True))
-    return found
+            layers.append(Layer(name, module.weight.shape[0], module.weight.shape[1], transposed=True))
+    return layers
 
 
-def size_of(folder: Path) -> int:
+def weight_bytes(folder: Path) -> int:
     """Bytes of a model's weights on the disk."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 
-def chosen(layers: list[Layer], settings: dict[str, Any]) -> list[Layer]:
+def layers_to_quantize(layers: list[Layer], settings: dict[str, Any]) -> list[Layer]:
     """The layers that compress.quantize quantizes under these settings: not the output layer, not what `keep` matches.
 
     With nf4 only those whose shape its kernels take everywhere, with int4, gptq and awq those whose rows are whole groups. Raises
@@ -62,32 +62,32 @@ def chosen(layers: list[Layer], settings: dict[str, Any]) -> list[Layer]:
     inner = [layer for layer in layers if not layer.output]
     for pattern in settings["keep"]:
         try:
-            found = any(re.search(pattern, layer.name) for layer in inner)
+            matches = any(re.search(pattern, layer.name) for layer in inner)
         except re.error as wrong:
             raise InputError(f"{where}.keep has {pattern!r}, which is no regular expression: {wrong}") from wrong
-        if not found:
-            some = ", ".join(layer.name for layer in inner[:3])
+        if not matches:
+            examples = ", ".join(layer.name for layer in inner[:3])
             raise InputError(
-                f"{where}.keep has {pattern!r}, which no linear layer is called by; they are called {some}, …"
+                f"{where}.keep has {pattern!r}, which no linear layer is called by; they are called {examples}, …"
             )
     left = [layer for layer in inner if not any(re.search(pattern, layer.name) for pattern in settings["keep"])]
-    fitting = [layer for layer in left if fits(layer, settings)]
+    fitting = [layer for layer in left if is_quantizable(layer, settings)]
     if not fitting and left:
-        raise InputError(f"{where}.{none_fits(left[0], settings)}")
+        raise InputError(f"{where}.{no_fitting_layer_text(left[0], settings)}")
     if not fitting:
         why = f"{where}.keep matches every linear layer" if inner else "the model has no linear layer"
         raise InputError(f"{why}: nothing is left to quantize")
     return fitting
 
 
-def fits(layer: Layer, settings: dict[str, Any]) -> bool:
+def is_quantizable(layer: Layer, settings: dict[str, Any]) -> bool:
     """Whether a method takes a layer of this shape."""
     if settings["method"] == "nf4":
         return layer.inputs % BLOCK == 0 and layer.outputs % ROWS == 0
     return settings["method"] == "int8" or layer.inputs % settings["group_size"] == 0
 
 
-def none_fits(layer: Layer, settings: dict[str, Any]) -> str:
+def no_fitting_layer_text(layer: Layer, settings: dict[str, Any]) -> str:
     """What to say of a model none of whose layers has a shape that the method takes, of which this is one."""
     if settings["method"] == "nf4":
         return (
@@ -95,33 +95,33 @@ def none_fits(layer: Layer, settings: dict[str, Any]) -> str:
             f"this model has none ({layer.name}: {layer.inputs} and {layer.outputs}): take int8"
         )
     size = settings["group_size"]
-    smaller = [str(one) for one in GROUPS if one < size and layer.inputs % one == 0]
+    smaller = [str(group_size) for group_size in GROUPS if group_size < size and layer.inputs % group_size == 0]
     return (
         f"group_size is {size}, and no layer of this model has inputs in a multiple of it ({layer.name}: {layer.inputs}): take "
         f"{' or '.join(smaller) or 'int8'}"
     )
 
 
-def error(model: Any, source: Path, layer: Layer) -> tuple[float, float]:
+def quantization_error(model: Any, source: Path, layer: Layer) -> tuple[float, float]:
     """(sum of the squares of a layer's weights, of their differences to those of the quantized model).
 
     source: the folder of the model before.
     """
     key = f"{layer.name}.weight"
     for file in sorted(source.glob("*.safetensors")):
-        with safe_open(file, "pt") as held:
-            if key in held.keys():  # noqa: SIM118
-                before = held.get_tensor(key).float()
+        with safe_open(file, "pt") as reader:
+            if key in reader.keys():  # noqa: SIM118
+                before = reader.get_tensor(key).float()
                 break
     else:
         raise InputError(f"{source}: no tensor {key} in its safetensors")
-    after = dequantized(model.get_submodule(layer.name))
-    if layer.turned:
+    after = dequantized_weights(model.get_submodule(layer.name))
+    if layer.transposed:
         before = before.T
     return float(before.double().square().sum()), float((before - after).double().square().sum())
 
 
-def dequantized(module: Any) -> torch.Tensor:
+def dequantized_weights(module: Any) -> torch.Tensor:
     """The weights of a layer in fp32, outputs × inputs: of bitsandbytes, or of floating-point numbers."""
     weight = module.weight
     if weight.is_floating_point():

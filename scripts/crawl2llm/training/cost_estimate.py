@@ -13,16 +13,18 @@ from crawl2llm.core import record
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.training import gpus
 from crawl2llm.training.measures import flops_per_token, peak_of
-from crawl2llm.training.parameters import count
+from crawl2llm.training.parameters import count_model_parameters
 
 MFU = 0.35  # assumed where none was measured: what trainings of models of a billion parameters report; smaller models reach less
-CPU = 30e9  # assumed FLOP/s of a thread in fp32: two x86-64 cores reach 40 to 80 GFLOP/s (training/auto.py)
+THREAD_FLOPS = 30e9  # assumed FLOP/s of a thread in fp32: two x86-64 cores reach 40 to 80 GFLOP/s (training/auto.py)
 # Time with activation checkpointing: a forward pass more, 2 of then 8 operations a parameter and token.
-RECOMPUTED = 4 / 3
-ALIKE = 4.0  # a training of so many times as many parameters, or as few, is another, whose speed says nothing
+RECOMPUTE_FACTOR = 4 / 3
+COMPARABLE_RATIO = (
+    4.0  # a training of so many times as many parameters, or as few, is another, whose speed says nothing
+)
 
 
-def measured(folder: Path) -> dict[str, Any] | None:
+def read_last_training(folder: Path) -> dict[str, Any] | None:
     """What the last training whose results lie in `folder` reached; None where there is none.
 
     `flops`: FLOP/s of a process, the median of its log; `mfu`: over the peak of its GPU in its precision, None where none is known. The
@@ -31,22 +33,22 @@ def measured(folder: Path) -> dict[str, Any] | None:
     try:
         last = Manifest.of_task(folder / "manifest.json")
         rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        made = record.read(folder / "manifest.json")
+        run_record = record.read(folder / "manifest.json")
         speed = median(row["tokens_per_second"] for row in rows if row.get("tokens_per_second"))
         model = last.summary["shape"]
-        counted = count({"overrides": {}, **model}, model["vocabulary"])
-        each = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
-        flops, device = speed * each / made["processes"], next(iter(made["devices"]))
-        config = config_schema.completed("pretrain.train", made["fingerprint"]["config"])
+        counted = count_model_parameters({"overrides": {}, **model}, model["vocabulary"])
+        token_flops = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
+        flops, device = speed * token_flops / run_record["processes"], next(iter(run_record["devices"]))
+        config = config_schema.fill_defaults("pretrain.train", run_record["fingerprint"]["config"])
         precision, threads, engine = config["precision"], config.get("threads"), config["engine"]
     except (ManifestError, OSError, ValueError, KeyError, TypeError, StopIteration):
         return None
-    peak = peak_of(device, precision) if made.get("device") == "cuda" else None
+    peak = peak_of(device, precision) if run_record.get("device") == "cuda" else None
     return {
         "flops": flops,
         "mfu": flops / peak if peak else None,
         "device": device,
-        "cuda": made.get("device") == "cuda",
+        "cuda": run_record.get("device") == "cuda",
         "precision": precision,
         "threads": threads,
         "engine": engine,
@@ -54,33 +56,33 @@ def measured(folder: Path) -> dict[str, Any] | None:
     }
 
 
-def alike(last: dict[str, Any], summary: dict[str, Any], train: dict[str, Any], gpu: gpus.Gpu | None) -> bool:
+def is_comparable(last: dict[str, Any], summary: dict[str, Any], train: dict[str, Any], gpu: gpus.Gpu | None) -> bool:
     """Whether a training that is planned may be as fast as the last one (see `measured`): of the same product and precision, and about
     as large. On a CPU, with as many threads too."""
-    known = gpus.find(last["device"])
-    product = known.name if known else gpus.plain(last["device"])
-    same = product == gpus.plain(gpu.name) if gpu and last["cuda"] else not gpu and not last["cuda"]
+    known_gpu = gpus.find(last["device"])
+    product = known_gpu.name if known_gpu else gpus.normalize_name(last["device"])
+    same = product == gpus.normalize_name(gpu.name) if gpu and last["cuda"] else not gpu and not last["cuda"]
     same = same and (gpu is not None or last["threads"] == train["threads"])
     ratio = last["parameters"] / summary["parameters"]["total"]
-    return same and last["precision"] == train["precision"] and 1 / ALIKE <= ratio <= ALIKE
+    return same and last["precision"] == train["precision"] and 1 / COMPARABLE_RATIO <= ratio <= COMPARABLE_RATIO
 
 
-def by_last(last: dict[str, Any], train: dict[str, Any]) -> str:
+def last_training_basis(last: dict[str, Any], train: dict[str, Any]) -> str:
     """`as the last training here`, with its engine where this one's is another: the speeds of the two are not the same."""
     engine = last.get("engine", train["engine"])
     return f"as the last training here{f', with engine {engine}' if engine != train['engine'] else ''}"
 
 
-def other(last: dict[str, Any]) -> str:
+def not_comparable_text(last: dict[str, Any]) -> str:
     """Words that say why hours are not by the last training."""
     where = last["device"] if last["cuda"] else f"a CPU (threads: {last['threads']})"
     return f"; the last training here was another: {last['parameters']:,} parameters, {last['precision']}, on {where}"
 
 
-def speed(
+def estimate_cost(
     summary: dict[str, Any],
     train: dict[str, Any],
-    own: dict[str, Any],
+    plan_settings: dict[str, Any],
     gpu: gpus.Gpu | None,
     last: dict[str, Any] | None,
 ) -> dict[str, Any]:
@@ -88,39 +90,49 @@ def speed(
 
     last: as `measured` returns it; used where it is `alike`.
     """
-    apart = ""
-    if last and not alike(last, summary, train, gpu):
-        apart, last = other(last), None
+    mismatch_text = ""
+    if last and not is_comparable(last, summary, train, gpu):
+        mismatch_text, last = not_comparable_text(last), None
     operations, processes = summary["flops"]["total"], train["processes"] * train["nodes"]
-    longer = RECOMPUTED if train["activation_checkpointing"] and not train["selective_checkpointing"] else 1.0
+    longer = RECOMPUTE_FACTOR if train["activation_checkpointing"] and not train["selective_checkpointing"] else 1.0
     if gpu is None:
         if last:
-            rate, basis = last["flops"], f"{last['flops'] / 1e9:,.0f} GFLOP/s of a process, {by_last(last, train)}"
+            rate, basis = (
+                last["flops"],
+                f"{last['flops'] / 1e9:,.0f} GFLOP/s of a process, {last_training_basis(last, train)}",
+            )
         else:
             busy = train["threads"] * train["processes"]
-            rate = CPU * train["threads"] / longer * min(1.0, (os.cpu_count() or 1) / busy)
-            basis = f"{CPU / 1e9:.0f} GFLOP/s of a thread, assumed{apart}"
+            rate = THREAD_FLOPS * train["threads"] / longer * min(1.0, (os.cpu_count() or 1) / busy)
+            basis = f"{THREAD_FLOPS / 1e9:.0f} GFLOP/s of a thread, assumed{mismatch_text}"
         mfu = None
     elif (peak := peak_of(gpu.name, train["precision"])) is None:
-        return {"basis": f"no peak of {gpus.named(gpu.name)} is known for {train['precision']}"}
+        return {"basis": f"no peak of {gpus.with_article(gpu.name)} is known for {train['precision']}"}
     else:
-        mfu = own["mfu"] or (last or {}).get("mfu") or MFU
-        measured_here = not own["mfu"] and (last or {}).get("mfu")
-        basis = f"an MFU of {mfu:.0%}, {by_last(last, train) if last and measured_here else 'set' if own['mfu'] else f'assumed{apart}'}"
-        rate = mfu * peak / (1.0 if measured_here or own["mfu"] else longer)
+        mfu = plan_settings["mfu"] or (last or {}).get("mfu") or MFU
+        measured_here = not plan_settings["mfu"] and (last or {}).get("mfu")
+        basis = f"an MFU of {mfu:.0%}, {last_training_basis(last, train) if last and measured_here else 'set' if plan_settings['mfu'] else f'assumed{mismatch_text}'}"
+        rate = mfu * peak / (1.0 if measured_here or plan_settings["mfu"] else longer)
     if not operations:
         return {
             "mfu": mfu,
             "basis": basis,
             "hours_per_billion_tokens": 1e9 * summary["flops"]["per_token"] / rate / processes / 3600,
         }
-    found = {"mfu": mfu, "basis": basis, **cost(operations / rate / processes / 3600, processes if gpu else 0, own)}
-    return found
+    estimate = {
+        "mfu": mfu,
+        "basis": basis,
+        **price_hours(operations / rate / processes / 3600, processes if gpu else 0, plan_settings),
+    }
+    return estimate
 
 
-def cost(hours: float, gpus: int, own: dict[str, Any]) -> dict[str, Any]:
+def price_hours(hours: float, gpus: int, plan_settings: dict[str, Any]) -> dict[str, Any]:
     """Hours, GPU-hours on so many GPUs, and their price where `own`, pretrain.plan, has that of one."""
-    found = {"hours": hours, "gpu_hours": hours * gpus}
-    if gpus and own["gpu_hour_price"] is not None:
-        return found | {"price": found["gpu_hours"] * own["gpu_hour_price"], "currency": own["currency"]}
-    return found
+    estimate = {"hours": hours, "gpu_hours": hours * gpus}
+    if gpus and plan_settings["gpu_hour_price"] is not None:
+        return estimate | {
+            "price": estimate["gpu_hours"] * plan_settings["gpu_hour_price"],
+            "currency": plan_settings["currency"],
+        }
+    return estimate

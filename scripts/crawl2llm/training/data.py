@@ -19,7 +19,7 @@ import xxhash
 
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import batches
-from crawl2llm.formats.megatron import most_open, open_indexed
+from crawl2llm.formats.megatron import most_open_datasets, open_indexed
 
 ROUNDS = 6  # of the Feistel network; Luby and Rackoff 1988 need 4 for a strong pseudorandom permutation
 
@@ -36,12 +36,12 @@ class Stream:
         self.parts: list[tuple[Path, np.dtype]] = []
         sizes = []
         for pair in files:
-            found = open_indexed(*pair)
-            if len(found):
-                self.parts.append((pair[0], found.dtype))
-                sizes.append(len(found))
+            dataset = open_indexed(*pair)
+            if len(dataset):
+                self.parts.append((pair[0], dataset.dtype))
+                sizes.append(len(dataset))
         self.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        self._part = lru_cache(most_open())(lambda number: np.memmap(*self.parts[number], mode="r"))
+        self._part = lru_cache(most_open_datasets())(lambda number: np.memmap(*self.parts[number], mode="r"))
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -83,13 +83,13 @@ def permute(positions: npt.ArrayLike, size: int, seed: int, epoch: int) -> Token
     while outside.any():
         left, right = out[outside] >> half, out[outside] & mask
         for key in keys:
-            left, right = right, left ^ (_mix(right ^ key) & mask)
+            left, right = right, left ^ (_mix_bits(right ^ key) & mask)
         out[outside] = (left << half) | right
         outside = out >= np.uint64(size)
     return out.astype(np.int64)
 
 
-def _mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix_bits(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -105,12 +105,12 @@ def windows_from(first: int, sequences: int, windows: int, seed: int) -> Tokens:
     epochs, positions = order // windows, order % windows
     out = np.empty(sequences, np.int64)
     for epoch in np.unique(epochs):
-        here = epochs == epoch
-        out[here] = permute(positions[here], windows, seed, int(epoch))
+        in_epoch = epochs == epoch
+        out[in_epoch] = permute(positions[in_epoch], windows, seed, int(epoch))
     return out
 
 
-def share(batch: Tokens, rank: int, processes: int, micro_batch: int) -> Tokens:
+def process_share(batch: Tokens, rank: int, processes: int, micro_batch: int) -> Tokens:
     """This process's part of a global batch, shape [accumulation, micro_batch]; the batch's order is kept."""
     return batch.reshape(-1, processes, micro_batch)[:, rank]
 
@@ -121,26 +121,26 @@ def read_windows(stream: Stream, windows: Tokens, context: int) -> Tokens:
     return np.stack(flat).reshape(*windows.shape, context + 1)
 
 
-def documents(manifests: Iterable[Path], windows: npt.ArrayLike, context: int) -> list[str]:
+def document_ids(manifests: Iterable[Path], windows: npt.ArrayLike, context: int) -> list[str]:
     """The ids of the documents that any of `windows` of the training stream holds tokens of, in the stream's order."""
     starts = np.unique(np.asarray(windows, np.int64).ravel()) * context
-    found: list[str] = []
+    ids: list[str] = []
     base = 0
     for path in sorted(manifests):
         manifest = Manifest.read(path)
         for name in sorted(n for n in manifest.files if n.startswith("train/") and n.endswith(".bin")):
             stem = name.removesuffix(".bin")
             size = len(open_indexed(manifest.file(name), manifest.file(f"{stem}.idx")))
-            if _overlaps(starts, context, np.array([base]), np.array([base + size])).any():
+            if _spans_in_windows(starts, context, np.array([base]), np.array([base + size])).any():
                 for batch in batches(manifest.file(f"{stem}.docs.parquet"), ["id", "offset", "tokens"]):
                     first = base + batch.column("offset").to_numpy()
-                    mine = _overlaps(starts, context, first, first + batch.column("tokens").to_numpy())
-                    found += batch.column("id").filter(mine).to_pylist()
+                    mine = _spans_in_windows(starts, context, first, first + batch.column("tokens").to_numpy())
+                    ids += batch.column("id").filter(mine).to_pylist()
             base += size
-    return found
+    return ids
 
 
-def _overlaps(starts: Tokens, context: int, first: Tokens, end: Tokens) -> npt.NDArray[np.bool_]:
+def _spans_in_windows(starts: Tokens, context: int, first: Tokens, end: Tokens) -> npt.NDArray[np.bool_]:
     """Which of the spans [first, end) of tokens share one with a window [start, start + context + 1)."""
     # The first window that ends behind a span's start; `starts` are sorted, and so are the windows' ends.
     number = np.searchsorted(starts + context + 1, first, side="right")

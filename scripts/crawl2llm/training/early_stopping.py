@@ -18,28 +18,30 @@ if TYPE_CHECKING:
     from crawl2llm.training.run import Run
 
 
-def over(run: Run, step: int) -> bool:
+def should_stop(run: Run, step: int) -> bool:
     """Whether the run ends after the validation of `step`, before its last step."""
-    wanted = run.settings["early_stop"]
-    if wanted and run.stale >= wanted and step < run.plan.steps:
+    patience = run.settings["early_stop"]
+    if patience and run.stale >= patience and step < run.plan.steps:
         run.stopped = step
         return True
     return False
 
 
-def near(run: Run, step: int) -> bool:
+def may_stop_at(run: Run, step: int) -> bool:
     """Whether the run ends after `step` where its validation is no better than the best."""
-    wanted = run.settings["early_stop"]
-    return bool(wanted) and run.stale + 1 >= wanted and run.wants_validation(step)
+    patience = run.settings["early_stop"]
+    return bool(patience) and run.stale + 1 >= patience and run.wants_validation(step)
 
 
-def choose(run: Run) -> None:
+def load_best_weights(run: Run) -> None:
     """At the end of a run that may stop early, take the weights of its best validation. A collective call."""
     if not run.settings["early_stop"] or run.lowest is None:
         return
     box: list[Any] = [None]
     if run.rank == 0:
-        scored = [one for one in checkpoint.complete(run.folder) if one.validation is not None]
+        scored = [
+            candidate for candidate in checkpoint.complete_checkpoints(run.folder) if candidate.validation is not None
+        ]
         box[0] = min(scored, key=lambda one: (one.validation, one.step), default=None)
         if box[0] is not None and run.stopped:
             log.info(
@@ -49,19 +51,21 @@ def choose(run: Run) -> None:
             )
     dist.broadcast_object_list(box, device=run.device)
     if box[0] is None or box[0].validation != run.lowest:
-        raise checkpoint.Told(f"the checkpoint of the best validation, {run.lowest}, is no longer in {run.folder}")
-    with group.patience():
+        raise checkpoint.CollectiveError(
+            f"the checkpoint of the best validation, {run.lowest}, is no longer in {run.folder}"
+        )
+    with group.long_waits():
         checkpoint.check_digests(box[0], run.folder)
         run.engine.load(box[0], run.folder)
     run.best = box[0].step
 
 
-def summary(run: Run) -> dict[str, Any]:
+def manifest_summary(run: Run) -> dict[str, Any]:
     """What the manifest says."""
     return {"early_stop": {"after_step": run.stopped or None, "best_step": run.best}} if run.best else {}
 
 
-def note(run: Run) -> list[str]:
+def report_notes(run: Run) -> list[str]:
     """Notes for the report."""
     if not run.best:
         return []

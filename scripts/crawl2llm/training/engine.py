@@ -21,7 +21,13 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.training import heartbeat, initial, layers, masking, mixture, model
 from crawl2llm.training.batch import IGNORE, Batch, micro_batches, read_mask
 from crawl2llm.training.checkpoint import Checkpoint
-from crawl2llm.training.fused_cross_entropy import Head, by_row, cross_entropy, guarded, summed
+from crawl2llm.training.fused_cross_entropy import (
+    Head,
+    cross_entropy,
+    keep_nonfinite_gradient,
+    loss_by_row,
+    summed_cross_entropy,
+)
 from crawl2llm.training.initial import Weights
 from crawl2llm.training.loss_scale import LossScale
 from crawl2llm.training.muon import Muon
@@ -48,14 +54,14 @@ class Job:
     parallel: Degrees = field(default_factory=Degrees)
     where: str = "pretrain.train"  # the section of the config, for errors
     # The model on the meta device, where it is not that of the configuration: parameters that want no gradient are not trained.
-    made: Callable[[], PreTrainedModel] | None = None
+    build_model: Callable[[], PreTrainedModel] | None = None
     fill: Callable[[PreTrainedModel, torch.device, Weights], PreTrainedModel] = (
-        initial.filled
+        initial.fill_model
     )  # puts `values` into `empty`
 
-    def empty(self) -> PreTrainedModel:
+    def empty_model(self) -> PreTrainedModel:
         """The model without values."""
-        return self.made() if self.made else initial.empty(self.config)
+        return self.build_model() if self.build_model else initial.empty_model(self.config)
 
 
 @dataclass(frozen=True)
@@ -90,21 +96,26 @@ class Engine(ABC):
     def __init__(self, job: Job) -> None:
         """Build the model and its optimizer."""
 
-    def _optimizer(self, job: Job, fused: bool) -> torch.optim.Optimizer:
+    def _build_optimizer(self, job: Job, fused: bool) -> torch.optim.Optimizer:
         """The optimizer over `model`: torch's AdamW, or Muon beside it."""
-        settings, whole = job.settings, job.empty()  # a sharded parameter does not always show its shape
-        names, own = {id(p): name for name, p in whole.named_parameters()}, dict(self.model.named_parameters())
-        groups = model.groups(whole, settings)
+        settings, whole_model = job.settings, job.empty_model()  # a sharded parameter does not always show its shape
+        names, parameters = (
+            {id(p): name for name, p in whole_model.named_parameters()},
+            dict(self.model.named_parameters()),
+        )
+        groups = model.parameter_groups(whole_model, settings)
         for group in groups:
-            group["params"] = [own[name] for parameter in group["params"] if (name := names[id(parameter)]) in own]
+            group["params"] = [
+                parameters[name] for parameter in group["params"] if (name := names[id(parameter)]) in parameters
+            ]
         groups = [group for group in groups if group["params"]]
         self.scales = [(group["scale"], group["weight_decay"]) for group in groups]
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
         kind = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
-        made = kind(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
-        if isinstance(made, Muon):
-            made.precision = model.DTYPES[settings["muon_precision"]]
-        return made
+        optimizer = kind(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
+        if isinstance(optimizer, Muon):
+            optimizer.precision = model.DTYPES[settings["muon_precision"]]
+        return optimizer
 
     def step(self, batch: Batch, rate: float, fits: Fits | None = None) -> Update:
         """One update with the learning rate `rate`, by this process's part of a batch, on the device.
@@ -114,7 +125,7 @@ class Engine(ABC):
         Where the loss or the norm of the whole gradient is not finite, or where `fits` says no, weights and optimizer stay as they are,
         on every process.
         """
-        self.pace(rate)
+        self.set_learning_rate(rate)
         parts, scale, share = micro_batches(batch)
         total, balance = torch.zeros(2, dtype=torch.float64, device=parts[0][0].device)
         weight = self.experts.weight if self.experts else None  # how much it counts that all experts are used alike
@@ -122,56 +133,59 @@ class Engine(ABC):
         self.micro_batches = len(batch)
         for number, (inputs, targets, *places) in enumerate(parts):
             last = number + 1 == len(batch)
-            heartbeat.at(f"micro-batch {number + 1} of {len(batch)}")
-            self._begin(last)
+            heartbeat.set_phase(f"micro-batch {number + 1} of {len(batch)}")
+            self._begin_micro_batch(last)
             if self.border is not None:
-                more["position_ids"] = masking.positions(inputs, self.border)
+                more["position_ids"] = masking.document_positions(inputs, self.border)
             elif places:
                 more["position_ids"] = places[0]
             mask = None if weight is None or share is None else read_mask(targets)
             read = None if mask is None else mask | ~mask.any()  # of no token the routers' loss would be 0 / 0
-            with layers.unpacked("position_ids" not in more, inputs.device.type), mixture.masked(self.model, read):
-                loss, found = self._loss(inputs, targets, more, scale)
+            with (
+                layers.without_packing_search("position_ids" not in more, inputs.device.type),
+                mixture.masked_router_loss(self.model, read),
+            ):
+                loss, output = self._micro_batch_loss(inputs, targets, more, scale)
             total += loss.detach() / len(batch)
-            whole = guarded(loss)
+            guarded_loss = keep_nonfinite_gradient(loss)
             if weight is not None:
-                unlike = found.aux_loss
+                unlike = output.aux_loss
                 if mask is not None and share is not None:
                     unlike = share * mask.any() * unlike
                 balance += unlike.detach() / len(batch)
-                whole = whole + weight * unlike
-            del loss, found  # logits, which the backward pass frees when it has used them
-            self._backward(whole, last)
-        heartbeat.at("update")
+                guarded_loss = guarded_loss + weight * unlike
+            del loss, output  # logits, which the backward pass frees when it has used them
+            self._backward(guarded_loss, last)
+        heartbeat.set_phase("update")
         return Update(total, None if weight is None else balance, *self._update(fits and partial(fits, total)))
 
-    def pace(self, rate: float) -> None:
+    def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of every group for the next update."""
         for group, (scale, decay) in zip(self.optimizer.param_groups, self.scales, strict=True):
             group["lr"], group["weight_decay"] = rate * scale, decay  # DeepSpeed's checkpoints bring their own
 
-    def _finish(self, job: Job) -> None:
+    def _finish_setup(self, job: Job) -> None:
         """What an engine does last, around a model that it has wrapped."""
-        settings, self.experts = job.settings, mixture.mixture(job.config)
+        settings, self.experts = job.settings, mixture.mixture_of(job.config)
         self.z_loss, self.compiled = settings["z_loss"], settings["compile_layers"]
         self.border = job.config.eos_token_id if settings["document_masking"] else None  # of documents
         if self.compiled:
-            layers.compiled(self.model)
+            layers.compile_layers(self.model)
         rows = settings["loss_chunk"]
         self.head = Head(self.model.get_output_embeddings(), self.z_loss, rows, job.where) if rows else None
 
-    def _loss(
+    def _micro_batch_loss(
         self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, Any], scale: torch.Tensor | None
     ) -> tuple[torch.Tensor, Any]:
         """(mean loss in nats a token, what the model returned) of a micro-batch: int64 [n, context] each. scale: see `micro_batches`."""
         if self.head:
             return self.head.loss_of(partial(self.forward, inputs, **more), targets, scale)
-        found = self.forward(inputs, **more)
+        output = self.forward(inputs, **more)
         if scale is not None:
-            return scale * summed(found.logits.float().flatten(0, 1), targets.flatten(), IGNORE), found
-        return self.loss(found.logits, targets), found
+            return scale * summed_cross_entropy(output.logits.float().flatten(0, 1), targets.flatten(), IGNORE), output
+        return self.mean_loss(output.logits, targets), output
 
-    def loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def mean_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The mean loss in nats a token that is differentiated: logits [n, length, vocabulary], int64 [n, length]."""
         return cross_entropy(logits.float().flatten(0, 1), targets.flatten(), self.z_loss)
 
@@ -179,26 +193,26 @@ class Engine(ABC):
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The loss of each row of token ids [n, length] in nats, summed over its targets that are not IGNORE: float64 [n]."""
         self.model.eval()
-        with layers.plainly(self.compiled):
-            found = self._by_row(inputs, targets)
+        with layers.force_eager(self.compiled):
+            losses = self._loss_by_row(inputs, targets)
         self.model.train()
-        return found
+        return losses
 
-    def _by_row(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def _loss_by_row(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """As `evaluate`, of a model that is set to it."""
         if self.head:
-            return self.head.by_row(partial(self.forward, inputs), targets)
-        return by_row(self.forward(inputs).logits, targets)
+            return self.head.loss_by_row(partial(self.forward, inputs), targets)
+        return loss_by_row(self.forward(inputs).logits, targets)
 
-    def blocks(self) -> list[torch.nn.Module]:
+    def decoder_layers(self) -> list[torch.nn.Module]:
         """The decoder layers, as they run."""
-        return initial.blocks(self.model)
+        return initial.decoder_layers(self.model)
 
     @abstractmethod
     def forward(self, inputs: torch.Tensor, **more: Any) -> Any:
         """Token ids [n, length] → what the model of transformers returns: `logits` [n, length, vocabulary], and what `more` asks for."""
 
-    def _begin(self, last: bool) -> None:  # noqa: B027 - most need nothing
+    def _begin_micro_batch(self, last: bool) -> None:  # noqa: B027 - most need nothing
         """Before the forward pass of a micro-batch of training; `last` of its step."""
 
     @abstractmethod
@@ -213,7 +227,7 @@ class Engine(ABC):
     def save(self, folder: Path) -> None:
         """Write weights and optimizer into `folder`, which is not there yet. Nothing is a pickle that is read without weights_only."""
 
-    def staged(self) -> Callable[[Path], list[str]]:
+    def stage_checkpoint(self) -> Callable[[Path], list[str]]:
         """Copy weights and optimizer to memory; what writes the copy into a folder, makes no collective call and returns the files' names.
 
         A copy is written before the next is made. Only for the engines of checks.BESIDE.
@@ -221,7 +235,7 @@ class Engine(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def load(self, found: Checkpoint, folder: Path) -> None:
+    def load(self, checkpoint: Checkpoint, folder: Path) -> None:
         """Take weights and optimizer of a checkpoint; `folder` is the run's, for what has to be converted.
 
         Raises InputError for a checkpoint that this engine cannot take, and says why.
@@ -237,25 +251,25 @@ class Engine(ABC):
             self.scaling.value, self.scaling.steady = value, steady
 
     @abstractmethod
-    def weights(self) -> Weights:
+    def master_weights(self) -> Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU; to be run to its end."""
 
     # The mean of the weights over the last steps (training/average.py), where `ema` of the settings is not null.
 
     @abstractmethod
-    def follow(self, weight: float) -> None:
+    def update_average(self, weight: float) -> None:
         """Move the mean by the share `weight` of the way to the weights."""
 
     @abstractmethod
-    def averaged(self) -> contextlib.AbstractContextManager[None]:
+    def using_average(self) -> contextlib.AbstractContextManager[None]:
         """Evaluate with the mean in the place of the weights, which are as before in the end."""
 
     @abstractmethod
-    def mean(self) -> Weights:
+    def average_weights(self) -> Weights:
         """As `weights`, of the mean."""
 
 
-def kind(name: str) -> type[Engine]:
+def engine_class(name: str) -> type[Engine]:
     """The class of an engine, by pretrain.train.engine. Its library is imported now: DeepSpeed's import takes seconds."""
     if name == "deepspeed":
         from crawl2llm.training.engines.deepspeed import DeepSpeed
@@ -266,32 +280,32 @@ def kind(name: str) -> type[Engine]:
     return Torch
 
 
-def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
+def saved_parameters(checkpoint: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
     """The neutral form of a checkpoint of any engine, one parameter at a time. A collective call, where processes have met.
 
     names: the parameters of the model, a tied one once. folder: a place for files on the way. Raises InputError where the checkpoint has
     others.
     """
-    if found.engine == "deepspeed":
+    if checkpoint.engine == "deepspeed":
         from crawl2llm.training.engines import deepspeed_files
 
-        return deepspeed_files.saved(found, names, folder)
+        return deepspeed_files.saved_parameters(checkpoint, names, folder)
     from crawl2llm.training.engines import torch_files
 
-    return torch_files.saved(found.path, names)
+    return torch_files.saved_parameters(checkpoint.path, names)
 
 
-def check_names(held: Iterable[str], names: Iterable[str], path: Path) -> None:
+def check_names(stored_names: Iterable[str], names: Iterable[str], path: Path) -> None:
     """Raise InputError where the checkpoint at `path` holds other parameters, `held`, than those of the model here, `names`."""
-    if other := set(held) ^ set(names):
-        if any(".lora_" in name for name in other):
+    if unmatched := set(stored_names) ^ set(names):
+        if any(".lora_" in name for name in unmatched):
             raise InputError(
                 f"{path} holds an adapter's matrices alone: resume its run, whose result has them added to the model"
             )
-        raise InputError(f"{path} is of another model: {min(other)} is a parameter of one of the two alone")
+        raise InputError(f"{path} is of another model: {min(unmatched)} is a parameter of one of the two alone")
 
 
-def other_optimizer(path: Path, why: str) -> str:
+def other_optimizer_text(path: Path, why: str) -> str:
     """What to say of a checkpoint whose state is not that of this run's optimizer."""
     return (
         f"{path} has the state of another optimizer or model ({why}): set pretrain.train.optimizer to the one that it "

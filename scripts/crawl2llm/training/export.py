@@ -14,16 +14,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from crawl2llm.chain.command_line import described, fail
+from crawl2llm.chain.command_line import command_parser, print_error
 from crawl2llm.core import atomic_folder
-from crawl2llm.core.console import put
+from crawl2llm.core.console import print_line
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checkpoint, listing
 
 DTYPES = ("bf16", "fp32")
 
 
-def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
+def export_checkpoint(source: Path, target: Path, dtype: str | None) -> list[Path]:
     """Write the model of the checkpoint `source` into the folder `target`, which must not be there; its files.
 
     Raises InputError for a folder that is no complete checkpoint, has no model/ or a file that cannot be read.
@@ -35,31 +35,37 @@ def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
 
     if target.exists():
         raise InputError(f"{target} is there already: name a folder that is not")
-    if not (source / checkpoint.FACTS).is_file() or (found := checkpoint.read(source)) is None:
-        there = sorted(str(path.parent) for path in source.parent.glob(f"step-*/{checkpoint.FACTS}"))
+    if not (source / checkpoint.FACTS).is_file() or (source_checkpoint := checkpoint.read(source)) is None:
+        complete_paths = sorted(str(path.parent) for path in source.parent.glob(f"step-*/{checkpoint.FACTS}"))
         raise InputError(
             f"{source} is no complete checkpoint"
-            + (f"; complete are {', '.join(there)}" if there else ": name one such as checkpoints/<run>/step-000100")
+            + (
+                f"; complete are {', '.join(complete_paths)}"
+                if complete_paths
+                else ": name one such as checkpoints/<run>/step-000100"
+            )
         )
     if not (folder := source / model.FOLDER).is_dir():
         raise InputError(f"{source} has no {model.FOLDER}/: it was written by an earlier version; resume its run first")
-    if why := checkpoint_integrity.of(source) or next(
-        atomic_folder.altered(source, atomic_folder.digests(source, checkpoint.FACTS)), ""
+    if why := checkpoint_integrity.damage_text(source) or next(
+        atomic_folder.checksum_problems(source, atomic_folder.read_sealed_digests(source, checkpoint.FACTS)), ""
     ):
         raise InputError(f"{why}: export another checkpoint")
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    shapes = {name: value.shape for name, value in initial.empty(config).named_parameters()}
+    shapes = {name: value.shape for name, value in initial.empty_model(config).named_parameters()}
     names = {str(kind).removeprefix("torch."): name for name, kind in model.DTYPES.items()}
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as place:
-        held = engine.saved(found, shapes, Path(place))
-        weights = {name: kinds.get(EMA, kinds[engine.WEIGHT]).float().reshape(shapes[name]) for name, kinds in held}
-    beside = [path for path in folder.iterdir() if path.name in model.COMPANIONS]
-    return model.export(weights, config, dtype or names[str(config.dtype).removeprefix("torch.")], beside, target)
+        parameters = engine.saved_parameters(source_checkpoint, shapes, Path(place))
+        weights = {
+            name: kinds.get(EMA, kinds[engine.WEIGHT]).float().reshape(shapes[name]) for name, kinds in parameters
+        }
+    companions = [path for path in folder.iterdir() if path.name in model.COMPANIONS]
+    return model.export(weights, config, dtype or names[str(config.dtype).removeprefix("torch.")], companions, target)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = described("crawl2llm export", __doc__, "checkpoints/3f2a…/step-000800 exported/step-000800")
+    parser = command_parser("crawl2llm export", __doc__, "checkpoints/3f2a…/step-000800 exported/step-000800")
     parser.add_argument(
         "checkpoint", nargs="?", type=Path, help="a folder checkpoints/<run>/step-<step>; without: list them"
     )
@@ -67,17 +73,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--dtype", choices=DTYPES, help="type of the weights (default: save_dtype of the training)")
     args = parser.parse_args(argv)
     if args.checkpoint is None:
-        put("\n".join(listing.lines(Path("checkpoints"))))
+        print_line("\n".join(listing.table_lines(Path("checkpoints"))))
         return 0
     if args.out is None:
         parser.error("name the folder to write after the checkpoint")
     os.environ.setdefault("DS_ACCELERATOR", "cpu")  # DeepSpeed's import, also by transformers, warns without it
     try:
-        files = export(args.checkpoint, args.out, args.dtype)
+        files = export_checkpoint(args.checkpoint, args.out, args.dtype)
     except (InputError, OSError) as error:
-        return fail(str(error))
-    put(f"{args.out}: {', '.join(path.name for path in files)}")
-    put(f"to load it: transformers.AutoModelForCausalLM.from_pretrained({str(args.out)!r})")
+        return print_error(str(error))
+    print_line(f"{args.out}: {', '.join(path.name for path in files)}")
+    print_line(f"to load it: transformers.AutoModelForCausalLM.from_pretrained({str(args.out)!r})")
     return 0
 
 

@@ -21,37 +21,37 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.training.batch import IGNORE
 
 CACHE = 1 << 20  # bytes of logits at once on a CPU: half of a core's own cache
-GPU = 1 << 28  # on a GPU, where a few large kernels are faster than many small ones
+GPU_BYTES = 1 << 28  # on a GPU, where a few large kernels are faster than many small ones
 PIECE = 1 << 26  # and where nothing takes the place of the logits, so that a piece of them is there several times
 
 
-def _gradient(
+def _loss_with_gradient(
     part: torch.Tensor, target: torch.Tensor, z_loss: float, count: int, counted: torch.Tensor | None = None
 ) -> torch.Tensor:
     """The sum of the losses of fp32 logits [n, vocabulary], which become the gradient of the mean over `count`. target: [n, 1].
 
     counted: the rows that count, bool [n, 1]; None: all.
     """
-    chosen, most = part.gather(1, target), part.amax(1, keepdim=True)
-    whole = part.sub_(most).exp_().sum(1, keepdim=True)
-    partition = whole.log() + most  # the logarithm of the softmax's denominator
-    part.mul_((1 + 2 * z_loss * partition if z_loss else 1) / (whole * count))
-    part.scatter_add_(1, target, torch.full_like(most, -1 / count))
+    target_logits, row_maxima = part.gather(1, target), part.amax(1, keepdim=True)
+    denominators = part.sub_(row_maxima).exp_().sum(1, keepdim=True)
+    partition = denominators.log() + row_maxima  # the logarithm of the softmax's denominator
+    part.mul_((1 + 2 * z_loss * partition if z_loss else 1) / (denominators * count))
+    part.scatter_add_(1, target, torch.full_like(row_maxima, -1 / count))
     if counted is None:
-        return (partition - chosen).sum()
+        return (partition - target_logits).sum()
     part.mul_(counted)
-    return ((partition - chosen) * counted).sum()
+    return ((partition - target_logits) * counted).sum()
 
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, targets: torch.Tensor, z_loss: float) -> torch.Tensor:
         count, vocabulary = logits.shape
-        gradient, wanted = logits.detach(), targets[:, None]
-        rows = max(1, (GPU if logits.is_cuda else CACHE) // (vocabulary * logits.element_size()))
+        gradient, target_column = logits.detach(), targets[:, None]
+        rows = max(1, (GPU_BYTES if logits.is_cuda else CACHE) // (vocabulary * logits.element_size()))
         total = logits.new_zeros(())
-        for part, target in zip(gradient.split(rows), wanted.split(rows), strict=True):
-            total += _gradient(part, target, z_loss, count)
+        for part, target in zip(gradient.split(rows), target_column.split(rows), strict=True):
+            total += _loss_with_gradient(part, target, z_loss, count)
         ctx.gradient = gradient
         return total / count
 
@@ -77,12 +77,12 @@ def cross_entropy(logits: torch.Tensor, targets: torch.Tensor, z_loss: float = 0
 class _Summed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
-        gradient, wanted = logits.detach(), targets[:, None]
-        rows = max(1, (GPU if logits.is_cuda else CACHE) // (logits.shape[1] * logits.element_size()))
+        gradient, target_column = logits.detach(), targets[:, None]
+        rows = max(1, (GPU_BYTES if logits.is_cuda else CACHE) // (logits.shape[1] * logits.element_size()))
         total = logits.new_zeros(())
-        for part, target in zip(gradient.split(rows), wanted.split(rows), strict=True):
+        for part, target in zip(gradient.split(rows), target_column.split(rows), strict=True):
             counted = target != ignored
-            total += _gradient(part, target.where(counted, 0), 0.0, 1, counted)
+            total += _loss_with_gradient(part, target.where(counted, 0), 0.0, 1, counted)
         ctx.gradient = gradient
         return total
 
@@ -93,12 +93,12 @@ class _Summed(torch.autograd.Function):
         return gradient.mul_(scale), None, None
 
 
-def summed(logits: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
+def summed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
     """As `cross_entropy`, but the sum, and over the targets that are not `ignored`."""
     return _Summed.apply(logits, targets, ignored)
 
 
-def guarded(loss: torch.Tensor) -> torch.Tensor:
+def keep_nonfinite_gradient(loss: torch.Tensor) -> torch.Tensor:
     """A loss as it is; where it is not finite, one whose gradient is not finite either.
 
     The gradient of such a loss can be finite by itself (a target of probability 0), and would get through.
@@ -106,18 +106,18 @@ def guarded(loss: torch.Tensor) -> torch.Tensor:
     return loss * torch.where(loss.detach().isfinite(), 1.0, float("nan"))
 
 
-def by_row(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def loss_by_row(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The cross-entropy of each row in nats, summed over its targets that are not IGNORE: float64 [n].
 
     logits: [n, length, vocabulary]. targets: int64 [n, length]. What is made of the logits, in fp32, is there a piece at a time.
     """
-    flat, wanted = logits.flatten(0, 1), targets.flatten()
+    flat, flat_targets = logits.flatten(0, 1), targets.flatten()
     rows = max(1, (PIECE if logits.is_cuda else CACHE) // (4 * logits.shape[-1]))
-    found = [nats(*part) for part in zip(flat.split(rows), wanted.split(rows), strict=True)]
-    return torch.cat(found).double().reshape(targets.shape).sum(1)
+    losses = [nats_by_target(*part) for part in zip(flat.split(rows), flat_targets.split(rows), strict=True)]
+    return torch.cat(losses).double().reshape(targets.shape).sum(1)
 
 
-def nats(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def nats_by_target(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The cross-entropy of logits [n, vocabulary] in nats, 0 where a target is IGNORE: fp32 [n]."""
     return functional.cross_entropy(logits.float(), targets, ignore_index=IGNORE, reduction="none")
 
@@ -137,20 +137,20 @@ class _Linear(torch.autograd.Function):
         mixed = kind != "meta" and torch.is_autocast_enabled(kind)
         low = torch.get_autocast_dtype(kind) if mixed else hidden.dtype
         count, total = max(1, len(hidden)), torch.zeros((), device=hidden.device)
-        own, of_hidden = weight.detach().to(low), torch.empty_like(hidden)
+        low_weight, of_hidden = weight.detach().to(low), torch.empty_like(hidden)
         of_weight = torch.zeros_like(weight, dtype=torch.float32)
         of_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
         with torch.autocast(kind, enabled=False) if mixed else contextlib.nullcontext():
             for start in range(0, len(hidden), rows):
                 part = hidden.detach()[start : start + rows].to(low)
-                logits = part @ own.T if bias is None else torch.addmm(bias.detach().to(low), part, own.T)
+                logits = part @ low_weight.T if bias is None else torch.addmm(bias.detach().to(low), part, low_weight.T)
                 gradient = logits.float()
                 del logits  # of bf16 the gradient is a copy, and gets one of its own below
-                total += _gradient(gradient, targets[start : start + rows, None], z_loss, count)
+                total += _loss_with_gradient(gradient, targets[start : start + rows, None], z_loss, count)
                 if of_bias is not None:
                     of_bias += gradient.sum(0)
                 gradient = gradient.to(low)  # as the head's own backward pass gets it
-                of_hidden[start : start + rows] = gradient @ own
+                of_hidden[start : start + rows] = gradient @ low_weight
                 of_weight += gradient.T @ part
         ctx.gradients = of_hidden, of_weight.to(weight.dtype), None if of_bias is None else of_bias.to(weight.dtype)
         return total / count
@@ -194,12 +194,12 @@ class Head:
         """Logits of hidden states [n, length, width], or the loss."""
         if self.targets is None:
             return self.logits(hidden)
-        chosen = hidden.flatten(0, -2) if self.counted is None else hidden[self.counted]
+        counted_hidden = hidden.flatten(0, -2) if self.counted is None else hidden[self.counted]
         if self.measured:
-            pieces = zip(chosen.split(self.rows), self.targets.split(self.rows), strict=True)
-            self.loss = torch.cat([nats(self.logits(part), targets) for part, targets in pieces])
+            pieces = zip(counted_hidden.split(self.rows), self.targets.split(self.rows), strict=True)
+            self.loss = torch.cat([nats_by_target(self.logits(part), targets) for part, targets in pieces])
             return self.loss
-        self.loss = linear_cross_entropy(chosen, self.head, self.targets, self.z_loss, self.rows)
+        self.loss = linear_cross_entropy(counted_hidden, self.head, self.targets, self.z_loss, self.rows)
         return self.loss
 
     def loss_of(
@@ -210,35 +210,37 @@ class Head:
         The mean loss of targets that all count. With `scale`, of those that are not IGNORE: so many times their sum. What belongs to the
         others never reaches the head. Raises InputError for a model that changes its logits after the head.
         """
-        number, found = self._run(forward, targets, None if scale is None else targets != IGNORE)
-        return found.logits if scale is None else scale * number * found.logits, found
+        number, output = self._run_with_targets(forward, targets, None if scale is None else targets != IGNORE)
+        return output.logits if scale is None else scale * number * output.logits, output
 
     @torch.no_grad()
-    def by_row(self, forward: Callable[[], Any], targets: torch.Tensor) -> torch.Tensor:
+    def loss_by_row(self, forward: Callable[[], Any], targets: torch.Tensor) -> torch.Tensor:
         """As `by_row` of the logits of a forward pass, of which at most `rows` are there at once. Raises InputError as `loss_of`."""
         self.measured = True
         try:  # of all targets: to take out those that count would wait for the device
-            _, found = self._run(forward, targets, None)
+            _, output = self._run_with_targets(forward, targets, None)
         finally:
             self.measured = False
-        return found.logits.double().reshape(targets.shape).sum(1)
+        return output.logits.double().reshape(targets.shape).sum(1)
 
-    def _run(self, forward: Callable[[], Any], targets: torch.Tensor, counted: torch.Tensor | None) -> tuple[int, Any]:
+    def _run_with_targets(
+        self, forward: Callable[[], Any], targets: torch.Tensor, counted: torch.Tensor | None
+    ) -> tuple[int, Any]:
         """(number of targets that count, what the model returned), where the head returns what it makes of them."""
         self.counted = counted
         self.targets = targets.flatten() if counted is None else targets[counted]
         number = len(self.targets)
         try:
-            found = forward()
+            output = forward()
         finally:
             self.targets = self.counted = None
         if (
             self.loss is None
-            or found.logits.shape != self.loss.shape
-            or found.logits.data_ptr() != self.loss.data_ptr()
+            or output.logits.shape != self.loss.shape
+            or output.logits.data_ptr() != self.loss.data_ptr()
         ):
             raise InputError(
                 f"{self.where}.loss_chunk is {self.rows}, but this architecture changes its logits after the head: set it to 0"
             )
         self.loss = None
-        return number, found
+        return number, output

@@ -51,12 +51,12 @@ KINDS = {
 }
 
 
-def plain(name: str) -> str:
+def normalize_name(name: str) -> str:
     """`NVIDIA_H100_80GB_HBM3` → `h100-80gb-hbm3`: SLURM, its autodetection and the driver write one name differently."""
     return re.sub(r"[\s_-]+", "-", name.strip().lower()).removeprefix("nvidia-")
 
 
-def named(gpu: str) -> str:
+def with_article(gpu: str) -> str:
     """`an h100`, `a b200`."""
     return f"{'an' if gpu[0] in 'ah' else 'a'} {gpu}"
 
@@ -64,12 +64,12 @@ def named(gpu: str) -> str:
 def find(name: str) -> Gpu | None:
     """The GPU of this name; None where the table has none. An `a100` alone is none: it has 40 or 80 GB."""
     for short, kind in KINDS.items():
-        if plain(name) == short or re.fullmatch(kind.products.lower().replace(" ", "-"), plain(name)):
+        if normalize_name(name) == short or re.fullmatch(kind.products.lower().replace(" ", "-"), normalize_name(name)):
             return Gpu(short, kind.memory * 1e9, kind.peak)
     return None
 
 
-def of_profile(gres: str) -> str:
+def name_in_profile(gres: str) -> str:
     """The GPU's name in what a profile asks SLURM for: `h100` of `gpu:h100:8`; UNNAMED where it names none, "" where it asks for none."""
     for part in (gres or "").strip("'\" ").split(","):
         if match := re.match(r"(?:gres[:/])?gpu(?::([A-Za-z][\w.-]*))?(?:[:=(]|$)", part.strip()):
@@ -77,7 +77,7 @@ def of_profile(gres: str) -> str:
     return ""
 
 
-def here(root: Path = DRIVER) -> str:
+def local_gpu_name(root: Path = DRIVER) -> str:
     """The name of this machine's first GPU, as NVIDIA's driver writes it; "" where there is none."""
     for path in sorted(root.glob("*/information")):
         match = re.search(r"^Model:\s*(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
@@ -86,7 +86,7 @@ def here(root: Path = DRIVER) -> str:
     return ""
 
 
-def chosen(own: dict[str, Any], device: str, profile: str = "", root: Path = DRIVER) -> Gpu | None:
+def training_gpu(plan_settings: dict[str, Any], device: str, profile: str = "", root: Path = DRIVER) -> Gpu | None:
     """The GPU that training will run on; None for a CPU, whatever GPU is named. own: pretrain.plan; device: pretrain.train.device;
     profile: the GPU's name in the profile.
 
@@ -94,14 +94,14 @@ def chosen(own: dict[str, Any], device: str, profile: str = "", root: Path = DRI
     """
     if device == "cpu":
         return None
-    name = own["gpu"] or profile or here(root) or (UNNAMED if device == "cuda" else "")
+    name = plan_settings["gpu"] or profile or local_gpu_name(root) or (UNNAMED if device == "cuda" else "")
     if not name:
         return None
-    found, given = find(name), own["gpu_memory"]
-    if given:
-        return Gpu(found.name if found else name, given * 1e9, found.peak if found else None)
-    if found:
-        return found
+    gpu, memory = find(name), plan_settings["gpu_memory"]
+    if memory:
+        return Gpu(gpu.name if gpu else name, memory * 1e9, gpu.peak if gpu else None)
+    if gpu:
+        return gpu
     remedy = f"set pretrain.plan.gpu_memory, or pretrain.plan.gpu to one of {', '.join(KINDS)}"
     if name == UNNAMED:
         why = (
@@ -110,5 +110,11 @@ def chosen(own: dict[str, Any], device: str, profile: str = "", root: Path = DRI
             else "pretrain.train.device is cuda, and no GPU is named"
         )
         raise InputError(f"{why}: which one is not known; {remedy}")
-    where = "pretrain.plan.gpu" if own["gpu"] else "the GPU of the profile" if profile else "the GPU of this machine"
+    where = (
+        "pretrain.plan.gpu"
+        if plan_settings["gpu"]
+        else "the GPU of the profile"
+        if profile
+        else "the GPU of this machine"
+    )
     raise InputError(f"{where} is {name!r}, whose memory is not known: {remedy}")

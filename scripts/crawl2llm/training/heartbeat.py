@@ -18,21 +18,23 @@ import time
 from pathlib import Path
 from typing import Any
 
-FOLDER = "CRAWL2LLM_ALIVE"  # the variable that names the folder of the beats; without it nothing is written
-EVERY = 1.0  # seconds between beats
-ALWAYS = 600.0  # seconds without a beat after which a process does not run any more, before `within` has said less
+FOLDER_VARIABLE = "CRAWL2LLM_ALIVE"  # the variable that names the folder of the beats; without it nothing is written
+BEAT_SECONDS = 1.0  # seconds between beats
+LONGEST_SILENCE = (
+    600.0  # seconds without a beat after which a process does not run any more, before `within` has said less
+)
 
-_now: dict[str, Any] = {"step": 0, "phase": "starting", "limit": None, "least": ALWAYS}
+_now: dict[str, Any] = {"step": 0, "phase": "starting", "limit": None, "least": LONGEST_SILENCE}
 
 
-def at(phase: str, step: int | None = None) -> None:
+def set_phase(phase: str, step: int | None = None) -> None:
     """Say what this process does from now on, and in which step; None: in the same."""
     _now["phase"] = phase
     if step is not None:
         _now["step"] = step
 
 
-def within(seconds: float) -> None:
+def set_wait_limit(seconds: float) -> None:
     """Say how long the others wait for this process from now on. It writes beats all the same: none for the shortest such time means that
     it does not run.
     """
@@ -40,32 +42,32 @@ def within(seconds: float) -> None:
     _now["least"] = min(_now["least"], seconds)
 
 
-def begin() -> None:
+def start_beats() -> None:
     """Write beats from now on, and the stack at SIGUSR2, where the launcher has said where."""
-    if not (place := os.environ.get(FOLDER)):
+    if not (place := os.environ.get(FOLDER_VARIABLE)):
         return
     folder, rank = Path(place), os.environ["RANK"]
     faulthandler.register(signal.SIGUSR2, file=(folder / f"{rank}.stack").open("w"), all_threads=True)
-    threading.Thread(target=_beat, args=(folder / rank,), daemon=True).start()
+    threading.Thread(target=_write_beats, args=(folder / rank,), daemon=True).start()
 
 
-def _beat(path: Path) -> None:
+def _write_beats(path: Path) -> None:
     """Write this process's beat until it ends."""
-    own = {
+    identity = {
         "pid": os.getpid(),
         "node": socket.gethostname(),
         "main": threading.main_thread().ident,
-        "outermost": _outermost(),
+        "outermost": _outermost_function(),
     }
     number = 0
     while path.parent.is_dir():  # the launcher removes it
         number += 1
         with contextlib.suppress(OSError):
-            path.write_text(json.dumps({**own, **_now, "number": number, "calls": _calls()}))
-        time.sleep(EVERY)
+            path.write_text(json.dumps({**identity, **_now, "number": number, "calls": _count_collective_calls()}))
+        time.sleep(BEAT_SECONDS)
 
 
-def _outermost() -> str:
+def _outermost_function() -> str:
     """The function that a whole stack of the main thread ends with."""
     frame = sys._current_frames()[threading.main_thread().ident or 0]
     while frame.f_back:
@@ -73,13 +75,13 @@ def _outermost() -> str:
     return frame.f_code.co_name
 
 
-def _calls() -> dict[str, int]:
+def _count_collective_calls() -> dict[str, int]:
     """Collective calls that this process has begun, by the group: its name and its first rank."""
     if (torch := sys.modules.get("torch")) is None or not torch.distributed.is_initialized():
         return {}
-    found = {}
+    counts = {}
     for group, name in list(torch.distributed.distributed_c10d._world.pg_names.items()):
         with contextlib.suppress(RuntimeError, ValueError):  # a group without calls, or of others
             first = torch.distributed.get_process_group_ranks(group)[0]
-            found[f"{name} {first}"] = int(group._get_sequence_number_for_group())
-    return found
+            counts[f"{name} {first}"] = int(group._get_sequence_number_for_group())
+    return counts

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crawl2llm.core.manifest import Manifest, ManifestError
-from crawl2llm.formats.documents import rows, uniform
-from crawl2llm.formats.megatron import most_open, open_indexed
+from crawl2llm.formats.documents import rows, uniform_hash
+from crawl2llm.formats.megatron import most_open_datasets, open_indexed
 from crawl2llm.training.batch import IGNORE
 from crawl2llm.training.data import Tokens
 from crawl2llm.training.measures import bits_per_byte
@@ -45,18 +45,18 @@ class Document:
     source: str = ""
 
 
-def sources(documents: Iterable[Document]) -> list[str]:
+def source_names(documents: Iterable[Document]) -> list[str]:
     """The names of their sources, in order."""
     return sorted({document.source for document in documents})
 
 
-def choose(manifests: Iterable[Path], limit: int, seed: int) -> tuple[list[Document], int]:
+def choose_documents(manifests: Iterable[Path], limit: int, seed: int) -> tuple[list[Document], int]:
     """(validation documents in the order of a hash of (seed, id) until they hold `limit` tokens, how many there are).
 
     At least one document, where there is any; the choice does not depend on the shards. Memory: the chosen documents alone.
     """
     heap: list[tuple[float, str, Document]] = []  # the last document first
-    held = number = 0
+    chosen_tokens = number = 0
     for path in sorted(manifests):
         manifest = Manifest.read(path)
         for name in sorted(name for name in manifest.files if name.startswith("validation/")):
@@ -67,71 +67,73 @@ def choose(manifests: Iterable[Path], limit: int, seed: int) -> tuple[list[Docum
             source = "/".join(name.split("/")[1:-1])  # as tokenize.encode writes them
             for row in rows(file):
                 number += 1
-                document = Document(uniform(seed, row["id"], "validation"), stem=stem, source=source, **row)
+                document = Document(uniform_hash(seed, row["id"], "validation"), stem=stem, source=source, **row)
                 heapq.heappush(heap, (-document.rank, document.id, document))
-                held += document.tokens
-                while held - heap[0][2].tokens >= limit:
-                    held -= heapq.heappop(heap)[2].tokens
+                chosen_tokens += document.tokens
+                while chosen_tokens - heap[0][2].tokens >= limit:
+                    chosen_tokens -= heapq.heappop(heap)[2].tokens
     return sorted(entry[2] for entry in heap), number
 
 
-def windows(tokens: npt.NDArray[Any], first: int, context: int, carry: float) -> Iterator[tuple[Tokens, int]]:
+def document_windows(tokens: npt.NDArray[Any], first: int, context: int, carry: float) -> Iterator[tuple[Tokens, int]]:
     """(ids of length at most context + 1, how many of the last ones are scored) until every token is scored once.
 
     tokens: shape [n]. first: the id that the first token is conditioned on.
     """
     stream = np.concatenate([np.array([first], dtype=np.int64), tokens.astype(np.int64)])
-    done, kept = 0, min(int(carry * context), context - 1)
+    done, most_carried = 0, min(int(carry * context), context - 1)
     while done < len(tokens):
-        before = min(kept, done)
+        before = min(most_carried, done)
         new = min(context - before, len(tokens) - done)
         yield stream[done - before : done + new + 1], new
         done += new
 
 
-def pieces(
-    documents: Sequence[Document], first: int, context: int, carry: float, *, apart: bool = False
+def scoring_pieces(
+    documents: Sequence[Document], first: int, context: int, carry: float, *, by_document: bool = False
 ) -> Iterator[Piece]:
     """The windows of all documents, see `windows`, with their source's place in `sources`, or where `apart` their own in `documents`.
 
     Raises ManifestError for tokens that are not there.
     """
-    place = {name: number for number, name in enumerate(sources(documents))}
-    file = lru_cache(most_open())(lambda stem: open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx")))
+    place = {name: number for number, name in enumerate(source_names(documents))}
+    file = lru_cache(most_open_datasets())(
+        lambda stem: open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx"))
+    )
     for number, document in enumerate(documents):
-        whole = file(document.stem)
-        found = whole[document.offset : document.offset + document.tokens]
-        if len(found) < document.tokens:
-            raise ManifestError(f"{document.stem}.bin has {len(whole)} tokens; document {document.id} ends beyond")
-        for ids, new in windows(found, first, context, carry):
-            yield ids, new, number if apart else place[document.source]
+        dataset = file(document.stem)
+        document_tokens = dataset[document.offset : document.offset + document.tokens]
+        if len(document_tokens) < document.tokens:
+            raise ManifestError(f"{document.stem}.bin has {len(dataset)} tokens; document {document.id} ends beyond")
+        for ids, new in document_windows(document_tokens, first, context, carry):
+            yield ids, new, number if by_document else place[document.source]
 
 
-def sizes(documents: Sequence[Document], source: str | None = None) -> dict[str, int]:
+def count_sizes(documents: Sequence[Document], source: str | None = None) -> dict[str, int]:
     """Tokens, bytes and number of documents, of those of a source or of all."""
-    some = [document for document in documents if source in (None, document.source)]
-    tokens, size = sum(document.tokens for document in some), sum(document.bytes for document in some)
-    return {"tokens": tokens, "bytes": size, "documents": len(some)}
+    selected = [document for document in documents if source in (None, document.source)]
+    tokens, size = sum(document.tokens for document in selected), sum(document.bytes for document in selected)
+    return {"tokens": tokens, "bytes": size, "documents": len(selected)}
 
 
-def scores(documents: Sequence[Document], nats: Sequence[float]) -> dict[str, Any]:
+def summarize_scores(documents: Sequence[Document], nats: Sequence[float]) -> dict[str, Any]:
     """The loss in nats a token and bits per byte of `documents`, in all and `by_source`, with what they were measured on.
 
     nats: summed over every token, for each of `sources`. The whole is the sum of the parts; bits_per_byte is None without text.
     """
 
-    def of(total: float, source: str | None = None) -> dict[str, Any]:
-        found = sizes(documents, source)
-        bits = bits_per_byte(total, found["bytes"]) if found["bytes"] else None
-        return {"loss": total / found["tokens"], "bits_per_byte": bits, **found}
+    def part_scores(total: float, source: str | None = None) -> dict[str, Any]:
+        totals = count_sizes(documents, source)
+        bits = bits_per_byte(total, totals["bytes"]) if totals["bytes"] else None
+        return {"loss": total / totals["tokens"], "bits_per_byte": bits, **totals}
 
     return {
-        **of(sum(nats)),
-        "by_source": {name: of(part, name) for name, part in zip(sources(documents), nats, strict=True)},
+        **part_scores(sum(nats)),
+        "by_source": {name: part_scores(part, name) for name, part in zip(source_names(documents), nats, strict=True)},
     }
 
 
-def padded(batch: Sequence[Piece], pad: int) -> tuple[Tokens, Tokens]:
+def pad_windows(batch: Sequence[Piece], pad: int) -> tuple[Tokens, Tokens]:
     """Inputs and targets of windows, each [windows, the longest's tokens]; targets that are not scored are IGNORE.
 
     Padding is on the right of a causal model, so that no scored token sees it.

@@ -20,15 +20,15 @@ from crawl2llm.training.quantized_weights import SECTION
 KEY = "pretrain.train.start_from"
 MODEL = "model"  # of a checkpoint: its configuration and tokenizer
 # Keys of config.json that may differ: none changes what the weights compute for a token at a position that they know.
-FREE = {
+IGNORED_KEYS = {
     "_name_or_path", "architectures", "bos_token_id", "dtype", "eos_token_id", "initializer_range", "max_position_embeddings",
     "output_router_logits", "pad_token_id", "router_aux_loss_coef", "torch_dtype", "transformers_version", "use_cache",
 }  # fmt: skip
 # Names in a config.json, of types that have others there than transformers' classes share.
-STORED = {"gpt2": {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}}
+STORED_NAMES = {"gpt2": {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}}
 
 
-def check(train: dict[str, Any], vocabulary: Any) -> None:
+def check_start_from(train: dict[str, Any], vocabulary: Any) -> None:
     """Raise InputError where a training cannot start from what its `start_from` names, as far as that is known before the run.
 
     train: pretrain.train, complete. vocabulary: tokenize.train.vocabulary, the most entries that a tokenizer gets, or `auto`.
@@ -38,16 +38,16 @@ def check(train: dict[str, Any], vocabulary: Any) -> None:
     path = Path(train["start_from"])
     facts = facts_of(path)
     if facts is None and not any(path.glob("*.safetensors")):
-        raise InputError(neither(path))
+        raise InputError(wrong_folder_text(path))
     if facts is not None:
         if (last := last_step(train)) is not None:
-            check_left(path, facts["step"], last)
-        if (made := facts.get("optimizer")) and made != train[
+            check_steps_left(path, facts["step"], last)
+        if (optimizer := facts.get("optimizer")) and optimizer != train[
             "optimizer"
         ]:  # checkpoints of earlier versions do not say
             raise InputError(
-                f"{KEY} is {str(path)!r}, which has the state of the optimizer {made}, and pretrain.train.optimizer is "
-                f"{train['optimizer']!r}: set it to {made!r}, or start from that run's model"
+                f"{KEY} is {str(path)!r}, which has the state of the optimizer {optimizer}, and pretrain.train.optimizer is "
+                f"{train['optimizer']!r}: set it to {optimizer!r}, or start from that run's model"
             )
     if facts is None or (path / MODEL).is_dir():
         check_shape(train["model"], vocabulary, path if facts is None else path / MODEL)
@@ -60,21 +60,23 @@ def facts_of(path: Path) -> dict[str, Any] | None:
     if not (path / atomic_folder.CHECKPOINT).exists():
         return None
     try:
-        facts = atomic_folder.opened(path, atomic_folder.CHECKPOINT)
+        facts = atomic_folder.read_sealed_facts(path, atomic_folder.CHECKPOINT)
         return {**facts, "step": int(facts["step"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{KEY} is {str(path)!r}: the checkpoint is not complete ({error})") from error
 
 
-def neither(path: Path) -> str:
+def wrong_folder_text(path: Path) -> str:
     """What to say of a folder that is neither a model's nor a checkpoint, with those in it that are."""
     inside = [path / MODEL] if any(path.glob(f"{MODEL}/*.safetensors")) else []
-    inside += sorted((found.parent for found in path.glob(f"step-*/{atomic_folder.CHECKPOINT}")), reverse=True)[:3]
-    meant = f"; did you mean {' or '.join(map(str, inside))}?" if inside else ""
-    return f"{KEY} is {str(path)!r}: a folder with neither *.safetensors nor {atomic_folder.CHECKPOINT}{meant}"
+    inside += sorted(
+        (facts_file.parent for facts_file in path.glob(f"step-*/{atomic_folder.CHECKPOINT}")), reverse=True
+    )[:3]
+    hint = f"; did you mean {' or '.join(map(str, inside))}?" if inside else ""
+    return f"{KEY} is {str(path)!r}: a folder with neither *.safetensors nor {atomic_folder.CHECKPOINT}{hint}"
 
 
-def begun(train: dict[str, Any]) -> int:
+def start_step(train: dict[str, Any]) -> int:
     """The step of the checkpoint that pretrain.train.start_from names; 0 for a model, for none, and for what is refused."""
     try:
         facts = None if train["start_from"] is None else facts_of(Path(train["start_from"]))
@@ -90,10 +92,10 @@ def last_step(train: dict[str, Any]) -> int | None:
         return int(train["steps"])
     if train["tokens"] is None or auto.AUTO in (batch, model["context"]):
         return None
-    return schedule.plan({**train, "epochs": None}, 2 + model["context"]).steps
+    return schedule.make_plan({**train, "epochs": None}, 2 + model["context"]).steps
 
 
-def check_left(path: Path | str, before: int, steps: int) -> None:
+def check_steps_left(path: Path | str, before: int, steps: int) -> None:
     """InputError where a run of `steps` steps would start from a checkpoint after its last."""
     if before >= steps:
         raise InputError(
@@ -102,63 +104,67 @@ def check_left(path: Path | str, before: int, steps: int) -> None:
         )
 
 
-def check_shape(model: dict[str, Any], vocabulary: Any, there: Path) -> None:
+def check_shape(model: dict[str, Any], vocabulary: Any, folder: Path) -> None:
     """Raise InputError where config.json in `there` is of another model than `pretrain.train.model` describes, as far as it has numbers."""
-    held, kind = config_in(there, KEY), model["type"]
-    if held.get("model_type", kind) != kind:
+    config, kind = read_config(folder, KEY), model["type"]
+    if config.get("model_type", kind) != kind:
         raise InputError(
-            f"{where(there, KEY)}: model_type is {held['model_type']!r} in its config.json, and pretrain.train.model.type is {kind!r}"
+            f"{setting_text(folder, KEY)}: model_type is {config['model_type']!r} in its config.json, and pretrain.train.model.type is {kind!r}"
         )
     if isinstance(vocabulary, int):
         if model["size"] is not None:
-            model = sizes.fill(model, vocabulary)
-        if (entries := held.get("vocab_size", 0)) > vocabulary:
+            model = sizes.fill_shape(model, vocabulary)
+        if (entries := config.get("vocab_size", 0)) > vocabulary:
             raise InputError(
-                f"{where(there, KEY)}: its vocabulary has {entries:,} entries, and tokenize.train.vocabulary is {vocabulary:,}"
+                f"{setting_text(folder, KEY)}: its vocabulary has {entries:,} entries, and tokenize.train.vocabulary is {vocabulary:,}"
             )
-    named = {name: model[key] for key, name in (SHAPE | OTHER_NAMES.get(kind, {})).items()}
+    values = {name: model[key] for key, name in (SHAPE | OTHER_NAMES.get(kind, {})).items()}
     hidden, heads = model["hidden_size"], model["heads"]
-    if isinstance(hidden, int) and isinstance(heads, int) and kind != "mamba2" and "qk_rope_head_dim" not in held:
-        named["head_dim"] = hidden // heads  # as model.configuration sets it, unless overrides do
-    named |= {name: value for name, value in model["overrides"].items() if isinstance(value, int | float | str)}
-    own = {
-        STORED.get(kind, {}).get(name, name): value for name, value in named.items() if value not in (None, auto.AUTO)
+    if isinstance(hidden, int) and isinstance(heads, int) and kind != "mamba2" and "qk_rope_head_dim" not in config:
+        values["head_dim"] = hidden // heads  # as model.configuration sets it, unless overrides do
+    values |= {name: value for name, value in model["overrides"].items() if isinstance(value, int | float | str)}
+    expected = {
+        STORED_NAMES.get(kind, {}).get(name, name): value
+        for name, value in values.items()
+        if value not in (None, auto.AUTO)
     }
-    check_config(own, there, KEY)
+    check_config(expected, folder, KEY)
 
 
-def where(path: Path, key: str) -> str:
+def setting_text(path: Path, key: str) -> str:
     """`key is 'path'`, of a model's folder; of the one in a checkpoint, the checkpoint."""
     inside = path.name == MODEL and (path.parent / atomic_folder.CHECKPOINT).exists()
     return f"{key} is {str(path.parent if inside else path)!r}"
 
 
-def config_in(path: Path, key: str) -> dict[str, Any]:
+def read_config(path: Path, key: str) -> dict[str, Any]:
     """config.json of a model's folder. InputError, with the config's `key` that names it, where there is none."""
     try:
-        held = dict(json.loads((path / "config.json").read_text(encoding="utf-8")))
+        config = dict(json.loads((path / "config.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{where(path, key)}: no readable config.json there ({error})") from error
-    if held.get(SECTION):
+        raise InputError(f"{setting_text(path, key)}: no readable config.json there ({error})") from error
+    if config.get(SECTION):
         raise InputError(
-            f"{where(path, key)}: its weights are quantized and cannot be trained; name the model it was made from"
+            f"{setting_text(path, key)}: its weights are quantized and cannot be trained; name the model it was made from"
         )
-    return held
+    return config
 
 
-def check_config(own: dict[str, Any], path: Path, key: str) -> None:
+def check_config(expected: dict[str, Any], path: Path, key: str) -> None:
     """Raise InputError where config.json in `path` describes another function of the weights than `own` does."""
-    there = config_in(path, key)
-    for name, value in differing(json.loads(json.dumps(own)), there):
-        raise InputError(f"{where(path, key)}: {name} is {there[name]!r} in its config.json, and {value!r} in this run")
+    stored = read_config(path, key)
+    for name, value in differing_keys(json.loads(json.dumps(expected)), stored):
+        raise InputError(
+            f"{setting_text(path, key)}: {name} is {stored[name]!r} in its config.json, and {value!r} in this run"
+        )
 
 
-def differing(own: dict[str, Any], there: dict[str, Any]) -> list[tuple[str, Any]]:
+def differing_keys(expected: dict[str, Any], stored: dict[str, Any]) -> list[tuple[str, Any]]:
     """The keys of `own`, with their values, that a config.json `there` has otherwise, but for those that may differ."""
     return [
         (name, value)
-        for name, value in own.items()
-        if name not in FREE and "dropout" not in name and name in there and there[name] != value
+        for name, value in expected.items()
+        if name not in IGNORED_KEYS and "dropout" not in name and name in stored and stored[name] != value
     ]
 
 
@@ -168,19 +174,23 @@ def tokenizer_beside(train: dict[str, Any]) -> Path:
     return (path / MODEL if (path / atomic_folder.CHECKPOINT).exists() else path) / "tokenizer.json"
 
 
-def check_tokenizer(own: Path, there: Path, key: str) -> None:
+def check_tokenizer(own_file: Path, other_file: Path, key: str) -> None:
     """Raise InputError where a tokenizer lies beside the model that gives its tokens other numbers than this run's does."""
-    if not there.exists():
+    if not other_file.exists():
         log.warning(
-            "%s has no %s: that its tokens have the numbers of this run's cannot be checked", there.parent, there.name
+            "%s has no %s: that its tokens have the numbers of this run's cannot be checked",
+            other_file.parent,
+            other_file.name,
         )
         return
     try:
-        one, other = (json.loads(file.read_text(encoding="utf-8"))["model"] for file in (own, there))
+        own_model, other_model = (
+            json.loads(file.read_text(encoding="utf-8"))["model"] for file in (own_file, other_file)
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{key} is {str(there.parent)!r}: {there} cannot be read ({error})") from error
-    if one.get("vocab") != other.get("vocab"):
+        raise InputError(f"{key} is {str(other_file.parent)!r}: {other_file} cannot be read ({error})") from error
+    if own_model.get("vocab") != other_model.get("vocab"):
         raise InputError(
-            f"{where(there.parent, key)}: its tokenizer has another vocabulary than this run's {own}, so its weights would read other "
+            f"{setting_text(other_file.parent, key)}: its tokenizer has another vocabulary than this run's {own_file}, so its weights would read other "
             "tokens"
         )

@@ -26,100 +26,105 @@ def is_reward_config(config: PreTrainedConfig) -> bool:
     return any(name.endswith(SEQUENCE_CLASSIFICATION) for name in config.architectures or ())
 
 
-def empty(config: PreTrainedConfig, device: str = "meta") -> PreTrainedModel:
+def empty_model(config: PreTrainedConfig, device: str = "meta") -> PreTrainedModel:
     """A model in fp32, by default without values and memory: on the meta device. A language model, or what `is_reward_config` says."""
     kind = AutoModelForSequenceClassification if is_reward_config(config) else AutoModelForCausalLM
     with torch.device(device):
-        made = kind.from_config(config, trust_remote_code=False, dtype=torch.float32)
-    made.config.use_cache = False
-    return made
+        model = kind.from_config(config, trust_remote_code=False, dtype=torch.float32)
+    model.config.use_cache = False
+    return model
 
 
-def blocks(made: nn.Module) -> list[nn.Module]:
+def decoder_layers(model: nn.Module) -> list[nn.Module]:
     """The decoder layers, in order: what stands in a list of modules, but in no other such list."""
-    return [module for _, module, whole in _parts(made, "") if whole and any(module.children())]
+    return [module for _, module, is_whole in _model_parts(model, "") if is_whole and any(module.children())]
 
 
-def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module, bool]]:
+def _model_parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module, bool]]:
     """(name, module, whether with all below it) of each block, and of the modules around them, from the inside out."""
     for key, child in module.named_children():
         path = f"{name}.{key}".lstrip(".")
         if isinstance(module, nn.ModuleList) or not any(child.children()):
             yield path, child, True
         else:
-            yield from _parts(child, path)
+            yield from _model_parts(child, path)
     yield name, module, False
 
 
 @torch.no_grad()
-def values(config: PreTrainedConfig, seed: int) -> Weights:
+def random_weights(config: PreTrainedConfig, seed: int) -> Weights:
     """Each parameter and buffer of a model by its name, fp32 on the CPU; a tied one once. Memory: one block.
 
     Raises InputError for an architecture that does not set its weights block by block.
     """
-    made = empty(config)
-    known = {name for name, _ in chain(made.named_parameters(), made.named_buffers())}
-    for name, module, whole in _parts(made, ""):
+    model = empty_model(config)
+    known_names = {name for name, _ in chain(model.named_parameters(), model.named_buffers())}
+    for name, module, is_whole in _model_parts(model, ""):
         if isinstance(module, nn.ModuleList):
             continue
-        around = [] if whole else [(path, value) for path, value in _tensors(module) if "." in path]
+        around = [] if is_whole else [(path, value) for path, value in _named_tensors(module) if "." in path]
         versions = [value._version for _, value in around]
-        module.to_empty(device="cpu", recurse=whole)
-        own = [(path, value) for path, value in _tensors(module) if whole or "." not in path]
-        _set(made, module, own, name, seed, whole)
+        module.to_empty(device="cpu", recurse=is_whole)
+        own_tensors = [(path, value) for path, value in _named_tensors(module) if is_whole or "." not in path]
+        _set_tensors(model, module, own_tensors, name, seed, is_whole)
         if touched := [path for (path, value), old in zip(around, versions, strict=True) if value._version != old]:
             raise InputError(
                 f"pretrain.train.model.type {config.model_type!r}: transformers sets {touched[0]} from {name or 'the top'}, and not "
                 "where it stands, so that its initial weights cannot be made block by block"
             )
-        for path, value in own:
-            if (full := f"{name}.{path}".lstrip(".")) in known:
+        for path, value in own_tensors:
+            if (full := f"{name}.{path}".lstrip(".")) in known_names:
                 yield full, value
-        module.to_empty(device="meta", recurse=whole)
+        module.to_empty(device="meta", recurse=is_whole)
 
 
-def _tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def _named_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     return chain(module.named_parameters(), module.named_buffers())
 
 
-def _set(
-    made: PreTrainedModel, module: nn.Module, own: list[tuple[str, torch.Tensor]], name: str, seed: int, whole: bool
+def _set_tensors(
+    model: PreTrainedModel,
+    module: nn.Module,
+    tensors: list[tuple[str, torch.Tensor]],
+    name: str,
+    seed: int,
+    is_whole: bool,
 ) -> None:
     """Fill a part's tensors by the architecture's rule, and with torch's own where that has none, as the constructor does."""
 
-    def fill(again: bool) -> list[str]:
-        for _, value in own:
+    def fill_tensors(again: bool) -> list[str]:
+        for _, value in tensors:
             value.fill_(float("nan") if value.is_floating_point() else 0)
-        versions = [value._version for _, value in own]
+        versions = [value._version for _, value in tensors]
         torch.manual_seed(xxhash.xxh3_64_intdigest(f"weights\x1f{name}".encode(), seed=seed))
-        modules: Iterable[nn.Module] = [*module.modules()] if whole else [module]
-        for each in modules if again else ():
-            if callable(reset := getattr(each, "reset_parameters", None)):
+        modules: Iterable[nn.Module] = [*module.modules()] if is_whole else [module]
+        for submodule in modules if again else ():
+            if callable(reset := getattr(submodule, "reset_parameters", None)):
                 reset()
-        if whole:
-            module.apply(made._init_weights)
+        if is_whole:
+            module.apply(model._init_weights)
         else:
-            made._init_weights(module)
+            model._init_weights(module)
         return [
             path
-            for (path, value), old in zip(own, versions, strict=True)
+            for (path, value), old in zip(tensors, versions, strict=True)
             if (value.isnan().any() if value.is_floating_point() else value._version == old)
         ]
 
-    if fill(again=False) and (left := fill(again=True)):
+    if fill_tensors(again=False) and (left := fill_tensors(again=True)):
         raise InputError(
-            f"pretrain.train.model.type {made.config.model_type!r}: neither transformers nor torch says what {name}.{left[0]} begins with"
+            f"pretrain.train.model.type {model.config.model_type!r}: neither transformers nor torch says what {name}.{left[0]} begins with"
         )
 
 
-def filled(made: PreTrainedModel, device: torch.device, given: Weights) -> PreTrainedModel:
+def fill_model(model: PreTrainedModel, device: torch.device, weights: Weights) -> PreTrainedModel:
     """An empty model on `device` with the values `given`, each copied where it belongs."""
-    made.to_empty(device=device)
-    made.tie_weights()
-    left = dict(_tensors(made))
+    model.to_empty(device=device)
+    model.tie_weights()
+    left = dict(_named_tensors(model))
     with torch.no_grad():
-        for name, value in given:
+        for name, value in weights:
             left.pop(name).copy_(value)
     if left:
         raise RuntimeError(f"no value was given for {', '.join(left)}")
-    return made
+    return model

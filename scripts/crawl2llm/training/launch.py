@@ -21,10 +21,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from crawl2llm.chain import gpu_slots
-from crawl2llm.chain.halving import parsed
+from crawl2llm.chain.halving import parse_task
 from crawl2llm.core import console, parent_watch
-from crawl2llm.core.console import put
-from crawl2llm.core.retries import SlurmError, ask
+from crawl2llm.core.console import print_line
+from crawl2llm.core.retries import SlurmError, ask_slurm
 from crawl2llm.training import hang_detector, heartbeat
 from crawl2llm.training.processes import (
     RANKS,
@@ -32,8 +32,8 @@ from crawl2llm.training.processes import (
     STOPPING,
     environments,
     free_port,
-    heap,
-    hold,
+    hold_signals,
+    malloc_variables,
     supervise,
     to_stderr,
 )
@@ -55,7 +55,7 @@ def rendezvous(nodes: int, environment: Mapping[str, str]) -> tuple[int, str, in
     if nodes == 1:
         return 0, "127.0.0.1", free_port()
     job = environment["SLURM_JOB_ID"]
-    names = ask("scontrol", "show", "hostnames", ask("squeue", "-h", "-j", job, "-o", "%N").strip()).split()
+    names = ask_slurm("scontrol", "show", "hostnames", ask_slurm("squeue", "-h", "-j", job, "-o", "%N").strip()).split()
     # Outside the range that Linux hands out for outgoing connections; jobs on one node differ.
     return int(environment["SLURM_PROCID"]), names[0], 20000 + int(job) % 10000
 
@@ -66,13 +66,13 @@ def queue_again(job: str) -> bool:
     A job that somebody cancelled stops with RESUBMIT as well, but it is not running any more and stays cancelled.
     """
     try:
-        if ask("squeue", "-h", "-j", job, "-o", "%T").strip() != "RUNNING":
+        if ask_slurm("squeue", "-h", "-j", job, "-o", "%T").strip() != "RUNNING":
             return False
         # Said first: SLURM ends this process too, and at once.
-        put("stopped before the time limit; SLURM is asked to queue the job again", file=sys.stderr, flush=True)
-        ask("scontrol", "requeue", job)
+        print_line("stopped before the time limit; SLURM is asked to queue the job again", file=sys.stderr, flush=True)
+        ask_slurm("scontrol", "requeue", job)
     except SlurmError as error:
-        put(f"SLURM does not queue job {job} again ({error}): run again to resume", file=sys.stderr)
+        print_line(f"SLURM does not queue job {job} again ({error}): run again to resume", file=sys.stderr)
         return False
     return True
 
@@ -84,7 +84,7 @@ def wait_for_the_end() -> None:
     time.sleep(PATIENCE)
 
 
-def given(options: list[str], name: str) -> Path | None:
+def option_path(options: list[str], name: str) -> Path | None:
     """The path that an option of the module names; None where it is not there."""
     return next((Path(word) for option, word in itertools.pairwise(options) if option == name), None)
 
@@ -92,39 +92,43 @@ def given(options: list[str], name: str) -> Path | None:
 def take_gpus(args: argparse.Namespace) -> list[int]:
     """Take the GPUs of this training, one for each process; the descriptors of their locks. See gpu_slots.take."""
     on_cpu = "--device=cpu" in args.options or ("--device", "cpu") in itertools.pairwise(args.options)
-    return [] if on_cpu else gpu_slots.take(max(1, args.processes), lambda line: put(line, file=sys.stderr, flush=True))
+    return (
+        []
+        if on_cpu
+        else gpu_slots.take_gpus(max(1, args.processes), lambda line: print_line(line, file=sys.stderr, flush=True))
+    )
 
 
-def labels(options: list[str], group: str | None) -> dict[str, str]:
+def wandb_variables(options: list[str], group: str | None) -> dict[str, str]:
     """W&B's variables for the group and the name of a training, by the manifest that it writes; those of the environment come first.
 
     group: None for the name of the run's folder. The name is the variant, with the model where the step makes several.
     """
-    path = given(options, "--manifest")
+    path = option_path(options, "--manifest")
     if path is None or "results" not in path.parts[:-3]:
         return {"WANDB_RUN_GROUP": group} if group else {}
     variant, task = path.parts[path.parts.index("results") + 1], path.name.removesuffix("manifest.json").rstrip(".")
     if path.parent.name == "rung":  # one W&B run with the training that follows: both have the same checkpoints
-        variant, task = parsed(task)[0], ""
-    here = path.parts[: path.parts.index("results")]
+        variant, task = parse_task(task)[0], ""
+    folder_parts = path.parts[: path.parts.index("results")]
     return {
-        "WANDB_RUN_GROUP": group or (Path(*here).absolute() if here else Path.cwd()).name,
+        "WANDB_RUN_GROUP": group or (Path(*folder_parts).absolute() if folder_parts else Path.cwd()).name,
         "WANDB_NAME": f"{variant} {task}".rstrip(),
     }
 
 
-def teller(module: str, options: list[str]) -> Callable[[str, str], None]:
+def failure_reporter(module: str, options: list[str]) -> Callable[[str, str], None]:
     """A function that says why the module's processes ended: on stderr, and at the end of the log that it was given."""
-    log = given(options, "--log")
+    log = option_path(options, "--log")
 
-    def say(message: str, traceback: str) -> None:
+    def report_failure(message: str, traceback: str) -> None:
         to_stderr(message, traceback)
         if log:
             with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
                 lines = [*traceback.splitlines(), f"{time.strftime('%H:%M:%S')} {step_of(module)}: error: {message}"]
-                file.write("".join(f"{console.message(line)}\n" for line in lines))
+                file.write("".join(f"{console.safe_message(line)}\n" for line in lines))
 
-    return say
+    return report_failure
 
 
 def step_of(module: str) -> str:
@@ -132,29 +136,32 @@ def step_of(module: str) -> str:
     return module.split(".", 2)[-1]
 
 
-def through_srun(nodes: int, own: list[str], module: str) -> int:
+def through_srun(nodes: int, options: list[str], module: str) -> int:
     """Start this program on each of the job's nodes with the options `own`; its exit status."""
     place = ["--nodes", str(nodes), "--ntasks", str(nodes), "--ntasks-per-node", "1"]
     # Nodes do not end in the same moment, and 85 on the first is no reason to kill the others.
     place += ["--cpu-bind=none", "--kill-on-bad-exit=0", f"--wait={PATIENCE_WITH_NODES}"]
-    command = ["srun", *place, sys.executable, "-m", "crawl2llm.training.launch", "--on-a-node", *own]
+    command = ["srun", *place, sys.executable, "-m", "crawl2llm.training.launch", "--on-a-node", *options]
     status = supervise([(command, dict(os.environ))], listening=False, step=step_of(module))
     if status == RESUBMIT and queue_again(os.environ["SLURM_JOB_ID"]):
         wait_for_the_end()
     return status
 
 
-def program(module: str, image: str | None, arguments: str) -> list[str]:
+def program_command(module: str, image: str | None, arguments: str) -> list[str]:
     """The command that runs a module, with this interpreter or with that of an Apptainer image."""
     if image is None:
         return [sys.executable, "-m", module]
     apptainer = shutil.which("apptainer") or shutil.which("singularity") or "apptainer"
-    here = ["--home", str(Path.cwd())]  # as Snakemake starts the other rules: the run's folder is there inside, too
-    return [apptainer, "exec", *here, "--nv", *shlex.split(arguments), image, "python", "-m", module]
+    home_option = [
+        "--home",
+        str(Path.cwd()),
+    ]  # as Snakemake starts the other rules: the run's folder is there inside, too
+    return [apptainer, "exec", *home_option, "--nv", *shlex.split(arguments), image, "python", "-m", module]
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+def argument_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
         prog="python -m crawl2llm.training.launch",
         description=__doc__,
         epilog="example:\n  python -m crawl2llm.training.launch --processes 2 crawl2llm.stages.pretrain.train --config config.yaml "
@@ -163,51 +170,51 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--nodes", type=int, default=1, help="nodes of the SLURM job")
-    made.add_argument(
+    parser.add_argument("--nodes", type=int, default=1, help="nodes of the SLURM job")
+    parser.add_argument(
         "--processes",
         type=int,
         default=0,
         help="processes of each node that train as one group, one for each GPU; 0: one, which is no part of a group",
     )
-    made.add_argument(
+    parser.add_argument(
         "--wandb-group", default="null", help="group in Weights & Biases; null: the name of the run's folder"
     )
-    made.add_argument("--on-a-node", action="store_true", help=argparse.SUPPRESS)  # started by through_srun
-    made.add_argument("--image", help="an Apptainer image; the module runs inside it, srun outside")
-    made.add_argument("--image-arguments", default="", help="options of `apptainer exec`, as one word")
-    made.add_argument("module", help="the program of a training, such as crawl2llm.stages.pretrain.train")
-    made.add_argument("options", nargs=argparse.REMAINDER, help="the module's own")
-    return made
+    parser.add_argument("--on-a-node", action="store_true", help=argparse.SUPPRESS)  # started by through_srun
+    parser.add_argument("--image", help="an Apptainer image; the module runs inside it, srun outside")
+    parser.add_argument("--image-arguments", default="", help="options of `apptainer exec`, as one word")
+    parser.add_argument("module", help="the program of a training, such as crawl2llm.stages.pretrain.train")
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="the module's own")
+    return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    hold()
-    parent_watch.watch()
+    hold_signals()
+    parent_watch.watch_driver()
     argv = sys.argv[1:] if argv is None else argv
-    args = parser().parse_args(argv)
+    args = argument_parser().parse_args(argv)
     if in_job_script(os.environ):
         return through_srun(args.nodes, argv, args.module)
     if args.nodes > 1 and not args.on_a_node:
-        put(
+        print_line(
             f"error: {args.module} on {args.nodes} nodes has to be started by the script of a SLURM job; "
             "this is no job, or a step of one (profiles/slurm sets `mpi` for that)",
             file=sys.stderr,
         )
         return 1
     group = None if args.wandb_group == "null" else args.wandb_group
-    for name, value in labels(args.options, group).items():
+    for name, value in wandb_variables(args.options, group).items():
         os.environ.setdefault(name, value)
-    command = [*program(args.module, args.image, args.image_arguments), *args.options]
-    step, say = step_of(args.module), teller(args.module, args.options)
+    command = [*program_command(args.module, args.image, args.image_arguments), *args.options]
+    step, say = step_of(args.module), failure_reporter(args.module, args.options)
     try:
         locks = take_gpus(args)
     except gpu_slots.Stopped:
         return RESUBMIT
-    os.environ.update(gpu_slots.allocation())
+    os.environ.update(gpu_slots.allocator_variables())
     if not args.processes:
-        own = {name: value for name, value in os.environ.items() if name not in RANKS} | heap()
-        return supervise([(command, own)], step=step, say=say, locks=locks)
+        environment = {name: value for name, value in os.environ.items() if name not in RANKS} | malloc_variables()
+        return supervise([(command, environment)], step=step, say=say, locks=locks)
     try:
         node, address, port = rendezvous(args.nodes, os.environ)
     except SlurmError as error:
@@ -215,9 +222,9 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     places = environments(node, args.nodes, args.processes, address, port)
     # One for each group of processes, and the same on all of its nodes, which share the folder of checkpoints.
-    folder = (given(args.options, "--checkpoints") or Path("checkpoints")).absolute() / f".alive-{address}-{port}"
+    folder = (option_path(args.options, "--checkpoints") or Path("checkpoints")).absolute() / f".alive-{address}-{port}"
     watch = hang_detector.Watch(folder, [place["RANK"] for place in places], args.nodes * args.processes)
-    places = [{**os.environ, **place, heartbeat.FOLDER: str(folder)} for place in places]
+    places = [{**os.environ, **place, heartbeat.FOLDER_VARIABLE: str(folder)} for place in places]
     return supervise([(command, place) for place in places], step=step, say=say, watch=watch, locks=locks)
 
 

@@ -20,7 +20,7 @@ from crawl2llm.training import initial, masking
 BACKEND = "inductor"
 # Results that are kept: they cost most to compute. Norms, rotations and activations are computed again, which reads memory and hardly
 # computes. As in torchtitan (distributed/activation_checkpoint.py), which keeps every second matrix product; here all are.
-DEAR = frozenset(
+SAVED_OPERATORS = frozenset(
     getattr(torch.ops.aten, name).default
     for name in (
         "mm", "addmm", "bmm", "baddbmm", "_grouped_mm", "_scaled_dot_product_flash_attention",
@@ -30,19 +30,19 @@ DEAR = frozenset(
 )  # fmt: skip
 
 
-def _policy(_: Any, operator: Any, *args: Any, **more: Any) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if operator in DEAR else CheckpointPolicy.PREFER_RECOMPUTE
+def _checkpoint_policy(_: Any, operator: Any, *args: Any, **more: Any) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_SAVE if operator in SAVED_OPERATORS else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def recompute(model: PreTrainedModel, selective: bool) -> None:
+def recompute_activations(model: PreTrainedModel, selective: bool) -> None:
     """Have each layer compute its activations again in the backward pass; `selective`: but for the results of DEAR operators."""
     options: dict[str, Any] = {"use_reentrant": False}
     if selective:
-        options["context_fn"] = partial(create_selective_checkpoint_contexts, _policy)
+        options["context_fn"] = partial(create_selective_checkpoint_contexts, _checkpoint_policy)
     model.gradient_checkpointing_enable(options)
 
 
-def compiled(model: PreTrainedModel) -> None:
+def compile_layers(model: PreTrainedModel) -> None:
     """Compile each layer's forward pass, in place; hooks of engines stay outside. To be called when the engine has wrapped the model.
 
     The whole model is not compiled: transformers then gives attention a mask of its own, and its flash kernel is lost. All layers share
@@ -53,61 +53,61 @@ def compiled(model: PreTrainedModel) -> None:
     torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint = True
     base: Any = model.base_model
     output_capturing.maybe_install_capturing_hooks(base)
-    for block in initial.blocks(model):
-        recorders = _routers(block)
+    for block in initial.decoder_layers(model):
+        recorders = _take_router_hooks(block)
         forward = torch.compile(block.forward, backend=BACKEND, fullgraph=True, dynamic=False)
-        block.forward = partial(_recorded, forward, recorders) if recorders else forward
+        block.forward = partial(_forward_and_record, forward, recorders) if recorders else forward
 
 
-def _routers(block: nn.Module) -> list[tuple[nn.Module, Any]]:
+def _take_router_hooks(block: nn.Module) -> list[tuple[nn.Module, Any]]:
     """(router, transformers' hook that records its output) of a layer; its routers keep their output from now on.
 
     The hooks inside of a layer ask a ContextVar, which dynamo cannot trace (transformers 5.23, utils/output_capturing.py). They are
     removed: those of routers are called behind the compiled layer, and training asks for nothing of the others.
     """
-    found = []
+    recorders = []
     for module in (module for module in block.modules() if module is not block):
         for number, hook in list(module._forward_hooks.items()):
             if hook.__module__ != output_capturing.__name__:
                 continue
             del module._forward_hooks[number]
             if inspect.getclosurevars(hook).nonlocals["key"] == "router_logits":
-                found.append((module, hook))
-    for module, _ in found:
-        module.register_forward_hook(_keep)
-    return found
+                recorders.append((module, hook))
+    for module, _ in recorders:
+        module.register_forward_hook(_keep_output)
+    return recorders
 
 
-def _keep(module: nn.Module, _: Any, output: Any) -> None:
+def _keep_output(module: nn.Module, _: Any, output: Any) -> None:
     module.kept = output
 
 
-def _recorded(forward: Any, recorders: list[tuple[nn.Module, Any]], *args: Any, **more: Any) -> Any:
+def _forward_and_record(forward: Any, recorders: list[tuple[nn.Module, Any]], *args: Any, **more: Any) -> Any:
     """A layer's forward pass, and then what is to be recorded of its routers."""
-    made = forward(*args, **more)
+    output = forward(*args, **more)
     for router, hook in recorders:
         hook(router, (), router.__dict__.pop("kept"))
-    return made
+    return output
 
 
 @contextlib.contextmanager
-def unpacked(known: bool = True, device: str = "cpu") -> Iterator[None]:
+def without_packing_search(rows_are_single: bool = True, device: str = "cpu") -> Iterator[None]:
     """A forward pass in which each row is one sequence, if that is `known`: transformers 5.23 looks for positions that begin again, and
     waits for the device to say that there are none, once in each forward pass (masking_utils.find_packed_sequence_indices). If it is not
     known a GPU is not asked; on a CPU, where asking costs nothing, a batch without a border needs no mask.
 
     Rows as long as a sliding window need no mask either, for which transformers asks for shorter ones.
     """
-    found, ignored = masking_utils.find_packed_sequence_indices, masking_utils._ignore_causal_mask_sdpa
-    if known:
+    search, ignores_mask = masking_utils.find_packed_sequence_indices, masking_utils._ignore_causal_mask_sdpa
+    if rows_are_single:
         masking_utils.find_packed_sequence_indices = lambda position_ids: None
     elif device != "cpu":
-        masking_utils.find_packed_sequence_indices = masking.documents  # type: ignore[assignment]
-    masking_utils._ignore_causal_mask_sdpa = partial(_needs_no_mask, ignored)
+        masking_utils.find_packed_sequence_indices = masking.document_numbers  # type: ignore[assignment]
+    masking_utils._ignore_causal_mask_sdpa = partial(_needs_no_mask, ignores_mask)
     try:
         yield
     finally:
-        masking_utils.find_packed_sequence_indices, masking_utils._ignore_causal_mask_sdpa = found, ignored
+        masking_utils.find_packed_sequence_indices, masking_utils._ignore_causal_mask_sdpa = search, ignores_mask
 
 
 def _needs_no_mask(
@@ -117,7 +117,7 @@ def _needs_no_mask(
     return bool(inner(padding, queries, keys, offset, first, None if queries == keys == window else window))
 
 
-def plainly(on: bool) -> contextlib.AbstractContextManager[Any]:
+def force_eager(on: bool) -> contextlib.AbstractContextManager[Any]:
     """Where `on`, compiled layers run as they are written: for batches of many lengths, each of which would be compiled."""
     return torch.compiler.set_stance("force_eager") if on else contextlib.nullcontext()
 

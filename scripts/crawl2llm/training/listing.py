@@ -9,11 +9,11 @@ from pathlib import Path
 
 from crawl2llm.chain.model_registry import BASE
 from crawl2llm.core import checkpoint_folders
-from crawl2llm.core.atomic_folder import CHECKPOINT, wrong
+from crawl2llm.core.atomic_folder import CHECKPOINT, wrong_files
 from crawl2llm.core.manifest import task_of
-from crawl2llm.training.estimate.parts import gigabytes
+from crawl2llm.training.estimate.parts import format_bytes
 
-HEAD = ("checkpoint", "model", "step", "written", "size")
+HEADINGS = ("checkpoint", "model", "step", "written", "size")
 UNKNOWN = "?"  # of a training that was moved aside, or of an earlier version
 
 
@@ -25,40 +25,40 @@ def model_of(manifest: Path) -> str:
     return name if variant == "main" else f"{name} of {variant}"
 
 
-def rows(checkpoints: Path) -> Iterator[tuple[str, ...]]:
+def checkpoint_rows(checkpoints: Path) -> Iterator[tuple[str, ...]]:
     """A row as HEAD for each complete checkpoint below `checkpoints`: training by training, the one that wrote last at the end."""
     models: dict[Path, str] = {}
-    for folder, manifest, _ in checkpoint_folders.announced(checkpoints):
+    for folder, manifest, _ in checkpoint_folders.trainings_below(checkpoints):
         models.setdefault(folder, model_of(manifest))  # of several that train the same, the newest
     seals = sorted(checkpoints.glob(f"*/step-*/{CHECKPOINT}"))
     newest = {
-        seal.parents[1]: max(one.stat().st_mtime for one in seals if one.parents[1] == seal.parents[1])
+        seal.parents[1]: max(sibling.stat().st_mtime for sibling in seals if sibling.parents[1] == seal.parents[1])
         for seal in seals
     }
     for seal in sorted(seals, key=lambda seal: (newest[seal.parents[1]], seal)):
         try:
             facts = json.loads(seal.read_text(encoding="utf-8"))
             step, size = int(facts["step"]), sum(facts["files"].values())
-            if wrong(seal.parent, facts["files"]):
+            if wrong_files(seal.parent, facts["files"]):
                 continue
-            written = datetime.fromtimestamp(seal.stat().st_mtime).astimezone()
+            written_at = datetime.fromtimestamp(seal.stat().st_mtime).astimezone()
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
         model = models.get(seal.parents[1], UNKNOWN)
-        yield str(seal.parent), model, f"{step:,}", f"{written:%Y-%m-%d %H:%M}", gigabytes(size)
+        yield str(seal.parent), model, f"{step:,}", f"{written_at:%Y-%m-%d %H:%M}", format_bytes(size)
 
 
-def lines(checkpoints: Path) -> list[str]:
+def table_lines(checkpoints: Path) -> list[str]:
     """The rows as text in columns, with their head; one line that says so where there is none."""
-    found = list(rows(checkpoints))
-    if not found:
+    rows = list(checkpoint_rows(checkpoints))
+    if not rows:
         return [f"no checkpoint below {checkpoints}"]
-    table = [HEAD, *found]
-    wide = [max(len(row[column]) for row in table) for column in range(len(HEAD))]
+    table = [HEADINGS, *rows]
+    wide = [max(len(row[column]) for row in table) for column in range(len(HEADINGS))]
     out = [
         f"{row[0]:<{wide[0]}}  {row[1]:<{wide[1]}}  {row[2]:>{wide[2]}}  {row[3]:<{wide[3]}}  {row[4]:>{wide[4]}}"
         for row in table
     ]
-    if any(row[1] == UNKNOWN for row in found):
+    if any(row[1] == UNKNOWN for row in rows):
         out.append(f"{UNKNOWN}: of a training that another one took the place of, or of an earlier version")
     return out

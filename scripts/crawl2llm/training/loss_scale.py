@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from crawl2llm.training.checkpoint import Checkpoint
     from crawl2llm.training.engine import Engine
 
-LOW = {"bf16": torch.bfloat16, FP16: torch.float16}  # what is computed with beside fp32, by `precision`
+LOW_PRECISION = {"bf16": torch.bfloat16, FP16: torch.float16}  # what is computed with beside fp32, by `precision`
 OVERFLOW = "overflow"  # in losses.jsonl, the reason of an update that was left out for the scale
-LEAST = 1.0  # the smallest scale: an overflow there is none, but a gradient that is not finite
+LEAST_SCALE = 1.0  # the smallest scale: an overflow there is none, but a gradient that is not finite
 
 
 class LossScale:
@@ -34,7 +34,7 @@ class LossScale:
         """After a step: halve the scale for an overflow, double it after `window` updates in a row without one."""
         self.steady = 0 if overflow else self.steady + 1
         if overflow:
-            self.value = max(LEAST, self.value / 2)
+            self.value = max(LEAST_SCALE, self.value / 2)
         elif self.steady >= self.window:  # more in checkpoints of DeepSpeed by an earlier version
             self.value, self.steady = 2 * self.value, 0
 
@@ -46,7 +46,7 @@ def of_settings(settings: dict[str, Any]) -> LossScale | None:
     return LossScale(settings["loss_scale_power"], settings["loss_scale_window"])
 
 
-def overflowed(scale: float | None, loss: float, norm: float | None, applied: bool) -> bool:
+def is_overflow(scale: float | None, loss: float, norm: float | None, applied: bool) -> bool:
     """Whether an update was left out for the loss scale alone: no sign that a training diverges.
 
     scale: of the step's backward pass; None without one. loss: the mean of all processes. norm: of the whole gradient. A loss that is not
@@ -54,26 +54,26 @@ def overflowed(scale: float | None, loss: float, norm: float | None, applied: bo
     """
     if scale is None or applied or not math.isfinite(loss):
         return False
-    return scale > LEAST and (norm is None or not math.isfinite(norm))
+    return scale > LEAST_SCALE and (norm is None or not math.isfinite(norm))
 
 
 def checkpoint_facts(engine: Engine, overflows: int) -> dict[str, Any]:
     """What a checkpoint says of the scale, by its names there; {} for other precisions."""
-    if (found := engine.loss_scale()) is None:
+    if (state := engine.loss_scale()) is None:
         return {}
-    return {"loss_scale": found[0], "steady": found[1], "overflows": overflows}
+    return {"loss_scale": state[0], "steady": state[1], "overflows": overflows}
 
 
-def restore(engine: Engine, found: Checkpoint) -> None:
+def restore(engine: Engine, checkpoint: Checkpoint) -> None:
     """Go on with the scale of a checkpoint of any engine; one of another precision has none."""
-    if found.loss_scale is not None:
-        engine.set_loss_scale(found.loss_scale, found.steady)
+    if checkpoint.loss_scale is not None:
+        engine.set_loss_scale(checkpoint.loss_scale, checkpoint.steady)
 
 
 def metrics_row(engine: Engine, overflows: int) -> dict[str, float]:
     """What a row of metrics.jsonl says of the scale; {} for other precisions."""
-    found = engine.loss_scale()
-    return {} if found is None else {"loss_scale": found[0], "overflow_steps": overflows}
+    state = engine.loss_scale()
+    return {} if state is None else {"loss_scale": state[0], "overflow_steps": overflows}
 
 
 def log_overflow(step: int) -> None:
@@ -84,12 +84,12 @@ def log_overflow(step: int) -> None:
     )
 
 
-def note(engine: Engine, overflows: int, steps: int) -> list[str]:
+def report_notes(engine: Engine, overflows: int, steps: int) -> list[str]:
     """A note for the report on the updates that were left out for the loss scale; none without any."""
-    found = engine.loss_scale()
-    if found is None or not overflows:
+    state = engine.loss_scale()
+    if state is None or not overflows:
         return []
     return [
         f"{overflows:,} of {steps:,} updates were left out for an overflow of the gradient in fp16, after each of which the loss scale was "
-        f"halved; it ended at {found[0]:,.0f}."
+        f"halved; it ended at {state[0]:,.0f}."
     ]

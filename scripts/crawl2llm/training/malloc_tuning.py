@@ -13,21 +13,21 @@ from typing import Any
 from crawl2llm.training.processes import TUNABLES
 
 M_MMAP_THRESHOLD = -3  # malloc.h
-MAPPED = 1 << 20  # bytes of the smallest block that `map_large` has mapped
+MAPPED_BYTES = 1 << 20  # bytes of the smallest block that `map_large` has mapped
 
 
-def _glibc(name: str) -> Any:
+def _glibc_function(name: str) -> Any:
     """A function of the C library; None where it has none of that name, as musl and macOS."""
     return getattr(ctypes.CDLL(None), name, None)
 
 
 def map_large() -> None:
     """Have blocks of MAPPED bytes and more mapped from now on, where the launcher's setting is in force, and not a person's."""
-    if os.environ.get("GLIBC_TUNABLES") == TUNABLES and (function := _glibc("mallopt")):
-        function(M_MMAP_THRESHOLD, MAPPED)
+    if os.environ.get("GLIBC_TUNABLES") == TUNABLES and (function := _glibc_function("mallopt")):
+        function(M_MMAP_THRESHOLD, MAPPED_BYTES)
 
 
-def give_back() -> None:
+def release_free_pages() -> None:
     """Give free pages of the heap back to the system."""
-    if function := _glibc("malloc_trim"):
+    if function := _glibc_function("malloc_trim"):
         function(0)

@@ -11,12 +11,12 @@ from __future__ import annotations
 import torch
 
 
-def positions(tokens: torch.Tensor, eos: int) -> torch.Tensor:
+def document_positions(tokens: torch.Tensor, eos: int) -> torch.Tensor:
     """The position of each token in its document: int64 [n, length], of token ids of that shape."""
     places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
     return places - torch.where(tokens == eos, places, 0).cummax(1).values
 
 
-def documents(places: torch.Tensor) -> torch.Tensor:
+def document_numbers(places: torch.Tensor) -> torch.Tensor:
     """The number of each token's document in its window, from 0: int64 [n, length], of positions as `positions` makes them."""
     return (torch.diff(places, prepend=places[:, :1] - 1, dim=-1) != 1).cumsum(-1)

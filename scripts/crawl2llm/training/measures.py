@@ -33,8 +33,8 @@ def peak_of(product: str, precision: str) -> float | None:
 
     None where none is known: for a GPU that is not in it, and for fp32.
     """
-    found = gpus.find(product) if precision in ("bf16", "fp16") else None
-    return found.peak if found else None
+    gpu = gpus.find(product) if precision in ("bf16", "fp16") else None
+    return gpu.peak if gpu else None
 
 
 def mfu(tokens_per_second: float, flops: int, peak: float | None, devices: int) -> float | None:

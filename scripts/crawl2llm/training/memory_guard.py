@@ -13,12 +13,12 @@ from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import memory
 
-LESS = 0.85  # of the estimate, which may be so far from the peak (tests/unit/training/test_peaks.py)
-HOST = "DefaultCPUAllocator"  # in torch's message where a CPU's memory is out: no class of its own
+LEAST_SHARE = 0.85  # of the estimate, which may be so far from the peak (tests/unit/training/test_peaks.py)
+CPU_ALLOCATOR = "DefaultCPUAllocator"  # in torch's message where a CPU's memory is out: no class of its own
 
 
-def check(
-    shape: memory.Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool, where: str = memory.WHERE
+def check_memory(
+    shape: memory.Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool, where: str = memory.SECTION
 ) -> int:
     """The estimated memory of a process in bytes; 0 where another process of this node says so.
 
@@ -26,45 +26,45 @@ def check(
     """
     if os.environ["LOCAL_RANK"] != "0":
         return 0
-    here = int(os.environ["LOCAL_WORLD_SIZE"])
+    processes_here = int(os.environ["LOCAL_WORLD_SIZE"])
     if cuda:
         if settings["zero_stage"] < 3 and settings["engine"] == "deepspeed":
             # Elsewhere a process holds a block of the model.
-            memory.check_host(shape.parameters, memory.available(), here, where)
+            memory.check_host(shape.parameters, memory.available_bytes(), processes_here, where)
         if settings["engine"] == "deepspeed":
-            memory.check_offload(shape, settings, placement, memory.available(), here, where)
+            memory.check_offload(shape, settings, placement, memory.available_bytes(), processes_here, where)
         free, _ = torch.cuda.mem_get_info()
         try:
-            parts = memory.check(shape, settings, placement, free, 1, cuda=True, where=where)
+            parts = memory.check_fits(shape, settings, placement, free, 1, cuda=True, where=where)
         except InputError as error:  # not measured on GPUs, and one that is full says so in the first step
             log.warning("%s", error)
             return 0
     else:
-        parts = memory.check(shape, settings, placement, memory.available(), here, where=where)
+        parts = memory.check_fits(shape, settings, placement, memory.available_bytes(), processes_here, where=where)
     estimated = sum(parts.values())
     if os.environ["RANK"] == "0":
-        log.info("memory of a process, estimated: %s (%s)", memory.gigabytes(estimated), memory.listed(parts))
+        log.info("memory of a process, estimated: %s (%s)", memory.format_bytes(estimated), memory.parts_text(parts))
     return estimated
 
 
 @contextmanager
-def enough(
-    what: str,
+def explain_out_of_memory(
+    task: str,
     shape: memory.Shape,
     settings: dict[str, Any],
     placement: dict[str, Any],
     cuda: bool,
-    where: str = memory.WHERE,
+    where: str = memory.SECTION,
 ) -> Iterator[None]:
     """Turns torch's error into InputError with what to change; what: of a run, in words. The rest as for `check`."""
     try:
         yield
     except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and HOST not in str(error):
+        if not isinstance(error, torch.OutOfMemoryError) and CPU_ALLOCATOR not in str(error):
             raise
-        estimate = sum(memory.parts(shape, settings, placement, cuda).values())
-        changes = memory.changes(shape, settings, placement, LESS * estimate, 1, cuda, where)
-        said = str(error).strip().partition("\n")[0]
+        estimate = sum(memory.memory_parts(shape, settings, placement, cuda).values())
+        changes = memory.changes_that_fit(shape, settings, placement, LEAST_SHARE * estimate, 1, cuda, where)
+        message = str(error).strip().partition("\n")[0]
         raise InputError(
-            f"memory ran out in {what} ({said}); estimated were {memory.gigabytes(estimate)} for each process: {', or '.join(changes)}"
+            f"memory ran out in {task} ({message}); estimated were {memory.format_bytes(estimate)} for each process: {', or '.join(changes)}"
         ) from error

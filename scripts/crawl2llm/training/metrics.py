@@ -17,8 +17,8 @@ from crawl2llm.training.prometheus import Exporter, Labelled
 
 Wandb = Literal["offline", "online", "disabled"]
 LOSSES, METRICS = "losses.jsonl", "metrics.jsonl"
-ROLLED = "roll_back"  # in a row of losses.jsonl that says that the run went back: 1 for the first time
-AGAIN = "put the file back as the run wrote it, or remove its folder and train from the beginning"
+ROLL_BACK_KEY = "roll_back"  # in a row of losses.jsonl that says that the run went back: 1 for the first time
+REMEDY = "put the file back as the run wrote it, or remove its folder and train from the beginning"
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -32,22 +32,22 @@ def read(path: Path) -> list[dict[str, Any]]:
             rows.append(json.loads(line))
         except ValueError:
             if number < len(lines):
-                raise InputError(f"{path}, line {number} is not JSON: {AGAIN}") from None
+                raise InputError(f"{path}, line {number} is not JSON: {REMEDY}") from None
     return rows
 
 
-def cut(path: Path, step: int) -> list[dict[str, Any]]:
+def keep_rows_until(path: Path, step: int) -> list[dict[str, Any]]:
     """Keep the rows of a JSON Lines file up to `step`, the checkpoint's, so that the curve continues without a double."""
-    kept = [row for row in read(path) if row["step"] <= step] if path.is_file() else []
-    write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
-    return kept
+    rows = [row for row in read(path) if row["step"] <= step] if path.is_file() else []
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+    return rows
 
 
-def check(path: Path, rows: list[dict[str, Any]], begun: int, done: int) -> None:
+def check_loss_rows(path: Path, rows: list[dict[str, Any]], begun: int, done: int) -> None:
     """InputError where losses.jsonl does not have a row for each step after `begun`, up to `done`."""
-    steps = [row["step"] for row in rows if ROLLED not in row and "bits_per_byte" not in row]
+    steps = [row["step"] for row in rows if ROLL_BACK_KEY not in row and "bits_per_byte" not in row]
     if lost := sorted(set(range(begun + 1, done + 1)) - set(steps)):
-        raise InputError(f"{path} lacks {len(lost):,} of {done - begun:,} steps, the first is {lost[0]:,}: {AGAIN}")
+        raise InputError(f"{path} lacks {len(lost):,} of {done - begun:,} steps, the first is {lost[0]:,}: {REMEDY}")
 
 
 class Recorder:
@@ -74,9 +74,9 @@ class Recorder:
         self.folder, self.files = folder, dict[str, TextIO]()
         earlier: list[dict[str, Any]] = []
         for name in (LOSSES, METRICS):
-            earlier = cut(folder / name, step or -1)  # a run that begins has no row yet, not even of step 0
+            earlier = keep_rows_until(folder / name, step or -1)  # a run that begins has no row yet, not even of step 0
             if name == LOSSES:
-                check(folder / name, earlier, begun, step)
+                check_loss_rows(folder / name, earlier, begun, step)
             self.files[name] = (folder / name).open("a", encoding="utf-8", buffering=1)
         self.seconds = max((row.get("seconds", 0.0) for row in earlier), default=0.0)  # of the attempts before
         self.board: Any = None
@@ -86,14 +86,14 @@ class Recorder:
             self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else 0)
         self.wandb = _start_wandb(folder, wandb, project, config)
 
-    def loss(self, row: dict[str, Any]) -> None:
+    def write_loss(self, row: dict[str, Any]) -> None:
         """A row of losses.jsonl: what is the same in every run of this config."""
         self.files[LOSSES].write(json.dumps(row) + "\n")
 
-    def metrics(self, row: dict[str, Any], processes: Labelled | None = None) -> None:
+    def write_metrics(self, row: dict[str, Any], processes: Labelled | None = None) -> None:
         """A row of metrics.jsonl, Prometheus, TensorBoard and W&B; values that are None are left out. processes: for Prometheus alone."""
         row = {key: value for key, value in row.items() if value is not None}
-        self.exporter.show(row, processes or [])
+        self.exporter.publish_row(row, processes or [])
         self.files[METRICS].write(json.dumps(row) + "\n")
         for key, value in row.items():
             if self.board and key != "step":
@@ -101,29 +101,29 @@ class Recorder:
         if self.wandb:
             self.wandb.log({key: value for key, value in row.items() if key != "step"}, step=row["step"])
 
-    def validation(self, step: int, steps: int, found: dict[str, Any], over: bool = False) -> None:
+    def write_validation(self, step: int, steps: int, scores: dict[str, Any], over: bool = False) -> None:
         """A row of both files of what `heldout.scores` found after a step of `steps`; of several sources, bits per byte of each too.
 
         over: whether the run stops early with it.
         """
-        row = {"step": step, "validation_loss": found["loss"], "bits_per_byte": found["bits_per_byte"]}
+        row = {"step": step, "validation_loss": scores["loss"], "bits_per_byte": scores["bits_per_byte"]}
         row |= {"stopped_early": True} if over else {}
-        parts = {name: part["bits_per_byte"] for name, part in found["by_source"].items()}
+        parts = {name: part["bits_per_byte"] for name, part in scores["by_source"].items()}
         several = len(parts) > 1
-        self.loss(row | ({"bits_per_byte_by_source": parts} if several else {}))
-        self.metrics(row | ({f"bits_per_byte/{name}": value for name, value in parts.items()} if several else {}))
-        bits = [f"{found['bits_per_byte'] or math.nan:.4f} bits per byte"]
+        self.write_loss(row | ({"bits_per_byte_by_source": parts} if several else {}))
+        self.write_metrics(row | ({f"bits_per_byte/{name}": value for name, value in parts.items()} if several else {}))
+        bits = [f"{scores['bits_per_byte'] or math.nan:.4f} bits per byte"]
         bits += [f"{name} {value or math.nan:.4f}" for name, value in parts.items()] if several else []
-        log.info("step %s/%s, validation loss %.4f, %s", f"{step:,}", f"{steps:,}", found["loss"], ", ".join(bits))
+        log.info("step %s/%s, validation loss %.4f, %s", f"{step:,}", f"{steps:,}", scores["loss"], ", ".join(bits))
 
-    def rewrite(self, of: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+    def rewrite_rows(self, change_rows: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
         """Put other rows in the place of those of losses.jsonl, and of metrics.jsonl, where steps were taken back.
 
         Curves in TensorBoard and W&B keep what they have shown.
         """
         for name, handle in self.files.items():
             handle.close()
-            rows = of(read(self.folder / name))
+            rows = change_rows(read(self.folder / name))
             text = "".join(json.dumps(row) + "\n" for row in rows)
             write_atomically(self.folder / name, text)
             self.files[name] = (self.folder / name).open("a", encoding="utf-8", buffering=1)
@@ -134,7 +134,7 @@ class Recorder:
             handle.flush()
             os.fsync(handle.fileno())
 
-    def interrupted(self, seconds: float) -> None:
+    def count_seconds(self, seconds: float) -> None:
         """Count the seconds of a part of this attempt, from which a clock starts again."""
         self.seconds += seconds
 

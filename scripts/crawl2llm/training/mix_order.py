@@ -23,47 +23,47 @@ AT_ONCE = 1 << 20  # numbers that `largest_deviation` compares together
 Shares = npt.NDArray[np.float64]
 
 
-def _due(shares: Shares, number: Tokens | Shares) -> Shares:
+def _due_times(shares: Shares, number: Tokens | Shares) -> Shares:
     """When the window `number` of each group is due. One definition, so that a comparison of two times is always the same."""
     with np.errstate(over="ignore"):  # of a share of 1e-310: never
         return (number + 0.5) / shares
 
 
-def _before(shares: Shares, time: float) -> Tokens:
+def _count_due_before(shares: Shares, time: float) -> Tokens:
     """How many windows of each group are due before `time`; shares: all above 0."""
-    found = np.maximum(np.floor(time * shares - 0.5), 0.0)
-    while (early := _due(shares, found) < time).any():  # what rounding left out, or took in
-        found += early
-    while (late := (found > 0) & (_due(shares, found - 1) >= time)).any():
-        found -= late
-    return found.astype(np.int64)
+    counts = np.maximum(np.floor(time * shares - 0.5), 0.0)
+    while (early := _due_times(shares, counts) < time).any():  # what rounding left out, or took in
+        counts += early
+    while (late := (counts > 0) & (_due_times(shares, counts - 1) >= time)).any():
+        counts -= late
+    return counts.astype(np.int64)
 
 
-def drawn(shares: Sequence[float], first: int, count: int) -> tuple[Tokens, Tokens]:
+def phase_groups_at(shares: Sequence[float], first: int, count: int) -> tuple[Tokens, Tokens]:
     """The places [first, first + count) of a phase: (group, number of the window in that group's order within the phase), int64 [count]."""
     all_ = np.asarray(shares, np.float64)
-    used = np.flatnonzero(all_ > 0)
-    weights = all_[used]
+    used_groups = np.flatnonzero(all_ > 0)
+    weights = all_[used_groups]
     # Before this time at most `first` windows are due, and before that one all that are asked for.
-    early, late = max(first - len(used) / 2 - 2, 0.0), first + count + len(used) / 2 + 2
-    begun, ended = _before(weights, early), _before(weights, late)
-    groups = np.repeat(np.arange(len(used)), ended - begun)
+    early, late = max(first - len(used_groups) / 2 - 2, 0.0), first + count + len(used_groups) / 2 + 2
+    begun, ended = _count_due_before(weights, early), _count_due_before(weights, late)
+    groups = np.repeat(np.arange(len(used_groups)), ended - begun)
     numbers = np.concatenate([np.arange(low, high) for low, high in zip(begun, ended, strict=True)])
-    order = np.lexsort((groups, _due(weights[groups], numbers)))
+    order = np.lexsort((groups, _due_times(weights[groups], numbers)))
     skipped = first - int(begun.sum())
-    chosen = order[skipped : skipped + count]
-    return used[groups[chosen]], numbers[chosen]
+    selected = order[skipped : skipped + count]
+    return used_groups[groups[selected]], numbers[selected]
 
 
-def counts(shares: Sequence[float], places: int) -> Tokens:
+def count_by_group(shares: Sequence[float], places: int) -> Tokens:
     """How many of the first `places` windows of a phase each group has, int64 [groups]."""
     all_ = np.asarray(shares, np.float64)
-    used = np.flatnonzero(all_ > 0)
+    used_groups = np.flatnonzero(all_ > 0)
     out = np.zeros(len(all_), np.int64)
-    early = max(places - len(used) / 2 - 2, 0.0)
-    out[used] = begun = _before(all_[used], early)
+    early = max(places - len(used_groups) / 2 - 2, 0.0)
+    out[used_groups] = begun = _count_due_before(all_[used_groups], early)
     rest = int(begun.sum())
-    groups, _ = drawn(shares, rest, places - rest)
+    groups, _ = phase_groups_at(shares, rest, places - rest)
     return out + np.bincount(groups, minlength=len(all_))
 
 
@@ -79,68 +79,68 @@ class MixOrder:
         self.seeds = [xxhash.xxh3_64_intdigest(f"mix\x1f{name}".encode(), seed=seed) for name in names]
         self.earlier = [np.zeros(len(sizes), np.int64)]  # windows of each group before each phase
         for phase in self.phases[:-1]:
-            self.earlier.append(self.earlier[-1] + counts(phase.shares, phase.windows))
+            self.earlier.append(self.earlier[-1] + count_by_group(phase.shares, phase.windows))
 
-    def drawn(self, first: int, count: int) -> tuple[Tokens, Tokens]:
+    def groups_at(self, first: int, count: int) -> tuple[Tokens, Tokens]:
         """The places [first, first + count) of the run: (group, how many windows of that group come before), int64 [count]."""
-        found: list[tuple[Tokens, Tokens]] = []
+        parts: list[tuple[Tokens, Tokens]] = []
         for number, phase in enumerate(self.phases):
             end = self.phases[number + 1].first if number + 1 < len(self.phases) else first + count
             low, high = max(first, phase.first), min(first + count, end)
             if low < high:
-                groups, numbers = drawn(phase.shares, low - phase.first, high - low)
-                found.append((groups, numbers + self.earlier[number][groups]))
-        groups, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
+                groups, numbers = phase_groups_at(phase.shares, low - phase.first, high - low)
+                parts.append((groups, numbers + self.earlier[number][groups]))
+        groups, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
         return groups, numbers
 
-    def windows(self, first: int, count: int) -> Tokens:
+    def windows_at(self, first: int, count: int) -> Tokens:
         """The windows at the places [first, first + count): int64 [count], the same for any number of processes."""
-        groups, numbers = self.drawn(first, count)
+        groups, numbers = self.groups_at(first, count)
         out = np.empty(count, np.int64)
         epochs, places = numbers // self.sizes[groups], numbers % self.sizes[groups]
         for group, epoch in {*zip(groups.tolist(), epochs.tolist(), strict=True)}:
-            here = (groups == group) & (epochs == epoch)
-            inside = permute(places[here], int(self.sizes[group]), self.seeds[group], epoch)
-            out[here] = self.bases[group] + inside
+            in_epoch = (groups == group) & (epochs == epoch)
+            inside = permute(places[in_epoch], int(self.sizes[group]), self.seeds[group], epoch)
+            out[in_epoch] = self.bases[group] + inside
         return out
 
     def group_of(self, windows: npt.ArrayLike) -> Tokens:
         """The group of each window, by its number among all; same shape."""
-        found: Tokens = np.searchsorted(self.bases, np.asarray(windows, np.int64), side="right") - 1
-        return found
+        groups: Tokens = np.searchsorted(self.bases, np.asarray(windows, np.int64), side="right") - 1
+        return groups
 
-    def read(self, places: int) -> Tokens:
+    def count_read_windows(self, places: int) -> Tokens:
         """How many of the first `places` windows of the run each group has, int64 [groups]."""
         number = max(n for n, phase in enumerate(self.phases) if phase.first <= places)
         phase = self.phases[number]
-        return self.earlier[number] + counts(phase.shares, places - phase.first)
+        return self.earlier[number] + count_by_group(phase.shares, places - phase.first)
 
 
 def largest_deviation(order: MixOrder, first: int, last: int) -> tuple[float, int, int]:
     """The largest difference, at any place from `first` to `last`, of the share that a group has of all windows until there from the
     share that the phases give it: (that difference, the group, the number of windows)."""
-    found = (0.0, 0, first)
-    have, due = order.read(first).astype(float), _due_until(order, first)
+    largest = (0.0, 0, first)
+    have, due = order.count_read_windows(first).astype(float), _due_until(order, first)
     at_once = max(1, AT_ONCE // len(order.sizes))
     for low in range(first, last, at_once):
         size = min(at_once, last - low)
-        groups, _ = order.drawn(low, size)
+        groups, _ = order.groups_at(low, size)
         places = np.arange(low + 1, low + size + 1)
         rates = np.array([order.phases[number].shares for number in _phase_of(order, places - 1)])
-        wanted = due + np.cumsum(rates, axis=0)
-        own = have + np.cumsum(groups[:, None] == np.arange(len(order.sizes)), axis=0)
-        away = np.abs(own - wanted) / places[:, None]
+        due_so_far = due + np.cumsum(rates, axis=0)
+        read_so_far = have + np.cumsum(groups[:, None] == np.arange(len(order.sizes)), axis=0)
+        away = np.abs(read_so_far - due_so_far) / places[:, None]
         place, group = np.unravel_index(int(away.argmax()), away.shape)
-        if away[place, group] > found[0]:
-            found = float(away[place, group]), int(group), int(places[place])
-        have, due = own[-1], wanted[-1]
-    return found
+        if away[place, group] > largest[0]:
+            largest = float(away[place, group]), int(group), int(places[place])
+        have, due = read_so_far[-1], due_so_far[-1]
+    return largest
 
 
 def _phase_of(order: MixOrder, places: Tokens) -> Tokens:
     firsts = [phase.first for phase in order.phases]
-    found: Tokens = np.searchsorted(firsts, places, side="right") - 1
-    return found
+    numbers: Tokens = np.searchsorted(firsts, places, side="right") - 1
+    return numbers
 
 
 def _due_until(order: MixOrder, places: int) -> Shares:

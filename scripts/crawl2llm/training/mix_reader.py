@@ -28,7 +28,7 @@ FILE, SPANS = "mix.json", "spans.npy"
 ROW = "tokens_by_group"  # in a row of losses.jsonl: predictions of this step
 
 
-def files(tokens: Iterable[Path]) -> Iterator[tuple[str, str, Path, int, int]]:
+def stream_files(tokens: Iterable[Path]) -> Iterator[tuple[str, str, Path, int, int]]:
     """(shard, source, `.docs.parquet`, first token in the stream, tokens) of each file of the training stream, in its order.
 
     tokens: manifests of tokenize.encode. The order is that of `data.open_split`.
@@ -43,27 +43,27 @@ def files(tokens: Iterable[Path]) -> Iterator[tuple[str, str, Path, int, int]]:
             base += size
 
 
-def written(groups: Sequence[dict[str, Any]], phases: Sequence[Phase], stream: int, context: int) -> dict[str, Any]:
+def mix_facts(groups: Sequence[dict[str, Any]], phases: Sequence[Phase], stream: int, context: int) -> dict[str, Any]:
     """What mix.json holds. groups: `name`, `tokens`, `windows` and `spans` of each. stream: tokens of the whole training stream."""
-    made = [{"first": each.first, "windows": each.windows, "shares": list(each.shares)} for each in phases]
-    return {"stream": stream, "context": context, "groups": list(groups), "phases": made}
+    phase_facts = [{"first": phase.first, "windows": phase.windows, "shares": list(phase.shares)} for phase in phases]
+    return {"stream": stream, "context": context, "groups": list(groups), "phases": phase_facts}
 
 
-class Mixed:
+class MixReader:
     """The windows of a mix. manifest: of pretrain.mix. stream: the training stream that it was made of.
 
     Raises InputError where it was made of another stream, context or number of windows.
     """
 
     def __init__(self, manifest: Path, stream: Stream, plan: Plan, seed: int) -> None:
-        found = Manifest.read(manifest)
-        facts = json.loads(found.file(FILE).read_text(encoding="utf-8"))
-        whole = sum(phase["windows"] for phase in facts["phases"])
-        here = (len(stream), plan.context, plan.span(plan.steps + 1)[0])
-        if here != (facts["stream"], facts["context"], whole):
+        mix_manifest = Manifest.read(manifest)
+        facts = json.loads(mix_manifest.file(FILE).read_text(encoding="utf-8"))
+        window_count = sum(phase["windows"] for phase in facts["phases"])
+        own_sizes = (len(stream), plan.context, plan.window_span(plan.steps + 1)[0])
+        if own_sizes != (facts["stream"], facts["context"], window_count):
             raise InputError(
-                f"{manifest} was made for {facts['stream']:,} tokens, a context of {facts['context']} and {whole:,} windows; this training "
-                f"has {here[0]:,}, {here[1]} and {here[2]:,}: run pretrain.mix again"
+                f"{manifest} was made for {facts['stream']:,} tokens, a context of {facts['context']} and {window_count:,} windows; this training "
+                f"has {own_sizes[0]:,}, {own_sizes[1]} and {own_sizes[2]:,}: run pretrain.mix again"
             )
         self.stream, self.context = stream, plan.context
         self.names = [group["name"] for group in facts["groups"]]
@@ -71,15 +71,15 @@ class Mixed:
         phases = [Phase(each["first"], each["windows"], tuple(each["shares"])) for each in facts["phases"]]
         self.order = MixOrder(phases, self.names, sizes, seed)
         # A step's windows are asked for by who reads them, a step ahead, and by who counts them.
-        self._windows = lru_cache(4)(self.order.windows)
-        self.spans = np.load(found.file(SPANS), mmap_mode="r", allow_pickle=False)
+        self._windows = lru_cache(4)(self.order.windows_at)
+        self.spans = np.load(mix_manifest.file(SPANS), mmap_mode="r", allow_pickle=False)
         self.ends = np.cumsum([group["spans"] for group in facts["groups"]])
 
-    def windows(self, first: int, count: int) -> Tokens:
+    def windows_at(self, first: int, count: int) -> Tokens:
         """The windows of a global batch: shape [count], the same for any number of processes. first: windows of the steps before."""
         return self._windows(first, count)
 
-    def pieces(self, window: int) -> Iterable[tuple[int, int]]:
+    def window_pieces(self, window: int) -> Iterable[tuple[int, int]]:
         """(first token in the stream, tokens) of each part of a window's `context + 1` tokens, in its order."""
         group = int(self.order.group_of(window))
         end = int(self.ends[group])
@@ -92,24 +92,26 @@ class Mixed:
             length = (
                 int(inside[number + 1]) - int(inside[number]) if number + 1 < end - begin else left + offset
             ) - offset
-            taken = min(left, length)
-            yield int(self.spans[0, begin + number]) + offset, taken
-            place, left, number = place + taken, left - taken, number + 1
+            length_taken = min(left, length)
+            yield int(self.spans[0, begin + number]) + offset, length_taken
+            place, left, number = place + length_taken, left - length_taken, number + 1
 
     def read(self, windows: Tokens) -> Tokens:
         """The tokens of windows [n, m], shape [n, m, context + 1]."""
         flat = [
-            np.concatenate([self.stream.read(start, size) for start, size in self.pieces(int(window))])
+            np.concatenate([self.stream.read(start, size) for start, size in self.window_pieces(int(window))])
             for window in windows.ravel()
         ]
         return np.stack(flat).reshape(*windows.shape, self.context + 1)
 
-    def documents(self, tokens: Iterable[Path], windows: npt.ArrayLike) -> list[str]:
+    def document_ids(self, tokens: Iterable[Path], windows: npt.ArrayLike) -> list[str]:
         """The ids of the documents that any of `windows` holds tokens of, in the stream's order. tokens: manifests of tokenize.encode."""
-        pieces = sorted({piece for window in np.unique(np.asarray(windows)) for piece in self.pieces(int(window))})
+        pieces = sorted(
+            {piece for window in np.unique(np.asarray(windows)) for piece in self.window_pieces(int(window))}
+        )
         starts, ends = (np.array(part) for part in zip(*((start, start + size) for start, size in pieces), strict=True))
-        found: list[str] = []
-        for _, _, path, base, size in files(tokens):
+        ids: list[str] = []
+        for _, _, path, base, size in stream_files(tokens):
             if not ((starts < base + size) & (ends > base)).any():
                 continue
             table = pq.read_table(path, columns=["id", "offset", "tokens"])
@@ -117,10 +119,10 @@ class Mixed:
             # Pieces overlap by a token at most and are sorted, so their ends are too: the first that ends behind a document's start.
             number = np.searchsorted(ends, first, side="right")
             begins = np.append(starts, np.iinfo(np.int64).max)[number]
-            found += table["id"].filter(begins < first + table["tokens"].to_numpy()).to_pylist()
-        return found
+            ids += table["id"].filter(begins < first + table["tokens"].to_numpy()).to_pylist()
+        return ids
 
-    def row(self, windows: Tokens) -> dict[str, dict[str, int]]:
+    def loss_row(self, windows: Tokens) -> dict[str, dict[str, int]]:
         """What losses.jsonl says of a step's windows: predictions by group, of the groups that it reads."""
         groups, numbers = np.unique(self.order.group_of(windows), return_counts=True)
         return {
@@ -131,7 +133,7 @@ class Mixed:
         }
 
 
-def summary(mix: Mixed | None, rows: Iterable[dict[str, Any]], done: int) -> dict[str, Any]:
+def manifest_summary(mix: MixReader | None, rows: Iterable[dict[str, Any]], done: int) -> dict[str, Any]:
     """For the manifest's summary: tokens that each group gave, as the rows of losses.jsonl up to step `done` say, their share and epochs;
     {} without a mix. Steps that were skipped were read too.
     """
@@ -141,11 +143,11 @@ def summary(mix: Mixed | None, rows: Iterable[dict[str, Any]], done: int) -> dic
     for row in rows:
         for name, number in row.get(ROW, {}).items() if row["step"] <= done else ():
             total[name] += number
-    whole = sum(total.values())
+    total_tokens = sum(total.values())
     sizes = [max(1, size) * mix.context for size in mix.order.sizes.tolist()]
     return {
         "by_group": {
-            name: {"tokens": read, "share": read / whole, "epochs": read / size}
+            name: {"tokens": read, "share": read / total_tokens, "epochs": read / size}
             for (name, read), size in zip(total.items(), sizes, strict=True)
         }
     }

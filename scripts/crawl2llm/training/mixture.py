@@ -15,12 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 # Names of configurations of transformers 5.23. PARTS: a configuration inside of one, with such keys (dbrx). SWITCHES: whether it is one.
-NUMBERS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+EXPERT_COUNT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 # Experts of a token.
-CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts")
-WEIGHTS = ("router_aux_loss_coef", "aux_loss_coef", "moe_loss_weight")
-SWITCHES = ("is_moe", "enable_moe_block")
-PARTS = ("ffn_config",)
+EXPERTS_PER_TOKEN_KEYS = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_topk",
+    "moe_top_k",
+    "moe_k",
+    "top_k_experts",
+)
+LOSS_WEIGHT_KEYS = ("router_aux_loss_coef", "aux_loss_coef", "moe_loss_weight")
+SWITCH_KEYS = ("is_moe", "enable_moe_block")
+PART_KEYS = ("ffn_config",)
 LOSS = "load_balancing_loss_func"  # transformers' name of it, in the module of a model that has one
 MASK = "attention_mask"  # its argument
 
@@ -30,56 +37,60 @@ class Mixture:
     """The experts of a layer. weight: how much the loss of the routers counts; None where transformers makes none for this type."""
 
     number: int
-    chosen: int  # experts of a token
+    per_token: int  # experts of a token
     weight: float | None
 
 
-def mixture(config: Any) -> Mixture | None:
+def mixture_of(config: Any) -> Mixture | None:
     """What a configuration of transformers says of its experts; None if a model of it is no mixture."""
     config = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
-    places = [config, *(part for name in PARTS if (part := getattr(config, name, None)) is not None)]
+    places = [config, *(part for name in PART_KEYS if (part := getattr(config, name, None)) is not None)]
     # Some configurations have a switch; where it is off they keep the numbers of experts all the same.
-    if any(getattr(config, name, None) is False for name in SWITCHES):
+    if any(getattr(config, name, None) is False for name in SWITCH_KEYS):
         return None
 
-    def first(names: tuple[str, ...]) -> Any:
+    def first_value(names: tuple[str, ...]) -> Any:
         values = (getattr(place, name, None) for place in places for name in names)
         return next((value for value in values if isinstance(value, int | float)), None)
 
-    number = int(first(NUMBERS) or 0)
+    number = int(first_value(EXPERT_COUNT_KEYS) or 0)
     if number < 2:
         return None
-    weight = first(WEIGHTS)
-    return Mixture(number, int(first(CHOSEN) or 1), weight if weight is not None and balances(config) else None)
+    weight = first_value(LOSS_WEIGHT_KEYS)
+    return Mixture(
+        number,
+        int(first_value(EXPERTS_PER_TOKEN_KEYS) or 1),
+        weight if weight is not None and has_router_loss(config) else None,
+    )
 
 
-def balances(config: Any) -> bool:
+def has_router_loss(config: Any) -> bool:
     """Whether transformers' language model of this type makes a loss of its routers."""
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as NAMES
 
-    made = getattr(transformers, NAMES.get(config.model_type, ""), None)
-    return made is not None and hasattr(sys.modules[made.__module__], LOSS)
+    model_class = getattr(transformers, NAMES.get(config.model_type, ""), None)
+    return model_class is not None and hasattr(sys.modules[model_class.__module__], LOSS)
 
 
-def note(config: Any) -> list[str]:
+def report_notes(config: Any) -> list[str]:
     """A note for the report if nothing has the routers of such a model use all experts alike; else none."""
-    found = mixture(config)
-    if found is None or found.weight is not None:
+    experts = mixture_of(config)
+    if experts is None or experts.weight is not None:
         return []
     return [
-        f"A model of type {config.model_type!r} is a mixture of {found.number} experts for which transformers makes no loss of the "
+        f"A model of type {config.model_type!r} is a mixture of {experts.number} experts for which transformers makes no loss of the "
         "routers: nothing keeps them from using few experts only. Types such as mixtral, olmoe and qwen3_moe have one."
     ]
 
 
-def is_of_experts(name: str, shape: tuple[int, ...], found: Mixture) -> bool:
+def is_of_experts(name: str, shape: tuple[int, ...], experts: Mixture) -> bool:
     """Whether a parameter holds a matrix of each expert of a layer, or is one expert's own. name, shape: the parameter's."""
-    return ".experts." in name or (len(shape) == 3 and shape[0] == found.number)
+    return ".experts." in name or (len(shape) == 3 and shape[0] == experts.number)
 
 
 @contextlib.contextmanager
-def masked(model: Any, mask: Any) -> Iterator[None]:
+def masked_router_loss(model: Any, mask: Any) -> Iterator[None]:
     """A forward pass whose loss of the routers is that of the tokens of `mask` alone, [n, length], 1 or 0; of all without a mask.
 
     The mask does not go through the model, whose attention would take it for one of its own: rows are padded on their right, where a
@@ -92,12 +103,12 @@ def masked(model: Any, mask: Any) -> Iterator[None]:
     function = getattr(module, LOSS)
     names = inspect.signature(function)
 
-    def counted(*args: Any, **more: Any) -> Any:
-        given = names.bind(*args, **more)
-        given.arguments[MASK] = mask
-        return function(*given.args, **given.kwargs)
+    def masked_loss(*args: Any, **more: Any) -> Any:
+        bound = names.bind(*args, **more)
+        bound.arguments[MASK] = mask
+        return function(*bound.args, **bound.kwargs)
 
-    setattr(module, LOSS, counted)
+    setattr(module, LOSS, masked_loss)
     try:
         yield
     finally:

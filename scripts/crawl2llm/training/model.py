@@ -25,7 +25,9 @@ COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.jso
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def configuration(settings: dict[str, Any], vocabulary: int, eos: int, chosen: Container[str] = ()) -> PreTrainedConfig:
+def build_config(
+    settings: dict[str, Any], vocabulary: int, eos: int, auto_keys: Container[str] = ()
+) -> PreTrainedConfig:
     """The transformers configuration of `pretrain.train.model`, with every dropout off.
 
     chosen: keys that were `auto`, which are left out where the architecture has no such thing; so is `context`, which is always the length
@@ -34,45 +36,45 @@ def configuration(settings: dict[str, Any], vocabulary: int, eos: int, chosen: C
     """
     kind, where = settings["type"], "pretrain.train.model"
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        near = checks.nearest(kind, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+        near = checks.did_you_mean(kind, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
         raise InputError(f"{where}.type is {kind!r}, no causal language model of transformers{near}")
-    known, wanted = AutoConfig.for_model(kind), {}
+    defaults, fields = AutoConfig.for_model(kind), {}
     for key, name in (SHAPE | OTHER_NAMES.get(kind, {})).items():
         if settings[key] is None:
             continue
-        if hasattr(known, name):
-            wanted[name] = settings[key]
-        elif key != "context" and key not in chosen:
+        if hasattr(defaults, name):
+            fields[name] = settings[key]
+        elif key != "context" and key not in auto_keys:
             raise InputError(f"{where}.{key}: an architecture of type {kind!r} has no {name!r}; set it to auto")
     for name in settings["overrides"]:
-        if not hasattr(known, name):
-            hint = checks.nearest(name, known.to_dict())
+        if not hasattr(defaults, name):
+            hint = checks.did_you_mean(name, defaults.to_dict())
             raise InputError(f"{where}.overrides.{name}: the configuration of type {kind!r} has no such key{hint}")
         if is_dropout(name) and settings["overrides"][name]:
             raise InputError(
                 f"{where}.overrides.{name} is {settings['overrides'][name]}, and training here is without dropout, so that a run which was "
                 "killed goes on as if it had not been; leave it out"
             )
-    checks.heads(settings)
+    checks.check_heads(settings)
     if kind == "mamba2" and "head_dim" not in settings["overrides"]:  # its heads share out the inner width
-        wanted["head_dim"] = (
-            settings["overrides"].get("expand", known.expand) * settings["hidden_size"] // settings["heads"]
+        fields["head_dim"] = (
+            settings["overrides"].get("expand", defaults.expand) * settings["hidden_size"] // settings["heads"]
         )
-        wanted["n_groups"] = math.gcd(known.n_groups, settings["heads"])
+        fields["n_groups"] = math.gcd(defaults.n_groups, settings["heads"])
     elif (
-        "head_dim" in known.to_dict()
-        and not hasattr(known, "qk_rope_head_dim")
+        "head_dim" in defaults.to_dict()
+        and not hasattr(defaults, "qk_rope_head_dim")
         and settings["hidden_size"]
         and settings["heads"]
     ):
         # Else it is 128 in a Qwen3 and 256 in a Gemma, whatever the shape.
-        wanted["head_dim"] = settings["hidden_size"] // settings["heads"]
+        fields["head_dim"] = settings["hidden_size"] // settings["heads"]
     ids = {"vocab_size": vocabulary, "bos_token_id": eos, "eos_token_id": eos, "pad_token_id": None}
-    made = AutoConfig.for_model(kind, **{**wanted, **ids, **settings["overrides"]})
-    for name, value in made.to_dict().items():
+    config = AutoConfig.for_model(kind, **{**fields, **ids, **settings["overrides"]})
+    for name, value in config.to_dict().items():
         if is_dropout(name) and isinstance(value, float):
-            setattr(made, name, 0.0)
-    return made
+            setattr(config, name, 0.0)
+    return config
 
 
 def is_dropout(name: str) -> bool:
@@ -80,27 +82,27 @@ def is_dropout(name: str) -> bool:
     return "dropout" in name or name.endswith(("pdrop", "layerdrop", "jitter_noise"))
 
 
-def size(config: PreTrainedConfig) -> int:
+def count_parameters(config: PreTrainedConfig) -> int:
     """How many parameters a model of this configuration has; it allocates no memory for them."""
-    return sum(parameter.numel() for parameter in initial.empty(config).parameters())
+    return sum(parameter.numel() for parameter in initial.empty_model(config).parameters())
 
 
 def tokenizer_file(manifest: Path) -> Path:
     """tokenizer.json of tokenize.train."""
-    return Manifest.read(manifest).sound("tokenizer.json").file("tokenizer.json")
+    return Manifest.read(manifest).verify_files("tokenizer.json").file("tokenizer.json")
 
 
 def vocabulary_of(manifest: Path) -> tuple[int, int]:
     """The vocabulary's size and the id of the end-of-text token of tokenize.train's tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(
-        Manifest.read(manifest).sound("").below(""), local_files_only=True, trust_remote_code=False
+        Manifest.read(manifest).verify_files("").subfolder(""), local_files_only=True, trust_remote_code=False
     )
     if tokenizer.eos_token_id is None:
         raise InputError(f"{manifest}: the tokenizer beside it names no eos_token")
     return len(tokenizer), tokenizer.eos_token_id
 
 
-def parameters(model: nn.Module) -> dict[str, int]:
+def parameter_counts(model: nn.Module) -> dict[str, int]:
     """Parameters: all, without token and position embeddings, and those that a token is multiplied with (see flops_per_token).
 
     Of a mixture's experts a token is multiplied with those that are chosen for it.
@@ -111,16 +113,16 @@ def parameters(model: nn.Module) -> dict[str, int]:
     head_size = head.weight.numel() if head is not None else 0
     tied = head is not None and id(head.weight) in tables
     inside = total - sum(tables.values()) - (0 if tied else head_size)
-    experts, idle = mixture.mixture(model.config), 0
+    experts, idle = mixture.mixture_of(model.config), 0
     if experts:
-        held = sum(
+        expert_parameters = sum(
             p.numel() for name, p in model.named_parameters() if mixture.is_of_experts(name, tuple(p.shape), experts)
         )
-        idle = held * (experts.number - experts.chosen) // experts.number
+        idle = expert_parameters * (experts.number - experts.per_token) // experts.number
     return {"total": total, "non_embedding": inside, "multiplied": inside + head_size - idle}
 
 
-def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
     """The optimizer's parameter groups, by `weight_decay`, `optimizer`, `muon_momentum` and `base_width` of
     pretrain.train.
 
@@ -128,56 +130,56 @@ def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
     `momentum`, `transposed` if they are [inputs, outputs], and `scale`: their learning rate as a multiple of the others'. A mixture's
     routers are such matrices. Its experts, which transformers holds in one array a layer, are AdamW's.
     """
-    kind, wide, muon = mup.kinds(model), mup.factor(settings), settings["optimizer"] == "muon"
-    other_way, experts = mup.transposed(model), mixture.mixture(model.config)
+    kind, wide, muon = mup.kind_by_parameter(model), mup.width_factor(settings), settings["optimizer"] == "muon"
+    other_way, experts = mup.transposed_ids(model), mixture.mixture_of(model.config)
 
-    def group(name: str, parameter: nn.Parameter) -> str:
-        found = kind(parameter)
-        if found in (mup.VECTOR, mup.EMBEDDING):
+    def group_name(name: str, parameter: nn.Parameter) -> str:
+        parameter_kind = kind(parameter)
+        if parameter_kind in (mup.VECTOR, mup.EMBEDDING):
             return "kept"
-        if not muon or parameter.ndim != 2 or found != mup.INSIDE:
+        if not muon or parameter.ndim != 2 or parameter_kind != mup.INSIDE:
             return "decayed"
         if experts and mixture.is_of_experts(name, tuple(parameter.shape), experts):
             return "decayed"
         return "transposed" if id(parameter) in other_way else "turned"
 
     decay = settings["weight_decay"]
-    made: dict[str, dict[str, Any]] = {
+    group_by_name: dict[str, dict[str, Any]] = {
         "decayed": {"weight_decay": decay * wide, "scale": 1 / wide},
         "kept": {"weight_decay": 0.0, "scale": 1.0},
     }
     if muon:  # an orthogonal update is as long as its matrix's shape asks for, at any width
         scale = settings["muon_learning_rate"] / settings["learning_rate"]
-        made["turned"] = {"weight_decay": decay, "scale": scale, "momentum": settings["muon_momentum"]}
-        made["transposed"] = {**made["turned"], "transposed": True}
+        group_by_name["turned"] = {"weight_decay": decay, "scale": scale, "momentum": settings["muon_momentum"]}
+        group_by_name["transposed"] = {**group_by_name["turned"], "transposed": True}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            made[group(name, parameter)].setdefault("params", []).append(parameter)
-    return [group for group in made.values() if "params" in group]
+            group_by_name[group_name(name, parameter)].setdefault("params", []).append(parameter)
+    return [group for group in group_by_name.values() if "params" in group]
 
 
-def companions(tokenizer: Path) -> list[Path]:
+def companion_files(tokenizer: Path) -> list[Path]:
     """The files beside a model's weights that AutoTokenizer reads. tokenizer: the manifest of tokenize.train."""
-    listed = Manifest.read(tokenizer).sound("")
+    listed = Manifest.read(tokenizer).verify_files("")
     names = set(listed.files)
     return [listed.file(name) for name in COMPANIONS if name in names]
 
 
-def describe(config: PreTrainedConfig, dtype: str, folder: Path) -> None:
+def write_config(config: PreTrainedConfig, dtype: str, folder: Path) -> None:
     """Write config.json of a model whose weights are saved as `dtype`, without any weights, into a new folder."""
-    made = copy.deepcopy(config)
-    made.dtype = DTYPES[dtype]
-    made.save_pretrained(folder)
+    saved_config = copy.deepcopy(config)
+    saved_config.dtype = DTYPES[dtype]
+    saved_config.save_pretrained(folder)
 
 
 def export(
-    weights: Mapping[str, torch.Tensor], config: PreTrainedConfig, dtype: str, beside: Iterable[Path], folder: Path
+    weights: Mapping[str, torch.Tensor], config: PreTrainedConfig, dtype: str, extra_files: Iterable[Path], folder: Path
 ) -> list[Path]:
     """Write `folder` so that AutoModelForCausalLM and AutoTokenizer load it; returns its files.
 
     weights: name → fp32 tensor, each parameter once. beside: more files for it. The folder is there whole or not at all.
     """
-    model = initial.empty(config)
+    model = initial.empty_model(config)
     model.load_state_dict({k: v.to(DTYPES[dtype]) for k, v in weights.items()}, strict=False, assign=True)
     model.tie_weights()
     left = [name for name, value in model.named_parameters() if value.is_meta]
@@ -193,7 +195,7 @@ def export(
     model.save_pretrained(partial)
     for path in partial.glob("*.safetensors"):  # written for the owner alone
         path.chmod((partial / "config.json").stat().st_mode)
-    for path in beside:
+    for path in extra_files:
         shutil.copyfile(path, partial / path.name)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

@@ -19,7 +19,7 @@ from typing import Any
 
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import canonical
+from crawl2llm.core.manifest import canonical_json
 from crawl2llm.core.plan_cache import Cache
 from crawl2llm.core.root import CODE, ROOT
 from crawl2llm.training import auto, parallel, sizes
@@ -32,7 +32,7 @@ SOURCES = tuple(
 CACHE = Path(".snakemake/models.json")
 SECONDS = 300.0  # that the process may take: imports from a slow file system
 VOCABULARY = 1024  # where the tokenizer decides it
-MANY = 1 << 30  # micro-batches of a step, where the corpus decides them
+MOST_MICRO_BATCHES = 1 << 30  # micro-batches of a step, where the corpus decides them
 _cache = Cache(CACHE, shared=ROOT / "scripts/crawl2llm/training/__pycache__" / CACHE.name)
 
 
@@ -46,28 +46,34 @@ def ask_of(config: dict[str, Any]) -> dict[str, Any]:
     settings = dict(train["model"])
     open_keys = sorted(key for key, value in settings.items() if value == auto.AUTO)
     if settings["size"] is not None:
-        settings = sizes.fill(settings, vocabulary)
+        settings = sizes.fill_shape(settings, vocabulary)
     unknown = any(settings[key] == auto.AUTO for key in ("layers", "heads", "kv_heads"))
-    settings = auto.shape(settings, 0)
-    degrees = parallel.Degrees.of(train)
+    settings = auto.resolve_shape(settings, 0)
+    degrees = parallel.Degrees.of_settings(train)
     if settings["context"] == auto.AUTO:
-        settings["context"] = auto.row(0).context * degrees.sequence
+        settings["context"] = auto.table_row(0).context * degrees.sequence
     cut = asdict(degrees) if degrees and not unknown else {}
-    return {"model": settings, "auto": open_keys, "vocabulary": vocabulary, "parallel": cut, "accumulation": MANY}
+    return {
+        "model": settings,
+        "auto": open_keys,
+        "vocabulary": vocabulary,
+        "parallel": cut,
+        "accumulation": MOST_MICRO_BATCHES,
+    }
 
 
-def answer(asks: Iterable[dict[str, Any]]) -> list[str]:
+def model_problems(asks: Iterable[dict[str, Any]]) -> list[str]:
     """What is wrong with each model that is asked about; "" if nothing is known to be, and where torch or transformers is not installed."""
     try:
         versions = [version("transformers"), version("torch")]
     except PackageNotFoundError:  # the environment of data steps; the trainer builds the model
         return ["" for _ in asks]
     code = [hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in SOURCES]
-    marks = {hashlib.sha256(canonical([ask, versions, code]).encode()).hexdigest(): ask for ask in asks}
-    if new := {mark: ask for mark, ask in marks.items() if mark not in _cache.held}:
-        for mark, said in zip(new, _ask_transformers(list(new.values())), strict=False):
-            _cache.keep(mark, said)
-    return [_cache.held.get(mark, "") for mark in marks]
+    marks = {hashlib.sha256(canonical_json([ask, versions, code]).encode()).hexdigest(): ask for ask in asks}
+    if new := {mark: ask for mark, ask in marks.items() if mark not in _cache.values}:
+        for mark, problem in zip(new, _ask_transformers(list(new.values())), strict=False):
+            _cache.keep_value(mark, problem)
+    return [_cache.values.get(mark, "") for mark in marks]
 
 
 def _ask_transformers(asks: list[dict[str, Any]]) -> list[str]:
@@ -84,7 +90,7 @@ def _ask_transformers(asks: list[dict[str, Any]]) -> list[str]:
         return []
 
 
-def prepare(configs: Iterable[dict[str, Any]]) -> None:
+def prefetch_answers(configs: Iterable[dict[str, Any]]) -> None:
     """Ask about the models of several configs at once, whose faults `check` then says."""
     asks = []
     for config in configs:
@@ -92,16 +98,16 @@ def prepare(configs: Iterable[dict[str, Any]]) -> None:
             asks.append(ask_of(config))
         except InputError:
             continue  # which `check` says
-    answer(asks)
+    model_problems(asks)
 
 
-def check(config: dict[str, Any]) -> None:
+def check_model(config: dict[str, Any]) -> None:
     """InputError for a model of pretrain.train that transformers does not build, that cannot be cut so, or that is not causal."""
-    for why in answer([ask_of(config)]):
+    for why in model_problems([ask_of(config)]):
         if why:
             raise InputError(why)
 
 
-def save() -> None:
+def save_answers() -> None:
     """Keep the answers for the next plan."""
     _cache.save()

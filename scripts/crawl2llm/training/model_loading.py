@@ -16,24 +16,24 @@ CONTEXT = 2048  # tokens
 SEQUENCE_CLASSIFICATION = "ForSequenceClassification"
 
 
-def name(manifest: Path) -> str:
+def model_name(manifest: Path) -> str:
     """The model that a manifest is of: `…/finetune/train/sft.manifest.json` → `sft`, `…/pretrain/train/manifest.json` → `base`."""
     return task_of(manifest) or BASE
 
 
-def home(manifest: Path) -> Path:
+def model_folder(manifest: Path) -> Path:
     """The folder of a model's files: `…/train/sft/` of `…/train/sft.manifest.json`, and that of the manifest itself for `base`."""
     return manifest.parent / task_of(manifest)
 
 
-def weights(manifest: Path) -> tuple[Manifest, Path]:
+def verify_weights(manifest: Path) -> tuple[Manifest, Path]:
     """(manifest, folder of safetensors and tokenizer) of a model, whose files have their checksums.
 
     Raises ManifestError that names a missing or damaged file.
     """
     below = f"{Path(task_of(manifest)) / 'model'}/"
-    found = Manifest.read(manifest).sound(below)
-    return found, found.below(below)
+    model_manifest = Manifest.read(manifest).verify_files(below)
+    return model_manifest, model_manifest.subfolder(below)
 
 
 def context_of(config: Any) -> int:
@@ -41,9 +41,9 @@ def context_of(config: Any) -> int:
     return context_by(lambda name: getattr(config, name, None))
 
 
-def context_by(named: Callable[[str], Any]) -> int:
+def context_by(value_of: Callable[[str], Any]) -> int:
     """The same by what gives the value of a key of config.json, or None."""
-    return int(named("max_position_embeddings") or named("n_positions") or CONTEXT)
+    return int(value_of("max_position_embeddings") or value_of("n_positions") or CONTEXT)
 
 
 def load_tokenizer(folder: Path | str) -> Any:
@@ -71,7 +71,7 @@ def is_reward_model(folder: Path | str) -> bool:
     return any(str(name).endswith(SEQUENCE_CLASSIFICATION) for name in names)
 
 
-def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
+def load_model(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
     """(model, tokenizer) of a folder of safetensors; see `load_tokenizer`.
 
     precision: of the arithmetic, and of weights that are not quantized. A quantized model is loaded onto the GPU where there is one; one of
@@ -90,8 +90,8 @@ def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
     if packed_weights.is_packed(folder):
         return packed_weights.load(folder, dtype), tokenizer
     if quantized_weights.is_quantized(folder):
-        quantized_weights.quiet()
-        where = {"device_map": {"": quantized_weights.device()}}
+        quantized_weights.silence_bitsandbytes()
+        where = {"device_map": {"": quantized_weights.inference_device()}}
     try:
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True, **where
@@ -99,5 +99,5 @@ def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise InputError(f"{folder}: not a model that transformers reads: {error}") from error
     if where:
-        quantized_weights.cast(model, dtype)
+        quantized_weights.cast_unquantized(model, dtype)
     return model, tokenizer

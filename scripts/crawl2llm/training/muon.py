@@ -26,10 +26,10 @@ AT_ONCE = 1 << 23
 
 Group = dist.ProcessGroup | None
 Shares = list[range]  # for each process the places of the matrices that are its own
-Turned = Iterator[tuple[int, torch.Tensor]]
+PlacedUpdates = Iterator[tuple[int, torch.Tensor]]
 
 
-def orthogonal(matrices: torch.Tensor, precision: torch.dtype = torch.float32) -> torch.Tensor:
+def orthogonalize(matrices: torch.Tensor, precision: torch.dtype = torch.float32) -> torch.Tensor:
     """[n, rows, columns] → the same with each matrix's singular values near 1; a matrix of zeros stays.
 
     precision: of the products. Jordan et al. take bf16, whose rounding the iteration bears; GPUs multiply fp32 many times slower.
@@ -52,7 +52,7 @@ class Muon(torch.optim.AdamW):
     (Jordan et al.). Weight decay is decoupled, as AdamW's.
     """
 
-    together: dist.ProcessGroup | None = None  # those that have the same whole matrices; None: all processes
+    matrix_group: dist.ProcessGroup | None = None  # those that have the same whole matrices; None: all processes
     precision = torch.float32  # in which matrices are made orthogonal
 
     @torch.no_grad()
@@ -61,66 +61,78 @@ class Muon(torch.optim.AdamW):
         groups = self.param_groups
         self.param_groups = [group for group in groups if "momentum" not in group]
         try:
-            found = super().step(closure)
+            loss = super().step(closure)
         finally:
             self.param_groups = groups
         for group in groups:
             if "momentum" in group:
-                self._move(group)
-        return found
+                self._update_matrices(group)
+        return loss
 
-    def _move(self, group_of: dict[str, Any]) -> None:
+    def _update_matrices(self, parameter_group: dict[str, Any]) -> None:
         """Move a group's matrices, whose gradients are the same in every process, or of which each process has its part."""
-        rate, momentum, decay = group_of["lr"], group_of["momentum"], group_of["weight_decay"]
+        rate, momentum, decay = parameter_group["lr"], parameter_group["momentum"], parameter_group["weight_decay"]
         alike = defaultdict(list)  # matrices of one shape are orthogonalised at once
-        for matrix in group_of["params"]:
+        for matrix in parameter_group["params"]:
             if matrix.grad is not None:
-                alike[matrix.shape, matrix.device, side(matrix)].append(matrix)
+                alike[matrix.shape, matrix.device, sharded_dimension(matrix)].append(matrix)
         dealt = 0  # the next matrix's process goes on where the last shape's ended
-        for (shape, _, cut), found in alike.items():
-            group = self._group(found[0])
+        for (shape, _, cut), matrices in alike.items():
+            group = self._process_group(matrices[0])
             ranks = group.size() if group else 1
             piece = max(1, AT_ONCE // shape.numel()) * ranks
-            inputs, outputs = shape if group_of.get("transposed") else reversed(shape)
+            inputs, outputs = shape if parameter_group.get("transposed") else reversed(shape)
             length = rate * max(1.0, outputs / inputs) ** 0.5
-            for some in (found[start : start + piece] for start in range(0, len(found), piece)):
-                shares = [range((owner - dealt) % ranks, len(some), ranks) for owner in range(ranks)]
-                dealt += len(some)
+            for batch in (matrices[start : start + piece] for start in range(0, len(matrices), piece)):
+                shares = [range((owner - dealt) % ranks, len(batch), ranks) for owner in range(ranks)]
+                dealt += len(batch)
                 turned = (
-                    self._whole(some, momentum, shares, group)
+                    self._whole_updates(batch, momentum, shares, group)
                     if cut is None
-                    else self._parts(some, momentum, shares, group)
+                    else self._part_updates(batch, momentum, shares, group)
                 )
-                for each, update in turned:
-                    local(some[each]).mul_(1 - rate * decay).add_(update, alpha=-length)
+                for place, update in turned:
+                    local_part(batch[place]).mul_(1 - rate * decay).add_(update, alpha=-length)
 
-    def _group(self, matrix: torch.Tensor) -> dist.ProcessGroup | None:
+    def _process_group(self, matrix: torch.Tensor) -> dist.ProcessGroup | None:
         """The processes among which the matrix is shared out, or which have it all; None for a process alone."""
         if isinstance(matrix, DTensor):
             return matrix.device_mesh.get_group()
-        return self.together or (dist.group.WORLD if dist.is_initialized() else None)
+        return self.matrix_group or (dist.group.WORLD if dist.is_initialized() else None)
 
-    def _whole(self, matrices: list[torch.Tensor], momentum: float, shares: Shares, group: Group) -> Turned:
+    def _whole_updates(
+        self, matrices: list[torch.Tensor], momentum: float, shares: Shares, group: Group
+    ) -> PlacedUpdates:
         """(place, orthogonal update) of each matrix, which every process has. Each makes its share and sends it to the others."""
         rank = group.rank() if group else 0
-        updates = [self._update(matrix, momentum, place in shares[rank]) for place, matrix in enumerate(matrices)]
-        own = self._orthogonal(torch.stack([updates[each] for each in shares[rank]])) if shares[rank] else None
+        updates = [
+            self._momentum_update(matrix, momentum, place in shares[rank]) for place, matrix in enumerate(matrices)
+        ]
+        own_updates = (
+            self._orthogonalize(torch.stack([updates[each] for each in shares[rank]])) if shares[rank] else None
+        )
         del updates
         for owner, share in enumerate(shares):
-            made = own if owner == rank else torch.empty(len(share), *matrices[0].shape, device=matrices[0].device)
-            if not share or made is None:
+            updates_made = (
+                own_updates if owner == rank else torch.empty(len(share), *matrices[0].shape, device=matrices[0].device)
+            )
+            if not share or updates_made is None:
                 continue
             if group and group.size() > 1:
-                dist.broadcast(made, group=group, group_src=owner)
-            yield from zip(share, made, strict=True)
+                dist.broadcast(updates_made, group=group, group_src=owner)
+            yield from zip(share, updates_made, strict=True)
 
-    def _parts(self, matrices: list[torch.Tensor], momentum: float, shares: Shares, group: Group) -> Turned:
+    def _part_updates(
+        self, matrices: list[torch.Tensor], momentum: float, shares: Shares, group: Group
+    ) -> PlacedUpdates:
         """(place, this process's part of the orthogonal update) of each matrix, of which every process has a part."""
         assert group is not None
-        across = side(matrices[0]) == 1  # the transpose of an orthogonal matrix is the transpose's orthogonal one
+        across = (
+            sharded_dimension(matrices[0]) == 1
+        )  # the transpose of an orthogonal matrix is the transpose's orthogonal one
         rows, columns = reversed(matrices[0].shape) if across else matrices[0].shape
-        heights = [len(part) for part in parts(rows, group.size())]
-        updates = [self._update(matrix, momentum) for matrix in matrices]
+        heights = [len(part) for part in row_ranges(rows, group.size())]
+        updates = [self._momentum_update(matrix, momentum) for matrix in matrices]
         order = [each for share in shares for each in share]
         sent = torch.cat([(updates[each].mT if across else updates[each]).flatten() for each in order])
         del updates
@@ -129,40 +141,40 @@ class Muon(torch.optim.AdamW):
         received = sent.new_empty(sum(into))
         dist.all_to_all_single(received, sent, into, out, group=group)
         pieces = zip(received.split(into), heights, strict=True)
-        whole = torch.cat([piece.view(mine, each, columns) for piece, each in pieces], 1)
-        whole = self._orthogonal(whole) if mine else whole
-        torch.cat([piece.flatten() for piece in whole.split(heights, 1)], out=received)
+        whole_matrices = torch.cat([piece.view(mine, each, columns) for piece, each in pieces], 1)
+        whole_matrices = self._orthogonalize(whole_matrices) if mine else whole_matrices
+        torch.cat([piece.flatten() for piece in whole_matrices.split(heights, 1)], out=received)
         dist.all_to_all_single(sent, received, out, into, group=group)
         for each, update in zip(order, sent.view(len(order), height, columns), strict=True):
             yield each, update.mT if across else update
 
-    def _orthogonal(self, matrices: torch.Tensor) -> torch.Tensor:
-        return orthogonal(matrices, self.precision)
+    def _orthogonalize(self, matrices: torch.Tensor) -> torch.Tensor:
+        return orthogonalize(matrices, self.precision)
 
-    def _update(self, matrix: torch.Tensor, momentum: float, wanted: bool = True) -> torch.Tensor:
+    def _momentum_update(self, matrix: torch.Tensor, momentum: float, wants_update: bool = True) -> torch.Tensor:
         """The next momentum's update, after Nesterov, before it is orthogonalised; of a part this process's. Not `wanted`: the momentum."""
         state, gradient = self.state[matrix], matrix.grad
         assert gradient is not None
         if "momentum" not in state:
             state |= {"step": torch.tensor(0.0), "momentum": torch.zeros_like(matrix)}
         state["step"] += 1
-        kept = local(state["momentum"]).lerp_(local(gradient), 1 - momentum)
-        return torch.lerp(local(gradient), kept, momentum) if wanted else kept
+        new_momentum = local_part(state["momentum"]).lerp_(local_part(gradient), 1 - momentum)
+        return torch.lerp(local_part(gradient), new_momentum, momentum) if wants_update else new_momentum
 
 
-def local(value: torch.Tensor) -> torch.Tensor:
+def local_part(value: torch.Tensor) -> torch.Tensor:
     """This process's part of a tensor; itself where it is whole."""
     return value.to_local() if isinstance(value, DTensor) else value
 
 
-def side(matrix: torch.Tensor) -> int | None:
+def sharded_dimension(matrix: torch.Tensor) -> int | None:
     """0 where each process has some of the rows, 1 of the columns; None for a matrix that all have whole. One dimension of processes."""
     if not isinstance(matrix, DTensor) or matrix.placements[0].is_replicate():
         return None
     return int(matrix.placements[0].dim)  # type: ignore[attr-defined]
 
 
-def parts(rows: int, processes: int) -> list[range]:
+def row_ranges(rows: int, processes: int) -> list[range]:
     """The rows that each process has: as torch.chunk shares them out, and after it FSDP2 and DTensors."""
     size = -(-rows // processes)
     return [range(min(start, rows), min(start + size, rows)) for start in range(0, size * processes, size)]

@@ -21,37 +21,37 @@ from crawl2llm.training import initial
 EMBEDDING, VECTOR, HEAD, INSIDE = "embedding", "vector", "head", "inside"
 
 
-def factor(settings: dict[str, Any]) -> float:
+def width_factor(settings: dict[str, Any]) -> float:
     """How many times as wide the model is as the one of `base_width`; 1 where that is null."""
     base = settings["base_width"]
     return settings["model"]["hidden_size"] / base if base else 1.0
 
 
-def kinds(model: nn.Module) -> Callable[[nn.Parameter], str]:
+def kind_by_parameter(model: nn.Module) -> Callable[[nn.Parameter], str]:
     """A function that says what a parameter of this model is; a tied head is an embedding."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     head = model.get_output_embeddings()  # type: ignore[operator]
 
-    def kind(parameter: nn.Parameter) -> str:
+    def kind_of(parameter: nn.Parameter) -> str:
         if parameter.ndim < 2:
             return VECTOR
         if id(parameter) in tables:
             return EMBEDDING
         return HEAD if head is not None and parameter is head.weight else INSIDE
 
-    return kind
+    return kind_of
 
 
-def transposed(model: nn.Module) -> set[int]:
+def transposed_ids(model: nn.Module) -> set[int]:
     """The ids of the matrices that a model holds as [inputs, outputs], as GPT-2's layers do; those of a Linear are [outputs, inputs]."""
     return {id(module.weight) for module in model.modules() if isinstance(module, Conv1D)}
 
 
-def values(config: PreTrainedConfig, seed: int, wide: float) -> initial.Weights:
+def scaled_weights(config: PreTrainedConfig, seed: int, wide: float) -> initial.Weights:
     """`initial.values` of a model that is `wide` times as wide as its base."""
-    model = initial.empty(config)
-    kind = kinds(model)
-    found = {name: kind(parameter) for name, parameter in model.named_parameters()}
+    model = initial.empty_model(config)
+    kind = kind_by_parameter(model)
+    kinds = {name: kind(parameter) for name, parameter in model.named_parameters()}
     share = {INSIDE: wide**-0.5, HEAD: 1 / wide}
-    for name, value in initial.values(config, seed):
-        yield name, value.detach() * share[found[name]] if found.get(name) in share else value
+    for name, value in initial.random_weights(config, seed):
+        yield name, value.detach() * share[kinds[name]] if kinds.get(name) in share else value

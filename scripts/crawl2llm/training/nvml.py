@@ -24,12 +24,12 @@ REASONS = {
 }  # fmt: skip
 
 
-def reasons(mask: float) -> list[str]:
+def throttle_reasons(mask: float) -> list[str]:
     """The names of the bits of `gpu_throttle_reasons`; [] where the clock is not held down."""
     return [name for bit, name in REASONS.items() if int(mask) & bit]
 
 
-def calls(nvml: Any, handle: Any) -> dict[str, Callable[[], float]]:
+def field_readers(nvml: Any, handle: Any) -> dict[str, Callable[[], float]]:
     """How each of FIELDS is asked of one GPU."""
     return {
         "gpu_utilization_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
@@ -44,7 +44,7 @@ def calls(nvml: Any, handle: Any) -> dict[str, Callable[[], float]]:
     }
 
 
-def reader(device: torch.device) -> Callable[[], dict[str, float]]:
+def gpu_reader(device: torch.device) -> Callable[[], dict[str, float]]:
     """A function that reads FIELDS of the GPU `device`; without what it cannot read, {} on a CPU or without NVML, which is logged once."""
     if device.type != "cuda":
         return dict
@@ -56,15 +56,15 @@ def reader(device: torch.device) -> Callable[[], dict[str, float]]:
     except Exception as error:  # no module, no driver, no right: a training must not end for it
         log.info("no figures of the GPU on %s (nvidia-ml-py): %s", socket.gethostname(), error)
         return dict
-    ask = calls(nvml, handle)
+    readers = field_readers(nvml, handle)
 
     def read() -> dict[str, float]:
-        found = {}
-        for name, call in list(ask.items()):
+        values = {}
+        for name, call in list(readers.items()):
             try:
-                found[name] = float(call())
+                values[name] = float(call())
             except nvml.NVMLError:  # not every GPU counts ECC errors, not every container may ask
-                del ask[name]
-        return found
+                del readers[name]
+        return values
 
     return read

@@ -26,42 +26,42 @@ def deepspeed_sections(settings: Mapping[str, Any], cuda: bool, largest: int) ->
 
     cuda: memory can be page-locked for a GPU. largest: elements of the largest parameter, for which a buffer beside the disk has room.
     """
-    found = {}
+    sections = {}
     for key, name in ((OPTIMIZER, "offload_optimizer"), (PARAMETERS, "offload_param")):
         if (device := settings[key]) != NONE:
-            found[name] = {"device": device, "pin_memory": cuda}
+            sections[name] = {"device": device, "pin_memory": cuda}
             if device == NVME:
-                found[name]["nvme_path"] = settings[PATH]
+                sections[name]["nvme_path"] = settings[PATH]
                 if key == PARAMETERS:
-                    found[name]["buffer_size"] = max(BUFFER, largest)
-    return found
+                    sections[name]["buffer_size"] = max(BUFFER, largest)
+    return sections
 
 
-def check(settings: Mapping[str, Any], key: Callable[[str], str]) -> None:
+def check_offload(settings: Mapping[str, Any], key: Callable[[str], str]) -> None:
     """InputError for an offload that cannot work. key: a key of the section as the config names it."""
     if not is_used(settings):
         return
     for name in (OPTIMIZER, PARAMETERS):
         if (device := settings[name]) == NONE:
             continue
-        said, zero = f"{key(name)} is {device}", settings["zero_stage"]
+        stated, zero = f"{key(name)} is {device}", settings["zero_stage"]
         if settings["engine"] != "deepspeed":
             raise InputError(
-                f"{said}, and {key('engine')} {settings['engine']}, which keeps all where it trains: set {key('engine')} to deepspeed, or "
+                f"{stated}, and {key('engine')} {settings['engine']}, which keeps all where it trains: set {key('engine')} to deepspeed, or "
                 f"{key(name)} to none"
             )
         least = 3 if name == PARAMETERS or device == NVME else 1
         if zero < least:
             allowed = "3" if least == 3 else "1, 2 or 3"
             raise InputError(
-                f"{said}, which ZeRO does with {key('zero_stage')} {allowed}, and it is {zero}: set {key('zero_stage')} to {least}, or "
+                f"{stated}, which ZeRO does with {key('zero_stage')} {allowed}, and it is {zero}: set {key('zero_stage')} to {least}, or "
                 f"{key(name)} to none"
             )
         if device == NVME and not settings.get(PATH):
-            raise InputError(f"{said}, and {key(PATH)} is not set: name a folder on the disk")
+            raise InputError(f"{stated}, and {key(PATH)} is not set: name a folder on the disk")
         if device == NVME and settings.get("ema"):
             raise InputError(
-                f"{said}, and {key('ema')} {settings['ema']}: the mean follows weights that are in memory; set {key('ema')} to null, or "
+                f"{stated}, and {key('ema')} {settings['ema']}: the mean follows weights that are in memory; set {key('ema')} to null, or "
                 f"{key(name)} to cpu"
             )
     if settings[PARAMETERS] != NONE and settings[OPTIMIZER] == NONE:

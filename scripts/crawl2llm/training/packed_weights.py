@@ -31,29 +31,32 @@ PARTS = ("weight_packed", "weight_scale", "weight_zero_point", "weight_shape")
 
 def is_packed(folder: Path | str) -> bool:
     """Whether config.json in a model's folder says that its weights are packed in this way; no for a folder without a readable one."""
-    told = config_of(folder).get(SECTION)
-    return isinstance(told, dict) and (told.get("quant_method"), told.get("format")) == (METHOD, FORMAT)
+    quantization = config_of(folder).get(SECTION)
+    return isinstance(quantization, dict) and (quantization.get("quant_method"), quantization.get("format")) == (
+        METHOD,
+        FORMAT,
+    )
 
 
-def unpacked(words: torch.Tensor, length: int) -> torch.Tensor:
+def unpack_words(words: torch.Tensor, length: int) -> torch.Tensor:
     """The numbers of int32 words [rows, words] as int32 [rows, length], from -8 to 7."""
     import torch
 
     shifts = torch.arange(IN_A_WORD, dtype=torch.int32) * BITS
-    found = (words.unsqueeze(-1) >> shifts) & (2**BITS - 1)
-    return found.flatten(1)[:, :length] - 2 ** (BITS - 1)
+    numbers = (words.unsqueeze(-1) >> shifts) & (2**BITS - 1)
+    return numbers.flatten(1)[:, :length] - 2 ** (BITS - 1)
 
 
-def packed(numbers: torch.Tensor) -> torch.Tensor:
+def pack_numbers(numbers: torch.Tensor) -> torch.Tensor:
     """Numbers from -8 to 7, [rows, length], as int32 words; the inverse of `unpacked`."""
     import torch
 
-    filled = torch.nn.functional.pad(numbers.long() + 2 ** (BITS - 1), (0, -numbers.shape[1] % IN_A_WORD))
-    shifted = filled.unflatten(1, (-1, IN_A_WORD)) << (torch.arange(IN_A_WORD) * BITS)
+    padded = torch.nn.functional.pad(numbers.long() + 2 ** (BITS - 1), (0, -numbers.shape[1] % IN_A_WORD))
+    shifted = padded.unflatten(1, (-1, IN_A_WORD)) << (torch.arange(IN_A_WORD) * BITS)
     return shifted.sum(-1).to(torch.int32)
 
 
-def dequantized(parts: dict[str, torch.Tensor]) -> torch.Tensor:
+def dequantize_layer(parts: dict[str, torch.Tensor]) -> torch.Tensor:
     """The weights of a layer, fp32 [outputs, inputs], of its PARTS. Raises ValueError where their shapes do not go together."""
     outputs, inputs = (int(size) for size in parts["weight_shape"])
     scale = parts["weight_scale"].float()
@@ -68,9 +71,9 @@ def dequantized(parts: dict[str, torch.Tensor]) -> torch.Tensor:
         )
     ):
         raise ValueError(f"a layer of {outputs} × {inputs} has scales {list(scale.shape)}")
-    numbers = unpacked(parts["weight_packed"], inputs).unflatten(1, (groups, -1)).float()
+    numbers = unpack_words(parts["weight_packed"], inputs).unflatten(1, (groups, -1)).float()
     if (zero := parts.get("weight_zero_point")) is not None:
-        numbers = numbers - unpacked(zero.T.contiguous(), outputs).T.unsqueeze(-1)
+        numbers = numbers - unpack_words(zero.T.contiguous(), outputs).T.unsqueeze(-1)
     return (numbers * scale.unsqueeze(-1)).flatten(1)
 
 
@@ -82,18 +85,18 @@ def read(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
     from safetensors import safe_open
 
     for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, "pt") as held:
-            names = set(held.keys())
+        with safe_open(file, "pt") as tensors:
+            names = set(tensors.keys())
             for name in sorted(names):
                 stem, _, part = name.rpartition(".")
                 if part == PARTS[0]:
-                    own = {one: held.get_tensor(f"{stem}.{one}") for one in PARTS if f"{stem}.{one}" in names}
+                    layer = {one: tensors.get_tensor(f"{stem}.{one}") for one in PARTS if f"{stem}.{one}" in names}
                     try:
-                        yield f"{stem}.weight", dequantized(own)
+                        yield f"{stem}.weight", dequantize_layer(layer)
                     except (KeyError, ValueError) as error:
                         raise InputError(f"{file}: {stem} is not packed as {FORMAT} says: {error}") from error
                 elif part not in PARTS:
-                    yield name, held.get_tensor(name)
+                    yield name, tensors.get_tensor(name)
 
 
 def load(folder: Path | str, dtype: torch.dtype) -> Any:
@@ -106,12 +109,12 @@ def load(folder: Path | str, dtype: torch.dtype) -> Any:
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     delattr(config, SECTION)
     model = AutoModelForCausalLM.from_config(config, trust_remote_code=False, dtype=dtype)
-    given = {name: value.to(dtype) for name, value in read(Path(folder))}
-    missing, unknown = model.load_state_dict(given, strict=False)
+    weights = {name: value.to(dtype) for name, value in read(Path(folder))}
+    missing, unknown = model.load_state_dict(weights, strict=False)
     tied = set(getattr(model, "all_tied_weights_keys", None) or {}) if config.tie_word_embeddings else set()
-    if other := [*(set(missing) - tied), *unknown]:
+    if differing := [*(set(missing) - tied), *unknown]:
         raise InputError(
-            f"{folder}: not a model that transformers reads: its weights and config.json differ in {min(other)}"
+            f"{folder}: not a model that transformers reads: its weights and config.json differ in {min(differing)}"
         )
     model.tie_weights()
     return model

@@ -17,10 +17,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.pair_layouts import KEY, Bad, Row, layout
-from crawl2llm.training.template import Template, special
+from crawl2llm.training.pair_layouts import KEY, Bad, Row, row_reader
+from crawl2llm.training.template import Template, has_special_token
 
-PACKED = (".gz", ".zst")
+COMPRESSION_SUFFIXES = (".gz", ".zst")
 FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 ARRAY = 1 << 30  # most bytes of a JSON array, which is read whole
 BUFFER = 1 << 20
@@ -32,16 +32,16 @@ def rows(path: Path, names: list[str] | None, dropped: Counter[str]) -> Iterator
 
     Raises InputError for a file that is missing, damaged, or of another format.
     """
-    kind = (path.with_suffix("") if path.suffix in PACKED else path).suffix
+    kind = (path.with_suffix("") if path.suffix in COMPRESSION_SUFFIXES else path).suffix
     try:
         with pa.input_stream(path, compression="detect", buffer_size=BUFFER) as raw:  # an error where a stream is cut
             stream = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="" if kind in (".csv", ".tsv") else None)
             if kind == ".json":
-                yield from _array(path, stream, dropped)
+                yield from _json_array_rows(path, stream, dropped)
             elif kind in (".csv", ".tsv"):
-                yield from _table(stream, csv.excel if kind == ".csv" else Tabs, names, dropped)
+                yield from _table_rows(stream, csv.excel if kind == ".csv" else Tabs, names, dropped)
             elif kind in FORMATS:
-                yield from _lines(stream, dropped)
+                yield from _json_lines_rows(stream, dropped)
             else:
                 raise InputError(f"{path}: {KEY} takes files {', '.join(FORMATS)}, bare or as .gz or .zst")
     except UnicodeDecodeError as error:
@@ -50,7 +50,7 @@ def rows(path: Path, names: list[str] | None, dropped: Counter[str]) -> Iterator
         raise InputError(f"{path}: {error}") from error
 
 
-def _lines(stream: io.TextIOWrapper, dropped: Counter[str]) -> Iterator[Row]:
+def _json_lines_rows(stream: io.TextIOWrapper, dropped: Counter[str]) -> Iterator[Row]:
     while line := stream.readline(LINE):
         if not line.strip():
             continue
@@ -64,17 +64,17 @@ def _lines(stream: io.TextIOWrapper, dropped: Counter[str]) -> Iterator[Row]:
             dropped["broken_row"] += 1
 
 
-def _array(path: Path, stream: io.TextIOWrapper, dropped: Counter[str]) -> Iterator[Row]:
+def _json_array_rows(path: Path, stream: io.TextIOWrapper, dropped: Counter[str]) -> Iterator[Row]:
     whole = stream.read(ARRAY + 1)
     if len(whole) > ARRAY:
         raise InputError(
             f"{path}: over {ARRAY:,} characters of JSON, which is read whole; write it as JSON Lines (.jsonl)"
         )
     try:
-        found = json.loads(whole)
+        parsed = json.loads(whole)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error} (a row a line is .jsonl)") from error
-    for row in found if isinstance(found, list) else [found]:
+    for row in parsed if isinstance(parsed, list) else [parsed]:
         if isinstance(row, dict):
             yield row
         else:
@@ -87,7 +87,7 @@ class Tabs(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 
-def _table(
+def _table_rows(
     stream: io.TextIOWrapper, kind: type[csv.Dialect], names: list[str] | None, dropped: Counter[str]
 ) -> Iterator[Row]:
     csv.field_size_limit(LINE)
@@ -103,7 +103,7 @@ def pairs(number: int, entry: Row, template: Template, dropped: Counter[str]) ->
 
     What is dropped is counted in `dropped`. Raises InputError as `rows` and `layout`, and where no row is a pair.
     """
-    path, read, found, names = Path(entry["path"]), layout(number, entry), False, set[str]()
+    path, read, has_pair, names = Path(entry["path"]), row_reader(number, entry), False, set[str]()
     reasons = Counter[str]()
     for row in rows(path, entry.get("columns"), reasons):
         names = names or set(row)
@@ -116,19 +116,19 @@ def pairs(number: int, entry: Row, template: Template, dropped: Counter[str]) ->
             if not question or not answer:
                 reasons["empty"] += 1
                 continue
-            if special(system, *(part for turn in turns[: at + 1] for part in turn)):
+            if has_special_token(system, *(part for turn in turns[: at + 1] for part in turn)):
                 reasons["special_token"] += 1
                 continue
-            found = True
+            has_pair = True
             yield turns[0][0], template.conversation(system, turns[:at], question), answer
     dropped.update(reasons)
-    if not found:
+    if not has_pair:
         raise InputError(
             f"{KEY}[{number}]: no row of {path} is a pair by layout {entry.get('layout', 'columns')!r}"
             + (f"; the first row has {', '.join(sorted(map(str, names)))}" if names else "; the file has no row")
         )
 
 
-def key(text: str) -> str:
+def text_key(text: str) -> str:
     """What two texts must share to be the same: letters' case and white space do not count."""
     return " ".join(text.casefold().split())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.pair_patterns import compiled
+from crawl2llm.training.pair_patterns import compile_patterns
 
 KEY = "finetune.pairs.files"
 ROLES = {
@@ -24,30 +24,32 @@ class Bad(ValueError):
     """A row that is no pair; its message is the reason under which it is counted."""
 
 
-def text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """A value as text: parts of a message (`[{"type": "text", "text": …}]`) are joined. Raises Bad for anything else."""
     if isinstance(value, list):
         return "\n".join(
-            text(part.get("text", part.get("value"))) if isinstance(part, dict) else text(part) for part in value
+            text_of(part.get("text", part.get("value"))) if isinstance(part, dict) else text_of(part) for part in value
         )
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise Bad("no_text")
     return str(value).strip()
 
 
-def alpaca(row: Row) -> Conversation:
+def alpaca_conversation(row: Row) -> Conversation:
     """`instruction`, perhaps `input`, and `output`."""
-    asked = [text(row.get(name) or "") for name in ("instruction", "input")]
-    return text(row.get("system") or ""), [("\n".join(filter(None, asked)), text(row.get("output") or ""))]
+    question_parts = [text_of(row.get(name) or "") for name in ("instruction", "input")]
+    return text_of(row.get("system") or ""), [
+        ("\n".join(filter(None, question_parts)), text_of(row.get("output") or ""))
+    ]
 
 
-def chat(row: Row) -> Conversation:
+def chat_conversation(row: Row) -> Conversation:
     """`messages` or `conversations`: turns of a person and an assistant, perhaps after a system message. Raises Bad for another order."""
-    said = row.get("messages", row.get("conversations"))
-    if not isinstance(said, list) or not all(isinstance(one, dict) for one in said):
+    messages = row.get("messages", row.get("conversations"))
+    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
         raise Bad("no_text")
-    roles = [ROLES.get(str(one.get("role", one.get("from"))).lower(), "") for one in said]
-    words = [text(one.get("content", one.get("value"))) for one in said]
+    roles = [ROLES.get(str(one.get("role", one.get("from"))).lower(), "") for one in messages]
+    words = [text_of(one.get("content", one.get("value"))) for one in messages]
     first = "system" in roles[:1]
     if roles[-1:] == ["user"]:  # which nobody answers
         roles, words = roles[:-1], words[:-1]
@@ -56,34 +58,34 @@ def chat(row: Row) -> Conversation:
     return words[0] if first else "", list(zip(words[first::2], words[first + 1 :: 2], strict=True))
 
 
-def columns(question: str, answer: str, labels: dict[str, str] | None = None) -> Callable[[Row], Conversation]:
+def column_layout(question: str, answer: str, labels: dict[str, str] | None = None) -> Callable[[Row], Conversation]:
     """A layout by templates such as `{question}`, which hold names of columns. labels: the word for each value of the answer."""
 
-    def filled(template: str, row: Row) -> str:
+    def fill_template(template: str, row: Row) -> str:
         # One pass: what a column holds is no template.
-        return re.sub(r"\{([^{}]+)\}", lambda found: text(row[found[1]]), template).strip()
+        return re.sub(r"\{([^{}]+)\}", lambda found: text_of(row[found[1]]), template).strip()
 
-    def layout(row: Row) -> Conversation:
+    def read_row(row: Row) -> Conversation:
         try:
-            asked, answered = filled(question, row), filled(answer, row)
+            question_text, answer_text = fill_template(question, row), fill_template(answer, row)
         except KeyError:
             raise Bad("no_text") from None
-        if labels and answered not in labels:
+        if labels and answer_text not in labels:
             raise Bad("unknown_label")
-        return "", [(asked, labels[answered] if labels else answered)]
+        return "", [(question_text, labels[answer_text] if labels else answer_text)]
 
-    return layout
+    return read_row
 
 
-def layout(number: int, entry: Row) -> Callable[[Row], Conversation]:
+def row_reader(number: int, entry: Row) -> Callable[[Row], Conversation]:
     """How an entry's rows are read. Raises InputError for keys that do not go together."""
     name = entry.get("layout", "columns")
     if name != "columns":
-        if given := sorted({"question", "answer", "labels"} & entry.keys()):
+        if misplaced := sorted({"question", "answer", "labels"} & entry.keys()):
             raise InputError(
-                f"{KEY}[{number}].{given[0]} goes with layout: columns; {KEY}[{number}].layout is {name!r}"
+                f"{KEY}[{number}].{misplaced[0]} goes with layout: columns; {KEY}[{number}].layout is {name!r}"
             )
-        return {"alpaca": alpaca, "chat": chat}[name]
+        return {"alpaca": alpaca_conversation, "chat": chat_conversation}[name]
     question, answer = entry.get("question", "{question}"), entry.get("answer", "{answer}")
     for key, template in (("question", question), ("answer", answer)):
         if not re.search(r"\{[^{}]+\}", template):
@@ -93,16 +95,16 @@ def layout(number: int, entry: Row) -> Callable[[Row], Conversation]:
     words = entry.get("labels", {})
     if words and len(set(words.values())) < 2:
         raise InputError(f"{KEY}[{number}].labels is {entry['labels']!r}; it must have two different words or more")
-    return columns(question, answer, words)
+    return column_layout(question, answer, words)
 
 
-def check(settings: Row) -> None:
+def check_pair_settings(settings: Row) -> None:
     """InputError for settings of finetune.pairs by which no pair can be found: before a run, where no file is read yet."""
-    if not compiled(settings["patterns"]) and not settings["files"]:
+    if not compile_patterns(settings["patterns"]) and not settings["files"]:
         raise InputError(f"finetune.pairs.patterns and {KEY} are both empty; give one of them")
     seen: dict[str, str] = {}
     for number, entry in enumerate(settings["files"]):
-        layout(number, entry)
+        row_reader(number, entry)
         name = Path(entry["path"]).name
         if seen.setdefault(name, entry["path"]) != entry["path"]:
             raise InputError(

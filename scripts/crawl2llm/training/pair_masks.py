@@ -13,13 +13,13 @@ REASON = "personal_data"  # why a row is dropped
 class Masks(Protocol):
     """filters/pii/masks.py."""
 
-    masked: Counter[str]
+    masked_counts: Counter[str]
 
     def __call__(self, texts: Sequence[str], counted: bool = True) -> list[str] | None:
         """The texts of a row with placeholders; None where the row is dropped."""
 
 
-def masks(settings: dict[str, Any]) -> Masks | None:
+def pii_masks(settings: dict[str, Any]) -> Masks | None:
     """What masks texts; None where the run does not use the filter. settings: of the step, with those of the filter as `pii`."""
     if "pii" not in settings:
         return None

@@ -59,12 +59,12 @@ class Pattern:
     question: str
 
     @property
-    def asks(self) -> set[str]:
+    def placeholders(self) -> set[str]:
         """What its question holds, of `subject` and `title`."""
         return set(HOLE.findall(self.question))
 
 
-def compiled(entries: list[dict[str, Any]]) -> list[Pattern]:
+def compile_patterns(entries: list[dict[str, Any]]) -> list[Pattern]:
     """Compile the entries of `finetune.pairs.patterns`: each a `preset`, or a `pattern` with its `question`.
 
     Raises InputError with the key, and for a broken expression with its position.
@@ -87,31 +87,31 @@ def compiled(entries: list[dict[str, Any]]) -> list[Pattern]:
             raise InputError(
                 f"{key}.pattern is not a regular expression: {error.msg} at position {error.pos}: {entry['pattern']!r}"
             ) from error
-        made = Pattern(key, name, expression, entry["question"])
-        if not made.asks:
+        pattern = Pattern(key, name, expression, entry["question"])
+        if not pattern.placeholders:
             raise InputError(f"{key}.question is {entry['question']!r}; it must hold {{subject}} or {{title}}")
-        if missing := sorted((made.asks - {"title"} | {"answer"}) - expression.groupindex.keys()):
+        if missing := sorted((pattern.placeholders - {"title"} | {"answer"}) - expression.groupindex.keys()):
             raise InputError(f"{key}.pattern lacks the named group (?P<{missing[0]}>…): {entry['pattern']!r}")
-        out.append(made)
+        out.append(pattern)
     return out
 
 
-def window(text: str, characters: int, line: int) -> str:
+def bounded_text(text: str, characters: int, line: int) -> str:
     """The first `characters` of a text, cut at a line's end, with every line longer than `line` made empty."""
     if len(text) > characters:
         text = text[:characters].rpartition("\n")[0]
     return "\n".join("" if len(row) > line else row for row in text.split("\n"))
 
 
-def title(row: dict[str, Any]) -> str:
+def document_title(row: dict[str, Any]) -> str:
     """The title of a document (its `metadata` and `url`), of 2 to 30 words; "" where it has none but its file's name."""
-    own = " ".join(str(json.loads(row["metadata"] or "{}").get("title") or "").split())
+    words = " ".join(str(json.loads(row["metadata"] or "{}").get("title") or "").split())
     address = str(row["url"] or "")
-    file = address.startswith("file:") and own == PurePosixPath(address.rpartition("#")[0]).stem
-    return own if 2 <= len(own.split()) <= 30 and not file else ""
+    file = address.startswith("file:") and words == PurePosixPath(address.rpartition("#")[0]).stem
+    return words if 2 <= len(words.split()) <= 30 and not file else ""
 
 
-def found(
+def matched_pairs(
     patterns: list[Pattern], text: str, heading: str = "", seconds: float = SECONDS
 ) -> Iterator[tuple[str, str, str]]:
     """(the pattern's name, question, answer) for every match, pattern by pattern, white space collapsed; empty groups are skipped.
@@ -120,15 +120,15 @@ def found(
     Raises InputError where a pattern takes longer than `seconds` on this text.
     """
     for pattern in patterns:
-        if "title" in pattern.asks and not heading:
+        if "title" in pattern.placeholders and not heading:
             continue
         try:
             for match in pattern.expression.finditer(text, timeout=seconds):
                 groups = {name: " ".join((match[name] or "").split()) for name in pattern.expression.groupindex}
                 groups["title"] = heading
-                if groups["answer"] and all(groups[name] for name in pattern.asks):
-                    asked = HOLE.sub(lambda hole: groups[hole[1]], pattern.question)  # noqa: B023
-                    yield pattern.name, asked, groups["answer"]
+                if groups["answer"] and all(groups[name] for name in pattern.placeholders):
+                    question = HOLE.sub(lambda hole: groups[hole[1]], pattern.question)  # noqa: B023
+                    yield pattern.name, question, groups["answer"]
         except TimeoutError as error:
             raise InputError(
                 f"{pattern.key}.pattern took more than {seconds:g} s on one document of {len(text):,} characters; "

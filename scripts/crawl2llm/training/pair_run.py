@@ -14,10 +14,10 @@ import torch
 import torch.distributed as dist
 from transformers import AutoConfig
 
-from crawl2llm.chain.fingerprint import code
+from crawl2llm.chain.fingerprint import code_hashes
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import Manifest, canonical, digest, task_of
+from crawl2llm.core.manifest import Manifest, canonical_json, digest, task_of
 from crawl2llm.training import (
     adapters,
     async_checkpoints,
@@ -39,15 +39,23 @@ from crawl2llm.training import (
     schedule,
     start_from,
 )
-from crawl2llm.training.finetune_settings import check_aware, whole
+from crawl2llm.training.finetune_settings import check_quantize_aware, complete_settings
 from crawl2llm.training.loss_scale import OVERFLOW
 from crawl2llm.training.model_loading import load_tokenizer
-from crawl2llm.training.pair_batches import Batches, Cuts, chosen, cuts, dealt, micro_batch, pieces
+from crawl2llm.training.pair_batches import (
+    Batches,
+    Cuts,
+    cut_counts,
+    deal_micro_batches,
+    micro_batch,
+    read_selected_pairs,
+    tokenized_pairs,
+)
 from crawl2llm.training.question_cuts import fit_pairs
 from crawl2llm.training.template import CHAT
 
-WHERE = "finetune.train"
-KEPT = checkpoint.Kept(2)
+SECTION = "finetune.train"
+KEEP_POLICY = checkpoint.KeepPolicy(2)
 
 
 class Run:
@@ -57,32 +65,39 @@ class Run:
     read, how they update and what they measure is theirs.
     """
 
-    where = WHERE  # the section of the config
+    where = SECTION  # the section of the config
     program = "crawl2llm.stages.finetune.train"  # whose code decides the bytes
-    counted = "pairs"  # what max_length cuts, in words
-    batch = "pairs"  # what batch_size counts
+    row_noun = "pairs"  # what max_length cuts, in words
+    batch_noun = "pairs"  # what batch_size counts
 
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, source: Path) -> None:
-        self.args, self.folder, self.source, self.settings = args, folder, source, whole(settings, self.where)
+        self.args, self.folder, self.source, self.settings = (
+            args,
+            folder,
+            source,
+            complete_settings(settings, self.where),
+        )
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.tokenizer = load_tokenizer(source)
-        self.batches = self.read(settings)
+        self.batches = self.read_batches(settings)
         self.steps = self.batches.steps
         config = self.configuration(source)
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
-        self.check(config)
+        self.check_settings(config)
         self.settings |= {offload.PATH: getattr(args, offload.PATH, None)}
-        checks.saving({**self.settings, "async_checkpoints": args.async_checkpoints}, self.where)
-        offload.check(self.settings, lambda key: f"{self.where}.{key}")
+        checks.check_async_checkpoints({**self.settings, "async_checkpoints": args.async_checkpoints}, self.where)
+        offload.check_offload(self.settings, lambda key: f"{self.where}.{key}")
         if self.rank == 0:  # which writes them down; where it fails the launcher ends the others
             self.cuts = self.count_cuts()
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), self.where)
         numa.bind_to(self.device, args.numa_binding, settings["threads"])
-        self.size = model.size(config)
+        self.size = model.count_parameters(config)
         self.adapted = (
-            partial(adapters.empty, config, self.settings, self.where) if adapters.wanted(self.settings) else None
+            partial(adapters.empty_model, config, self.settings, self.where)
+            if adapters.is_used(self.settings)
+            else None
         )
-        self.trained = adapters.trained(self.adapted()) if self.adapted else self.size
+        self.trained = adapters.count_trained_parameters(self.adapted()) if self.adapted else self.size
         place = {
             "micro_batch": self.batches.size * self.batches.rows_each,
             "processes": self.processes,
@@ -91,29 +106,36 @@ class Run:
             "largest": self.batches.sequences,
         }
         shape, cuda = (
-            replace(self.shape(config), trained=self.trained),
+            replace(self.memory_shape(config), trained=self.trained),
             self.device.type == "cuda",
         )
-        self.estimated = memory_guard.check(shape, self.settings, place, cuda, self.where)
+        self.estimated = memory_guard.check_memory(shape, self.settings, place, cuda, self.where)
         self.room = partial(
-            memory_guard.enough, shape=shape, settings=self.settings, placement=place, cuda=cuda, where=self.where
+            memory_guard.explain_out_of_memory,
+            shape=shape,
+            settings=self.settings,
+            placement=place,
+            cuda=cuda,
+            where=self.where,
         )
 
         self.kind = self.settings["engine"]
-        group.start(self.kind, self.device, settings["threads"])
-        self.code = code(self.program)
-        self.mark = digest(canonical([settings, self.steps]))
-        found = checkpoint.agreed(folder, self.code, self.mark, self.steps, self.device)
-        self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
-        self.overflows = found.overflows if found else 0
-        self.changed = found.changed if found else ()
+        group.join_group(self.kind, self.device, settings["threads"])
+        self.code = code_hashes(self.program)
+        self.mark = digest(canonical_json([settings, self.steps]))
+        resume_point = checkpoint.agree_on_checkpoint(folder, self.code, self.mark, self.steps, self.device)
+        self.done, self.skipped = (resume_point.step, list(resume_point.skipped)) if resume_point else (0, [])
+        self.overflows = resume_point.overflows if resume_point else 0
+        self.changed = resume_point.changed if resume_point else ()
         stored = start_from.check_weights(
-            initial.empty(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)),
+            initial.empty_model(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)),
             source,
             source / "tokenizer.json",
             f"models.{task_of(args.manifest)}.from",
         )
-        values = partial(start_from.weights, stored, partial(initial.values, config, settings["seed"]))
+        values = partial(
+            start_from.with_stored_weights, stored, partial(initial.random_weights, config, settings["seed"])
+        )
         job = engine.Job(
             config=config,
             settings=self.settings,
@@ -121,29 +143,31 @@ class Run:
             micro_batch=self.batches.size * self.batches.rows_each,
             accumulation=self.batches.rounds,
             recomputed=args.activation_checkpointing,
-            values=partial(adapters.begin, self.adapted, values, settings["seed"]) if self.adapted else values,
+            values=partial(adapters.build_weights_with_adapter, self.adapted, values, settings["seed"])
+            if self.adapted
+            else values,
             where=self.where,
-            made=self.adapted,
-            fill=adapters.quantized if self.settings["adapter"] == "qlora" else initial.filled,
+            build_model=self.adapted,
+            fill=adapters.fill_quantized_model if self.settings["adapter"] == "qlora" else initial.fill_model,
         )
-        self.beside = async_checkpoints.Beside(folder) if args.async_checkpoints else None
+        self.checkpoint_writer = async_checkpoints.AsyncWriter(folder) if args.async_checkpoints else None
         try:
-            self.engine = self.built(job)
-            if found:
-                with checkpoint_integrity.named(found.path, folder):
-                    self.engine.load(found, folder)
-                loss_scale.restore(self.engine, found)
+            self.engine = self.build_engine(job)
+            if resume_point:
+                with checkpoint_integrity.explain_damage(resume_point.path, folder):
+                    self.engine.load(resume_point, folder)
+                loss_scale.restore(self.engine, resume_point)
         except InputError as error:  # the same on every process
-            raise checkpoint.Told(str(error)) from error
-        self.before = self.begin(found)  # of the model that it is made from
+            raise checkpoint.CollectiveError(str(error)) from error
+        self.before = self.measure_before(resume_point)  # of the model that it is made from
         self.after: dict[str, float] = {}
 
-    def read(self, settings: dict[str, Any]) -> Batches:
+    def read_batches(self, settings: dict[str, Any]) -> Batches:
         """What is trained on; reads what the run is measured by, too."""
-        rows, template = chosen(self.args.pairs, "heldout", self.settings)
+        rows, template = read_selected_pairs(self.args.pairs, "heldout", self.settings)
         length = settings["max_length"]
         self.heldout_fitted = fit_pairs(rows, template, self.tokenizer, length)
-        heldout = pieces(self.heldout_fitted.rows, template, self.tokenizer, length)
+        heldout = tokenized_pairs(self.heldout_fitted.rows, template, self.tokenizer, length)
         self.heldout = sorted(heldout, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
         return Batches(self.args.pairs, self.tokenizer, settings, self.processes)
@@ -153,50 +177,52 @@ class Run:
 
         Raises InputError where that is a reward model.
         """
-        found = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-        if initial.is_reward_config(found):
+        config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
+        if initial.is_reward_config(config):
             raise InputError(
                 f"--model {self.args.model} is a reward model, which scores answers: no model is made from one"
             )
-        return found
+        return config
 
-    def shape(self, config: Any) -> memory.Shape:
+    def memory_shape(self, config: Any) -> memory.Shape:
         """What of the model decides how much memory a process needs."""
-        return memory.shape_of_config(config, self.size, self.longest())
+        return memory.shape_of_config(config, self.size, self.max_row_tokens())
 
-    def check(self, config: Any) -> None:
+    def check_settings(self, config: Any) -> None:
         """InputError for settings that cannot go with the model of this configuration, or with the processes."""
-        check(self.settings, self.processes, config, self.where)
+        check_finetuning(self.settings, self.processes, config, self.where)
 
-    def longest(self) -> int:
+    def max_row_tokens(self) -> int:
         """The most tokens of a row of a batch."""
         return int(self.settings["max_length"])
 
     def count_cuts(self) -> tuple[Cuts, Cuts]:
         """What `max_length` does to the pairs, of training and held-out. Raises InputError where it leaves nothing to learn."""
-        found = self.batches.cuts(), cuts(self.heldout_fitted)
-        check_answers(found[0], self.settings["max_length"], self.where)
-        return found
+        counts = self.batches.count_cuts(), cut_counts(self.heldout_fitted)
+        check_answers(counts[0], self.settings["max_length"], self.where)
+        return counts
 
-    def built(self, job: engine.Job) -> engine.Engine:
+    def build_engine(self, job: engine.Job) -> engine.Engine:
         """The engine, with the weights of the model that it is made from."""
-        made = engine.kind(self.kind)(job)
-        rounding.hold(made.model, self.settings, self.where)
-        return made
+        built_engine = engine.engine_class(self.kind)(job)
+        rounding.round_linear_layers(built_engine.model, self.settings, self.where)
+        return built_engine
 
-    def begin(self, found: checkpoint.Checkpoint | None) -> dict[str, float]:
+    def measure_before(self, resume_point: checkpoint.Checkpoint | None) -> dict[str, float]:
         """What `measure` finds before the first step; a run that goes on from a checkpoint has it from that. A collective call."""
-        if not found:
-            return self.measure()
-        before = found.lowest if found.before is None else found.before  # written when it was called so
+        if not resume_point:
+            return self.measure_heldout()
+        before = (
+            resume_point.lowest if resume_point.before is None else resume_point.before
+        )  # written when it was called so
         return {} if before is None else {"heldout_loss": before}
 
-    def measure(self) -> dict[str, float]:
+    def measure_heldout(self) -> dict[str, float]:
         """The held-out loss by its name in metrics.jsonl; {} where there is nothing held out. A collective call."""
         loss = self.heldout_loss()
         return {} if loss is None else {"heldout_loss": loss}
 
-    def facts(self) -> dict[str, Any]:
+    def summary_facts(self) -> dict[str, Any]:
         """What the manifest's summary says of the pairs, and of the held-out ones before and after."""
         before, after = (found.get("heldout_loss") for found in (self.before, self.after))
         return {
@@ -207,17 +233,17 @@ class Run:
             "heldout_loss_after": None if after is None else round(after, 6),
         }
 
-    def notes(self) -> list[str]:
+    def report_notes(self) -> list[str]:
         """More notes for the report."""
         return []
 
-    def leave(self, out: Path) -> list[Path]:
+    def write_extra_files(self, out: Path) -> list[Path]:
         """Write more files into the model's folder; those that the manifest is to list."""
         return []
 
     def update_by(self, step: int) -> engine.Update:
         """The update of a step with the rate `self.rate`. A collective call."""
-        batch = [tuple(part.to(self.device) for part in found) for found in self.batches.of(step, self.rank)]
+        batch = [tuple(part.to(self.device) for part in found) for found in self.batches.micro_batches(step, self.rank)]
         return self.engine.step(batch, self.rate)
 
     def step(self, step: int, stopping: bool) -> tuple[dict[str, Any], bool]:
@@ -226,40 +252,40 @@ class Run:
         The loss is the mean over the answers' tokens of the global batch, in nats. Where it or the gradient is not finite the update is
         left out, on every process, and the row names the step's pairs.
         """
-        if self.beside:
-            self.beside.failed()
+        if self.checkpoint_writer:
+            self.checkpoint_writer.raise_failure()
         # As if there were one step more: the last one would have a rate of 0.
         self.rate = schedule.learning_rate(step, self.steps + 1, self.settings)
-        self.shown: dict[str, float] = {}  # more for the step's row of metrics.jsonl
+        self.extra_metrics: dict[str, float] = {}  # more for the step's row of metrics.jsonl
         scale = self.engine.loss_scale()
         self.update = self.update_by(step)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         total[0], total[1] = self.update.loss / self.processes, float(stopping)
         dist.all_reduce(total)  # of the loss, and whether any process was told to stop, so that all stop together
         loss, stop = total.tolist()
-        self.shown |= loss_scale.metrics_row(self.engine, self.overflows)
+        self.extra_metrics |= loss_scale.metrics_row(self.engine, self.overflows)
         if self.update.applied:
             return {"step": step, "loss": loss}, stop > 0
-        if loss_scale.overflowed(scale and scale[0], loss, self.update.norm, self.update.applied):
+        if loss_scale.is_overflow(scale and scale[0], loss, self.update.norm, self.update.applied):
             self.overflows += 1
-            self.shown |= loss_scale.metrics_row(self.engine, self.overflows)
+            self.extra_metrics |= loss_scale.metrics_row(self.engine, self.overflows)
             if self.rank == 0:
                 loss_scale.log_overflow(step)
             return {"step": step, "loss": loss, "skipped": "gradient", "reason": OVERFLOW}, stop > 0
         self.skipped.append(step)
-        what, ids = "gradient" if math.isfinite(loss) else "loss", self.batches.ids(step)
+        quantity, ids = "gradient" if math.isfinite(loss) else "loss", self.batches.ids(step)
         if self.rank == 0:
             some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
             log.warning(
                 "step %s: the %s is not finite, its update is skipped (%s of at most %s); its %s pairs: %s",
-                f"{step:,}", what, len(self.skipped), self.args.max_skipped_steps, f"{len(ids):,}", some,
+                f"{step:,}", quantity, len(self.skipped), self.args.max_skipped_steps, f"{len(ids):,}", some,
             )  # fmt: skip
-        return {"step": step, "skipped": what, "pairs": ids}, stop > 0
+        return {"step": step, "skipped": quantity, "pairs": ids}, stop > 0
 
     def check_skipped(self) -> None:
         """Told, the error of all processes, where more steps were skipped than `max_skipped_steps`."""
         if len(self.skipped) > self.args.max_skipped_steps:
-            raise checkpoint.Told(
+            raise checkpoint.CollectiveError(
                 f"the loss or the gradient was not finite in {len(self.skipped)} steps, the last is step {self.skipped[-1]}; "
                 f"{self.where}.max_skipped_steps is {self.args.max_skipped_steps}. Lower {self.where}.learning_rate"
             )
@@ -272,19 +298,19 @@ class Run:
         if not self.heldout_tokens:
             return None
         total = torch.zeros((), dtype=torch.float64, device=self.device)
-        for turn in dealt(self.heldout, self.processes, self.batches.size):
+        for turn in deal_micro_batches(self.heldout, self.processes, self.batches.size):
             inputs, targets = micro_batch(turn[self.rank], self.tokenizer.eos_token_id)
             total += self.engine.evaluate(inputs.to(self.device), targets.to(self.device)).sum()
         dist.all_reduce(total)
         return float(total) / self.heldout_tokens
 
-    def machine(self) -> dict[str, Any]:
+    def machine_record(self) -> dict[str, Any]:
         """What the run trained on. A collective call."""
-        return {**machine.described(self.device), "estimated_memory_bytes": self.estimated}
+        return {**machine.describe_machine(self.device), "estimated_memory_bytes": self.estimated}
 
     def save(self, step: int, end: bool) -> None:
         """A checkpoint of all processes; see `saving.save`."""
-        made = checkpoint.Checkpoint(
+        new_checkpoint = checkpoint.Checkpoint(
             path=self.folder / f"step-{step:06d}",
             step=step,
             processes=self.processes,
@@ -297,23 +323,23 @@ class Run:
             before=self.before.get("heldout_loss"),
             **loss_scale.checkpoint_facts(self.engine, self.overflows),
         )
-        saving.save(self, made, KEPT, self.save_dtype, self.companions, end)
+        saving.save_checkpoint(self, new_checkpoint, KEEP_POLICY, self.save_dtype, self.companions, end)
 
     def companions(self) -> list[Path]:
         """The files of the tokenizer beside the weights, and the chat template by which the model was asked."""
-        own = [path for name in model.COMPANIONS if name != CHAT and (path := self.source / name).is_file()]
-        return [*own, Manifest.read(self.args.pairs).sound(CHAT).file(CHAT)]
+        files = [path for name in model.COMPANIONS if name != CHAT and (path := self.source / name).is_file()]
+        return [*files, Manifest.read(self.args.pairs).verify_files(CHAT).file(CHAT)]
 
 
-def check(settings: dict[str, Any], processes: int, config: Any, where: str = WHERE) -> None:
+def check_finetuning(settings: dict[str, Any], processes: int, config: Any, where: str = SECTION) -> None:
     """InputError for pairs longer than the model's context, and for more processes than a batch has pairs."""
     limit, length = getattr(config, "max_position_embeddings", None), settings["max_length"]
     if limit and length > limit:
         raise InputError(f"{where}.max_length is {length}; the model's context is {limit} tokens")
-    checks.packing(settings, config.model_type, where)
-    checks.adapter(settings, where)
+    checks.check_packing(settings, config.model_type, where)
+    checks.check_adapter(settings, where)
     checks.check_fp16(settings, lambda key: f"{where}.{key}")
-    check_aware(settings, lambda key: f"{where}.{key}")
+    check_quantize_aware(settings, lambda key: f"{where}.{key}")
     if processes > settings["batch_size"]:
         raise InputError(
             f"{where}.batch_size is {settings['batch_size']} pairs, fewer than the {processes} processes ({where}.processes × "
@@ -321,7 +347,7 @@ def check(settings: dict[str, Any], processes: int, config: Any, where: str = WH
         )
 
 
-def check_answers(train: Cuts, max_length: int, where: str = WHERE) -> None:
+def check_answers(train: Cuts, max_length: int, where: str = SECTION) -> None:
     """InputError if the answer of no pair fits: there would be nothing to learn."""
     if train.left_out == train.pairs:
         raise InputError(

@@ -11,17 +11,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.mixture import mixture
+from crawl2llm.training.mixture import mixture_of
 
-WHERE = "pretrain.train.parallel"
+SECTION = "pretrain.train.parallel"
 KINDS = ("tensor", "pipeline", "sequence", "expert")
 # Tried against a whole model by tests/unit/training/test_parallel.py. Others may hold more than attention over all that is before.
-STAGED = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
-MIXED = ("mixtral", "olmoe")
-PLANNED = (*STAGED, *MIXED)
-CAUSAL = (*PLANNED, "gpt2")
+PIPELINE_TYPES = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
+EXPERT_TYPES = ("mixtral", "olmoe")
+TENSOR_TYPES = (*PIPELINE_TYPES, *EXPERT_TYPES)
+SEQUENCE_TYPES = (*TENSOR_TYPES, "gpt2")
 # Keys of pretrain.train that some of these do not go with, where they are set, and why.
-APART = {
+CONFLICTS = {
     "document_masking": (("sequence", "pipeline"), "attention is over whole windows there, whose positions begin once"),
     "batch_ramp": (("pipeline",), "the schedule 1F1B needs as many micro-batches as stages in every step"),
     "loss_chunk": (("tensor", "pipeline"), "it needs the head and its input whole in each process"),
@@ -39,17 +39,17 @@ class Degrees:
     expert: int = 1
 
     @staticmethod
-    def of(given: dict[str, Any]) -> Degrees:
+    def of_settings(train: dict[str, Any]) -> Degrees:
         """By a section `pretrain.train` with its placement."""
-        return Degrees(**given["parallel"])
+        return Degrees(**train["parallel"])
 
     @property
-    def together(self) -> int:
+    def replica_size(self) -> int:
         """Processes that work on the same windows."""
         return self.tensor * self.pipeline * self.sequence
 
     @property
-    def copies(self) -> int:
+    def loss_copies(self) -> int:
         """Processes that know the same loss: those of a sequence have its parts."""
         return self.tensor * self.pipeline
 
@@ -69,51 +69,51 @@ class Place:
     degrees: Degrees
 
     @property
-    def data(self) -> int:
+    def data_processes(self) -> int:
         """How many processes read different windows."""
-        return self.processes // self.degrees.together
+        return self.processes // self.degrees.replica_size
 
     @property
     def data_rank(self) -> int:
         """Which of these parts of the data this process reads."""
-        return self.rank // (self.degrees.tensor * self.degrees.sequence) % self.data
+        return self.rank // (self.degrees.tensor * self.degrees.sequence) % self.data_processes
 
 
-def check(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
+def check_degrees(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
     """InputError where `processes`, of all nodes, or the settings of pretrain.train do not allow these degrees."""
     if not degrees:
         return
     if settings["engine"] != "torch":
         raise InputError(
-            f"{WHERE} is {degrees}, and pretrain.train.engine is deepspeed, which shares out by ZeRO alone here: set "
+            f"{SECTION} is {degrees}, and pretrain.train.engine is deepspeed, which shares out by ZeRO alone here: set "
             "pretrain.train.engine to torch, or these keys to 1"
         )
-    if processes % degrees.together:
+    if processes % degrees.replica_size:
         raise InputError(
-            f"{WHERE} is {degrees}: {degrees.together} processes work on the same windows, and {processes} "
-            f"(pretrain.train.processes × nodes) is no multiple of {degrees.together}"
+            f"{SECTION} is {degrees}: {degrees.replica_size} processes work on the same windows, and {processes} "
+            f"(pretrain.train.processes × nodes) is no multiple of {degrees.replica_size}"
         )
-    shared = processes // degrees.copies
+    shared = processes // degrees.loss_copies
     if shared % degrees.expert:
         raise InputError(
-            f"{WHERE}.expert is {degrees.expert}: experts are shared out over the processes of data and sequence, which are {shared} "
+            f"{SECTION}.expert is {degrees.expert}: experts are shared out over the processes of data and sequence, which are {shared} "
             f"here; it must divide {shared}"
         )
-    for key, (kinds, why) in APART.items():
+    for key, (kinds, why) in CONFLICTS.items():
         if settings[key] and (kind := next((kind for kind in kinds if getattr(degrees, kind) > 1), None)):
             raise InputError(
-                f"{WHERE}.{kind} is {getattr(degrees, kind)}, and pretrain.train.{key} is {settings[key]}: {why}; set {WHERE}.{kind} "
+                f"{SECTION}.{kind} is {getattr(degrees, kind)}, and pretrain.train.{key} is {settings[key]}: {why}; set {SECTION}.{kind} "
                 f"to 1, or pretrain.train.{key} to its default"
             )
     if settings["optimizer"] == "muon" and degrees.tensor > 1 and settings["zero_stage"]:
         raise InputError(
-            f"{WHERE}.tensor is {degrees.tensor}, pretrain.train.zero_stage {settings['zero_stage']}, and pretrain.train.optimizer muon, "
-            f"which puts matrices together that are cut once, not twice: set {WHERE}.tensor to 1, pretrain.train.zero_stage to 0, or "
+            f"{SECTION}.tensor is {degrees.tensor}, pretrain.train.zero_stage {settings['zero_stage']}, and pretrain.train.optimizer muon, "
+            f"which puts matrices together that are cut once, not twice: set {SECTION}.tensor to 1, pretrain.train.zero_stage to 0, or "
             "pretrain.train.optimizer to adamw"
         )
     if degrees.expert > 1 and settings["zero_stage"]:
         raise InputError(
-            f"{WHERE}.expert is {degrees.expert}, and pretrain.train.zero_stage is {settings['zero_stage']}: experts are shared out "
+            f"{SECTION}.expert is {degrees.expert}, and pretrain.train.zero_stage is {settings['zero_stage']}: experts are shared out "
             "where nothing else is; set pretrain.train.zero_stage to 0"
         )
 
@@ -125,48 +125,49 @@ def check_model(degrees: Degrees, config: Any, context: int, accumulation: int) 
     """
     if not degrees:
         return
-    kind, experts = config.model_type, mixture(config)
+    kind, experts = config.model_type, mixture_of(config)
 
-    def refuse(key: str, why: str) -> InputError:
-        return InputError(f"{WHERE}.{key} is {getattr(degrees, key)}: {why}; set it to 1")
+    def refusal(key: str, why: str) -> InputError:
+        return InputError(f"{SECTION}.{key} is {getattr(degrees, key)}: {why}; set it to 1")
 
     heads = getattr(config, "num_attention_heads", 0)
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     cut = degrees.tensor * degrees.sequence
-    if degrees.tensor > 1 and kind not in PLANNED:
-        raise refuse(
-            "tensor", f"matrices are cut by transformers' plans in types {', '.join(PLANNED)}, and not in {kind!r}"
+    if degrees.tensor > 1 and kind not in TENSOR_TYPES:
+        raise refusal(
+            "tensor", f"matrices are cut by transformers' plans in types {', '.join(TENSOR_TYPES)}, and not in {kind!r}"
         )
-    if degrees.sequence > 1 and kind not in CAUSAL:
-        raise refuse(
-            "sequence", f"heads are exchanged for parts of a sequence in types {', '.join(CAUSAL)}, and not in {kind!r}"
+    if degrees.sequence > 1 and kind not in SEQUENCE_TYPES:
+        raise refusal(
+            "sequence",
+            f"heads are exchanged for parts of a sequence in types {', '.join(SEQUENCE_TYPES)}, and not in {kind!r}",
         )
     if degrees.sequence > 1 and (getattr(config, "sliding_window", None) or context) < context:
-        raise refuse("sequence", f"attention over a sliding window of {config.sliding_window} tokens is not exchanged")
+        raise refusal("sequence", f"attention over a sliding window of {config.sliding_window} tokens is not exchanged")
     if cut > 1 and (heads % cut or kv_heads % cut):
-        which = " × ".join(f"{WHERE}.{key}" for key in ("tensor", "sequence") if getattr(degrees, key) > 1)
+        which = " × ".join(f"{SECTION}.{key}" for key in ("tensor", "sequence") if getattr(degrees, key) > 1)
         raise InputError(
             f"{which} is {cut}, which must divide pretrain.train.model.heads = {heads} and kv_heads = {kv_heads}"
         )
     if context % degrees.sequence:
-        raise refuse("sequence", f"it does not divide pretrain.train.model.context = {context}")
+        raise refusal("sequence", f"it does not divide pretrain.train.model.context = {context}")
     if degrees.pipeline > 1:
         if experts and experts.weight is not None:
-            raise refuse(
+            raise refusal(
                 "pipeline",
                 f"the loss of the routers of type {kind!r} is made of all layers at once, which no stage has",
             )
-        if kind not in STAGED:
-            raise refuse("pipeline", f"stages are cut from types {', '.join(STAGED)}, and not from {kind!r}")
+        if kind not in PIPELINE_TYPES:
+            raise refusal("pipeline", f"stages are cut from types {', '.join(PIPELINE_TYPES)}, and not from {kind!r}")
         if config.num_hidden_layers < degrees.pipeline:
-            raise refuse("pipeline", f"there are only {config.num_hidden_layers} layers (pretrain.train.model.layers)")
+            raise refusal("pipeline", f"there are only {config.num_hidden_layers} layers (pretrain.train.model.layers)")
         if accumulation < degrees.pipeline:
             raise InputError(
-                f"{WHERE}.pipeline is {degrees.pipeline}, and a step has {accumulation} micro-batches for each process: the schedule "
+                f"{SECTION}.pipeline is {degrees.pipeline}, and a step has {accumulation} micro-batches for each process: the schedule "
                 f"1F1B needs {degrees.pipeline} at least; lower pretrain.train.micro_batch, or raise pretrain.train.global_batch_tokens"
             )
     if degrees.expert > 1:
-        if kind not in MIXED or experts is None:
-            raise refuse("expert", f"experts are shared out in types {', '.join(MIXED)}, and not in {kind!r}")
+        if kind not in EXPERT_TYPES or experts is None:
+            raise refusal("expert", f"experts are shared out in types {', '.join(EXPERT_TYPES)}, and not in {kind!r}")
         if experts.number % degrees.expert:
-            raise refuse("expert", f"it does not divide the {experts.number} experts")
+            raise refusal("expert", f"it does not divide the {experts.number} experts")

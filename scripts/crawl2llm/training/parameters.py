@@ -48,12 +48,12 @@ class Counted:
     exact: bool  # False: counted as a Llama of this shape, since the type is none of FAMILIES
 
     @property
-    def inside(self) -> int:
+    def non_embedding(self) -> int:
         """Parameters that are not embeddings."""
         return self.total - self.embedding
 
 
-def count(model: dict[str, Any], vocabulary: int) -> Counted:
+def count_model_parameters(model: dict[str, Any], vocabulary: int) -> Counted:
     """The parameters of `pretrain.train.model`, with a number for each `auto`, and a vocabulary of so many entries."""
     family, more = FAMILIES.get(model.get("type", "llama"), FAMILIES["llama"]), model.get("overrides", {})
     hidden, heads, layers = model["hidden_size"], model["heads"], model["layers"]

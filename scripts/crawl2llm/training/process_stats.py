@@ -27,11 +27,11 @@ from crawl2llm.core.console import log
 from crawl2llm.training import nvml
 
 GIB = 2**30
-OWN = (
+PROCESS_FIELDS = (
     "data_loading_seconds", "compute_seconds", "memory_max_resident_gib", "memory_max_active_gib", "memory_max_reserved_gib",
     "memory_num_alloc_retries", "memory_num_ooms",
 )  # fmt: skip
-FIELDS = (*OWN, *nvml.FIELDS)
+FIELDS = (*PROCESS_FIELDS, *nvml.FIELDS)
 # Seconds of a step by which a process may be slower: of a GPU; of a CPU, whose cores others use too.
 FEW, FEW_CPU = 0.001, 0.1
 STREAK = 3  # logged steps in a row in which a process is the slow one before that is said: now and then any is
@@ -49,17 +49,17 @@ class Vitals:
         self, blocks: Iterable[nn.Module], device: torch.device, every: int, last: int, threshold: float
     ) -> None:
         self.device, self.every, self.last, self.threshold = device, every, last, threshold
-        self.rank, self.measuring, self.data = dist.get_rank(), False, 0.0
-        self.gpu = nvml.reader(device)
+        self.rank, self.measuring, self.reading_seconds = dist.get_rank(), False, 0.0
+        self.gpu = nvml.gpu_reader(device)
         self.nodes: list[str] = [""] * dist.get_world_size()
         dist.all_gather_object(self.nodes, socket.gethostname())
-        self.begun: list[Any] = []
+        self.open_starts: list[Any] = []
         self.spans: list[tuple[Any, Any]] = []
         self.slow = (0, 0)  # the last slow process, and in how many logged steps in a row
         self.hooks: list[Any] = []
         for block in blocks:  # inside of what an engine does around a block, such as gathering its weights
-            self.hooks.append(block.register_forward_pre_hook(self._enter))
-            self.hooks.append(block.register_forward_hook(self._leave, prepend=True))
+            self.hooks.append(block.register_forward_pre_hook(self._enter_block))
+            self.hooks.append(block.register_forward_hook(self._leave_block, prepend=True))
 
     def __enter__(self) -> Self:
         return self
@@ -68,78 +68,80 @@ class Vitals:
         for hook in self.hooks:
             hook.remove()
 
-    def _mark(self) -> Any:
+    def _record_time(self) -> Any:
         if self.device.type != "cuda":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
-    def _enter(self, *_: Any) -> None:
+    def _enter_block(self, *_: Any) -> None:
         if self.measuring:
-            self.begun.append(self._mark())
+            self.open_starts.append(self._record_time())
 
-    def _leave(self, *_: Any) -> None:
-        if self.measuring and self.begun:
-            self.spans.append((self.begun.pop(), self._mark()))
+    def _leave_block(self, *_: Any) -> None:
+        if self.measuring and self.open_starts:
+            self.spans.append((self.open_starts.pop(), self._record_time()))
 
     @contextlib.contextmanager
-    def reading(self, step: int, also: bool = False) -> Iterator[None]:
+    def timed_reading(self, step: int, also: bool = False) -> Iterator[None]:
         """The time in which a step waits for its tokens; the blocks' time is measured from here on, where the step is logged.
 
         also: measure it in any case, since it may be logged.
         """
         begun = time.perf_counter()
         yield
-        self.data = time.perf_counter() - begun
+        self.reading_seconds = time.perf_counter() - begun
         self.measuring = also or step % self.every == 0 or step == self.last
 
-    def _own(self) -> dict[str, float]:
+    def _own_measures(self) -> dict[str, float]:
         cuda = self.device.type == "cuda"
         spent = [a.elapsed_time(b) / 1000 if cuda else b - a for a, b in self.spans]  # ms
-        found = {"data_loading_seconds": self.data, "compute_seconds": sum(spent)}
+        measures = {"data_loading_seconds": self.reading_seconds, "compute_seconds": sum(spent)}
         # kB on Linux
-        found["memory_max_resident_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
+        measures["memory_max_resident_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
         if cuda:  # names as in torchtitan, components/metrics.py
-            held = torch.cuda.memory_stats()
-            found["memory_max_active_gib"] = held["active_bytes.all.peak"] / GIB
-            found["memory_max_reserved_gib"] = held["reserved_bytes.all.peak"] / GIB
-            found["memory_num_alloc_retries"] = held["num_alloc_retries"]
-            found["memory_num_ooms"] = held["num_ooms"]
-        return found | self.gpu()
+            memory = torch.cuda.memory_stats()
+            measures["memory_max_active_gib"] = memory["active_bytes.all.peak"] / GIB
+            measures["memory_max_reserved_gib"] = memory["reserved_bytes.all.peak"] / GIB
+            measures["memory_num_alloc_retries"] = memory["num_alloc_retries"]
+            measures["memory_num_ooms"] = memory["num_ooms"]
+        return measures | self.gpu()
 
-    def shared(self) -> list[dict[str, float]]:
+    def gather_measures(self) -> list[dict[str, float]]:
         """FIELDS of each process, by rank, without those that it lacks, after a step that is measured: a collective call. [] elsewhere."""
         if not self.measuring:
             return []
-        own = self._own()
+        measures = self._own_measures()
         self.measuring = False
-        self.begun.clear()
+        self.open_starts.clear()
         self.spans.clear()
-        values = torch.tensor([own.get(name, float("nan")) for name in FIELDS], dtype=torch.float64, device=self.device)
-        every = values.new_empty(dist.get_world_size() * len(FIELDS))
-        dist.all_gather_into_tensor(every, values)
-        rows = every.reshape(-1, len(FIELDS)).tolist()
+        values = torch.tensor(
+            [measures.get(name, float("nan")) for name in FIELDS], dtype=torch.float64, device=self.device
+        )
+        gathered = values.new_empty(dist.get_world_size() * len(FIELDS))
+        dist.all_gather_into_tensor(gathered, values)
+        rows = gathered.reshape(-1, len(FIELDS)).tolist()
         return [{n: value for n, value in zip(FIELDS, row, strict=True) if value == value} for row in rows]
 
-    def row(self, step: int, everyone: list[dict[str, float]], seconds: float) -> dict[str, float]:
+    def metrics_row(self, step: int, everyone: list[dict[str, float]], seconds: float) -> dict[str, float]:
         """What metrics.jsonl says of all processes, whose steps took `seconds` each; a straggler is warned about once.
 
         The largest of each measure, of GPUs' use and clock the smallest, of the reasons of a low clock all; the median of
         `compute_seconds`; `slowest_rank` and `slowest_share`, the share of the step in which the slowest process reads its tokens and
         computes.
         """
-        found: dict[str, float] = {}
+        entry: dict[str, float] = {}
         for name in FIELDS:
-            if values := [one[name] for one in everyone if name in one]:
+            if values := [measures[name] for measures in everyone if name in measures]:
                 least = name in ("gpu_utilization_percent", "gpu_clock_mhz")
-                found[name] = round(min(values) if least else max(values), 6)
+                entry[name] = round(min(values) if least else max(values), 6)
         if bits := [int(one["gpu_throttle_reasons"]) for one in everyone if "gpu_throttle_reasons" in one]:
-            found["gpu_throttle_reasons"] = reduce(or_, bits)  # a bit for each reason, of any GPU
+            entry["gpu_throttle_reasons"] = reduce(or_, bits)  # a bit for each reason, of any GPU
         took = [one["data_loading_seconds"] + one["compute_seconds"] for one in everyone]
         slowest = max(range(len(took)), key=took.__getitem__)
         usual = statistics.median_low(took)  # of two, the faster
-        found |= {
+        entry |= {
             "compute_seconds_median": round(statistics.median(one["compute_seconds"] for one in everyone), 6),
             "slowest_rank": slowest,
             "slowest_share": round(took[slowest] / seconds, 4) if seconds else 0.0,
@@ -152,20 +154,20 @@ class Vitals:
                 "step %s: rank %d on %s is slow: %.3f s to read its tokens and compute, %.1f times the (lower) median of all processes "
                 "(%.3f s), %.0f %% of the step",
                 f"{step:,}", slowest, self.nodes[slowest], took[slowest], took[slowest] / max(usual, 1e-9), usual,
-                100 * found["slowest_share"],
+                100 * entry["slowest_share"],
             )  # fmt: skip
         for rank, one in enumerate(everyone):
-            if held := nvml.reasons(one.get("gpu_throttle_reasons", 0)):
+            if reasons := nvml.throttle_reasons(one.get("gpu_throttle_reasons", 0)):
                 log.warning(
                     "step %s: the clock of the GPU of rank %d on %s is held down: %s",
                     f"{step:,}",
                     rank,
                     self.nodes[rank],
-                    ", ".join(held),
+                    ", ".join(reasons),
                 )
-        return found
+        return entry
 
-    def labelled(self, everyone: list[dict[str, float]]) -> list[tuple[dict[str, str], dict[str, float]]]:
+    def labelled_measures(self, everyone: list[dict[str, float]]) -> list[tuple[dict[str, str], dict[str, float]]]:
         """The same for Prometheus: labels and values of each process."""
         return [({"rank": str(rank), "node": self.nodes[rank]}, one) for rank, one in enumerate(everyone)]
 

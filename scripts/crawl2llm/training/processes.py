@@ -22,7 +22,7 @@ from typing import IO
 
 from crawl2llm.chain import exit_signals
 from crawl2llm.core import secret_masking
-from crawl2llm.core.console import put
+from crawl2llm.core.console import print_line
 from crawl2llm.training.hang_detector import Watch
 
 RESUBMIT = 85  # exit status: stopped by a signal after a checkpoint; start again to resume
@@ -41,12 +41,12 @@ RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", 
 
 def free_port() -> int:
     """A TCP port that is free on this node now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
-def heap() -> dict[str, str]:
+def malloc_variables() -> dict[str, str]:
     """The variable that has CPU training keep its memory; none where there is a GPU, or where a person has set it."""
     return {} if GPU.exists() or "GLIBC_TUNABLES" in os.environ else {"GLIBC_TUNABLES": TUNABLES}
 
@@ -64,12 +64,12 @@ def environments(node: int, nodes: int, processes: int, address: str, port: int)
             "HF_HUB_OFFLINE": "1",
         }
         | ({"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"} if nodes == 1 else {})
-        | heap()
+        | malloc_variables()
         for local in range(processes)
     ]
 
 
-def hold() -> None:
+def hold_signals() -> None:
     """Hold stopping signals back until `listen`: one that comes while a program starts is not lost, and does not end it.
 
     `supervise` starts its processes with signals held. So a training program that is warned while it starts still does
@@ -78,7 +78,7 @@ def hold() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
 
 
-def listen(handler: Callable[[int, FrameType | None], None]) -> None:
+def on_stop_signal(handler: Callable[[int, FrameType | None], None]) -> None:
     """Call `handler` at every stopping signal from now on, also at one that was held back."""
     for number in STOPPING:
         signal.signal(number, handler)
@@ -106,9 +106,9 @@ class Child:
         self.tail: deque[str] = deque(maxlen=TAIL)
         self.ended = float("inf")
         self.killed = False  # by `supervise`, for another's failure
-        self.reader = threading.Thread(target=self._read, args=(self.process.stderr,), daemon=True)
+        self.reader = threading.Thread(target=self._forward_stderr, args=(self.process.stderr,), daemon=True)
 
-    def _read(self, stream: IO[bytes]) -> None:
+    def _forward_stderr(self, stream: IO[bytes]) -> None:
         for line in stream:
             text = secret_masking.mask(line.decode("utf-8", "surrogateescape"))
             with contextlib.suppress(OSError):  # nothing reads from it any more
@@ -128,29 +128,29 @@ class Child:
         starts = [number for number, line in enumerate(lines) if line.strip().endswith(TRACEBACK)]
         if not starts:
             return []
-        found = lines[starts[-1] :]
-        end = next((n for n, line in enumerate(found) if n and line and not line.startswith((" ", "\t"))), len(found))
-        if any(line.startswith("error: ") or ": error: " in line for line in found[end + 1 :]):
+        trace = lines[starts[-1] :]
+        end = next((n for n, line in enumerate(trace) if n and line and not line.startswith((" ", "\t"))), len(trace))
+        if any(line.startswith("error: ") or ": error: " in line for line in trace[end + 1 :]):
             return []
-        return found[: end + 1]
+        return trace[: end + 1]
 
 
-def why(children: Sequence[Child], step: str, memory: str | None) -> tuple[str, str] | None:
+def first_failure(children: Sequence[Child], step: str, memory: str | None) -> tuple[str, str] | None:
     """(what the first process that failed died of, its traceback); None where it has said so itself, as `error: …`."""
     failed = [child for child in children if child.process.returncode not in (0, RESUBMIT) and not child.killed]
     if not failed:
         return None
     first = min(failed, key=lambda child: child.ended)
     if first.process.returncode < 0:
-        return f"{first} {exit_signals.explained(-first.process.returncode, step, memory)}", ""
-    if found := first.traceback():
-        return f"{first} failed{' first' * (first.world > 1)}: {found[-1]}", "\n".join(found)
+        return f"{first} {exit_signals.signal_explanation(-first.process.returncode, step, memory)}", ""
+    if trace := first.traceback():
+        return f"{first} failed{' first' * (first.world > 1)}: {trace[-1]}", "\n".join(trace)
     return None
 
 
 def to_stderr(message: str, _: str) -> None:
     """Print an error as a step does; its traceback is on stderr already."""
-    put(f"error: {message}", file=sys.stderr, flush=True)
+    print_line(f"error: {message}", file=sys.stderr, flush=True)
 
 
 def supervise(
@@ -171,27 +171,27 @@ def supervise(
     """
     children: list[Child] = []
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    before = exit_signals.counters()
+    before = exit_signals.oom_kill_counts()
 
-    def prepared() -> None:
+    def prepare_child() -> None:
         if libc:
             libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         signal.pthread_sigmask(signal.SIG_BLOCK if listening else signal.SIG_UNBLOCK, STOPPING)
 
-    def forward(number: int, _: FrameType | None) -> None:
+    def forward_signal(number: int, _: FrameType | None) -> None:
         for child in children:
             if child.process.poll() is None:
                 child.process.send_signal(signal.SIGUSR1)
 
-    hold()
+    hold_signals()
     for command, environment in commands:
-        children.append(Child(command, environment, prepared, locks))
+        children.append(Child(command, environment, prepare_child, locks))
     for child in children:
         child.reader.start()  # after the last fork, and with stopping signals held: they are for the main thread
-    listen(forward)
+    on_stop_signal(forward_signal)
     deadline = hangs = None
     while any(child.process.poll() is None for child in children):
-        if deadline is None and watch and (hangs := watch.look()):
+        if deadline is None and watch and (hangs := watch.find_hang()):
             deadline = 0.0
         if deadline is None and any(child.process.poll() not in (None, 0, RESUBMIT) for child in children):
             deadline = time.monotonic() + GRACE
@@ -203,12 +203,12 @@ def supervise(
     for child in children:
         child.reader.join(timeout=5)  # a program of its own that a process left behind may hold the pipe open
     if watch:
-        hangs = hangs or watch.told()
+        hangs = hangs or watch.reported_hang()
         watch.close()
     if hangs:
-        put(hangs[1], file=sys.stderr, flush=True)
-        say(f"{hangs[0]}{exit_signals.again(step)}", hangs[1])
+        print_line(hangs[1], file=sys.stderr, flush=True)
+        say(f"{hangs[0]}{exit_signals.resume_hint(step)}", hangs[1])
         return 1
-    if found := why(children, step, exit_signals.lack_of_memory(before)):
-        say(*found)
+    if failure := first_failure(children, step, exit_signals.lack_of_memory(before)):
+        say(*failure)
     return status_of([child.process.returncode for child in children])

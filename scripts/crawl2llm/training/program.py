@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch.distributed as dist
 
 from crawl2llm.chain import command_line
-from crawl2llm.core.console import mask_stderr, put
+from crawl2llm.core.console import mask_stderr, print_line
 from crawl2llm.core.manifest import Manifest, ManifestError, digest, task_of
 from crawl2llm.training import checkpoint, group
 from crawl2llm.training.processes import RESUBMIT, free_port
@@ -37,27 +37,27 @@ def run(
         os.environ.setdefault(name, value)
     try:
         if os.environ["RANK"] == "0":
-            status = command_line.run(parser, body, argv)
+            status = command_line.run_step(parser, body, argv)
             if status == 0 and after:
-                after(command_line.parsed(parser, argv))
+                after(command_line.parse_arguments(parser, argv))
         else:  # process 0 alone writes the log and the manifest, and reports what is wrong with the input
-            args = command_line.parsed(parser, argv)
-            settings, mark = command_line.settings(args.step, args.config, task_of(args.manifest))
-            if args.always or not command_line.done(args, mark, renews=False):  # which all processes find alike
+            args = command_line.parse_arguments(parser, argv)
+            settings, mark = command_line.verified_settings(args.step, args.config, task_of(args.manifest))
+            if args.always or not command_line.is_done(args, mark, renews=False):  # which all processes find alike
                 body(args, settings, Manifest(args.step, digest(mark)))
             status = 0
     except SystemExit as stopped:
         status = int(stopped.code or 0)
     except Exception as error:
         # Before the processes have met, process 0 finds the same fault and reports it, or it is this node's own.
-        if isinstance(error, checkpoint.Told):
+        if isinstance(error, checkpoint.CollectiveError):
             pass
         elif not isinstance(error, command_line.InputError | ManifestError):
-            put(traceback.format_exc().rstrip(), file=sys.stderr)
+            print_line(traceback.format_exc().rstrip(), file=sys.stderr)
         elif dist.is_initialized() or os.environ["LOCAL_RANK"] == "0":
-            put(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
+            print_line(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
         status = 1
     if status in (0, RESUBMIT):
-        group.stop(status)
+        group.leave_and_exit(status)
     sys.stderr.flush()
     os._exit(status)

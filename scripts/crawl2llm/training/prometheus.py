@@ -55,34 +55,34 @@ METRICS = {
 Labelled = list[tuple[dict[str, str], dict[str, float]]]
 
 
-def escaped(text: str) -> str:
+def escape_label(text: str) -> str:
     """A label's value: backslash, quote and end of line escaped."""
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-def text(run: str, values: dict[str, float], processes: Labelled) -> str:
+def exposition_text(run: str, values: dict[str, float], processes: Labelled) -> str:
     """The exposition of the newest values: of the run, and as `process_…` of each process. All are gauges, and have the label `run`."""
     lines: list[str] = []
 
-    def one(name: str, meaning: str, found: Labelled) -> None:
+    def add_metric(name: str, meaning: str, samples: Labelled) -> None:
         lines.extend((f"# HELP {PREFIX}{name} {meaning}", f"# TYPE {PREFIX}{name} gauge"))
-        for labels, part in found:
-            listed = ",".join(f'{key}="{escaped(value)}"' for key, value in {"run": run, **labels}.items())
+        for labels, part in samples:
+            listed = ",".join(f'{key}="{escape_label(value)}"' for key, value in {"run": run, **labels}.items())
             lines.append(f"{PREFIX}{name}{{{listed}}} {float(part[name.removeprefix('process_')])!r}")
 
     for key, meaning in METRICS.items():
         if key in values:
-            one(key, meaning, [({}, values)])
+            add_metric(key, meaning, [({}, values)])
     if parts := {key.partition("/")[2]: value for key, value in values.items() if key.startswith(SOURCE)}:
         name = "bits_per_byte_by_source"
-        one(
+        add_metric(
             name,
             f"{METRICS['bits_per_byte'][:-1]}, by source.",
             [({"source": key}, {name: value}) for key, value in parts.items()],
         )
     for key, meaning in METRICS.items():
-        if held := [(labels, part) for labels, part in processes if key in part]:
-            one(f"process_{key}", f"{meaning[:-1]}, by process.", held)
+        if by_process := [(labels, part) for labels, part in processes if key in part]:
+            add_metric(f"process_{key}", f"{meaning[:-1]}, by process.", by_process)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -96,7 +96,7 @@ class Exporter:
         self.server: ThreadingHTTPServer | None = None
         if port:
             try:
-                self.server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+                self.server = ThreadingHTTPServer(("127.0.0.1", port), self._handler_class())
             except OSError as error:
                 log.warning(
                     "no metrics are shown on port %d (%s): set pretrain.train.prometheus_port to a free one",
@@ -106,13 +106,15 @@ class Exporter:
                 return
             threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler_class(self) -> type[BaseHTTPRequestHandler]:
         exporter = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 body = (
-                    text(exporter.run, exporter.values, exporter.processes).encode() if self.path == "/metrics" else b""
+                    exposition_text(exporter.run, exporter.values, exporter.processes).encode()
+                    if self.path == "/metrics"
+                    else b""
                 )
                 self.send_response(200 if body or self.path == "/metrics" else 404)
                 self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -125,16 +127,16 @@ class Exporter:
 
         return Handler
 
-    def show(self, row: dict[str, float], processes: Labelled) -> None:
+    def publish_row(self, row: dict[str, float], processes: Labelled) -> None:
         """Take a row's values beside those before, and write the file: whole or not at all, since it is read at any time."""
         self.values = self.values | {
             key: value for key, value in row.items() if key in METRICS or key.startswith(SOURCE)
         }
         self.processes = processes or self.processes
-        beside = self.path.with_name(f".{FILE}.new")  # no *.prom: the collector reads those
+        new_file = self.path.with_name(f".{FILE}.new")  # no *.prom: the collector reads those
         with contextlib.suppress(OSError):
-            beside.write_text(text(self.run, self.values, self.processes), encoding="utf-8")
-            beside.replace(self.path)
+            new_file.write_text(exposition_text(self.run, self.values, self.processes), encoding="utf-8")
+            new_file.replace(self.path)
 
     def close(self) -> None:
         """Show nothing more; the file stays."""

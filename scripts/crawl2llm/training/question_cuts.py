@@ -19,7 +19,7 @@ Row = dict[str, Any]
 Excess = Callable[[str], int]  # by how many tokens a text with this question is too long
 
 
-def shorten(question: str, spans: Sequence[tuple[int, int]], kept: int, part: str) -> str:
+def shorten_question(question: str, spans: Sequence[tuple[int, int]], kept: int, part: str) -> str:
     """A question without `part` of it. spans: of its tokens, in characters. kept: how many tokens stay, at least 1."""
     if part == LEFT:
         return question[spans[-kept][0] :]
@@ -41,7 +41,7 @@ def cut_question(question: str, tokenizer: Any, excess: Excess, part: str) -> st
     kept = len(spans)
     while kept > 1:  # at a border tokens join in another way, so that a cut may not be enough
         kept = max(1, kept - over)
-        shorter = shorten(question, spans, kept, part)
+        shorter = shorten_question(question, spans, kept, part)
         if (over := excess(shorter)) <= 0:
             return shorter
     return None
@@ -65,12 +65,12 @@ def cut_conversation(conversation: str, template: Template, tokenizer: Any, exce
     if excess(conversation) <= 0 or not exchanges:
         return cut_question(conversation, tokenizer, excess, template.cut)
 
-    def without(number: int) -> str:
+    def without_exchanges(number: int) -> str:
         return template.with_exchanges(kept_exchanges(exchanges, len(exchanges) - number, template.cut), question)
 
-    fewest = bisect_left(range(len(exchanges)), True, key=lambda number: excess(without(number)) <= 0)
+    fewest = bisect_left(range(len(exchanges)), True, key=lambda number: excess(without_exchanges(number)) <= 0)
     if fewest < len(exchanges):
-        return without(fewest)
+        return without_exchanges(fewest)
     (exchange,) = kept_exchanges(exchanges, 1, template.cut)
     earlier = template.question_of(exchange)
 
@@ -133,36 +133,36 @@ def fit_pairs(
 
     also: names of more texts, which are to fit too if a token of the question stays then.
     """
-    found = Fitted()
+    fitted = Fitted()
     for row, long in _with_excess(rows, template, tokenizer, max_length, [*names, *also]):
         if not long:
-            found.rows.append(row)
-            found.cut.append(False)
+            fitted.rows.append(row)
+            fitted.cut.append(False)
             continue
         for some in [(*names, *also), tuple(names)] if also else [tuple(names)]:
             ends = [template.completion(row[name]) + tokenizer.eos_token for name in some]
             question = cut_prompt(row["question"], template, tokenizer, max_length, ends)
             if question is not None:
-                found.rows.append({**row, "question": question})
-                found.cut.append(question != row["question"])
+                fitted.rows.append({**row, "question": question})
+                fitted.cut.append(question != row["question"])
                 break
         else:
-            found.left_out += 1
-    return found
+            fitted.left_out += 1
+    return fitted
 
 
 def _with_excess(
     rows: Sequence[Row], template: Template, tokenizer: Any, max_length: int, names: Iterable[str]
 ) -> Iterator[tuple[Row, bool]]:
     """(row, whether it is longer than `max_length` tokens with one of its texts `names`)."""
-    every = list(names)
+    text_names = list(names)
     for start in range(0, len(rows), AT_ONCE):
         some = rows[start : start + AT_ONCE]
         texts = [
             template.prompt(row["question"]) + template.completion(row[name]) + tokenizer.eos_token
             for row in some
-            for name in every
+            for name in text_names
         ]
         sizes = [len(ids) for ids in tokenizer(texts)["input_ids"]]
         for number, row in enumerate(some):
-            yield row, max(sizes[number * len(every) :][: len(every)]) > max_length
+            yield row, max(sizes[number * len(text_names) :][: len(text_names)]) > max_length

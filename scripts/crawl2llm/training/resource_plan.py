@@ -9,10 +9,10 @@ from dataclasses import asdict, replace
 from math import gcd
 from typing import Any
 
-from crawl2llm.core.console import duration, quantity
+from crawl2llm.core.console import format_duration, format_quantity
 from crawl2llm.training import auto, checks, cost_estimate, gpus, memory, offload
 from crawl2llm.training.parallel import Degrees
-from crawl2llm.training.parameters import count
+from crawl2llm.training.parameters import count_model_parameters
 
 PLACES = {"host": "in the node's memory", "nvme": "on its disk"}  # of what is offloaded
 TIGHT = 0.9  # share of a GPU's memory above which a plan says that there is no reserve
@@ -21,7 +21,7 @@ TIGHT = 0.9  # share of a GPU's memory above which a plan says that there is no 
 def shape_of(summary: dict[str, Any], optimizer: str) -> memory.Shape:
     """What decides the memory, from the summary of pretrain.plan. Of several experts a token's activations are those of its own."""
     model, vocabulary = summary["shape"], summary["shape"]["vocabulary"]
-    counted = count(model, vocabulary)
+    counted = count_model_parameters(model, vocabulary)
     return memory.Shape(
         parameters=counted.total,
         layers=model["layers"],
@@ -31,7 +31,7 @@ def shape_of(summary: dict[str, Any], optimizer: str) -> memory.Shape:
         context=model["context"],
         width=counted.width,
         kv=counted.kv,
-        matrices=counted.inside if optimizer == "muon" else 0,
+        matrices=counted.non_embedding if optimizer == "muon" else 0,
         experts=counted.experts,
         tables=counted.embedding,
     )
@@ -43,10 +43,10 @@ def shape_as_built(summary: dict[str, Any], optimizer: str, config: Any, paramet
     return replace(shape_of(summary, optimizer), parameters=parameters, width=width, kv=kv)
 
 
-def place(
+def plan_resources(
     summary: dict[str, Any],
     train: dict[str, Any],
-    own: dict[str, Any],
+    plan_settings: dict[str, Any],
     profile_gpu: str = "",
     last: dict[str, Any] | None = None,
     has: float | None = None,
@@ -56,25 +56,25 @@ def place(
     train: pretrain.train with its placement; own: pretrain.plan. has: bytes of memory, in the place of the GPU's or of what this
     machine has free. Raises InputError for a GPU of which nothing is known, and for processes that pretrain.train.parallel does not allow.
     """
-    gpu = gpus.chosen(own, train["device"], profile_gpu)
+    gpu = gpus.training_gpu(plan_settings, train["device"], profile_gpu)
     processes, cuda = train["processes"] * train["nodes"], gpu is not None
     shape = shape_of(summary, train["optimizer"])
-    degrees = Degrees.of(train)
-    checks.check(train, processes)
+    degrees = Degrees.of_settings(train)
+    checks.check_settings(train, processes)
     keys = ("micro_batch", "activation_checkpointing", "selective_checkpointing", "async_checkpoints")
-    at = {key: train[key] for key in keys} | {
+    placement = {key: train[key] for key in keys} | {
         "processes": processes,
         "parallel": asdict(degrees),
     }
     whole = summary["global_batch_tokens"] // summary["shape"]["context"]
-    at["sequences"] = gcd(whole, *(each for _, each in summary.get("batch_ramp", ())))
-    at["largest"] = whole
-    parts = memory.parts(shape, train, at, cuda)
-    here = 1 if cuda else train["processes"]
-    has = has or (gpu.memory if gpu else memory.available())
-    total = here * sum(parts.values())
+    placement["sequences"] = gcd(whole, *(each for _, each in summary.get("batch_ramp", ())))
+    placement["largest"] = whole
+    parts = memory.memory_parts(shape, train, placement, cuda)
+    processes_here = 1 if cuda else train["processes"]
+    has = has or (gpu.memory if gpu else memory.available_bytes())
+    total = processes_here * sum(parts.values())
     fits, refused = total <= has, total > memory.TOLERANCE * has
-    found: dict[str, Any] = {
+    estimate: dict[str, Any] = {
         "gpu": gpu.name if gpu else None,
         "processes": processes,
         "memory": {**parts, "total": sum(parts.values())},
@@ -82,21 +82,23 @@ def place(
         "fits": fits,
         "refused": refused,
         "tight": total > TIGHT * has and not refused,
-        "disk": checkpoints(summary, train) * summary["checkpoint_bytes"] + summary["model_bytes"],
+        "disk": max_checkpoints(summary, train) * summary["checkpoint_bytes"] + summary["model_bytes"],
         "keep_every": train["keep_every"] if summary["steps"] is None else 0,
     }
     if gpu and offload.is_used(train):
-        found["offloaded"] = memory.offloaded(shape, train, at)
+        estimate["offloaded"] = memory.offloaded_bytes(shape, train, placement)
     if not fits:
-        found["changes"] = memory.changes(shape, train, at, has, here, cuda)
-        where = gpus.named(gpu.name) if gpu else memory.HERE
-        bound = memory.is_upper_bound(train, at, cuda)
-        found["refusal"] = str(memory.refusal("pretrain.train", parts, has, here, found["changes"], where, bound))
-        found["largest"] = max(parts, key=lambda name: parts[name])
-    return found | cost_estimate.speed(summary, train, own, gpu, last)
+        estimate["changes"] = memory.changes_that_fit(shape, train, placement, has, processes_here, cuda)
+        where = gpus.with_article(gpu.name) if gpu else memory.MACHINE
+        bound = memory.is_upper_bound(train, placement, cuda)
+        estimate["refusal"] = str(
+            memory.refusal_error("pretrain.train", parts, has, processes_here, estimate["changes"], where, bound)
+        )
+        estimate["largest"] = max(parts, key=lambda name: parts[name])
+    return estimate | cost_estimate.estimate_cost(summary, train, plan_settings, gpu, last)
 
 
-def checkpoints(summary: dict[str, Any], train: dict[str, Any]) -> int:
+def max_checkpoints(summary: dict[str, Any], train: dict[str, Any]) -> int:
     """The most checkpoints that lie on the disk at once, one that is just written included.
 
     Those that stay are the newest, those of every n-th step and the best one. Saved are those of every `checkpoint_every` and `keep_every`
@@ -109,21 +111,23 @@ def checkpoints(summary: dict[str, Any], train: dict[str, Any]) -> int:
         newest += (train["spike_window"] // back + 2) * (1 + best)
     if steps is None:
         return int(newest + best)
-    every = train["keep_every"]
-    saved = {steps, *range(train["checkpoint_every"], steps + 1, train["checkpoint_every"])}
-    saved |= set(range(every, steps + 1, every)) if every else set()
-    saved |= set(range(back, steps + 1, back)) if back else set()
+    interval = train["keep_every"]
+    saved_steps = {steps, *range(train["checkpoint_every"], steps + 1, train["checkpoint_every"])}
+    saved_steps |= set(range(interval, steps + 1, interval)) if interval else set()
+    saved_steps |= set(range(back, steps + 1, back)) if back else set()
     if best:
         between = summary["auto"].get("validate_every", train["validate_every"])
-        between = auto.between(steps) if between == auto.AUTO else between
-        saved |= set(range(between, steps + 1, between)) if between else set()
-    saved = {step for step in saved if step > summary.get("after_step", 0)}  # those before are another run's
-    older = sorted(saved)[:-newest]
-    marked = sum(step % every == 0 for step in older) if every else 0
-    return min(newest, len(saved)) + marked + (best and marked < len(older))
+        between = auto.validation_interval(steps) if between == auto.AUTO else between
+        saved_steps |= set(range(between, steps + 1, between)) if between else set()
+    saved_steps = {
+        step for step in saved_steps if step > summary.get("after_step", 0)
+    }  # those before are another run's
+    older = sorted(saved_steps)[:-newest]
+    marked = sum(step % interval == 0 for step in older) if interval else 0
+    return min(newest, len(saved_steps)) + marked + (best and marked < len(older))
 
 
-def short(value: float) -> str:
+def format_count(value: float) -> str:
     """`1.04 B`, `125 M`, `93 k`: a count in three digits."""
     for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if value >= size:
@@ -131,62 +135,68 @@ def short(value: float) -> str:
     return f"{value:.0f}"
 
 
-def size(value: float) -> str:
+def format_bytes(value: float) -> str:
     """Bytes as `3.2 GB`, `3.2 MB` or `32 kB`."""
-    return memory.gigabytes(value)
+    return memory.format_bytes(value)
 
 
-def listed(parts: dict[str, int]) -> str:
+def parts_text(parts: dict[str, int]) -> str:
     """The parts of a process's memory in GB, without those that round to nothing: `program 0.6, weights 1.2`."""
     return ", ".join(f"{name} {each / 1e9:.1f}" for name, each in parts.items() if each >= 5e7)
 
 
-def steps(summary: dict[str, Any]) -> str:
+def steps_text(summary: dict[str, Any]) -> str:
     """`9 steps after step 15`: those that are to be trained."""
     before = summary.get("after_step", 0)
     return f"{summary['steps'] - before:,} steps{f' after step {before:,}' if before else ''}"
 
 
-def lines(summary: dict[str, Any], found: dict[str, Any]) -> list[str]:
+def plan_lines(summary: dict[str, Any], estimate: dict[str, Any]) -> list[str]:
     """The plan for people: what is trained, its memory, how long it takes, its disk; and where it does not fit, why and what to change."""
-    sizes, parts = summary["parameters"], dict(found["memory"])
-    active = f", {short(sizes['active'])} active" if sizes["active"] != sizes["total"] else ""
+    sizes, parts = summary["parameters"], dict(estimate["memory"])
+    active = f", {format_count(sizes['active'])} active" if sizes["active"] != sizes["total"] else ""
     counted = f", counted as {sizes['counted_as']}" if sizes["counted_as"] != "itself" else ""
-    head = f"{short(sizes['total'])} parameters ({short(sizes['embedding'])} embeddings{active}{counted})"
+    head = f"{format_count(sizes['total'])} parameters ({format_count(sizes['embedding'])} embeddings{active}{counted})"
     if summary["tokens"]:
         head += (
-            f", {short(summary['tokens'])} tokens = {summary['tokens_per_parameter']:,.1f} a parameter (Chinchilla: "
-            f"{summary['chinchilla_tokens_per_parameter']}), {steps(summary)}, {summary['flops']['total']:.1e} FLOP"
+            f", {format_count(summary['tokens'])} tokens = {summary['tokens_per_parameter']:,.1f} a parameter (Chinchilla: "
+            f"{summary['chinchilla_tokens_per_parameter']}), {steps_text(summary)}, {summary['flops']['total']:.1e} FLOP"
         )
     total = parts.pop("total")
     on = (
-        f"{gpus.named(found['gpu'])} of {found['available'] / 1e9:.0f} GB"
-        if found["gpu"]
-        else f"{size(found['available'])} free here"
+        f"{gpus.with_article(estimate['gpu'])} of {estimate['available'] / 1e9:.0f} GB"
+        if estimate["gpu"]
+        else f"{format_bytes(estimate['available'])} free here"
     )
     verdict = (
-        "fits" if found["fits"] else "DOES NOT FIT" if found["refused"] else "may not fit, the estimate is not so exact"
+        "fits"
+        if estimate["fits"]
+        else "DOES NOT FIT"
+        if estimate["refused"]
+        else "may not fit, the estimate is not so exact"
     )
-    verdict += " with less than a tenth to spare" if found["tight"] and found["fits"] else ""
+    verdict += " with less than a tenth to spare" if estimate["tight"] and estimate["fits"] else ""
     out = [
         head,
-        f"memory of a process: {size(total)} ({listed(parts)}), {found['processes']} × on {on}: {verdict}",
+        f"memory of a process: {format_bytes(total)} ({parts_text(parts)}), {estimate['processes']} × on {on}: {verdict}",
     ]
-    if sizes_beside := [f"{size(each)} {PLACES[kind]}" for kind, each in found.get("offloaded", {}).items() if each]:
+    if sizes_beside := [
+        f"{format_bytes(each)} {PLACES[kind]}" for kind, each in estimate.get("offloaded", {}).items() if each
+    ]:
         out.append(f"offloaded by each process: {' and '.join(sizes_beside)}")
-    if not found["fits"]:
-        out.append(f"to make it fit: {', or '.join(found['changes'])}")
-    if "hours" in found:
-        on = quantity(found["processes"], "GPU") if found["gpu"] else "this machine"
-        more = f" = {found['gpu_hours']:,.1f} GPU-hours" if found["gpu"] else ""
-        price = f", {found['price']:,.0f} {found['currency']}" if "price" in found else ""
-        out.append(f"about {duration(3600 * found['hours'])} on {on}{more}{price}, by {found['basis']}")
-    elif "hours_per_billion_tokens" in found:
-        out.append(f"{found['hours_per_billion_tokens']:,.2g} hours for a billion tokens, by {found['basis']}")
+    if not estimate["fits"]:
+        out.append(f"to make it fit: {', or '.join(estimate['changes'])}")
+    if "hours" in estimate:
+        on = format_quantity(estimate["processes"], "GPU") if estimate["gpu"] else "this machine"
+        more = f" = {estimate['gpu_hours']:,.1f} GPU-hours" if estimate["gpu"] else ""
+        price = f", {estimate['price']:,.0f} {estimate['currency']}" if "price" in estimate else ""
+        out.append(f"about {format_duration(3600 * estimate['hours'])} on {on}{more}{price}, by {estimate['basis']}")
+    elif "hours_per_billion_tokens" in estimate:
+        out.append(f"{estimate['hours_per_billion_tokens']:,.2g} hours for a billion tokens, by {estimate['basis']}")
     else:
-        out.append(f"hours are not known: {found['basis']}")
-    more = f", and a checkpoint more for every {found['keep_every']:,} steps" if found["keep_every"] else ""
+        out.append(f"hours are not known: {estimate['basis']}")
+    more = f", and a checkpoint more for every {estimate['keep_every']:,} steps" if estimate["keep_every"] else ""
     out.append(
-        f"a checkpoint {size(summary['checkpoint_bytes'])}; with the model at most {size(found['disk'])} of disk{more}"
+        f"a checkpoint {format_bytes(summary['checkpoint_bytes'])}; with the model at most {format_bytes(estimate['disk'])} of disk{more}"
     )
     return out

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from crawl2llm.core.console import log
 from crawl2llm.training import checkpoint, group
-from crawl2llm.training.metrics import ROLLED as ROW
+from crawl2llm.training.metrics import ROLL_BACK_KEY as ROW
 
 if TYPE_CHECKING:
     from crawl2llm.training.metrics import Recorder
@@ -32,10 +32,10 @@ def kept_points(settings: dict[str, Any]) -> tuple[int, int]:
     return point_every(settings), settings["spike_window"]
 
 
-def point(run: Run, step: int) -> int:
+def target_step(run: Run, step: int) -> int:
     """The step to go back to after `step`; 0 where the run goes on. The same on every process."""
-    settings, every = run.settings, point_every(run.settings)
-    if not every or run.update.applied or run.overflowed or len(run.rolled) >= settings["roll_backs"]:
+    settings, interval = run.settings, point_every(run.settings)
+    if not interval or run.update.applied or run.overflowed or len(run.rolled) >= settings["roll_backs"]:
         return 0
     window = settings["spike_window"]
     # Those after the step that the run last went back to: further back it never goes, where no checkpoint may be left.
@@ -43,27 +43,29 @@ def point(run: Run, step: int) -> int:
     skipped = [each for each in run.skipped if each > since]
     if len(skipped) < settings["roll_back_after"]:
         return 0
-    found = (skipped[0] - 1) // every * every
-    return found if found > run.begun else 0
+    target = (skipped[0] - 1) // interval * interval
+    return target if target > run.begun else 0
 
 
-def go(run: Run, recorder: Recorder | None, step: int, back: int) -> None:
+def go_back(run: Run, recorder: Recorder | None, step: int, back: int) -> None:
     """Go back from `step` to the checkpoint after step `back`: its weights, optimizer and counts, and the batches after those of `step`.
 
     The checkpoint is written again, with what was left out, so that a resumed run knows it; a kill before that goes the same way again.
     """
     thrown: dict[str, Any] = {"from": step, "to": back, "skipped_steps": [each for each in run.skipped if each > back]}
-    if run.beside:
-        run.beside.wait()
+    if run.checkpoint_writer:
+        run.checkpoint_writer.wait()
     box: list[Any] = [None]
     if run.rank == 0:
-        box[0] = checkpoint.only_until(run.folder, back)
+        box[0] = checkpoint.remove_checkpoints_after(run.folder, back)
     dist.broadcast_object_list(box, device=run.device)
     if box[0] is None:
-        raise checkpoint.Told(f"{run.folder / f'step-{back:06d}'}, to go back to, is not there or not complete")
-    left_out = run.plan.span(step + 1)[0] - run.plan.span(back + 1)[0]
+        raise checkpoint.CollectiveError(
+            f"{run.folder / f'step-{back:06d}'}, to go back to, is not there or not complete"
+        )
+    left_out = run.plan.window_span(step + 1)[0] - run.plan.window_span(back + 1)[0]
     ahead, rolled = run.ahead + left_out, [*run.rolled, thrown | {"sequences": left_out}]
-    with group.patience():
+    with group.long_waits():
         checkpoint.check_digests(box[0], run.folder)
         run.restore(box[0])
     run.ahead, run.rolled = ahead, rolled
@@ -72,12 +74,12 @@ def go(run: Run, recorder: Recorder | None, step: int, back: int) -> None:
             "%s of the steps up to %s were skipped: back to step %s, and on with the batches after it (%s of at most %s times)",
             len(rolled[-1]["skipped_steps"]), f"{step:,}", f"{back:,}", len(rolled), run.settings["roll_backs"],
         )  # fmt: skip
-        recorder.rewrite(lambda rows: [*until(rows, back), {"step": back, ROW: len(rolled), **rolled[-1]}])
+        recorder.rewrite_rows(lambda rows: [*rows_until(rows, back), {"step": back, ROW: len(rolled), **rolled[-1]}])
         recorder.sync()
     run.save(back, box[0].validation)
 
 
-def until(rows: list[dict[str, Any]], step: int) -> list[dict[str, Any]]:
+def rows_until(rows: list[dict[str, Any]], step: int) -> list[dict[str, Any]]:
     """The rows up to `step`, and all that say that a run went back."""
     return [
         {**row, "step": min(row["step"], step)} if ROW in row else row
@@ -86,13 +88,13 @@ def until(rows: list[dict[str, Any]], step: int) -> list[dict[str, Any]]:
     ]
 
 
-def settle(run: Run, recorder: Recorder | None) -> None:
+def forget_undone_rows(run: Run, recorder: Recorder | None) -> None:
     """Forget rows of a going back that a kill undid."""
     if recorder and point_every(run.settings):
-        recorder.rewrite(lambda rows: [row for row in rows if row.get(ROW, 0) <= len(run.rolled)])
+        recorder.rewrite_rows(lambda rows: [row for row in rows if row.get(ROW, 0) <= len(run.rolled)])
 
 
-def note(rolled: list[dict[str, Any]]) -> list[str]:
+def report_notes(rolled: list[dict[str, Any]]) -> list[str]:
     """Notes for the report."""
     return [
         f"After step {each['from']:,} it went back to step {each['to']:,}, and on without the batches in between, since "

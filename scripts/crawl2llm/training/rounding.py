@@ -17,8 +17,8 @@ from torch import nn
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import quantization_grids
-from crawl2llm.training.compressible_layers import Layer, fits, none_fits
-from crawl2llm.training.finetune_settings import aware
+from crawl2llm.training.compressible_layers import Layer, is_quantizable, no_fitting_layer_text
+from crawl2llm.training.finetune_settings import is_quantize_aware
 
 
 class Through(torch.autograd.Function):
@@ -35,32 +35,32 @@ class Through(torch.autograd.Function):
         return gradients[0], None
 
 
-def grid(settings: Mapping[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+def weight_rounder(settings: Mapping[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
     """What rounds a layer's weights, [outputs, inputs], by `quantize_aware`."""
     if settings["quantize_aware"] == "int4":
-        return partial(quantization_grids.int4, group=settings["quantize_aware_group_size"])
-    return quantization_grids.int8 if settings["quantize_aware"] == "int8" else quantization_grids.nf4
+        return partial(quantization_grids.round_int4, group=settings["quantize_aware_group_size"])
+    return quantization_grids.round_int8 if settings["quantize_aware"] == "int8" else quantization_grids.round_nf4
 
 
-def hold(model: nn.Module, settings: Mapping[str, Any], where: str) -> int:
+def round_linear_layers(model: nn.Module, settings: Mapping[str, Any], where: str) -> int:
     """Have each linear layer that compress.quantize would take multiply with rounded weights from now on; how many.
 
     0 where `quantize_aware` is none. Raises InputError where no layer has a shape that the method takes.
     """
-    if not aware(settings):
+    if not is_quantize_aware(settings):
         return 0
-    rounded, head = grid(settings), model.get_output_embeddings()  # type: ignore[operator]
+    rounded, head = weight_rounder(settings), model.get_output_embeddings()  # type: ignore[operator]
     how = {"method": settings["quantize_aware"], "group_size": settings["quantize_aware_group_size"]}
     inner = [(name, part) for name, part in model.named_modules() if type(part) is nn.Linear and part is not head]
     shapes = {name: Layer(name, part.in_features, part.out_features) for name, part in inner}
-    taken = [part for name, part in inner if fits(shapes[name], how)]
-    if not taken:
-        why = none_fits(next(iter(shapes.values())), how) if inner else "the model has no linear layer"
+    rounded_layers = [part for name, part in inner if is_quantizable(shapes[name], how)]
+    if not rounded_layers:
+        why = no_fitting_layer_text(next(iter(shapes.values())), how) if inner else "the model has no linear layer"
         raise InputError(f"{where}.quantize_aware is {settings['quantize_aware']!r}; of compress.quantize {why}")
 
-    def forward(part: nn.Linear, given: torch.Tensor) -> torch.Tensor:
-        return nn.functional.linear(given, Through.apply(part.weight, rounded), part.bias)
+    def forward(part: nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(inputs, Through.apply(part.weight, rounded), part.bias)
 
-    for part in taken:
+    for part in rounded_layers:
         part.forward = partial(forward, part)  # type: ignore[method-assign]
-    return len(taken)
+    return len(rounded_layers)

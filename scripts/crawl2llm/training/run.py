@@ -17,10 +17,10 @@ import torch.distributed as dist
 from transformers import PreTrainedConfig
 
 from crawl2llm.chain import config_schema, placement_options
-from crawl2llm.chain.fingerprint import code
+from crawl2llm.chain.fingerprint import code_hashes
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import canonical, digest
+from crawl2llm.core.manifest import canonical_json, digest
 from crawl2llm.training import (
     async_checkpoints,
     auto,
@@ -68,49 +68,62 @@ class Run:
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
         self.args, self.folder = args, folder
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        settings, placement = config_schema.completed(STEP, settings), placement_options.given(args, STEP)
+        settings, placement = (
+            config_schema.fill_defaults(STEP, settings),
+            placement_options.parsed_placement(args, STEP),
+        )
         degrees = parallel.Degrees(**placement["parallel"])
-        checks.check(settings | placement, self.processes)
+        checks.check_settings(settings | placement, self.processes)
         self.place = parallel.Place(self.rank, self.processes, degrees)
         self.vocabulary, self.eos = model.vocabulary_of(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
-        self.resolved = auto.resolved(settings, self.settings)
+        self.resolved = auto.resolved_values(settings, self.settings)
         # What a digest and a record have of them: a key that is added later changes neither.
-        self.tracked = config_schema.pruned(STEP, self.settings)
-        self.plan = schedule.plan(self.settings, len(self.stream))
+        self.tracked = config_schema.prune_settings(STEP, self.settings)
+        self.plan = schedule.make_plan(self.settings, len(self.stream))
         if settings["global_batch_tokens"] == auto.AUTO:
-            wanted, args.micro_batch = args.micro_batch, schedule.fitting(self.plan, args.micro_batch, self.place.data)
+            wanted, args.micro_batch = (
+                args.micro_batch,
+                schedule.fitting_micro_batch(self.plan, args.micro_batch, self.place.data_processes),
+            )
             if args.micro_batch != wanted and self.rank == 0:
                 log.info("micro_batch %d → %d, which divides the batch that auto chose", wanted, args.micro_batch)
         settings = self.settings
-        self.mix = mix_reader.Mixed(args.mix, self.stream, self.plan, settings["seed"]) if args.mix else None
-        self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.place.data)
+        self.mix = mix_reader.MixReader(args.mix, self.stream, self.plan, settings["seed"]) if args.mix else None
+        self.accumulation = schedule.accumulation_steps(self.plan, args.micro_batch, self.place.data_processes)
         chosen = {key.removeprefix("model.") for key in self.resolved}
-        shape = model.configuration(settings["model"], self.vocabulary, self.eos, chosen)
+        shape = model.build_config(settings["model"], self.vocabulary, self.eos, chosen)
         parallel.check_model(degrees, shape, self.plan.context, self.accumulation)
         if degrees and self.rank == 0:
-            log.info("shared out: %s; %d of %d processes read different data", degrees, self.place.data, self.processes)
+            log.info(
+                "shared out: %s; %d of %d processes read different data",
+                degrees,
+                self.place.data_processes,
+                self.processes,
+            )
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
         if settings["compile_layers"]:
-            compiler.check(self.device.type)
+            compiler.check_compiler(self.device.type)
         numa.bind_to(self.device, args.numa_binding, settings["threads"])
         self.estimated, self.room = self.check_memory(shape)
 
         self.kind = settings["engine"]
-        group.start(self.kind, self.device, settings["threads"])
-        self.code = code("crawl2llm.stages.pretrain.train")
-        self.mark = digest(canonical([self.tracked, self.plan.steps]))
-        found = checkpoint.agreed(folder, self.code, self.mark, self.plan.steps, self.device)
-        made = initial.empty(shape)
-        values: Callable[[], initial.Weights] = partial(initial.values, shape, settings["seed"])
-        if (wide := mup.factor(settings)) != 1:
-            values = partial(mup.values, shape, settings["seed"], wide)
-        if found is None and settings["start_from"] is not None:
+        group.join_group(self.kind, self.device, settings["threads"])
+        self.code = code_hashes("crawl2llm.stages.pretrain.train")
+        self.mark = digest(canonical_json([self.tracked, self.plan.steps]))
+        resume_point = checkpoint.agree_on_checkpoint(folder, self.code, self.mark, self.plan.steps, self.device)
+        empty_model = initial.empty_model(shape)
+        values: Callable[[], initial.Weights] = partial(initial.random_weights, shape, settings["seed"])
+        if (mup_factor := mup.width_factor(settings)) != 1:
+            values = partial(mup.scaled_weights, shape, settings["seed"], mup_factor)
+        if resume_point is None and settings["start_from"] is not None:
             path, tokenizer = Path(settings["start_from"]), model.tokenizer_file(args.tokenizer)
             chosen = settings["model"]["overrides"]
-            found, values = start_from.begin(path, made, tokenizer, self.plan, self.code, values, chosen)
-        self.parameters = model.parameters(made)
+            resume_point, values = start_from.starting_point(
+                path, empty_model, tokenizer, self.plan, self.code, values, chosen
+            )
+        self.parameters = model.parameter_counts(empty_model)
         across, _ = memory.attention_widths(shape)
         self.flops = measures.flops_per_token(
             self.parameters["multiplied"], shape.num_hidden_layers, across, self.plan.context
@@ -126,37 +139,37 @@ class Run:
             values=values,
             parallel=degrees,
         )
-        self.changed = found.changed if found else ()
+        self.changed = resume_point.changed if resume_point else ()
         self.ema = settings["ema"]
         self.spiked = False  # whether the last step was left out as a spike
-        self.beside = async_checkpoints.Beside(folder) if args.async_checkpoints else None
-        self.begun = found.begun if found else 0  # the step after which a branch of another run begins
+        self.checkpoint_writer = async_checkpoints.AsyncWriter(folder) if args.async_checkpoints else None
+        self.begun = resume_point.begun if resume_point else 0  # the step after which a branch of another run begins
         try:
-            self.engine = engine.kind(self.kind)(job)
-            self.restore(found)
+            self.engine = engine.engine_class(self.kind)(job)
+            self.restore(resume_point)
         except InputError as error:  # the same on every process
-            raise checkpoint.Told(str(error)) from error
-        documents, _ = heldout.choose(args.tokens, settings["validation_tokens"], settings["seed"])
+            raise checkpoint.CollectiveError(str(error)) from error
+        documents, _ = heldout.choose_documents(args.tokens, settings["validation_tokens"], settings["seed"])
         self.heldout = documents
-        scored = heldout.sizes(documents)
+        scored = heldout.count_sizes(documents)
         self.validation_documents, self.validation_tokens = scored["documents"], scored["tokens"]
         self.validation_bytes = scored["bytes"]
-        pieces = list(heldout.pieces(documents, self.eos, self.plan.context, heldout.CARRY))
+        pieces = list(heldout.scoring_pieces(documents, self.eos, self.plan.context, heldout.CARRY))
         self.validation = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
 
-    def restore(self, found: checkpoint.Checkpoint | None) -> None:
+    def restore(self, resume_point: checkpoint.Checkpoint | None) -> None:
         """Be where a checkpoint is; None: at the beginning. A collective call."""
-        self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
-        self.overflows, self.overflowed = (found.overflows if found else 0), False
-        self.lowest, self.stale = (found.lowest, found.stale) if found else (None, 0)
+        self.done, self.skipped = (resume_point.step, list(resume_point.skipped)) if resume_point else (0, [])
+        self.overflows, self.overflowed = (resume_point.overflows if resume_point else 0), False
+        self.lowest, self.stale = (resume_point.lowest, resume_point.stale) if resume_point else (None, 0)
         # Steps: of an early stop, and whose weights were taken then.
-        self.stopped, self.best = found.stopped if found else 0, 0
-        self.spikes = skips.spikes(self.settings, found.recent if found else ())
-        self.ahead, self.rolled = (found.ahead, list(found.rolled)) if found else (0, [])
-        if found is not None:
-            with checkpoint_integrity.named(found.path, self.folder):
-                self.engine.load(found, self.folder)
-            loss_scale.restore(self.engine, found)
+        self.stopped, self.best = resume_point.stopped if resume_point else 0, 0
+        self.spikes = skips.spike_detector(self.settings, resume_point.recent if resume_point else ())
+        self.ahead, self.rolled = (resume_point.ahead, list(resume_point.rolled)) if resume_point else (0, [])
+        if resume_point is not None:
+            with checkpoint_integrity.explain_damage(resume_point.path, self.folder):
+                self.engine.load(resume_point, self.folder)
+            loss_scale.restore(self.engine, resume_point)
 
     @property
     def keeps_best(self) -> bool:
@@ -165,13 +178,13 @@ class Run:
 
     def wants_validation(self, step: int) -> bool:
         """Whether the run validates after this step."""
-        every = self.settings["validate_every"]
-        return step == self.plan.steps or bool(every and step % every == 0)
+        interval = self.settings["validate_every"]
+        return step == self.plan.steps or bool(interval and step % interval == 0)
 
     def wants_checkpoint(self, step: int) -> bool:
         """Whether a checkpoint is due after this step, whatever came of it."""
-        every = (self.args.checkpoint_every, self.args.keep_every, rollback.point_every(self.settings))
-        return step == self.plan.steps or any(step % each == 0 for each in every if each)
+        intervals = (self.args.checkpoint_every, self.args.keep_every, rollback.point_every(self.settings))
+        return step == self.plan.steps or any(step % each == 0 for each in intervals if each)
 
     def check_memory(self, config: PreTrainedConfig) -> tuple[int, Room]:
         """The estimated bytes of a process, and what turns a lack of memory in a part of the run into an error that helps.
@@ -180,7 +193,9 @@ class Run:
         """
         args = self.args
         summary = {"shape": {**self.settings["model"], "vocabulary": self.vocabulary}}
-        shape = resource_plan.shape_as_built(summary, self.settings["optimizer"], config, model.size(config))
+        shape = resource_plan.shape_as_built(
+            summary, self.settings["optimizer"], config, model.count_parameters(config)
+        )
         placement = {
             "micro_batch": args.micro_batch,
             "processes": self.processes,
@@ -188,16 +203,20 @@ class Run:
             "activation_checkpointing": args.activation_checkpointing,
             "selective_checkpointing": args.selective_checkpointing,
             "async_checkpoints": args.async_checkpoints,
-            "sequences": self.plan.unit,
+            "sequences": self.plan.window_divisor,
             "largest": self.plan.sequences,
         }
         cuda = self.device.type == "cuda"
-        enough = partial(memory_guard.enough, shape=shape, settings=self.settings, placement=placement, cuda=cuda)
-        return memory_guard.check(shape, self.settings, placement, cuda), enough
+        enough = partial(
+            memory_guard.explain_out_of_memory, shape=shape, settings=self.settings, placement=placement, cuda=cuda
+        )
+        return memory_guard.check_memory(shape, self.settings, placement, cuda), enough
 
-    def batch(self, step: int) -> torch.Tensor:
+    def read_batch(self, step: int) -> torch.Tensor:
         """This process's windows of a step: int64 [accumulation, micro_batch, context + 1], on the CPU."""
-        mine = data.share(self.windows(step), self.place.data_rank, self.place.data, self.args.micro_batch)
+        mine = data.process_share(
+            self.step_windows(step), self.place.data_rank, self.place.data_processes, self.args.micro_batch
+        )
         tokens = self.mix.read(mine) if self.mix else data.read_windows(self.stream, mine, self.plan.context)
         if tokens.max() >= self.vocabulary:
             raise InputError(
@@ -205,11 +224,11 @@ class Run:
             )
         return torch.from_numpy(tokens)
 
-    def windows(self, step: int) -> data.Tokens:
+    def step_windows(self, step: int) -> data.Tokens:
         """The windows of a step's global batch, the same for any number of processes."""
-        first, sequences = self.plan.span(step)
+        first, sequences = self.plan.window_span(step)
         if self.mix:
-            return self.mix.windows(first + self.ahead, sequences)
+            return self.mix.windows_at(first + self.ahead, sequences)
         return data.windows_from(first + self.ahead, sequences, self.plan.windows, self.settings["seed"])
 
     def step(self, step: int, batch: torch.Tensor, stopping: bool) -> tuple[float, bool]:
@@ -219,10 +238,10 @@ class Run:
         with this step. An update that is left out for fp16's loss scale is counted in `overflows` instead. After either the learning
         rate and the data move on as if the step had been taken.
         """
-        if self.beside:
-            self.beside.failed()
+        if self.checkpoint_writer:
+            self.checkpoint_writer.raise_failure()
         rate = schedule.learning_rate(step, self.plan.steps, self.settings)
-        fits = partial(skips.fits, self) if self.spikes else None
+        fits = partial(skips.update_fits, self) if self.spikes else None
         scale = self.engine.loss_scale()
         self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
@@ -233,8 +252,8 @@ class Run:
         finite = math.isfinite(value) and self.update.norm is not None and math.isfinite(self.update.norm)
         self.spiked = not self.update.applied and finite
         if self.update.applied and self.ema:
-            self.engine.follow(average.weight(self.ema, step))
-        self.overflowed = loss_scale.overflowed(scale and scale[0], value, self.update.norm, self.update.applied)
+            self.engine.update_average(average.update_weight(self.ema, step))
+        self.overflowed = loss_scale.is_overflow(scale and scale[0], value, self.update.norm, self.update.applied)
         self.overflows += self.overflowed
         if not self.update.applied and not self.overflowed:
             self.skipped.append(step)
@@ -245,22 +264,22 @@ class Run:
     def check_skipped(self, most: int) -> None:
         """Told, the error of all processes, where more than `most` steps were skipped."""
         if len(self.skipped) > most:
-            raise checkpoint.Told(
+            raise checkpoint.CollectiveError(
                 f"the loss or the gradient was not finite{' or a spike' * bool(self.spikes)} in {len(self.skipped)} steps, the last is "
                 f"step {self.skipped[-1]}; pretrain.train.max_skipped_steps is {most}. {REMEDY.capitalize()}; "
                 "skipped steps and the ids of their documents are in "
                 f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps resumes from the newest checkpoint"
             )
 
-    def nats(self, batch: list[heldout.Piece]) -> torch.Tensor:
+    def window_nats(self, batch: list[heldout.Piece]) -> torch.Tensor:
         """The summed loss of each of a batch of held-out windows, float64 [n]."""
-        inputs, targets = map(torch.from_numpy, heldout.padded(batch, self.eos))
+        inputs, targets = map(torch.from_numpy, heldout.pad_windows(batch, self.eos))
         return self.engine.evaluate(inputs.to(self.device), targets.to(self.device))
 
-    def rehearse(self) -> None:
+    def rehearse_validation(self) -> None:
         """The largest batch of a validation, before the first step: all that comes later than a second step is then known to have room."""
         if self.validation_tokens:
-            self.nats(self.validation[-self.args.micro_batch :])
+            self.window_nats(self.validation[-self.args.micro_batch :])
 
     def validate(self) -> dict[str, Any] | None:
         """`heldout.scores` of the validation documents; None where there are none.
@@ -269,41 +288,43 @@ class Run:
         """
         if not self.validation_tokens:
             return None
-        total = torch.zeros(len(heldout.sources(self.heldout)), dtype=torch.float64, device=self.device)
+        total = torch.zeros(len(heldout.source_names(self.heldout)), dtype=torch.float64, device=self.device)
         size = self.args.micro_batch
-        parts, rank = self.place.data, self.place.data_rank
-        with self.engine.averaged() if self.ema else contextlib.nullcontext():
+        parts, rank = self.place.data_processes, self.place.data_rank
+        with self.engine.using_average() if self.ema else contextlib.nullcontext():
             for turn in range(math.ceil(len(self.validation) / (size * parts))):
                 start = (turn * parts + rank) * size
                 batch = self.validation[start : start + size] or [(self.validation[0][0], 0, 0)]
                 sources = torch.tensor([number for *_, number in batch], device=self.device)
-                total.index_add_(0, sources, self.nats(batch))
+                total.index_add_(0, sources, self.window_nats(batch))
         dist.all_reduce(total)
-        found = heldout.scores(self.heldout, (total / self.place.degrees.copies).tolist())
-        if not math.isfinite(found["loss"]):
-            raise checkpoint.Told(
-                f"the validation loss is {found['loss']}: the weights are no longer usable. {REMEDY.capitalize()}"
+        scores = heldout.summarize_scores(self.heldout, (total / self.place.degrees.loss_copies).tolist())
+        if not math.isfinite(scores["loss"]):
+            raise checkpoint.CollectiveError(
+                f"the validation loss is {scores['loss']}: the weights are no longer usable. {REMEDY.capitalize()}"
             )
-        better = self.lowest is None or found["loss"] < self.lowest
-        self.lowest, self.stale = (found["loss"], 0) if better else (self.lowest, self.stale + 1)
-        return found
+        better = self.lowest is None or scores["loss"] < self.lowest
+        self.lowest, self.stale = (scores["loss"], 0) if better else (self.lowest, self.stale + 1)
+        return scores
 
     def weights(self) -> initial.Weights:
         """Each parameter's name and whole weights, of the model that the run makes. A collective call, to be run to its end."""
-        return self.engine.mean() if self.ema else self.engine.weights()
+        return self.engine.average_weights() if self.ema else self.engine.master_weights()
 
-    def machine(self) -> dict[str, Any]:
+    def machine_record(self) -> dict[str, Any]:
         """What the run trained on, for its record. A collective call."""
         return {
-            **machine.described(self.device),
+            **machine.describe_machine(self.device),
             **({"parallel": asdict(self.place.degrees)} if self.place.degrees else {}),
             "estimated_memory_bytes": self.estimated,
         }
 
     def save(self, step: int, validation: float | None = None, end: bool = True) -> None:
         """A checkpoint of all processes; `validation`: the loss of one after this very step. The rest: see `saving.save`."""
-        made, tokenizer = (
-            checkpoint_state.described(self, step, validation),
-            partial(model.companions, self.args.tokenizer),
+        new_checkpoint, tokenizer = (
+            checkpoint_state.build_checkpoint(self, step, validation),
+            partial(model.companion_files, self.args.tokenizer),
         )
-        saving.save(self, made, checkpoint_state.kept(self), self.settings["save_dtype"], tokenizer, end)
+        saving.save_checkpoint(
+            self, new_checkpoint, checkpoint_state.keep_policy(self), self.settings["save_dtype"], tokenizer, end
+        )

@@ -14,28 +14,28 @@ import xxhash
 Following = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Any], tuple[torch.Tensor, Any]]
 
 
-def uniforms(seed: int, key: Sequence[object], count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+def uniform_draws(seed: int, key: Sequence[object], count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     """`count` numbers in [0, 1), a function of seed and key alone: Philox, keyed by their hash."""
     mark = xxhash.xxh3_128_intdigest("\x1f".join(map(str, (seed, *key))).encode())
     return np.random.Generator(np.random.Philox(key=mark)).random(count)
 
 
-def chosen(logits: torch.Tensor, at: torch.Tensor, temperature: float) -> torch.Tensor:
+def sample_tokens(logits: torch.Tensor, draws: torch.Tensor, temperature: float) -> torch.Tensor:
     """A token for each row of logits [n, vocabulary], where `at` [n] in [0, 1) lies in their distribution; 0: the likeliest. int64 [n]."""
     if not temperature:
         return logits.argmax(1)
     below = (logits.double() / temperature).softmax(1).cumsum(1)
-    return torch.searchsorted(below, (at[:, None] * below[:, -1:])).squeeze(1).clamp(max=logits.shape[1] - 1)
+    return torch.searchsorted(below, (draws[:, None] * below[:, -1:])).squeeze(1).clamp(max=logits.shape[1] - 1)
 
 
-def step(
+def next_logits(
     model: Any, inputs: torch.Tensor, mask: torch.Tensor, places: torch.Tensor, cache: Any
 ) -> tuple[torch.Tensor, Any]:
     """A model of transformers as `Following`: one forward pass with keys and values kept.
 
     inputs, places: int64 [n, length]. mask: int64 [n, all so far], 0 where there is padding. cache: what it returned before, or None.
     """
-    found = model(
+    output = model(
         input_ids=inputs,
         attention_mask=mask,
         position_ids=places,
@@ -43,10 +43,10 @@ def step(
         use_cache=True,
         logits_to_keep=1,
     )
-    return found.logits[:, -1].float(), found.past_key_values
+    return output.logits[:, -1].float(), output.past_key_values
 
 
-def anywhere(going: torch.Tensor) -> bool:
+def goes_on_anywhere(going: torch.Tensor) -> bool:
     """Whether an answer goes on in any process. A collective call."""
     left = going.any().float()
     dist.all_reduce(left, op=dist.ReduceOp.MAX)
@@ -54,7 +54,7 @@ def anywhere(going: torch.Tensor) -> bool:
 
 
 @torch.no_grad()
-def answers(
+def generate_answers(
     following: Following,
     prompts: Sequence[Sequence[int]],
     draws: torch.Tensor,
@@ -83,7 +83,7 @@ def answers(
     for number in range(most):
         logits, cache = following(inputs, mask, places, cache)
         draw = draws[:, number] if len(prompts) else torch.zeros(rows, dtype=torch.float64, device=device)
-        tokens = chosen(logits, draw, temperature)
+        tokens = sample_tokens(logits, draw, temperature)
         drawn[:, number] = tokens
         lengths += going
         going &= tokens != end

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from crawl2llm.core import atomic_folder
 from crawl2llm.training import checkpoint, group, model
-from crawl2llm.training.async_checkpoints import Beside
+from crawl2llm.training.async_checkpoints import AsyncWriter
 from crawl2llm.training.engine import Engine
 
 
@@ -20,13 +20,13 @@ class Training(Protocol):
     rank: int
     folder: Path
     engine: Engine
-    beside: Beside | None  # writes while training goes on; None: training waits
+    checkpoint_writer: AsyncWriter | None  # writes while training goes on; None: training waits
 
 
-def save(
+def save_checkpoint(
     run: Training,
-    made: checkpoint.Checkpoint,
-    kept: checkpoint.Kept,
+    new_checkpoint: checkpoint.Checkpoint,
+    kept: checkpoint.KeepPolicy,
     dtype: str,
     companions: Callable[[], Sequence[Path]],
     end: bool = True,
@@ -36,20 +36,20 @@ def save(
     dtype: of the weights in a model that is made of it. companions: finds the tokenizer's files. end: return when it is whole, also where
     it is written beside the training.
     """
-    rest = partial(write, run, dtype, companions)
-    if run.beside:
-        run.beside.wait()
-        with group.patience():
-            staged = run.engine.staged()
-        run.beside.save(partial(rest, staged), made, kept)
+    rest = partial(write_files, run, dtype, companions)
+    if run.checkpoint_writer:
+        run.checkpoint_writer.wait()
+        with group.long_waits():
+            staged = run.engine.stage_checkpoint()
+        run.checkpoint_writer.save(partial(rest, staged), new_checkpoint, kept)
         if end:
-            run.beside.wait()
+            run.checkpoint_writer.wait()
         return
-    with group.patience(), checkpoint.writing(run.folder):
-        checkpoint.save(partial(rest, run.engine.save), made, kept)
+    with group.long_waits(), checkpoint.detect_full_disk(run.folder):
+        checkpoint.save(partial(rest, run.engine.save), new_checkpoint, kept)
 
 
-def write(
+def write_files(
     run: Training,
     dtype: str,
     companions: Callable[[], Sequence[Path]],
@@ -62,9 +62,9 @@ def write(
     """
     names = save(folder) or []
     if run.rank == 0:
-        beside = folder / model.FOLDER
-        model.describe(run.engine.model.config, dtype, beside)
+        model_folder = folder / model.FOLDER
+        model.write_config(run.engine.model.config, dtype, model_folder)
         for path in companions():
-            shutil.copyfile(path, beside / path.name)
-        names += [f"{model.FOLDER}/{name}" for name in atomic_folder.synced(beside)]
+            shutil.copyfile(path, model_folder / path.name)
+        names += [f"{model.FOLDER}/{name}" for name in atomic_folder.sync_folder(model_folder)]
     return names

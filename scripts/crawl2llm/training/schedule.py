@@ -9,7 +9,7 @@ from typing import Any
 
 from crawl2llm.core.errors import InputError
 
-WHERE = "pretrain.train"
+SECTION = "pretrain.train"
 
 
 @dataclass(frozen=True)
@@ -28,34 +28,34 @@ class Plan:
         """Predictions of one optimizer update, over all processes; under a ramp of the last."""
         return self.sequences * self.context
 
-    def span(self, step: int) -> tuple[int, int]:
+    def window_span(self, step: int) -> tuple[int, int]:
         """(windows of all steps before step 1, 2, …, windows of this step)."""
         stages = self.stages or ((0, self.sequences),)
         ends = [*(first for first, _ in stages[1:]), step]
         before = sum(max(0, min(end, step - 1) - first) * each for (first, each), end in zip(stages, ends, strict=True))
         return before, next(each for first, each in reversed(stages) if first < step)
 
-    def tokens(self, step: int) -> int:
+    def tokens_until(self, step: int) -> int:
         """Predictions of the steps up to `step`."""
-        return self.span(step + 1)[0] * self.context
+        return self.window_span(step + 1)[0] * self.context
 
     @property
-    def unit(self) -> int:
+    def window_divisor(self) -> int:
         """The largest number of windows that every step has a multiple of."""
         return math.gcd(self.sequences, *(each for _, each in self.stages))
 
     @property
     def epochs(self) -> float:
         """How often the run sees each window."""
-        return self.tokens(self.steps) / self.context / self.windows
+        return self.tokens_until(self.steps) / self.context / self.windows
 
 
-def check(settings: dict[str, Any], data: int) -> None:
+def check_schedule(settings: dict[str, Any], data: int) -> None:
     """InputError for a budget, a batch or a ramp that no corpus goes with, as far as numbers are set.
 
     data: processes that read different windows.
     """
-    budget({**settings, "epochs": None if settings["epochs"] == "auto" else settings["epochs"]})
+    training_budget({**settings, "epochs": None if settings["epochs"] == "auto" else settings["epochs"]})
     check_ramp(ramp := settings["batch_ramp"])
     context, batch = settings["model"]["context"], settings["global_batch_tokens"]
     if not (isinstance(context, int) and isinstance(batch, int)):
@@ -63,7 +63,7 @@ def check(settings: dict[str, Any], data: int) -> None:
     check_batch(settings)
     whole = batch // context
     stages = [(0, max(1, round(part * whole))) for _, part in ramp]
-    accumulation(Plan(1, whole, context, 1, tuple(stages)), settings["micro_batch"], data)
+    accumulation_steps(Plan(1, whole, context, 1, tuple(stages)), settings["micro_batch"], data)
 
 
 def check_batch(settings: dict[str, Any]) -> None:
@@ -71,18 +71,18 @@ def check_batch(settings: dict[str, Any]) -> None:
     context, batch = settings["model"]["context"], settings["global_batch_tokens"]
     if batch % context:
         raise InputError(
-            f"{WHERE}.global_batch_tokens is {batch}; it must be a multiple of {WHERE}.model.context = {context}; "
-            f"the nearest are {nearest(batch, context)}"
+            f"{SECTION}.global_batch_tokens is {batch}; it must be a multiple of {SECTION}.model.context = {context}; "
+            f"the nearest are {nearest_multiples(batch, context)}"
         )
 
 
-def budget(settings: dict[str, Any]) -> dict[str, Any]:
+def training_budget(settings: dict[str, Any]) -> dict[str, Any]:
     """{its name: its value} of the one of steps, tokens and epochs that is given; {} for none. Raises InputError for more than one."""
-    given = {key: settings[key] for key in ("steps", "tokens", "epochs") if settings[key] is not None}
-    if len(given) > 1:
-        shown = ", ".join(f"{WHERE}.{key} = {value}" for key, value in given.items())
+    budgets = {key: settings[key] for key in ("steps", "tokens", "epochs") if settings[key] is not None}
+    if len(budgets) > 1:
+        shown = ", ".join(f"{SECTION}.{key} = {value}" for key, value in budgets.items())
         raise InputError(f"{shown}: give one of steps, tokens and epochs, and leave the others null")
-    return given
+    return budgets
 
 
 def check_ramp(ramp: list[list[float]]) -> None:
@@ -98,12 +98,12 @@ def check_ramp(ramp: list[list[float]]) -> None:
     }
     if wrong := [words for words, so in faults.items() if so]:
         raise InputError(
-            f"{WHERE}.batch_ramp is {ramp}: {'; '.join(wrong)}. It is pairs of a share of the steps, and the share of global_batch_tokens "
+            f"{SECTION}.batch_ramp is {ramp}: {'; '.join(wrong)}. It is pairs of a share of the steps, and the share of global_batch_tokens "
             "from there on, such as [[0, 0.25], [0.1, 0.5], [0.2, 1]]"
         )
 
 
-def plan(settings: dict[str, Any], tokens: int) -> Plan:
+def make_plan(settings: dict[str, Any], tokens: int) -> Plan:
     """The plan for a training stream of `tokens` tokens.
 
     The budget is `steps`, `tokens` or `epochs`, rounded up to whole steps; one epoch where none is given.
@@ -115,58 +115,64 @@ def plan(settings: dict[str, Any], tokens: int) -> Plan:
     windows = (tokens - 1) // context
     if windows < 1:
         raise InputError(
-            f"the training shards hold {tokens:,} tokens, too few for one window of {WHERE}.model.context = {context} "
+            f"the training shards hold {tokens:,} tokens, too few for one window of {SECTION}.model.context = {context} "
             "tokens and the one after it"
         )
-    given = budget(settings)
+    chosen_budget = training_budget(settings)
     check_ramp(ramp := settings["batch_ramp"])
 
-    def of(steps: int) -> Plan:
+    def plan_for(steps: int) -> Plan:
         stages = [(round(share * steps), max(1, round(part * (batch // context)))) for share, part in ramp]
         return Plan(steps, batch // context, context, windows, tuple(stages))
 
-    if "steps" in given:
-        return of(given["steps"])
-    wanted = given["tokens"] if "tokens" in given else given.get("epochs", 1) * windows * context
+    if "steps" in chosen_budget:
+        return plan_for(chosen_budget["steps"])
+    wanted = (
+        chosen_budget["tokens"] if "tokens" in chosen_budget else chosen_budget.get("epochs", 1) * windows * context
+    )
     steps = max(1, math.ceil(wanted / batch))
     if not ramp:
-        return of(steps)
+        return plan_for(steps)
     # One step more trains on more tokens, also where it moves the stages: the fewest steps that reach the budget.
     most = math.ceil(steps / ramp[0][1]) + len(ramp)
-    return of(bisect_left(range(most), wanted, lo=steps, key=lambda number: of(number).tokens(number)))
+    return plan_for(
+        bisect_left(range(most), wanted, lo=steps, key=lambda number: plan_for(number).tokens_until(number))
+    )
 
 
-def fitting(made: Plan, micro_batch: int, processes: int) -> int:
+def fitting_micro_batch(run_plan: Plan, micro_batch: int, processes: int) -> int:
     """The largest micro-batch up to `micro_batch` that divides a global batch that is `auto`; itself where none does."""
-    sizes = (size for size in range(micro_batch, 0, -1) if made.unit % (size * processes) == 0)
+    sizes = (size for size in range(micro_batch, 0, -1) if run_plan.window_divisor % (size * processes) == 0)
     return next(sizes, micro_batch)
 
 
-def accumulation(made: Plan, micro_batch: int, processes: int) -> int:
+def accumulation_steps(run_plan: Plan, micro_batch: int, processes: int) -> int:
     """Micro-batches of each process in one step; under a ramp in the last.
 
     Raises InputError, with the nearest global batches that would do, where they do not divide evenly.
     """
     unit = micro_batch * processes
-    if made.sequences % unit:
-        size = unit * made.context
+    if run_plan.sequences % unit:
+        size = unit * run_plan.context
         raise InputError(
-            f"{WHERE}.global_batch_tokens is {made.tokens_per_step}; it must be a multiple of "
-            f"{WHERE}.micro_batch × processes × {WHERE}.model.context = {micro_batch} × {processes} × {made.context} "
-            f"= {size}; the nearest are {nearest(made.tokens_per_step, size)}"
+            f"{SECTION}.global_batch_tokens is {run_plan.tokens_per_step}; it must be a multiple of "
+            f"{SECTION}.micro_batch × processes × {SECTION}.model.context = {micro_batch} × {processes} × {run_plan.context} "
+            f"= {size}; the nearest are {nearest_multiples(run_plan.tokens_per_step, size)}"
         )
-    for _, each in made.stages:
+    for _, each in run_plan.stages:
         if each % unit:
-            near = " and ".join(f"{int(number) / made.sequences:g}" for number in nearest(each, unit).split(" and "))
-            raise InputError(
-                f"{WHERE}.batch_ramp has steps of {each} of the {made.sequences} sequences of {WHERE}.global_batch_tokens; they must be a "
-                f"multiple of {WHERE}.micro_batch × processes = {micro_batch} × {processes} = {unit}: the nearest shares are {near}; a "
-                f"smaller {WHERE}.micro_batch allows others"
+            near = " and ".join(
+                f"{int(number) / run_plan.sequences:g}" for number in nearest_multiples(each, unit).split(" and ")
             )
-    return made.sequences // unit
+            raise InputError(
+                f"{SECTION}.batch_ramp has steps of {each} of the {run_plan.sequences} sequences of {SECTION}.global_batch_tokens; they must be a "
+                f"multiple of {SECTION}.micro_batch × processes = {micro_batch} × {processes} = {unit}: the nearest shares are {near}; a "
+                f"smaller {SECTION}.micro_batch allows others"
+            )
+    return run_plan.sequences // unit
 
 
-def nearest(value: int, unit: int) -> str:
+def nearest_multiples(value: int, unit: int) -> str:
     """The multiples of `unit` around `value`, in words: `8192 and 12288`; only the first where `value` is below it."""
     below = value // unit * unit
     return f"{below} and {below + unit}" if below else f"{unit}"

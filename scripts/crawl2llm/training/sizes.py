@@ -16,7 +16,7 @@ import re
 from typing import Any
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.parameters import count
+from crawl2llm.training.parameters import count_model_parameters
 
 AUTO = "auto"
 KEY = "pretrain.train.model.size"
@@ -25,12 +25,12 @@ UNITS = {"K": 1e3, "M": 1e6, "B": 1e9}
 RATIOS = ((1e9, 64), (5e9, 96), (math.inf, 128))  # hidden size ÷ layers of models below so many parameters
 WEIGHT = 0.1  # of the ratio's distance beside the size's, both as natural logarithms
 FAR = 0.25  # keys that are set may leave no shape nearer than this, and then the size is refused
-SHARED = 1e9  # parameters from which heads share keys and values
+KV_SHARING_SIZE = 1e9  # parameters from which heads share keys and values
 WIDEST = 32_768
 SHAPE = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
 
 
-def number(size: str | int) -> float:
+def parse_size(size: str | int) -> float:
     """`125M` → 125,000,000. Raises InputError for what is no such text."""
     if isinstance(size, int):
         return float(size)
@@ -45,14 +45,14 @@ def feed_forward(hidden: int) -> int:
     return -(-hidden * 8 // 3 // 64) * 64
 
 
-def shared(heads: int, wanted: float) -> int:
+def choose_kv_heads(heads: int, wanted: float) -> int:
     """Key and value heads: as many as heads below a billion parameters, else the largest divisor that is at most a quarter."""
-    if wanted < SHARED:
+    if wanted < KV_SHARING_SIZE:
         return heads
     return max(n for n in range(1, max(1, heads // 4) + 1) if heads % n == 0)
 
 
-def widths(model: dict[str, Any]) -> list[int]:
+def hidden_sizes(model: dict[str, Any]) -> list[int]:
     """The hidden sizes to choose from: the one that is set, else what the heads that are set divide, else rounder numbers with width."""
     if model["hidden_size"] != AUTO:
         return [model["hidden_size"]]
@@ -63,49 +63,49 @@ def widths(model: dict[str, Any]) -> list[int]:
     return [*range(64, 512, 64), *range(512, 2048, 128), *range(2048, WIDEST + 1, 512)]
 
 
-def shapes(model: dict[str, Any], wanted: float) -> list[dict[str, Any]]:
+def candidate_shapes(model: dict[str, Any], wanted: float) -> list[dict[str, Any]]:
     """Every shape that the keys that are set allow; `layers` may still be `auto`."""
-    found = []
-    for width in widths(model):
-        made = {**model, "hidden_size": width}
+    candidates = []
+    for width in hidden_sizes(model):
+        shape = {**model, "hidden_size": width}
         if model["heads"] == AUTO:
             near = max(1, width // (64 if width <= 2048 else 128))
             kv = model["kv_heads"] if isinstance(model["kv_heads"], int) else 1
             fitting = (n for n in range(near, 0, -1) if width % (2 * n) == 0 and n % kv == 0)
-            made["heads"] = next(fitting, None)
-            if made["heads"] is None:
+            shape["heads"] = next(fitting, None)
+            if shape["heads"] is None:
                 continue
         if model["kv_heads"] == AUTO:
-            made["kv_heads"] = shared(made["heads"], wanted)
+            shape["kv_heads"] = choose_kv_heads(shape["heads"], wanted)
         if model["intermediate_size"] == AUTO:
-            made["intermediate_size"] = feed_forward(width)
-        found.append(made)
-    return found
+            shape["intermediate_size"] = feed_forward(width)
+        candidates.append(shape)
+    return candidates
 
 
-def fill(model: dict[str, Any], vocabulary: int) -> dict[str, Any]:
+def fill_shape(model: dict[str, Any], vocabulary: int) -> dict[str, Any]:
     """`pretrain.train.model` with a number for each key of SHAPE that is `auto`, so that it has about `size` parameters.
 
     Keys that are set stay. Raises InputError where these and the vocabulary leave no shape within a quarter of the size.
     """
-    wanted = number(model["size"])
+    wanted = parse_size(model["size"])
     ratio = next(value for below, value in RATIOS if wanted < below)
     known = {**model, "context": model["context"] if isinstance(model["context"], int) else 0}  # matters to GPT-2 alone
     best: tuple[float, float, dict[str, Any]] | None = None
-    for made in shapes(known, wanted):
+    for shape in candidate_shapes(known, wanted):
         if model["layers"] == AUTO:
-            one, two = (count({**made, "layers": n}, vocabulary).total for n in (1, 2))
-            made["layers"] = max(1, round(1 + (wanted - one) / (two - one)))
-        off = abs(math.log(count(made, vocabulary).total / wanted))
-        rank = off + WEIGHT * abs(math.log(made["hidden_size"] / made["layers"] / ratio))
+            one_layer, two_layers = (count_model_parameters({**shape, "layers": n}, vocabulary).total for n in (1, 2))
+            shape["layers"] = max(1, round(1 + (wanted - one_layer) / (two_layers - one_layer)))
+        off = abs(math.log(count_model_parameters(shape, vocabulary).total / wanted))
+        rank = off + WEIGHT * abs(math.log(shape["hidden_size"] / shape["layers"] / ratio))
         if best is None or rank < best[0]:
-            best = (rank, off, made)
+            best = (rank, off, shape)
     if best is None or best[1] > FAR:
-        there = {key: model[key] for key in SHAPE if model[key] != AUTO}
-        held = f"{', '.join(f'{key} {value}' for key, value in there.items())} and " if there else ""
-        near = f"; the nearest has {count(best[2], vocabulary).total:,}" if best else ""
+        set_keys = {key: model[key] for key in SHAPE if model[key] != AUTO}
+        constraint = f"{', '.join(f'{key} {value}' for key, value in set_keys.items())} and " if set_keys else ""
+        near = f"; the nearest has {count_model_parameters(best[2], vocabulary).total:,}" if best else ""
         raise InputError(
-            f"{KEY} is {model['size']}, and {held}a vocabulary of {vocabulary:,} leave no model with about so many parameters{near}: "
-            f"set another size, {'fewer of these keys' if there else 'or a smaller tokenize.train.vocabulary'}"
+            f"{KEY} is {model['size']}, and {constraint}a vocabulary of {vocabulary:,} leave no model with about so many parameters{near}: "
+            f"set another size, {'fewer of these keys' if set_keys else 'or a smaller tokenize.train.vocabulary'}"
         )
     return {**best[2], "context": model["context"]}

@@ -36,29 +36,29 @@ class Spikes:
         self.sigma, self.window = sigma, window
         self.recent = deque([(float(loss), float(norm)) for loss, norm in recent], maxlen=window)
         # Of the last step, if it was a spike: `loss` or `gradient`, and how many deviations.
-        self.what, self.deviations = "", 0.0
+        self.quantity, self.deviations = "", 0.0
 
-    def found(self, loss: float, norm: float) -> bool:
+    def judge_step(self, loss: float, norm: float) -> bool:
         """Whether a step with this loss and norm, both finite, is a spike; it is among those before the next from now on."""
-        self.what = ""
+        self.quantity = ""
         if len(self.recent) + 1 >= max(LEAST, self.window // 2):
             losses, norms = zip(*self.recent, strict=True)
-            for what, value, before in (("loss", loss, losses), ("gradient", norm, norms)):
+            for quantity, value, before in (("loss", loss, losses), ("gradient", norm, norms)):
                 spread = stdev(before)
-                if not self.what and value > fmean(before) + self.sigma * spread:
-                    self.what = what
+                if not self.quantity and value > fmean(before) + self.sigma * spread:
+                    self.quantity = quantity
                     self.deviations = (value - fmean(before)) / spread if spread else math.inf
         self.recent.append((loss, norm))
-        return bool(self.what)
+        return bool(self.quantity)
 
 
-def spikes(settings: dict[str, Any], recent: Iterable[Pair]) -> Spikes | None:
+def spike_detector(settings: dict[str, Any], recent: Iterable[Pair]) -> Spikes | None:
     """By the settings of pretrain.train; None where spikes are not looked for. recent: of the checkpoint."""
     sigma = settings["spike_sigma"]
     return Spikes(sigma, settings["spike_window"], recent) if sigma else None
 
 
-def fits(run: Run, loss: torch.Tensor, norm: float) -> bool:
+def update_fits(run: Run, loss: torch.Tensor, norm: float) -> bool:
     """Whether an update may be made: the same on every process, by the mean loss of all. A collective call.
 
     loss: of this process's part of the batch. norm: of the whole gradient, finite.
@@ -67,10 +67,10 @@ def fits(run: Run, loss: torch.Tensor, norm: float) -> bool:
     both = torch.stack([loss, loss.new_tensor(norm)]) / run.processes
     dist.all_reduce(both)
     mean, whole = both.tolist()
-    return not run.spikes.found(mean, whole)
+    return not run.spikes.judge_step(mean, whole)
 
 
-def row(run: Run, step: int, loss: float) -> dict[str, Any]:
+def skipped_row(run: Run, step: int, loss: float) -> dict[str, Any]:
     """What losses.jsonl says of a step that was left out: what was `skipped`, the `reason`, and its `documents`' ids.
 
     An overflow of fp16's loss scale has nothing to do with its documents, and lists none.
@@ -81,41 +81,41 @@ def row(run: Run, step: int, loss: float) -> dict[str, Any]:
         if run.rank == 0:
             log_overflow(step)
         return {"skipped": "gradient", "reason": OVERFLOW, "documents": []}
-    what, spike, ids = "gradient" if math.isfinite(loss) else "loss", {}, []
-    reason, said = "not finite", "is not finite"
+    quantity, spike, ids = "gradient" if math.isfinite(loss) else "loss", {}, []
+    reason, description = "not finite", "is not finite"
     if run.spiked and run.spikes is not None:
-        what, reason, far = run.spikes.what, "spike", run.spikes.deviations
+        quantity, reason, far = run.spikes.quantity, "spike", run.spikes.deviations
         many = f"{far:,.1f} standard deviations" if math.isfinite(far) else "far"  # all steps before were the same
-        spike, said = (
+        spike, description = (
             {"deviations": round(far, 2) if math.isfinite(far) else None},
             f"is {many} above the mean of the last steps",
         )
-    with group.patience():
+    with group.long_waits():
         if run.rank == 0:
-            windows = run.windows(step)
+            windows = run.step_windows(step)
             ids = (
-                run.mix.documents(run.args.tokens, windows)
+                run.mix.document_ids(run.args.tokens, windows)
                 if run.mix
-                else data.documents(run.args.tokens, windows, run.plan.context)
+                else data.document_ids(run.args.tokens, windows, run.plan.context)
             )
             some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
             log.warning(
                 "step %s: the %s %s, its update is skipped (%s of at most %s); its %s documents: %s",
-                f"{step:,}", what, said, len(run.skipped), run.args.max_skipped_steps, f"{len(ids):,}", some,
+                f"{step:,}", quantity, description, len(run.skipped), run.args.max_skipped_steps, f"{len(ids):,}", some,
             )  # fmt: skip
         dist.barrier()
-    return {"skipped": what, "reason": reason, **spike, "documents": ids}
+    return {"skipped": quantity, "reason": reason, **spike, "documents": ids}
 
 
-def note(rows: list[dict[str, Any]], steps: int) -> list[str]:
+def report_notes(rows: list[dict[str, Any]], steps: int) -> list[str]:
     """A note for the report on the steps that losses.jsonl says were left out; none where there is none."""
-    found = [entry for entry in rows if "skipped" in entry and entry["reason"] != OVERFLOW]
-    if not found:
+    skipped = [entry for entry in rows if "skipped" in entry and entry["reason"] != OVERFLOW]
+    if not skipped:
         return []
-    spiked = any(entry["reason"] == "spike" for entry in found)
+    spiked = any(entry["reason"] == "spike" for entry in skipped)
     why = "not finite, or far above that of the steps before" if spiked else "not finite"
-    listed = ", ".join(str(entry["step"]) for entry in found)
+    listed = ", ".join(str(entry["step"]) for entry in skipped)
     return [
-        f"{len(found)} of {steps:,} steps were skipped, since their loss or gradient was {why}: {listed} (their documents are in "
+        f"{len(skipped)} of {steps:,} steps were skipped, since their loss or gradient was {why}: {listed} (their documents are in "
         "losses.jsonl)."
     ]

@@ -12,6 +12,6 @@ CHAT = ("<|im_start|>", "<|im_end|>")
 # Fill-in-the-middle, Bavarian et al. 2022, https://arxiv.org/abs/2207.14255, in the names of code models of several groups.
 FILL_IN = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|repo_name|>", "<|file_sep|>")
 TOOLS = ("<|tool_call|>", "<|tool_response|>")
-NAMED = (EOS, PAD, *CHAT, *FILL_IN, *TOOLS)
+NAMED_TOKENS = (EOS, PAD, *CHAT, *FILL_IN, *TOOLS)
 NUMBER = 16  # with those that have no use yet; one more would move the ids of all other entries
-SPECIAL = (*NAMED, *(f"<|reserved_{n}|>" for n in range(NUMBER - len(NAMED))))
+SPECIAL = (*NAMED_TOKENS, *(f"<|reserved_{n}|>" for n in range(NUMBER - len(NAMED_TOKENS))))

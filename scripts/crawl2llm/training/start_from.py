@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checkpoint, checkpoint_integrity, init_checks, model
-from crawl2llm.training.architecture_match import check_config, rope_differs
+from crawl2llm.training.architecture_match import check_config, rope_difference
 from crawl2llm.training.checkpoint import Checkpoint
 from crawl2llm.training.init_checks import KEY, check_tokenizer
 from crawl2llm.training.initial import Weights
@@ -32,16 +32,16 @@ def checkpoint_of(path: Path, steps: int) -> Checkpoint | None:
         raise InputError(f"{KEY} is {str(path)!r}: no folder of a model or of a checkpoint")
     if not (path / checkpoint.FACTS).exists():
         return None
-    found = checkpoint.read(path)
-    if found is None:
+    resume_point = checkpoint.read(path)
+    if resume_point is None:
         raise InputError(f"{KEY} is {str(path)!r}: the checkpoint is not complete")
-    init_checks.check_left(path, found.step, steps)
-    return found
+    init_checks.check_steps_left(path, resume_point.step, steps)
+    return resume_point
 
 
-def begin(
+def starting_point(
     path: Path,
-    made: PreTrainedModel,
+    run_model: PreTrainedModel,
     tokenizer: Path,
     plan: Plan,
     code: dict[str, str],
@@ -53,29 +53,33 @@ def begin(
     made: the run's model, with or without values. tokenizer: this run's tokenizer.json. code: what the checkpoint passes for written by.
     values: those of a model without a start. chosen: as in `check_config`. Raises Told for what the run cannot start from.
     """
-    found, wrong = None, ""
+    resume_point, wrong = None, ""
     try:
-        found = checkpoint_of(path, plan.steps)
-        if found is None:
-            values = partial(weights, check_weights(made, path, tokenizer, chosen=chosen), values)
+        resume_point = checkpoint_of(path, plan.steps)
+        if resume_point is None:
+            values = partial(with_stored_weights, check_weights(run_model, path, tokenizer, chosen=chosen), values)
         else:
-            check_model(made, path, tokenizer, chosen)
-            if dist.get_rank() == 0 and (why := checkpoint_integrity.of(path)):
+            check_model(run_model, path, tokenizer, chosen)
+            if dist.get_rank() == 0 and (why := checkpoint_integrity.damage_text(path)):
                 raise InputError(f"{KEY} is {str(path)!r}: {why}; name another checkpoint")
     except InputError as error:  # it may be there on some nodes alone
         wrong = str(error)
-    checkpoint.tell(wrong)
-    if found and (why := checkpoint.first_altered_file(found)):
-        raise checkpoint.Told(f"{KEY} is {str(path)!r}: {why}; name another checkpoint")
+    checkpoint.raise_on_every_process(wrong)
+    if resume_point and (why := checkpoint.first_altered_file(resume_point)):
+        raise checkpoint.CollectiveError(f"{KEY} is {str(path)!r}: {why}; name another checkpoint")
     if dist.get_rank() == 0:
-        log.info("starting from %s%s", path, f", after step {found.step:,}" if found else "")
-        if other := rope_differs(made.config, path / model.FOLDER if found else path):
-            log.warning("positions are others than the weights were trained with: %s", other)
-    if found:
+        log.info("starting from %s%s", path, f", after step {resume_point.step:,}" if resume_point else "")
+        if difference := rope_difference(run_model.config, path / model.FOLDER if resume_point else path):
+            log.warning("positions are others than the weights were trained with: %s", difference)
+    if resume_point:
         # The branch's own steps would begin elsewhere in the data, where its batches or its ramp are others.
-        seen = found.ahead if found.seen is None else found.seen - plan.span(found.step + 1)[0]
-        found = replace(
-            found,
+        seen = (
+            resume_point.ahead
+            if resume_point.seen is None
+            else resume_point.seen - plan.window_span(resume_point.step + 1)[0]
+        )
+        resume_point = replace(
+            resume_point,
             ahead=seen,
             code=code,
             changed=(),
@@ -84,23 +88,23 @@ def begin(
             lowest=None,
             stale=0,
             stopped=0,
-            begun=found.step,
+            begun=resume_point.step,
         )
-    return found, values
+    return resume_point, values
 
 
-def check_model(made: PreTrainedModel, path: Path, tokenizer: Path, chosen: Container[str] = ()) -> None:
+def check_model(run_model: PreTrainedModel, path: Path, tokenizer: Path, chosen: Container[str] = ()) -> None:
     """Raise InputError where the checkpoint at `path` is one of another architecture or vocabulary. The others: as in `begin`."""
-    there = path / model.FOLDER
-    if there.is_dir():
-        check_config(made.config, there, KEY, chosen)
-        check_tokenizer(tokenizer, there / tokenizer.name, KEY)
+    model_folder = path / model.FOLDER
+    if model_folder.is_dir():
+        check_config(run_model.config, model_folder, KEY, chosen)
+        check_tokenizer(tokenizer, model_folder / tokenizer.name, KEY)
     else:
         log.warning("%s was written by an earlier version: that it has this run's architecture cannot be checked", path)
 
 
 def check_weights(
-    made: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY, chosen: Container[str] = ()
+    run_model: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY, chosen: Container[str] = ()
 ) -> Stored:
     """Where each weight of a model in a folder is. made: the run's, with or without values. tokenizer: this run's tokenizer.json.
     key: of the config, which names the folder. chosen: as in `check_config`.
@@ -110,16 +114,16 @@ def check_weights(
     files = sorted(path.glob("*.safetensors"))
     if not files:
         raise InputError(f"{key} is {str(path)!r}: a folder with neither *.safetensors nor {checkpoint.FACTS}")
-    check_config(made.config, path, key, chosen)
+    check_config(run_model.config, path, key, chosen)
     check_tokenizer(tokenizer, path / tokenizer.name, key)
     where = f"{key} is {str(path)!r}"
     file_of, shapes = dict[str, Path](), dict[str, tuple[int, ...]]()
     for file in files:
-        there = shapes_in(file, where)
-        file_of, shapes = file_of | dict.fromkeys(there, file), shapes | there
-    parts, left = {}, shapes.keys() - ({"lm_head.weight"} if made.config.tie_word_embeddings else set())
-    for name, _ in made.named_parameters():
-        expected = names_in_files(made, name, shapes)
+        file_shapes = shapes_in(file, where)
+        file_of, shapes = file_of | dict.fromkeys(file_shapes, file), shapes | file_shapes
+    parts, left = {}, shapes.keys() - ({"lm_head.weight"} if run_model.config.tie_word_embeddings else set())
+    for name, _ in run_model.named_parameters():
+        expected = names_in_files(run_model, name, shapes)
         if missing := expected.keys() - shapes.keys():
             raise InputError(f"{where}: the model there has no {min(missing)}")
         for part, shape in expected.items():
@@ -131,10 +135,10 @@ def check_weights(
         parts[name], left = tuple(expected), left - expected.keys()
     if left:
         raise InputError(f"{where}: the model here has no {min(left)}, which is in {file_of[min(left)].name}")
-    return Stored(made, parts, file_of)
+    return Stored(run_model, parts, file_of)
 
 
-def weights(stored: Stored, values: Callable[[], Weights]) -> Weights:
+def with_stored_weights(stored: Stored, values: Callable[[], Weights]) -> Weights:
     """The values of a fresh model, with those that are `stored` (see check_weights) in the place of its own. Memory: see Stored.value."""
     for name, value in values():
         yield name, stored.value(name) if name in stored.parts else value

@@ -67,17 +67,17 @@ class Template:
         return (f"{system}\n\n" if system else "") + self.with_exchanges(earlier, question)
 
     @property
-    def _between(self) -> str:
+    def _separator(self) -> str:
         """What stands between an answer and the question after it. No question or answer holds it: rows that spell EOS are dropped."""
         return f"{EOS}\n{self.before.partition('{question}')[0]}"
 
     def with_exchanges(self, exchanges: Sequence[str], question: str) -> str:
         """A question behind earlier ones with their answers, as `exchanges_of` gives them."""
-        return self._between.join([*exchanges, question])
+        return self._separator.join([*exchanges, question])
 
     def exchanges_of(self, conversation: str) -> tuple[list[str], str]:
         """(earlier questions, each with its answer; the last question) of what `conversation` laid out."""
-        *exchanges, question = conversation.split(self._between)
+        *exchanges, question = conversation.split(self._separator)
         return exchanges, question
 
     def question_of(self, exchange: str) -> str:
@@ -88,7 +88,7 @@ class Template:
         mark = self.before.partition("{question}")[2] + self.delimiter
         return exchange.partition(mark)[0] if mark else ""
 
-    def chat(self) -> str:
+    def chat_template(self) -> str:
         """The same as a chat template in Jinja, for programs that are given messages (transformers, vLLM, llama.cpp)."""
         head, _, tail = self.before.partition("{question}")
         return (
@@ -100,18 +100,18 @@ class Template:
         )
 
 
-def special(*parts: str) -> bool:
+def has_special_token(*parts: str) -> bool:
     """Whether a text spells a special token: fine-tuning, which recognises those in what it tokenizes, would take it for one."""
     return any(name in part for name in SPECIAL for part in parts)
 
 
-def enough(manifest: Path, name: str) -> bool:
+def has_enough_pairs(manifest: Path, name: str) -> bool:
     """Whether finetune.pairs found enough pairs (`train` or `heldout`) to work with. Raises InputError as `read_pairs`."""
-    return bool(_read(manifest).summary["enough"][name])
+    return bool(_read_manifest(manifest).summary["enough"][name])
 
 
-def _read(manifest: Path) -> Manifest:
-    return Manifest.of("finetune.pairs", manifest, "--pairs")
+def _read_manifest(manifest: Path) -> Manifest:
+    return Manifest.read_of_step("finetune.pairs", manifest, "--pairs")
 
 
 def read_pairs(manifest: Path, name: str) -> tuple[list[dict[str, Any]], Template]:
@@ -119,5 +119,5 @@ def read_pairs(manifest: Path, name: str) -> tuple[list[dict[str, Any]], Templat
 
     Raises InputError for a manifest of another step, ManifestError for a damaged one.
     """
-    read = _read(manifest)
-    return read.rows(f"{name}.jsonl"), Template.of_settings(read.summary)
+    pairs_manifest = _read_manifest(manifest)
+    return pairs_manifest.rows(f"{name}.jsonl"), Template.of_settings(pairs_manifest.summary)

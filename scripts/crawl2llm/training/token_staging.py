@@ -18,23 +18,31 @@ from pathlib import Path
 
 import xxhash
 
-from crawl2llm.core.console import Progress, log, setup
+from crawl2llm.core.console import Progress, log, set_up_logging
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import Manifest, ManifestError, canonical, checksum, digest, sync, write_atomically
+from crawl2llm.core.manifest import (
+    Manifest,
+    ManifestError,
+    canonical_json,
+    checksum,
+    digest,
+    sync_to_disk,
+    write_atomically,
+)
 
 BLOCK = 16 << 20
 SPARE = 1 << 30  # bytes to leave free on the node's disk
 
 
-def folder_of(given: str) -> Path:
+def folder_of(stage_to: str) -> Path:
     """The folder that `pretrain.train.stage_to` names, with the node's variables put in.
 
     Raises InputError where it names a variable that is not set on the node.
     """
-    text = os.path.expandvars(given)
+    text = os.path.expandvars(stage_to)
     if missing := re.search(r"\$\{?\w+\}?", text):
         raise InputError(
-            f"pretrain.train.stage_to is {given!r}, and {missing[0]} is not set here: "
+            f"pretrain.train.stage_to is {stage_to!r}, and {missing[0]} is not set here: "
             "name a folder of the node's own disk, or leave it empty"
         )
     return Path(text)
@@ -54,7 +62,7 @@ def make_private(folder: Path) -> None:
         )
 
 
-def staged(manifests: Sequence[Path], given: str) -> list[Path]:
+def stage_tokens(manifests: Sequence[Path], stage_to: str) -> list[Path]:
     """Copies of the manifests and their files below the folder `given`; the manifests themselves where it is empty.
 
     Any number of processes of a node may call it: the first copies, the others find the copies. A copy has its name once it is on the
@@ -62,43 +70,45 @@ def staged(manifests: Sequence[Path], given: str) -> list[Path]:
     and copied again if it has another. The copies lie in a folder that only this user reads and writes. If the disk is too small,
     training reads the files where they lie, with a warning. Raises ManifestError where a file does not have its checksum.
     """
-    if not given:
+    if not stage_to:
         return list(manifests)
-    base = folder_of(given)
-    held = base / f"crawl2llm-tokens-{os.geteuid()}"
+    base = folder_of(stage_to)
+    private_folder = base / f"crawl2llm-tokens-{os.geteuid()}"
     content = [path.read_text(encoding="utf-8") for path in sorted(manifests)]
-    target = held / digest("\n".join(content))
+    target = private_folder / digest("\n".join(content))
     try:
         base.mkdir(parents=True, exist_ok=True)
-        make_private(held)
+        make_private(private_folder)
         target.mkdir(exist_ok=True)
         with open(os.open(target / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
-            return _copied(manifests, target)
+            return _copy_tokens(manifests, target)
     except OSError as error:
         log.warning("token files are read where they lie: %s", error)
         return list(manifests)
 
 
-def _copied(manifests: Sequence[Path], target: Path) -> list[Path]:
+def _copy_tokens(manifests: Sequence[Path], target: Path) -> list[Path]:
     todo: list[tuple[Path, Path, str]] = []
-    out = []
+    copies = []
     ranks = {path: rank for rank, path in enumerate(sorted(manifests))}
     for path in manifests:
         copy = target / f"{ranks[path]:08d}"  # copies sort as the manifests do
-        listed = Manifest.parse(path).files  # no input of the training: the copies are, as the files are without them
+        listed = Manifest.read_unchecked(
+            path
+        ).files  # no input of the training: the copies are, as the files are without them
         todo += [(path.parent / name, copy / name, listed[name]["xxh3"]) for name in listed]
         todo.append((path, copy / path.name, checksum(path)))
-        out.append(copy / path.name)
-    known = CheckedCopies(target)
-    todo = [each for each in todo if not known.has(*each[1:])]
+        copies.append(copy / path.name)
+    checked = CheckedCopies(target)
+    todo = [each for each in todo if not checked.has(*each[1:])]
     size = sum(old.stat().st_size for old, *_ in todo)
     free = shutil.disk_usage(target).free
     if todo and size + SPARE > free:
         raise OSError(f"they are {size / 1e9:.1f} GB, and {target} has {free / 1e9:.1f} GB free")
     if todo:
         if not log.handlers:  # not process 0
-            setup("pretrain.train")
+            set_up_logging("pretrain.train")
         log.info("copying %.2f GB of token files to %s", size / 1e9, target)
     progress = Progress(size >> 20, "MiB")
     for old, new, expected in todo:
@@ -114,11 +124,11 @@ def _copied(manifests: Sequence[Path], target: Path) -> list[Path]:
             raise ManifestError(
                 f"{old} does not have the checksum that its manifest says: remove the manifest and run again"
             )
-        sync(partial)  # before it has its name: a power cut leaves no file of the right size without its bytes
+        sync_to_disk(partial)  # before it has its name: a power cut leaves no file of the right size without its bytes
         partial.replace(new)
-        known.add(new, expected)
-    known.write()
-    return out
+        checked.add(new, expected)
+    checked.write()
+    return copies
 
 
 class CheckedCopies:
@@ -131,11 +141,11 @@ class CheckedCopies:
     def __init__(self, target: Path) -> None:
         self.target, self.path, self.changed = target, target / ".checked.json", False
         try:
-            self.held = dict(json.loads(self.path.read_text(encoding="utf-8")))
+            self.facts_by_name = dict(json.loads(self.path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
-            self.held = {}
+            self.facts_by_name = {}
 
-    def _facts(self, path: Path, expected: str) -> list[int | str]:
+    def _file_facts(self, path: Path, expected: str) -> list[int | str]:
         about = path.lstat()
         return [about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_dev, expected]
 
@@ -143,7 +153,7 @@ class CheckedCopies:
         """Whether a copy is there with its checksum; one that is a link is not."""
         if path.is_symlink() or not path.is_file():
             return False
-        if self.held.get(str(path.relative_to(self.target))) == self._facts(path, expected):
+        if self.facts_by_name.get(str(path.relative_to(self.target))) == self._file_facts(path, expected):
             return True
         if checksum(path) != expected:
             log.warning("%s is not the copy that it should be: it is copied again", path)
@@ -153,10 +163,10 @@ class CheckedCopies:
 
     def add(self, path: Path, expected: str) -> None:
         """Note a copy that has its checksum."""
-        self.held[str(path.relative_to(self.target))] = self._facts(path, expected)
+        self.facts_by_name[str(path.relative_to(self.target))] = self._file_facts(path, expected)
         self.changed = True
 
     def write(self) -> None:
         """Keep what was found for the next process."""
         if self.changed:
-            write_atomically(self.path, canonical(self.held))
+            write_atomically(self.path, canonical_json(self.facts_by_name))

@@ -30,12 +30,12 @@ from crawl2llm.training import (
     pair_batches,
     prometheus,
 )
-from crawl2llm.training.model_loading import home, name, weights
+from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
 from crawl2llm.training.pair_run import Run
-from crawl2llm.training.processes import RESUBMIT, listen
-from crawl2llm.training.template import enough
+from crawl2llm.training.processes import RESUBMIT, on_stop_signal
+from crawl2llm.training.template import has_enough_pairs
 
-LEFT = (  # beside checkpoints; charts stay
+RUN_FILES = (  # beside checkpoints; charts stay
     metrics.LOSSES,
     metrics.METRICS,
     prometheus.FILE,
@@ -44,31 +44,33 @@ LEFT = (  # beside checkpoints; charts stay
 )
 
 
-def made_by(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def run_tuning(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train by a run of this class, and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    heartbeat.begin()
+    heartbeat.start_beats()
     stopping: list[int] = []
-    listen(lambda number, _: stopping.append(number))
-    first, folder = os.environ["RANK"] == "0", command_line.checkpoints(args, settings)
+    on_stop_signal(lambda number, _: stopping.append(number))
+    first, folder = os.environ["RANK"] == "0", command_line.checkpoint_folder(args, settings)
     # Process 0 compares checksums; where it fails the launcher ends the others.
-    source = weights(args.model)[1] if first else home(args.model) / model.FOLDER
-    if kind is Run and not enough(args.pairs, "train"):
-        return passed_on(args, source, manifest) if first else []
+    source = verify_weights(args.model)[1] if first else model_folder(args.model) / model.FOLDER
+    if kind is Run and not has_enough_pairs(args.pairs, "train"):
+        return pass_on_model(args, source, manifest) if first else []
     if not first:
-        tuned(kind(args, settings, folder, source), None, stopping)
+        train_and_measure(kind(args, settings, folder, source), None, stopping)
         return []
-    with checkpoint_folders.taken(folder, args.manifest, manifest.fingerprint):
+    with checkpoint_folders.claim_folder(folder, args.manifest, manifest.fingerprint):
         run = kind(args, settings, folder, source)
         log.info(
             "%s parameters, %s steps of %s %s, %d × %s, %s, ZeRO %d, %s",
-            f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.batch, run.processes, run.device.type, run.kind,
+            f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.batch_noun, run.processes, run.device.type, run.kind,
             settings["zero_stage"], settings["precision"],
         )  # fmt: skip
-        cut = pair_batches.note(*run.cuts, settings["max_length"], run.batches.template.cut, run.where, run.counted)
-        for words in (*cut, *mixture.note(run.engine.model.config)):
+        cut = pair_batches.report_notes(
+            *run.cuts, settings["max_length"], run.batches.template.cut, run.where, run.row_noun
+        )
+        for words in (*cut, *mixture.report_notes(run.engine.model.config)):
             log.warning("%s", words)
         if run.done:
-            log.info("%s", checkpoint_folders.resuming(folder / f"step-{run.done:06d}", run.done, run.steps))
+            log.info("%s", checkpoint_folders.resume_line(folder / f"step-{run.done:06d}", run.done, run.steps))
         with metrics.Recorder(
             folder,
             run.done,
@@ -78,86 +80,86 @@ def made_by(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any],
             project=args.wandb_project,
             config=settings,
         ) as recorder:
-            tensors, made_on = tuned(run, recorder, stopping)
+            tensors, made_on = train_and_measure(run, recorder, stopping)
         manifest.run |= made_on
-        return results(run, tensors, manifest)
+        return write_results(run, tensors, manifest)
 
 
-def tuned(
+def train_and_measure(
     run: Run, recorder: metrics.Recorder | None, stopping: list[int]
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Train, and measure before and after; (weights, on process 0 alone; what the run trained on). A collective call.
 
     Ends this program with status RESUBMIT where a signal stopped it after a checkpoint.
     """
-    tell(recorder, "before", 0, run.before)
+    report_measures(recorder, "before", 0, run.before)
     ended = train(run, recorder, stopping)
     if ended:
-        run.after = run.measure()
-        tell(recorder, "after", run.steps, run.after)
-    made_on = run.machine()
+        run.after = run.measure_heldout()
+        report_measures(recorder, "after", run.steps, run.after)
+    made_on = run.machine_record()
     if not ended:
         raise SystemExit(RESUBMIT)
     if len(run.skipped) == run.steps or not all(map(math.isfinite, run.after.values())):
-        raise checkpoint.Told(f"the loss is no longer finite ({run.after}); lower {run.where}.learning_rate")
-    return {key: value for key, value in run.engine.weights() if recorder}, made_on
+        raise checkpoint.CollectiveError(f"the loss is no longer finite ({run.after}); lower {run.where}.learning_rate")
+    return {key: value for key, value in run.engine.master_weights() if recorder}, made_on
 
 
-def tell(recorder: metrics.Recorder | None, when: str, step: int, found: dict[str, float]) -> None:
+def report_measures(recorder: metrics.Recorder | None, when: str, step: int, measures: dict[str, float]) -> None:
     """Show what was measured of the held-out part, where there is one and the rows that are continued lack it."""
-    if not recorder or not found:
+    if not recorder or not measures:
         return
     if any(
-        row["step"] == step and found.keys() & row.keys() for row in metrics.read(recorder.folder / metrics.METRICS)
+        row["step"] == step and measures.keys() & row.keys() for row in metrics.read(recorder.folder / metrics.METRICS)
     ):
         return
-    recorder.metrics({"step": step, **found})
-    for key, value in found.items():
-        of = " nats a token" if key == "heldout_loss" else ""
-        log.info("%s %s: %.4f%s", key.replace("_", " ").replace("heldout", "held-out"), when, value, of)
+    recorder.write_metrics({"step": step, **measures})
+    for key, value in measures.items():
+        unit = " nats a token" if key == "heldout_loss" else ""
+        log.info("%s %s: %.4f%s", key.replace("_", " ").replace("heldout", "held-out"), when, value, unit)
 
 
 def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
     """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
-    every, begun = run.args.checkpoint_every, time.monotonic()
+    interval, started = run.args.checkpoint_every, time.monotonic()
     progress = Progress(run.steps, "steps", done=run.done)
     group.begin_steps(run.args.step_timeout)
     for step in range(run.done + 1, run.steps + 1):
-        heartbeat.at("reading pairs", step)
+        heartbeat.set_phase("reading pairs", step)
         with run.room(f"step {step:,}"):
             row, stop = run.step(step, bool(stopping))
         if recorder:
-            recorder.loss(row)
+            recorder.write_loss(row)
             norm = run.update.norm if run.update.applied else None
-            seconds = round(recorder.seconds + time.monotonic() - begun, 3)
+            seconds = round(recorder.seconds + time.monotonic() - started, 3)
             more = {"learning_rate": run.rate, "grad_norm": norm, "seconds": seconds, "skipped_steps": len(run.skipped)}
-            recorder.metrics({"step": step, "loss": row.get("loss"), **more, **run.shown})
+            recorder.write_metrics({"step": step, "loss": row.get("loss"), **more, **run.extra_metrics})
             progress.add(1, f"loss {row['loss']:.3f}" if "loss" in row else "skipped")
         run.check_skipped()
         last = step == run.steps
-        if stop or (every and (last or step % every == 0)):
-            heartbeat.at("checkpoint")
+        if stop or (interval and (last or step % interval == 0)):
+            heartbeat.set_phase("checkpoint")
             if recorder:
                 recorder.sync()  # a complete checkpoint has all its rows
             run.save(step, end=stop or last)
         if stop and not last:
             log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
             return False
-    group.wait_at_most(group.ALONE)
-    heartbeat.at("writing the model")
+    group.wait_at_most(group.LONGEST_WAIT)
+    heartbeat.set_phase("writing the model")
     return True
 
 
-def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> list[Path]:
+def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> list[Path]:
     """Write model/, losses.jsonl and metrics.jsonl, and fill the manifest's summary; the files to list."""
     if bad := [key for key, value in tensors.items() if not value.isfinite().all()]:
         raise command_line.InputError(
             f"the weights are not finite ({bad[0]} and {len(bad) - 1} more); lower {run.where}.learning_rate"
         )
-    out = home(run.args.manifest)
+    out = model_folder(run.args.manifest)
     out.mkdir(exist_ok=True)
-    with checkpoint.writing(out):
-        whole = adapters.merged(tensors, run.settings, run.adapted()) if run.adapted else tensors
+    with checkpoint.detect_full_disk(out):
+        whole = adapters.merged_weights(tensors, run.settings, run.adapted()) if run.adapted else tensors
         files = model.export(whole, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
         shutil.rmtree(out / adapters.FOLDER, ignore_errors=True)  # of other settings
         if run.adapted:
@@ -169,14 +171,16 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         f"{len(run.skipped)} of {run.steps} steps were skipped, since their loss or gradient was not finite: "
         f"{', '.join(map(str, run.skipped))} (their pairs are in losses.jsonl)."
     ]
-    cut = pair_batches.note(*run.cuts, run.settings["max_length"], run.batches.template.cut, run.where, run.counted)
+    cut = pair_batches.report_notes(
+        *run.cuts, run.settings["max_length"], run.batches.template.cut, run.where, run.row_noun
+    )
     changed = list(run.changed)
     manifest.summary = {
         "trained": True,
         "parameters": run.size,
         **({"trained_parameters": run.trained} if run.adapted else {}),
-        **run.facts(),
-        **pair_batches.summary(*run.cuts),
+        **run.summary_facts(),
+        **pair_batches.cuts_summary(*run.cuts),
         "steps": run.steps,
         "loss_first": losses[0],
         "loss_last": losses[-1],
@@ -184,55 +188,57 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         **loss_scale.metrics_row(run.engine, run.overflows),
         "notes": [
             *(notes if run.skipped else []),
-            *loss_scale.note(run.engine, run.overflows, run.steps),
+            *loss_scale.report_notes(run.engine, run.overflows, run.steps),
             *cut,
-            *mixture.note(run.engine.model.config),
-            *run.notes(),
-            *checkpoint_folders.note(changed),
+            *mixture.report_notes(run.engine.model.config),
+            *run.report_notes(),
+            *checkpoint_folders.code_change_notes(changed),
         ],
         **({"other_code": changed} if changed else {}),
     }
-    return [*files, out / metrics.LOSSES, *run.leave(out)]
+    return [*files, out / metrics.LOSSES, *run.write_extra_files(out)]
 
 
-def clear(args: argparse.Namespace) -> None:
+def remove_checkpoints(args: argparse.Namespace) -> None:
     """Remove a finished run's checkpoints, and what lies beside them but charts.
 
     Not before its manifest stands: what is killed until then, or finds the disk full, resumes from them.
     """
-    folder = command_line.checkpoints(
-        args, command_line.given_settings(args.step, args.config, task_of(args.manifest))[0]
+    folder = command_line.checkpoint_folder(
+        args, command_line.parse_settings(args.step, args.config, task_of(args.manifest))[0]
     )
     if not folder.is_dir():
         return
     try:
-        with checkpoint_folders.locked(folder):
-            for path in (*folder.glob("step-*"), *folder.glob(f"{checkpoint_integrity.ASIDE}*")):
+        with checkpoint_folders.hold_folder(folder):
+            for path in (*folder.glob("step-*"), *folder.glob(f"{checkpoint_integrity.DAMAGED_PREFIX}*")):
                 shutil.rmtree(path, ignore_errors=True)
-            for file in LEFT:
+            for file in RUN_FILES:
                 (folder / file).unlink(missing_ok=True)
-            checkpoint_folders.forget(folder)
-    except (OSError, checkpoint_folders.Held) as error:
+            checkpoint_folders.remove_if_empty(folder)
+    except (OSError, checkpoint_folders.FolderInUseError) as error:
         log.warning("the checkpoints in %s are not removed: %s", folder, error)
 
 
-def passed_on(args: argparse.Namespace, source: Path, manifest: Manifest) -> list[Path]:
+def pass_on_model(args: argparse.Namespace, source: Path, manifest: Manifest) -> list[Path]:
     """Without enough pairs: the model that it is made from as it is, and a summary that says so; returns the files.
 
     source: the folder of that model's weights.
     """
-    out, pairs = home(args.manifest), Manifest.read(args.pairs)
+    out, pairs = model_folder(args.manifest), Manifest.read(args.pairs)
     out.mkdir(exist_ok=True)
     for folder in (model.FOLDER, adapters.FOLDER):
         shutil.rmtree(out / folder, ignore_errors=True)
     shutil.copytree(source, out / model.FOLDER)
     (out / metrics.LOSSES).write_bytes(b"")
     (out / metrics.METRICS).unlink(missing_ok=True)
-    who, few = task_of(args.manifest) or "The model", pairs.summary["train"]
-    note = f"{who} was not fine-tuned, it is the model {name(args.model)}: {few} training pairs are too few."
+    subject, few = task_of(args.manifest) or "The model", pairs.summary["train"]
+    note = f"{subject} was not fine-tuned, it is the model {model_name(args.model)}: {few} training pairs are too few."
     manifest.summary = {
         "trained": False,
-        "parameters": model.size(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)),
+        "parameters": model.count_parameters(
+            AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
+        ),
         "pairs": pairs.summary["train"],
         "heldout_pairs": pairs.summary["heldout"],
         "steps": 0,

@@ -17,7 +17,7 @@ TABLE = (
 )
 
 
-def entries(setting: Any, size: int) -> int:
+def vocabulary_entries(setting: Any, size: int) -> int:
     """The vocabulary's entries for `size` bytes of training text: `setting` itself where it is a number."""
     if setting != "auto":
         return int(setting)

@@ -32,17 +32,17 @@ from crawl2llm.core.errors import InputError
 class Stored:
     """Where the values of a model's parameters are. `made` is the model, with or without values."""
 
-    made: PreTrainedModel
+    model: PreTrainedModel
     parts: dict[str, tuple[str, ...]]  # a parameter's name → the names in the files of what it is made of
     files: dict[str, Path]
 
     def value(self, name: str) -> torch.Tensor:
         """A parameter, whole, fp32 on the CPU. Memory: twice that."""
-        found = {}
+        tensors = {}
         for part in self.parts[name]:
-            with safe_open(self.files[part], framework="pt") as held:
-                found[part] = held.get_tensor(part)
-        value = found[name] if name in found else converted(self.made, found)[name]
+            with safe_open(self.files[part], framework="pt") as file:
+                tensors[part] = file.get_tensor(part)
+        value = tensors[name] if name in tensors else convert_tensors(self.model, tensors)[name]
         return value.float()
 
 
@@ -52,23 +52,23 @@ def shapes_in(file: Path, where: str) -> dict[str, tuple[int, ...]]:
     Raises InputError for a file that is none.
     """
     try:
-        with safe_open(file, framework="pt") as held:
-            return {name: tuple(held.get_slice(name).get_shape()) for name in held.keys()}  # noqa: SIM118 - no mapping
+        with safe_open(file, framework="pt") as tensors:
+            return {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118 - no mapping
     except SafetensorError as error:
         raise InputError(f"{where}: {file.name} cannot be read ({error})") from error
 
 
-def names_in_files(made: PreTrainedModel, name: str, there: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
+def names_in_files(model: PreTrainedModel, name: str, tensor_names: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
     """The tensors of which a parameter of `made` is made in files that have the names `there`: their shapes by name."""
-    own = made.get_parameter(name).detach().to("meta")
-    found = {name: own} if name in there else revert_weight_conversion(made, {name: own})
-    return {part: tuple(value.shape) for part, value in found.items()}
+    parameter = model.get_parameter(name).detach().to("meta")
+    tensors = {name: parameter} if name in tensor_names else revert_weight_conversion(model, {name: parameter})
+    return {part: tuple(value.shape) for part, value in tensors.items()}
 
 
-def converted(made: PreTrainedModel, parts: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+def convert_tensors(model: PreTrainedModel, parts: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Tensors of files as parameters of `made`, by their names there: transformers' conversion_mapping, as it is applied in
     core_model_loading.convert_and_load_state_dict_in_model. parts: tensors, for which add_tensor's type has a Future."""
-    steps = get_model_conversion_mapping(made, add_legacy=False)
+    steps = get_model_conversion_mapping(model, add_legacy=False)
     renamings = [step for step in steps if isinstance(step, WeightRenaming)]
     converters = [step for step in steps if isinstance(step, WeightConverter)]
     by_pattern = {pattern: converter for converter in converters for pattern in converter.source_patterns}
@@ -78,8 +78,8 @@ def converted(made: PreTrainedModel, parts: Mapping[str, Any]) -> dict[str, torc
         if name not in collected:
             collected[name] = WeightRenaming(part, name) if pattern is None else deepcopy(by_pattern[pattern])
         collected[name].add_tensor(name, part, pattern or part, parts[part])
-    found = {}
+    parameters = {}
     for name, step in collected.items():
-        for target, value in step.convert(name, model=made, config=made.config).items():
-            found[target] = value[0] if isinstance(value, list) else value
-    return found
+        for target, value in step.convert(name, model=model, config=model.config).items():
+            parameters[target] = value[0] if isinstance(value, list) else value
+    return parameters

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import filter_order, model_registry, scorers, steps
-from crawl2llm.chain.config_schema import leaves
+from crawl2llm.chain.config_schema import schema_leaves
 from crawl2llm.core import pinned_names, secret_masking
 from crawl2llm.core.errors import ConfigError, InputError
-from crawl2llm.core.nested_dicts import has, lookup
+from crawl2llm.core.nested_dicts import has_path, lookup
 from crawl2llm.filters.language import known_labels
 from crawl2llm.stages.align import checks as aligning
 from crawl2llm.stages.compress import checks as quantizing
@@ -22,15 +22,15 @@ from crawl2llm.training import gpus, init_checks, mix_shares, model_check, offlo
 from crawl2llm.training.parameters import FAMILIES
 
 
-def check(config: dict[str, Any], variant: str = "main") -> None:
+def check_config(config: dict[str, Any], variant: str = "main") -> None:
     """Raise ConfigError or InputError for the config of a variant that cannot run."""
     check_secrets(config)
     check_digests(config)
     if "language" in config["filters"]:
-        known_labels.check(config["language"])
+        known_labels.check_language_filter(config["language"])
     known_labels.check_by_language(config)
     train = config["pretrain"]["train"]
-    training.check(train, train["processes"] * train["nodes"])
+    training.check_settings(train, train["processes"] * train["nodes"])
     check_lengths(config)
     check_mix(config)
     check_topics(config)
@@ -38,32 +38,32 @@ def check(config: dict[str, Any], variant: str = "main") -> None:
     check_judge(config)
     check_decontaminated(config)
     check_tuning(config)
-    gguf_support.check(config)
-    quantize_tools.check(config)
+    gguf_support.check_exports(config)
+    quantize_tools.check_methods(config)
     quantize_tools.check_shapes(config)
-    quantizing.check(config)
-    scorers.check(config)
+    quantizing.check_compression(config)
+    scorers.check_scorers(config)
     check_sizes(config)
-    model_check.check(config)
-    pair_layouts.check(config["finetune"]["pairs"])
-    synthesizing.check(config, Path(f"results/{variant}"))
-    finetuning.check(config)
-    aligning.check(config)
+    model_check.check_model(config)
+    pair_layouts.check_pair_settings(config["finetune"]["pairs"])
+    synthesizing.check_named_steps(config, Path(f"results/{variant}"))
+    finetuning.check_config(config)
+    aligning.check_alignment(config)
     check_start(config, Path(f"results/{variant}/pretrain/train"))
     check_order(config)
 
 
 def check_secrets(config: dict[str, Any]) -> None:
     """Raise InputError for a key that should name a secret and seems to hold it: before anything of the config is written."""
-    for path, node in leaves():
-        if node.get("secret") and has(config, path):
+    for path, node in schema_leaves():
+        if node.get("secret") and has_path(config, path):
             secret_masking.check_name(lookup(config, path), path)
 
 
 def check_digests(config: dict[str, Any]) -> None:
     """Raise InputError for a file or folder that is named with a digest that is none."""
-    for path, node in leaves():
-        if node.get("pinned") and has(config, path):
+    for path, node in schema_leaves():
+        if node.get("pinned") and has_path(config, path):
             value = lookup(config, path)
             for entry in value if isinstance(value, list) else [value]:
                 pinned_names.check_form(entry["path"] if isinstance(entry, dict) else entry or "", path)
@@ -73,52 +73,52 @@ def check_sizes(config: dict[str, Any]) -> None:
     """Raise InputError for a size of model that cannot be filled in, and for a GPU that is not known."""
     model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
     if model["size"] is not None and isinstance(vocabulary, int):
-        sizes.fill(model, vocabulary)
+        sizes.fill_shape(model, vocabulary)
     if config["pretrain"]["plan"]["gpu"] is not None:
-        gpus.chosen(config["pretrain"]["plan"], "auto")
+        gpus.training_gpu(config["pretrain"]["plan"], "auto")
 
 
-def check_start(config: dict[str, Any], own: Path) -> None:
+def check_start(config: dict[str, Any], own_result: Path) -> None:
     """Raise ConfigError for a training that starts from a model that does not go with it, or from its own result, which is in `own`."""
     start_from = config["pretrain"]["train"]["start_from"]
-    if start_from and Path(start_from).resolve().is_relative_to(own.resolve()):
+    if start_from and Path(start_from).resolve().is_relative_to(own_result.resolve()):
         raise ConfigError(
             f"pretrain.train.start_from is {start_from!r}, the result that this run would replace: copy the folder to "
             "another place, and name that"
         )
-    init_checks.check(config["pretrain"]["train"], config["tokenize"]["train"]["vocabulary"])
+    init_checks.check_start_from(config["pretrain"]["train"], config["tokenize"]["train"]["vocabulary"])
 
 
 def check_order(config: dict[str, Any]) -> None:
     """Raise ConfigError for filters in an order in which they cannot be used."""
-    if wrong := filter_order.wrong_order(config["filters"]):
+    if wrong := filter_order.order_problem(config["filters"]):
         raise ConfigError(wrong)
 
 
-def tuned(config: dict[str, Any]) -> list[tuple[str, str]]:
+def tuned_models(config: dict[str, Any]) -> list[tuple[str, str]]:
     """(step, model) of every model that is trained on pairs."""
     return [
         (step, name)
         for step in ("finetune.train", "align.reward", "align.train")
-        for name in model_registry.made_by(config, step)
+        for name in model_registry.models_made_by(config, step)
     ]
 
 
 def check_lengths(config: dict[str, Any]) -> None:
     """Raise InputError for pairs that are longer than the context that the model is pre-trained with."""
     model = config["pretrain"]["train"]["model"]
-    known = model["type"] in FAMILIES and isinstance(model["context"], int)
-    for step, name in tuned(config) if known else []:
+    has_context = model["type"] in FAMILIES and isinstance(model["context"], int)
+    for step, name in tuned_models(config) if has_context else []:
         length = model_registry.section(config, step, name)["max_length"]
         if length > model["context"]:
-            key = model_registry.key(config, step, name, "max_length")
+            key = model_registry.key_path(config, step, name, "max_length")
             raise InputError(f"{key} is {length:,}, more than pretrain.train.model.context, {model['context']:,}")
 
 
 def check_mix(config: dict[str, Any]) -> None:
     """Raise InputError for a mix that no corpus goes with, as far as the config says which groups there are."""
     mix = config["pretrain"]["mix"]
-    mix_shares.check(mix, config["pretrain"]["train"]["schedule"])
+    mix_shares.check_phases(mix, config["pretrain"]["train"]["schedule"])
     if not mix["phases"]:
         return
     if mix["by"] == "topic" and not config["topics"]["train"]["clusters"]:
@@ -147,11 +147,11 @@ def check_topics(config: dict[str, Any]) -> None:
 
 def check_curve(config: dict[str, Any]) -> None:
     """Raise InputError for a learning curve whose checkpoints the training would remove."""
-    every, kept = config["evaluate"]["curve"]["every"], config["pretrain"]["train"]["keep_every"]
-    if every and (not kept or every % kept):
+    curve_every, keep_every = config["evaluate"]["curve"]["every"], config["pretrain"]["train"]["keep_every"]
+    if curve_every and (not keep_every or curve_every % keep_every):
         raise InputError(
-            f"evaluate.curve.every is {every}, and pretrain.train.keep_every, which is {kept}, keeps no checkpoint of these steps: set "
-            f"it to {every} or to a divisor (a placement key: by itself it reruns nothing)"
+            f"evaluate.curve.every is {curve_every}, and pretrain.train.keep_every, which is {keep_every}, keeps no checkpoint of these steps: set "
+            f"it to {curve_every} or to a divisor (a placement key: by itself it reruns nothing)"
         )
 
 
@@ -166,11 +166,11 @@ def check_judge(config: dict[str, Any]) -> None:
 
 def check_decontaminated(config: dict[str, Any]) -> None:
     """Raise ConfigError for a run that would be evaluated on tasks that its text may hold, unless the config says that it shall be."""
-    tasks = filter_order.searched(config)
+    tasks = filter_order.searched_tasks(config)
     if (tasks or config["decontaminate"]["index"]["files"]) and steps.DECONTAMINATE not in config["filters"]:
-        what = f"evaluate.public.presets is {tasks!r}" if tasks else "decontaminate.index.files is set"
+        subject = f"evaluate.public.presets is {tasks!r}" if tasks else "decontaminate.index.files is set"
         raise ConfigError(
-            f"{what}, and filters, which is {config['filters']!r}, lacks decontaminate: the training text may hold the questions. Add it "
+            f"{subject}, and filters, which is {config['filters']!r}, lacks decontaminate: the training text may hold the questions. Add it "
             "as the last filter, or set decontaminate.index.tasks to [] (and no files) to evaluate without it"
         )
 
@@ -178,13 +178,16 @@ def check_decontaminated(config: dict[str, Any]) -> None:
 def check_tuning(config: dict[str, Any]) -> None:
     """Raise InputError for a training on pairs whose engine or architecture cannot do what it is asked for."""
     kind = config["pretrain"]["train"]["model"]["type"]
-    for step, name in tuned(config):
-        settings, where = model_registry.section(config, step, name), partial(model_registry.where, config, step, name)
-        training.saving(settings, where("engine", "async_checkpoints"))
-        key = partial(model_registry.key, config, step, name)
-        training.check_fp16(finetuning.whole(settings, step), key)
-        offload.check(settings, key)
+    for step, name in tuned_models(config):
+        settings, where = (
+            model_registry.section(config, step, name),
+            partial(model_registry.section_path, config, step, name),
+        )
+        training.check_async_checkpoints(settings, where("engine", "async_checkpoints"))
+        key = partial(model_registry.key_path, config, step, name)
+        training.check_fp16(finetuning.complete_settings(settings, step), key)
+        offload.check_offload(settings, key)
         if "adapter" in settings:
-            training.adapter(settings, where("engine", "adapter"))
+            training.check_adapter(settings, where("engine", "adapter"))
         if step == "finetune.train":
-            training.packing(settings, kind, where("packing"))
+            training.check_packing(settings, kind, where("packing"))

@@ -15,25 +15,25 @@ def check_project(project: Project) -> None:
     check_configs(project)
     for name, config in project.variants.items():
         check_halving(name, project)
-        for step in steps.used(config):
-            for task in steps.models(step, config):
+        for step in steps.used_steps(config):
+            for task in steps.task_models(step, config):
                 project.fingerprint(name, step, task)
-    content_hash.save()
-    fingerprint.save()
-    model_check.save()
+    content_hash.save_cache()
+    fingerprint.save_hashes()
+    model_check.save_answers()
 
 
 def check_configs(project: Project) -> None:
     """Refuse what can be refused without the files that keys name. Raises ConfigError or InputError."""
-    model_check.prepare(project.variants.values())
+    model_check.prefetch_answers(project.variants.values())
     for name, config in project.variants.items():
         try:
-            config_checks.check(config, name)
+            config_checks.check_config(config, name)
         except (ConfigError, InputError) as error:
             if name == "main":
                 raise
             kind = InputError if isinstance(error, InputError) else ConfigError
-            raise kind(f"{sweep_errors.whose(project.variants['main'], name)}: {error}") from None
+            raise kind(f"{sweep_errors.variant_label(project.variants['main'], name)}: {error}") from None
 
 
 def check_halving(name: str, project: Project) -> None:
@@ -53,7 +53,7 @@ def check_halving(name: str, project: Project) -> None:
             "judged at rungs; set sweep.halving.rungs to []"
         )
     for step in ("tokenize.train", "tokenize.encode"):
-        if project.folder(name, step) != project.folder("main", step):
+        if project.step_folder(name, step) != project.step_folder("main", step):
             raise ConfigError(
                 f"sweep.halving.rungs is {rungs}, and the variant {name} has another {step} than main: losses "
                 "on other text or of another tokenizer do not compare. Take it out of this config, or set sweep.halving.rungs to []"
@@ -64,7 +64,7 @@ def check_halving(name: str, project: Project) -> None:
             "pretrain.train.validation_tokens than main: losses on other documents do not compare"
         )
     mine, whole = (project.fingerprints[each] for each in (name, "main"))
-    for task in [*steps.models(steps.RUNG, main)] if name != "main" else []:
+    for task in [*steps.task_models(steps.RUNG, main)] if name != "main" else []:
         mine[f"{steps.RUNG} {task}"] = whole.get(f"{steps.RUNG} {task}") or project.fingerprint(
             "main", steps.RUNG, task
         )

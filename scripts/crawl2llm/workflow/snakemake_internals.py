@@ -16,8 +16,8 @@ from snakemake.logging import logger
 from snakemake.persistence import ParamsChange
 from snakemake.settings.enums import RerunTrigger
 
-from crawl2llm.chain.early_cutoff import JOB, NOTHING
-from crawl2llm.chain.freshness import WORDS
+from crawl2llm.chain.early_cutoff import NOTHING_TO_DO, UNCHANGED_JOB
+from crawl2llm.chain.freshness import STALE_PREFIX
 from crawl2llm.workflow import planning_shortcuts
 
 
@@ -29,14 +29,14 @@ class Stale(ParamsChange):
         self.why = why
 
     def __str__(self) -> str:
-        return WORDS + self.why
+        return STALE_PREFIX + self.why
 
 
 async def _no_time(_: Any) -> None:
     """A job's oldest output: none, so that Snakemake compares no modification times."""
 
 
-def _records(parent: type, why: Callable[[Any], str | None]) -> type:
+def _records_class(parent: type, why: Callable[[Any], str | None]) -> type:
     """Snakemake's records (a class of its own), with `why` in place of what they say of changes."""
 
     class Records(parent):
@@ -47,8 +47,8 @@ def _records(parent: type, why: Callable[[Any], str | None]) -> type:
             return False
 
         def params_changed(self, job: Any, file: Any = None) -> ParamsChange:
-            found = why(job)
-            return Stale(found, str(job.output[0])) if found else ParamsChange()
+            reason = why(job)
+            return Stale(reason, str(job.output[0])) if reason else ParamsChange()
 
         def input_changed(self, job: Any, file: Any = None) -> Any:
             return () if file is None else False
@@ -67,7 +67,7 @@ def ignore_clocks() -> None:
     DAG.check_output_mtime = _no_clock
 
 
-def decide(workflow: Any, why: Callable[[Any], str | None]) -> None:
+def decide_reruns_by(workflow: Any, why: Callable[[Any], str | None]) -> None:
     """Let `why(job)` say whether a job's results are up to date (None), in place of what Snakemake has recorded."""
 
     class Deciding(type(workflow)):  # type: ignore[misc]
@@ -77,7 +77,7 @@ def decide(workflow: Any, why: Callable[[Any], str | None]) -> None:
         def persistence(self) -> Any:
             records = super().persistence
             if records is not None and type(records).__name__ != "Records":
-                records.__class__ = _records(type(records), why)
+                records.__class__ = _records_class(type(records), why)
             return records
 
         @property
@@ -86,7 +86,7 @@ def decide(workflow: Any, why: Callable[[Any], str | None]) -> None:
             return frozenset({RerunTrigger.PARAMS, RerunTrigger.INPUT})
 
     workflow.__class__ = Deciding
-    planning_shortcuts.take()
+    planning_shortcuts.take_shortcuts()
     Job.output_mintime = property(_no_time)
 
 
@@ -104,35 +104,35 @@ def start_only_if(workflow: Any, nothing_to_do: Callable[[Any], bool]) -> None:
     scheduler = workflow.scheduler
     run = scheduler.run
 
-    def start(jobs: list[Any], executor: Any = None) -> None:
-        left = []
+    def start_jobs(jobs: list[Any], executor: Any = None) -> None:
+        remaining = []
         for job in jobs:
             if job.is_group() or not nothing_to_do(job):
-                left.append(job)
+                remaining.append(job)
                 continue
             job.log_info()
-            logger.info(f"{NOTHING} (job {job.jobid})", extra={JOB: job.jobid})
+            logger.info(f"{NOTHING_TO_DO} (job {job.jobid})", extra={UNCHANGED_JOB: job.jobid})
             scheduler.submit_callback(job)
             scheduler.finish_callback(job)
         scheduler._run_performed = True
-        if left:
-            run(left, executor)
+        if remaining:
+            run(remaining, executor)
 
-    scheduler.run = start
+    scheduler.run = start_jobs
 
 
-def asked(workflow: Any, rule: str, resource: str) -> str:
+def profile_resource(workflow: Any, rule: str, resource: str) -> str:
     """What the profile's `set-resources` say of a rule's resource, as text; "" where they say nothing."""
     rules = workflow.resource_settings.overwrite_resources or {}
-    found = rules[rule][resource] if rule in rules and resource in rules[rule] else ""
-    return str(getattr(found, "raw", found))  # an expression that Snakemake evaluates for each job
+    value = rules[rule][resource] if rule in rules and resource in rules[rule] else ""
+    return str(getattr(value, "raw", value))  # an expression that Snakemake evaluates for each job
 
 
-def planned(workflow: Any) -> list[Any]:
+def planned_jobs(workflow: Any) -> list[Any]:
     """The jobs that this run does, once the plan is made."""
     return list(workflow.dag.needrun_jobs())
 
 
-def forced(workflow: Any) -> list[Any]:
+def forced_jobs(workflow: Any) -> list[Any]:
     """Those of them that a person asked to run again (`--forcerun`, `--forceall`)."""
-    return [job for job in planned(workflow) if workflow.dag.reason(job).forced]
+    return [job for job in planned_jobs(workflow) if workflow.dag.reason(job).forced]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import steps
-from crawl2llm.chain.freshness import ABOVE, KEEP_RENAMED, RENAMED, replaced_in_words
+from crawl2llm.chain.freshness import ABOVE_PREFIX, KEEP_RENAMED, MODULES_RENAMED, replacement_text
 from crawl2llm.chain.model_registry import EXPORT_STEP, QUANTIZE_STEP
 from crawl2llm.chain.project import Project
 from crawl2llm.core import code_snapshot
-from crawl2llm.core.console import put
+from crawl2llm.core.console import print_line
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, NewerError
 from crawl2llm.core.root import CODE_FOLDER
@@ -37,26 +37,26 @@ def tasks_of(job: Any, project: Project) -> tuple[str, str, list[str]] | None:
     per, variant = steps.STEPS[step].per, job.wildcards_dict["variant"]
     task = job.wildcards_dict[per] if per else ""
     try:
-        return variant, step, steps.owned(step, task, project.variants[variant])
+        return variant, step, steps.result_ids_of_task(step, task, project.variants[variant])
     except InputError as error:
         raise WorkflowError(str(error)) from None
 
 
-def stale(project: Project) -> Callable[[Any], str | None]:
+def stale_job_check(project: Project) -> Callable[[Any], str | None]:
     """A function that says why a job's results are not up to date; see Project.stale.
 
     It raises WorkflowError for those of a newer version.
     """
     from snakemake.exceptions import WorkflowError
 
-    def of(job: Any) -> str | None:
-        found = tasks_of(job, project)
+    def why_job_is_stale(job: Any) -> str | None:
+        job_tasks = tasks_of(job, project)
         try:
-            return project.stale(*found) if found else None
+            return project.why_stale(*job_tasks) if job_tasks else None
         except NewerError as error:
             raise WorkflowError(str(error)) from None
 
-    return of
+    return why_job_is_stale
 
 
 def say_what_is_auto(project: Project) -> None:
@@ -65,74 +65,85 @@ def say_what_is_auto(project: Project) -> None:
     Raises InputError for settings that no corpus can go with.
     """
     config = project.variants["main"]
-    if not (keys := auto_preview.keys(config)):
+    if not (keys := auto_preview.keys_on_auto(config)):
         return
-    counted = {step: steps.ids(step, config) for step in ("tokenize.train", "tokenize.encode")}
+    counted = {step: steps.result_ids(step, config) for step in ("tokenize.train", "tokenize.encode")}
     fresh = project.freshness["main"]
-    there = not any(fresh.stale(step, tasks, project.fingerprint("main", step)) for step, tasks in counted.items())
-    paths = [Path(project.manifest("main", step, task)) for step, tasks in counted.items() for task in tasks]
-    held = [made for path in paths if there and (made := fresh.manifest(path))]
+    up_to_date = not any(
+        fresh.why_stale(step, tasks, project.fingerprint("main", step)) for step, tasks in counted.items()
+    )
+    paths = [Path(project.manifest_path("main", step, task)) for step, tasks in counted.items() for task in tasks]
+    manifests = [manifest for path in paths if up_to_date and (manifest := fresh.read_manifest(path))]
     names = [path.split("=", 1)[1] for shard in project.sources["main"].values() for path in shard]
-    put(auto_preview.line(config, keys, names, held), file=sys.stderr)
+    print_line(auto_preview.preview_line(config, keys, names, manifests), file=sys.stderr)
 
 
 def check_tokenizers(project: Project) -> None:
     """Raise InputError where a training would start from a model whose tokenizer is not that of the run, which is there and up to date."""
     step = "tokenize.train"
     for variant, config in project.variants.items():
-        own, train = Path(project.manifest(variant, step)).with_name("tokenizer.json"), config["pretrain"]["train"]
-        if train["start_from"] is None or not own.is_file():
+        own_tokenizer, train = (
+            Path(project.manifest_path(variant, step)).with_name("tokenizer.json"),
+            config["pretrain"]["train"],
+        )
+        if train["start_from"] is None or not own_tokenizer.is_file():
             continue
-        if not (there := init_checks.tokenizer_beside(train)).is_file():
+        if not (start_tokenizer := init_checks.tokenizer_beside(train)).is_file():
             continue
         try:
-            init_checks.check_tokenizer(own, there, init_checks.KEY)
+            init_checks.check_tokenizer(own_tokenizer, start_tokenizer, init_checks.KEY)
         except InputError:
             above = {step}
-            for one in reversed(steps.used(config)):
-                above |= set(steps.needs(one, config)) if one in above else set()
+            for step_name in reversed(steps.used_steps(config)):
+                above |= set(steps.needed_steps(step_name, config)) if step_name in above else set()
             # Where anything above is made again, the tokenizer may be another.
-            if not any(project.stale(variant, one, steps.ids(one, config)) for one in above):
+            if not any(project.why_stale(variant, one, steps.result_ids(one, config)) for one in above):
                 raise
 
 
 def check_tools(project: Project) -> None:
     """Raise InputError where a model is to be exported or quantized by tools that are not there."""
-    back = {(move.variant, move.step, move.task) for move in unused.coming_back(project)}
+    back = {(move.variant, move.step, move.task) for move in unused.moves_back(project)}
     for variant, config in project.variants.items():
         for step, check in ((EXPORT_STEP, gguf_support.check_tools), (QUANTIZE_STEP, quantize_tools.check_tools)):
-            names = steps.tasks(step, config)
-            made = [name for name in names if Path(project.manifest(variant, step, name)).exists()]
-            fresh = {name for name in made if not project.stale(variant, step, [name])}
+            names = steps.task_ids(step, config)
+            existing = [name for name in names if Path(project.manifest_path(variant, step, name)).exists()]
+            fresh = {name for name in existing if not project.why_stale(variant, step, [name])}
             check(config, fresh | {name for name in names if (variant, step, name) in back})
-        wanted = [
-            (step, steps.ids(step, config)) for step in ("quality.lm", "quality.kenlm") if steps.is_used(step, config)
+        lm_steps = [
+            (step, steps.result_ids(step, config))
+            for step in ("quality.lm", "quality.kenlm")
+            if steps.is_used(step, config)
         ]
         # Results that are there need no program.
-        there = [Path(project.manifest(variant, step, name)).exists() for step, names in wanted for name in names]
-        if not all(there) or any(project.stale(variant, step, names) for step, names in wanted):
-            tools.check(config)
+        exist = [
+            Path(project.manifest_path(variant, step, name)).exists() for step, names in lm_steps for name in names
+        ]
+        if not all(exist) or any(project.why_stale(variant, step, names) for step, names in lm_steps):
+            tools.check_tools(config)
 
 
 def check_compiler(project: Project, gpus: bool) -> None:
     """Raise InputError where a training is to compile layers on this machine and cannot. gpus: whether the run has any."""
     for variant, config in project.variants.items():
         step, train = "pretrain.train", config["pretrain"]["train"]
-        there = Path(project.manifest(variant, step)).exists()
-        if train["compile_layers"] and (not there or project.stale(variant, step, steps.ids(step, config))):
-            compiler.check("cuda" if gpus and train["device"] != "cpu" else "cpu")
+        exists = Path(project.manifest_path(variant, step)).exists()
+        if train["compile_layers"] and (not exists or project.why_stale(variant, step, steps.result_ids(step, config))):
+            compiler.check_compiler("cuda" if gpus and train["device"] != "cpu" else "cpu")
 
 
-def freeze(workflow: Any, project: Project) -> None:
+def freeze_code(workflow: Any, project: Project) -> None:
     """From here on, jobs and programs work from a copy of the code and the config: an edit meanwhile changes nothing."""
-    code = code_snapshot.code(Path(workflow.basedir), here=not workflow.deployment_settings.deployment_method)
-    complete = code_snapshot.config(project.variants["main"], project.held)
+    code = code_snapshot.copy_code(
+        Path(workflow.basedir), with_compiled=not workflow.deployment_settings.deployment_method
+    )
+    complete = code_snapshot.write_config(project.variants["main"], project.held)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(code / CODE_FOLDER), os.environ["PYTHONPATH"]])
     snakemake_internals.start_jobs_from(workflow, code / "Snakefile", complete)
     code_snapshot.forget_others(code, complete)
 
 
-def nameless(project: Project) -> list[str]:
+def nameless_model_lines(project: Project) -> list[str]:
     """A line for each model of an earlier version, which had no name: nothing reads it now, and its files may be large."""
     places = [
         Path("results") / variant / steps.folder_of(step)
@@ -148,36 +159,38 @@ def nameless(project: Project) -> list[str]:
     ]
 
 
-def forget_forced(workflow: Any, project: Project) -> None:
+def forget_forced_tasks(workflow: Any, project: Project) -> None:
     """A person who forces a task wants all its shards made again, also those whose manifests are up to date."""
-    for job in [] if workflow.touch else snakemake_internals.forced(workflow):
+    for job in [] if workflow.touch else snakemake_internals.forced_jobs(workflow):
         variant, step, tasks = tasks_of(job, project) or ("", "", [])
         for task in tasks:
-            Manifest.forget(Path(project.manifest(variant, step, task)))
+            Manifest.remove_with_copy(Path(project.manifest_path(variant, step, task)))
 
 
-def replaced(workflow: Any, project: Project) -> str:
+def replacement_notice(workflow: Any, project: Project) -> str:
     """What to say before results take the place of others; "" where none do."""
-    found = [of for job in snakemake_internals.planned(workflow) if (of := tasks_of(job, project))]
-    late = [of for of in found if project.replaces(*of)]
-    reasons = [project.stale(*of) or "" for of in late]
-    above = sum(reason.startswith(ABOVE) for reason in reasons)
-    words = replaced_in_words(len(late) - above, above, len(found))
-    return f"{words}; {KEEP_RENAMED}" if any(RENAMED in reason for reason in reasons) else words
+    all_tasks = [
+        job_tasks for job in snakemake_internals.planned_jobs(workflow) if (job_tasks := tasks_of(job, project))
+    ]
+    late = [of for of in all_tasks if project.replaces_results(*of)]
+    reasons = [project.why_stale(*of) or "" for of in late]
+    above = sum(reason.startswith(ABOVE_PREFIX) for reason in reasons)
+    words = replacement_text(len(late) - above, above, len(all_tasks))
+    return f"{words}; {KEEP_RENAMED}" if any(MODULES_RENAMED in reason for reason in reasons) else words
 
 
-def prepare(workflow: Any, project: Project, tell: Callable[[str], None]) -> None:
+def prepare_run(workflow: Any, project: Project, tell: Callable[[str], None]) -> None:
     """Before the first job: freeze code and config, set results aside or remove them that the config no longer has, bring others back."""
-    freeze(workflow, project)
-    if paths := stale_results.of(project.variants):
-        tell(f"removed {stale_results.described(paths)}")
-        stale_results.remove(paths)
-    if moves := list(unused.leaving(project.variants)):
-        tell(f"set aside {unused.described(moves)}, {unused.LEAVES}")
-        unused.make(moves)
-    if moves := unused.coming_back(project):
-        tell(f"brought back {unused.described(moves)} {unused.RETURNS}")
-        unused.make(moves)
-    for line in nameless(project):
+    freeze_code(workflow, project)
+    if paths := stale_results.stale_files(project.variants):
+        tell(f"removed {stale_results.stale_files_text(paths)}")
+        stale_results.remove_files(paths)
+    if moves := list(unused.moves_aside(project.variants)):
+        tell(f"set aside {unused.moves_text(moves)}, {unused.LEAVING_TEXT}")
+        unused.make_moves(moves)
+    if moves := unused.moves_back(project):
+        tell(f"brought back {unused.moves_text(moves)} {unused.RETURN_TEXT}")
+        unused.make_moves(moves)
+    for line in nameless_model_lines(project):
         tell(line)
-    forget_forced(workflow, project)
+    forget_forced_tasks(workflow, project)

@@ -14,7 +14,7 @@ from crawl2llm.chain import changed_sources, sources
 def entries(tmp_path: Path) -> list[str]:
     for name in "abcdef":
         (tmp_path / f"{name}.txt").write_text(name)
-    (tmp_path / "00001.run.json").write_text(json.dumps({"files": sources.digests(of(tmp_path, "abcd"))}))
+    (tmp_path / "00001.run.json").write_text(json.dumps({"files": sources.file_digests(of(tmp_path, "abcd"))}))
     return of(tmp_path, "abcd")
 
 
@@ -23,7 +23,7 @@ def of(folder: Path, names: str) -> list[str]:
 
 
 def ask(folder: Path, entries: list[str]) -> str:
-    return changed_sources.named(folder / "00001.manifest.json", "00001", entries)
+    return changed_sources.changed_files_text(folder / "00001.manifest.json", "00001", entries)
 
 
 def test_files_are_named_with_what_became_of_them(tmp_path: Path, entries: list[str]) -> None:

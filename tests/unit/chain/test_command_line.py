@@ -13,7 +13,7 @@ import pytest
 from crawl2llm import __main__
 from crawl2llm.chain import command_line
 from crawl2llm.chain.config import validate
-from crawl2llm.chain.config_schema import leaves as leaves_of_schema
+from crawl2llm.chain.config_schema import schema_leaves as leaves_of_schema
 from crawl2llm.chain.fingerprint import digest, fingerprint
 from crawl2llm.core import console
 from crawl2llm.core.errors import ConfigError, InputError
@@ -30,7 +30,9 @@ def run(folder: Path, config: str, body: Any = None) -> int:
         return [folder / "out.txt"]
 
     argv = ["--config", config, "--manifest", str(folder / "manifest.json"), "--log", str(folder / "logs/a.log")]
-    return command_line.run(command_line.parser(STEP, "What it does.", "--config config.yaml"), body or keep_two, argv)
+    return command_line.run_step(
+        command_line.step_parser(STEP, "What it does.", "--config config.yaml"), body or keep_two, argv
+    )
 
 
 def test_run_with_a_fingerprint(tmp_path: Path) -> None:
@@ -46,9 +48,11 @@ def test_run_with_a_fingerprint(tmp_path: Path) -> None:
 def test_run_with_a_config_file_is_the_same_run(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("language: {select: {threshold: 0.25}}\n")
-    assert command_line.settings(STEP, str(file)) == command_line.settings(STEP, making.config(STEP, threshold=0.25))
+    assert command_line.verified_settings(STEP, str(file)) == command_line.verified_settings(
+        STEP, making.config(STEP, threshold=0.25)
+    )
     file.write_text("")
-    assert command_line.settings(STEP, str(file))[1] == fingerprint(STEP, validate({}))
+    assert command_line.verified_settings(STEP, str(file))[1] == fingerprint(STEP, validate({}))
 
 
 @pytest.fixture
@@ -87,7 +91,7 @@ def test_a_planted_link_is_not_written_through(tmp_path: Path, elsewhere: Path, 
     assert run(folder, making.config(STEP), body) == 0
     assert elsewhere.read_text() == "mine" and not (folder / "theirs").exists()
     assert (folder / "deep/er/inner").is_symlink(), "a link to a file of the task is none"
-    assert Manifest.read(folder / "manifest.json").damage(deep=True) == []
+    assert Manifest.read(folder / "manifest.json").file_problems(deep=True) == []
 
 
 def test_a_planted_log_is_not_written_through(tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +237,7 @@ def test_an_error_of_the_program_itself_is_not_hidden(tmp_path: Path) -> None:
 
 def test_help_shows_what_it_does_and_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        command_line.parser(STEP, "What it does.", "--config config.yaml").parse_args(["--help"])
+        command_line.step_parser(STEP, "What it does.", "--config config.yaml").parse_args(["--help"])
     assert stopped.value.code == 0
     shown = capsys.readouterr().out
     assert "What it does." in shown and "python -m crawl2llm.filters.language.select --config config.yaml" in shown
@@ -250,7 +254,7 @@ def test_manifest_is_the_same_wherever_and_however_often(tmp_path: Path) -> None
 
 
 def test_fail_prints_as_a_step_does(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line.fail("no") == 1
+    assert command_line.print_error("no") == 1
     assert capsys.readouterr().err == "error: no\n"
 
 
@@ -259,7 +263,7 @@ def test_a_command_answers_an_error_in_one_line(error: Exception, capsys: pytest
     def main(argv: list[str] | None = None) -> int:
         raise error
 
-    assert command_line.answered(main)([]) == 1 and capsys.readouterr() == ("", "error: no\n")
+    assert command_line.report_errors(main)([]) == 1 and capsys.readouterr() == ("", "error: no\n")
 
 
 def test_a_command_whose_reader_has_gone_raises() -> None:
@@ -267,20 +271,20 @@ def test_a_command_whose_reader_has_gone_raises() -> None:
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        command_line.answered(main)([])
+        command_line.report_errors(main)([])
 
 
 def test_a_command_shows_lines_or_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line.show(argparse.Namespace(json=False), {"a": "ä"}, lambda: iter(["one", "two"])) == 0
-    assert command_line.show(argparse.Namespace(json=True), {"a": "ä"}, lambda: []) == 0
+    assert command_line.print_findings(argparse.Namespace(json=False), {"a": "ä"}, lambda: iter(["one", "two"])) == 0
+    assert command_line.print_findings(argparse.Namespace(json=True), {"a": "ä"}, lambda: []) == 0
     assert capsys.readouterr().out == 'one\ntwo\n{\n "a": "ä"\n}\n'
 
 
 def test_progress_tells_rate_and_time_left() -> None:
     progress = console.Progress(100, "documents", done=20)
     progress.add(30)
-    assert progress.line(progress.start + 10) == "50/100 documents, 3.0/s, 17s left"
-    assert console.Progress(None, "records").line() == "0 records, 0.0/s"
+    assert progress.status_line(progress.start + 10) == "50/100 documents, 3.0/s, 17s left"
+    assert console.Progress(None, "records").status_line() == "0 records, 0.0/s"
 
 
 @pytest.mark.parametrize(
@@ -288,12 +292,12 @@ def test_progress_tells_rate_and_time_left() -> None:
     [(0.4, "0s"), (75, "1m15s"), (3600, "1h00m"), (59.6, "1m00s"), (172_740, "47h59m"), (180_000, "2d02h")],
 )
 def test_duration(seconds: float, words: str) -> None:
-    assert console.duration(seconds) == words
+    assert console.format_duration(seconds) == words
 
 
 def test_placement_options_are_those_of_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = command_line.parser("finetune.train", "", "")
-    command_line.placement(parser, "finetune.train")
+    parser = command_line.step_parser("finetune.train", "", "")
+    command_line.add_placement_options(parser, "finetune.train")
     leaves, given = dict(leaves_of_schema()), ["--config", "x", "--manifest", "y"]
     for name, value in vars(parser.parse_args(given)).items():
         if f"finetune.train.{name}" in leaves:
@@ -313,8 +317,8 @@ def test_placement_options_are_those_of_the_schema(capsys: pytest.CaptureFixture
 
 def test_configfile_takes_files_and_no_other_words() -> None:
     """A key, a document or a folder behind it were taken for a config."""
-    made = command_line.described("x", "", "")
-    command_line.configfile_option(made, "")
+    made = command_line.command_parser("x", "", "")
+    command_line.add_configfile_option(made, "")
     made.add_argument("words", nargs="*")
     for line, files, words in (
         ("--configfile a.yaml KEY=1", ["a.yaml"], ["KEY=1"]),

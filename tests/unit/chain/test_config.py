@@ -13,15 +13,15 @@ from jsonschema import Draft202012Validator
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import config_schema
-from crawl2llm.chain.config import lookup, merged, validate
-from crawl2llm.chain.config_schema import leaves, schema, tracked, validator
+from crawl2llm.chain.config import lookup, merge_dicts, validate
+from crawl2llm.chain.config_schema import schema, schema_leaves, schema_validator, tracked_section
 from crawl2llm.core import yaml_hints
 from crawl2llm.core.errors import ConfigError
-from crawl2llm.core.nested_dicts import has
+from crawl2llm.core.nested_dicts import has_path
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest.extractors import EXTRACTORS, MARKDOWN
 
-LEAVES = dict(leaves())
+LEAVES = dict(schema_leaves())
 
 
 def refused(config: Any) -> str:
@@ -127,7 +127,9 @@ def test_defaults_are_filled_and_given_values_stay() -> None:
     complete = validate({"language": {"select": {"languages": ["de"]}}})
     unset = {"agreement_min": None, "script_min": None, "thresholds": {}}
     assert lookup(complete, "language.select") == {"languages": ["de"], "threshold": 0.65, **unset}
-    assert {path for path in LEAVES if "default" in LEAVES[path]} <= {path for path in LEAVES if has(complete, path)}
+    assert {path for path in LEAVES if "default" in LEAVES[path]} <= {
+        path for path in LEAVES if has_path(complete, path)
+    }
     assert validate(complete) == complete
 
 
@@ -185,7 +187,7 @@ def test_a_value_of_another_type_is_said_once() -> None:
 )
 def test_the_literal_that_a_hint_gives_is_read_as_the_same_number(value: float, spelled: Any) -> None:
     text = spelled(value)
-    hint = yaml_hints.literal(text)
+    hint = yaml_hints.number_literal(text)
     assert hint is not None
     read = yaml.safe_load(hint)
     assert isinstance(read, int | float) and float(read) == float(text)
@@ -193,7 +195,7 @@ def test_the_literal_that_a_hint_gives_is_read_as_the_same_number(value: float, 
 
 @pytest.mark.parametrize("text", ["high", "nan", "inf", "-inf", "", "1.2.3", "0x10"])
 def test_what_is_no_number_has_no_literal(text: str) -> None:
-    assert yaml_hints.literal(text) is None
+    assert yaml_hints.number_literal(text) is None
 
 
 def test_filled_defaults_are_nobody_elses() -> None:
@@ -207,7 +209,7 @@ def test_leaf_says_what_it_is(path: str) -> None:
     assert leaf.get("description", "").endswith("."), f"{path} has no description that is a sentence"
     assert "default" in leaf, f"{path} has no default"
     assert "type" in leaf or "enum" in leaf, f"{path} has no type"
-    errors = list(validator(leaf).iter_errors(leaf["default"]))
+    errors = list(schema_validator(leaf).iter_errors(leaf["default"]))
     assert not errors, f"the default of {path} is refused: {errors}"
     assert all(isinstance(name, str) for name in leaf.get("enum", [""]) if leaf.get("type") == "string")
 
@@ -247,18 +249,21 @@ def test_tracked_leaves_placement_keys_out() -> None:
         step = ".".join(path.split(".")[:2])
         if path.count(".") >= 2:
             left_out = leaf.get("placement") or leaf.get("tracked")
-            assert has(tracked(complete, step), path.removeprefix(f"{step}.")) is not bool(left_out), path
+            assert has_path(tracked_section(complete, step), path.removeprefix(f"{step}.")) is not bool(left_out), path
 
 
 def test_a_key_that_is_younger_than_its_step_is_tracked_where_it_is_not_the_default() -> None:
     step = "pretrain.train"
-    default = tracked(validate({"pretrain": {"train": {"model": {"size": None}}}}), step)
-    assert "size" not in default["model"] and default == tracked(validate({}), step)
-    sized = tracked(validate({"pretrain": {"train": {"model": {"size": "30M"}}}}), step)
+    default = tracked_section(validate({"pretrain": {"train": {"model": {"size": None}}}}), step)
+    assert "size" not in default["model"] and default == tracked_section(validate({}), step)
+    sized = tracked_section(validate({"pretrain": {"train": {"model": {"size": "30M"}}}}), step)
     assert sized == {**default, "model": {**default["model"], "size": "30M"}}
-    default = tracked(validate({"pretrain": {"train": {"engine": "deepspeed"}}}), step)
-    assert "engine" not in default and default == tracked(validate({}), step)
-    assert tracked(validate({"pretrain": {"train": {"engine": "torch"}}}), step) == {**default, "engine": "torch"}
+    default = tracked_section(validate({"pretrain": {"train": {"engine": "deepspeed"}}}), step)
+    assert "engine" not in default and default == tracked_section(validate({}), step)
+    assert tracked_section(validate({"pretrain": {"train": {"engine": "torch"}}}), step) == {
+        **default,
+        "engine": "torch",
+    }
 
 
 GIVEN: dict[str, Any] = {
@@ -281,20 +286,20 @@ def test_a_step_s_settings_are_completed_from_the_schema_and_digested_without_wh
     """Every key that is tracked has the value of the complete config, placement keys stay options; `pruned` takes back what was added."""
     step = "pretrain.train"
     complete = validate({"pretrain": {"train": given}})
-    told = tracked(complete, step)
+    told = tracked_section(complete, step)
     before = json.dumps(told)
-    whole = config_schema.completed(step, told)
+    whole = config_schema.fill_defaults(step, told)
     assert json.dumps(told) == before
-    for path, leaf in leaves(config_schema.section(step)):
-        assert has(whole, path) is not bool(leaf.get("placement")), path
-        assert has(whole, path) is False or lookup(whole, path) == lookup(complete, f"{step}.{path}"), path
-    assert config_schema.pruned(step, whole) == told
-    assert config_schema.completed(step, whole) == whole
+    for path, leaf in schema_leaves(config_schema.schema_section(step)):
+        assert has_path(whole, path) is not bool(leaf.get("placement")), path
+        assert has_path(whole, path) is False or lookup(whole, path) == lookup(complete, f"{step}.{path}"), path
+    assert config_schema.prune_settings(step, whole) == told
+    assert config_schema.fill_defaults(step, whole) == whole
 
 
 def test_what_is_completed_is_the_schema_s_own_no_longer() -> None:
-    config_schema.completed("pretrain.train", {})["batch_ramp"].append([0, 1])
-    assert config_schema.completed("pretrain.train", {})["batch_ramp"] == []
+    config_schema.fill_defaults("pretrain.train", {})["batch_ramp"].append([0, 1])
+    assert config_schema.fill_defaults("pretrain.train", {})["batch_ramp"] == []
 
 
 TREES = st.recursive(
@@ -306,9 +311,9 @@ TREES = st.recursive(
 
 @given(TREES, TREES)
 def test_merged_is_the_overlay_where_it_speaks_and_the_base_elsewhere(base: Any, overlay: Any) -> None:
-    found = merged(base, overlay)
-    assert merged(found, overlay) == found
-    assert merged(base, {}) == base and merged({}, overlay) == overlay
+    found = merge_dicts(base, overlay)
+    assert merge_dicts(found, overlay) == found
+    assert merge_dicts(base, {}) == base and merge_dicts({}, overlay) == overlay
     assert set(found) == set(base) | set(overlay)
     for key in set(base) - set(overlay):
         assert found[key] == base[key]
@@ -323,11 +328,11 @@ def test_any_unknown_key_is_refused_by_name(key: str) -> None:
 def test_a_filter_that_is_set_and_not_used_is_told() -> None:
     """`filters` is forgotten easily."""
     given = {"url": {"score": {"words": ["words.txt"]}}, "language": {}}
-    assert configuration.unused(given, configuration.validate(given)) == [
+    assert configuration.unused_filter_lines(given, configuration.validate(given)) == [
         "url is set, and not used: filters is language, heuristics, dedup, quality, decontaminate"
     ]
     given["filters"] = ["url", "language"]
-    assert configuration.unused(given, configuration.validate(given)) == []
+    assert configuration.unused_filter_lines(given, configuration.validate(given)) == []
 
 
 def test_one_language_without_brackets_is_told_how_to_write_it() -> None:
@@ -358,4 +363,4 @@ def test_the_data_folder_stands_in_every_key_that_names_files() -> None:
     ]
     assert config["pretrain"]["train"]["start_from"] == "/far/model"
     assert config["ingest"]["extract"]["sources"][0]["paths"] == ["{data}/*.warc.gz"]
-    assert configuration.of_variant(config, "other")["url"]["score"]["domains"] == ["/far/domains"]
+    assert configuration.config_of_variant(config, "other")["url"]["score"]["domains"] == ["/far/domains"]

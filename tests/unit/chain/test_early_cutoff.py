@@ -11,12 +11,12 @@ import pytest
 
 from crawl2llm.chain import command_line
 from crawl2llm.core import checkpoint_folders, record
-from crawl2llm.core.manifest import Manifest, canonical, digest
+from crawl2llm.core.manifest import Manifest, canonical_json, digest
 
 
 def mark(step: str = "some.step", above: str = "a", **other: Any) -> str:
     """A fingerprint whose step above has the fingerprint `above`."""
-    return canonical(
+    return canonical_json(
         {"step": step, "config": {"x": 1}, "code": {"m": "1"}, "files": {}, "upstream": {"a.b": above}, **other}
     )
 
@@ -37,7 +37,7 @@ class Made:
 
     def given(self, text: str) -> None:
         """Make what it reads."""
-        command_line._input.cache_clear()
+        command_line._read_input.cache_clear()
         self.above.parent.mkdir(exist_ok=True)
         file = self.above.with_name("data.txt")
         file.write_text(text)
@@ -49,10 +49,10 @@ class Made:
             out.write_bytes(Manifest.read(args.read).file("data.txt").read_bytes())
             return [out]
 
-        return command_line.task(self.args, {}, fingerprint, body)
+        return command_line.write_result(self.args, {}, fingerprint, body)
 
     def done(self, fingerprint: str) -> bool:
-        return command_line.done(self.args, fingerprint)
+        return command_line.is_done(self.args, fingerprint)
 
 
 def test_other_settings_above_with_the_same_input(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_input_that_holds_something_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", ["absent", "damaged", "of another result", "without a fingerprint"])
 def test_nobody_knows_without_the_record(tmp_path: Path, fault: str) -> None:
     made = Made(tmp_path)
-    path = record.beside(made.args.manifest)
+    path = record.path_of(made.args.manifest)
     if fault == "absent":
         path.unlink()
     elif fault == "damaged":
@@ -146,11 +146,11 @@ def test_a_result_that_was_made_since_forgets_the_one_before(tmp_path: Path) -> 
 def test_checkpoints_stay_those_of_their_training(tmp_path: Path) -> None:
     place, manifest = tmp_path / "checkpoints/1", Path("results/main/pretrain/train/manifest.json")
     place.mkdir(parents=True)
-    checkpoint_folders.announce(place, Path("results/other/pretrain/train/manifest.json"), "old")
-    checkpoint_folders.announce(place, manifest, "old")
-    checkpoint_folders.rename(tmp_path / "checkpoints", manifest, "elsewhere", "new")
-    checkpoint_folders.rename(tmp_path / "checkpoints", manifest, "old", "new")
-    assert [(str(path), found) for _, path, found in checkpoint_folders.announced(tmp_path / "checkpoints")] == [
+    checkpoint_folders.write_pointer(place, Path("results/other/pretrain/train/manifest.json"), "old")
+    checkpoint_folders.write_pointer(place, manifest, "old")
+    checkpoint_folders.replace_fingerprint(tmp_path / "checkpoints", manifest, "elsewhere", "new")
+    checkpoint_folders.replace_fingerprint(tmp_path / "checkpoints", manifest, "old", "new")
+    assert [(str(path), found) for _, path, found in checkpoint_folders.trainings_below(tmp_path / "checkpoints")] == [
         (str(manifest), "new"),
         ("results/other/pretrain/train/manifest.json", "old"),
     ]

@@ -21,29 +21,29 @@ ROOT = Path(launch.__file__).resolve().parents[3]
     ("status", "number"), [(-9, 9), (137, 9), (-11, 11), (139, 11), (1, None), (255, None), (0, None)]
 )
 def test_a_signal_in_a_status(status: int, number: int | None) -> None:
-    assert exit_signals.of_status(status) == number
+    assert exit_signals.signal_of_status(status) == number
 
 
 def test_a_kill_without_a_sign_of_memory_names_both_causes() -> None:
-    said = exit_signals.explained(9, "pretrain.train", None)
+    said = exit_signals.signal_explanation(9, "pretrain.train", None)
     assert said.startswith("was ended by SIGKILL (signal 9): by a person or a batch system, or out of memory")
     assert "pretrain.train.micro_batch" in said
 
 
 def test_other_signals_say_what_they_mean() -> None:
-    assert "CPU lacks an instruction" in exit_signals.explained(signal.SIGILL, "ingest.extract", None)
-    assert exit_signals.explained(signal.SIGSEGV, "ingest.extract", None) == "was ended by SIGSEGV (signal 11)"
+    assert "CPU lacks an instruction" in exit_signals.signal_explanation(signal.SIGILL, "ingest.extract", None)
+    assert exit_signals.signal_explanation(signal.SIGSEGV, "ingest.extract", None) == "was ended by SIGSEGV (signal 11)"
 
 
 def test_a_training_that_was_ended_says_how_it_goes_on() -> None:
     for step in exit_signals.MAKERS:
         for memory in (None, "the kernel says so"):
-            assert exit_signals.explained(9, step, memory).endswith(exit_signals.AGAIN)
+            assert exit_signals.signal_explanation(9, step, memory).endswith(exit_signals.RESUME_TEXT)
         assert (
-            exit_signals.explained(signal.SIGSEGV, step, None)
-            == f"was ended by SIGSEGV (signal 11). {exit_signals.AGAIN}"
+            exit_signals.signal_explanation(signal.SIGSEGV, step, None)
+            == f"was ended by SIGSEGV (signal 11). {exit_signals.RESUME_TEXT}"
         )
-    assert "resume" not in exit_signals.explained(9, "evaluate.model", None)
+    assert "resume" not in exit_signals.signal_explanation(9, "evaluate.model", None)
 
 
 def launched(folder: Path, *ranks: str, prefix: tuple[str, ...] = ()) -> tuple[str, str]:
@@ -101,9 +101,9 @@ def test_a_rank_out_of_memory(tmp_path: Path, group: Callable[[int], tuple[str, 
 
 def test_a_process_of_the_group_is_not_said_to_be_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's counter counts those of its groups too."""
-    group = next(iter(exit_signals.counters()), None)
+    group = next(iter(exit_signals.oom_kill_counts()), None)
     if group is None or group == exit_signals.VMSTAT:
         pytest.skip("this process's control group has no counter of its own")
-    before = exit_signals.counters()
-    monkeypatch.setattr(exit_signals, "counters", lambda: {file: number + 1 for file, number in before.items()})
+    before = exit_signals.oom_kill_counts()
+    monkeypatch.setattr(exit_signals, "oom_kill_counts", lambda: {file: number + 1 for file, number in before.items()})
     assert "of this control group for lack of memory" in str(exit_signals.lack_of_memory(before))

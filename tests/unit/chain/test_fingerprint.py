@@ -15,11 +15,26 @@ from crawl2llm.chain import command_line
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import fingerprint as module
 from crawl2llm.chain.config import lookup, validate
-from crawl2llm.chain.config_schema import leaves, validator
+from crawl2llm.chain.config_schema import schema_leaves, schema_validator
 from crawl2llm.chain.filter_order import FILTERS
-from crawl2llm.chain.fingerprint import canonical, closure, code, digest, fingerprint, settings
+from crawl2llm.chain.fingerprint import (
+    canonical_json,
+    code_hashes,
+    digest,
+    fingerprint,
+    import_closure,
+    tracked_settings,
+)
 from crawl2llm.chain.project import Project
-from crawl2llm.chain.steps import COMPARE_ALL, STEPS, common, models, needs, program_of, used
+from crawl2llm.chain.steps import (
+    COMPARE_ALL,
+    STEPS,
+    needed_steps,
+    needed_steps_of_main,
+    program_of,
+    task_models,
+    used_steps,
+)
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.plan_cache import Cache
 from crawl2llm.core.root import ROOT
@@ -43,10 +58,10 @@ SOME = [step for step in STEPS if step.split(".")[0] in {"ingest", "language", "
 
 def codes(root: Path) -> dict[str, str]:
     """The code hash of these steps, read afresh."""
-    module._module.cache_clear()
+    module._meaning_and_imports.cache_clear()
     module._cached = Cache(module.CACHE)
-    code.cache_clear()
-    return {step: code(program_of(step), root) for step in SOME}
+    code_hashes.cache_clear()
+    return {step: code_hashes(program_of(step), root) for step in SOME}
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -78,13 +93,17 @@ def test_code_counts_for_those_that_import_it_and_no_others(copy: Path) -> None:
     before = codes(copy)
     edit(copy / "scripts/crawl2llm/stages/ingest/http.py", "len(out) > limit", "len(out) >= limit")
     changed = {step for step, found in codes(copy).items() if found != before[step]}
-    importing = {s for s in SOME if copy / "scripts/crawl2llm/stages/ingest/http.py" in closure(program_of(s), copy)}
+    importing = {
+        s for s in SOME if copy / "scripts/crawl2llm/stages/ingest/http.py" in import_closure(program_of(s), copy)
+    }
     assert "ingest.extract" in changed == importing
 
     before = codes(copy)
     edit(copy / "scripts/crawl2llm/formats/documents.py", "BATCH = 1024", "BATCH = 512")
     changed = {step for step, found in codes(copy).items() if found != before[step]}
-    importing = {s for s in SOME if copy / "scripts/crawl2llm/formats/documents.py" in closure(program_of(s), copy)}
+    importing = {
+        s for s in SOME if copy / "scripts/crawl2llm/formats/documents.py" in import_closure(program_of(s), copy)
+    }
     assert {"language.score", "corpus.write"} <= changed == importing
 
 
@@ -106,7 +125,7 @@ def test_pages_and_templates_beside_a_program_count_for_its_stage(copy: Path) ->
 
 def test_what_is_beside_programs_counts_for_those_that_name_it(copy: Path) -> None:
     """What is compiled for the extraction reruns no list of remote files. What no module names counts for the whole folder."""
-    before = {step: code(program_of(step), copy) for step in ("ingest.extract", "ingest.list", "ingest.check")}
+    before = {step: code_hashes(program_of(step), copy) for step in ("ingest.extract", "ingest.list", "ingest.check")}
     native = {f"scripts/crawl2llm/stages/ingest/native/{name}" for name in compiled.NAMES}
     assert native <= set(before["ingest.extract"])
     assert "scripts/crawl2llm/stages/ingest/blocks.json" in before["ingest.extract"]
@@ -137,7 +156,7 @@ def test_closure_follows_every_way_to_import(tmp_path: Path, line: str) -> None:
     (tmp_path / "scripts/crawl2llm/shared/third.py").write_text("import os\n")
     (tmp_path / "scripts/crawl2llm/shared/bystander.py").write_text("VALUE = 2\n")
     (tmp_path / "scripts/crawl2llm/step.py").write_text(f"{line}\n")
-    names = [path.name for path in closure("crawl2llm.step", tmp_path)]
+    names = [path.name for path in import_closure("crawl2llm.step", tmp_path)]
     assert names == ["other.py", "third.py", "step.py"]
 
 
@@ -146,18 +165,18 @@ def test_relative_imports_are_refused_as_nothing_would_follow_them(tmp_path: Pat
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts/step.py").write_text(f"{line}\n")
     with pytest.raises(ValueError, match=r"step.py:1: .*relative imports are not followed"):
-        closure("step", tmp_path)
+        import_closure("step", tmp_path)
 
 
 def test_every_step_is_hashed_with_what_decides_its_bytes() -> None:
     for step in written():
-        names = {str(path.relative_to(ROOT)) for path in closure(program_of(step))}
+        names = {str(path.relative_to(ROOT)) for path in import_closure(program_of(step))}
         assert f"scripts/{program_of(step).replace('.', '/')}.py" in names
 
 
 def above(step: str, config: dict[str, Any]) -> set[str]:
     """The steps that a step reads from, in its own variant and of main."""
-    return {*needs(step, config), *common(step, config)}
+    return {*needed_steps(step, config), *needed_steps_of_main(step, config)}
 
 
 def test_fingerprint_is_of_its_own_settings_and_of_everything_upstream() -> None:
@@ -196,7 +215,7 @@ def test_a_filter_that_a_source_skips_is_told_and_no_step_above_it(name: str) ->
     assert changed == {step for step in written() if reached(step)}
     unused = {"filters": [other for other in FILTERS if name not in (other, *FILTERS[other].after)]}
     there, skipped = skipping(**unused), skipping(name, **unused)
-    assert all_of(there, used(there)) == all_of(skipped, used(there))
+    assert all_of(there, used_steps(there)) == all_of(skipped, used_steps(there))
 
 
 def all_of(config: dict[str, Any], names: Iterable[str]) -> dict[str, str]:
@@ -209,7 +228,11 @@ def test_order_of_keys_does_not_count() -> None:
     there = validate({"language": {"select": {"languages": ["en"], "threshold": 0.5}}, "data": "x"})
     back = validate({"data": "x", "language": {"select": {"threshold": 0.5, "languages": ["en"]}}})
     assert fingerprint("language.select", there) == fingerprint("language.select", back)
-    assert canonical({"b": 1, "a": [2, 1]}) == canonical({"a": [2, 1], "b": 1}) != canonical({"a": [1, 2], "b": 1})
+    assert (
+        canonical_json({"b": 1, "a": [2, 1]})
+        == canonical_json({"a": [2, 1], "b": 1})
+        != canonical_json({"a": [1, 2], "b": 1})
+    )
 
 
 def another(leaf: dict[str, Any]) -> Any:
@@ -220,7 +243,9 @@ def another(leaf: dict[str, Any]) -> Any:
     if isinstance(default, bool):
         return not default
     if isinstance(default, int | float):
-        return next(value for value in (default + 1, default - 1, default / 2) if validator(leaf).is_valid(value))
+        return next(
+            value for value in (default + 1, default - 1, default / 2) if schema_validator(leaf).is_valid(value)
+        )
     if isinstance(default, str):
         return default + "x"
     return None
@@ -228,7 +253,7 @@ def another(leaf: dict[str, Any]) -> Any:
 
 def test_placement_keys_are_in_no_fingerprint() -> None:
     # `tasks` decides which tasks there are: what is read by the report.
-    placement = {path: another(leaf) for path, leaf in leaves() if leaf.get("placement", "tasks") != "tasks"}
+    placement = {path: another(leaf) for path, leaf in schema_leaves() if leaf.get("placement", "tasks") != "tasks"}
     overlay: dict[str, Any] = {}
     for path, value in placement.items():
         if value is not None and path != "data":
@@ -255,7 +280,7 @@ def test_fingerprint_holds_the_settings_that_the_program_gets() -> None:
 def test_pairs_of_a_run_that_masks_and_searches_are_told_both() -> None:
     both = {"filters": ["language", "pii", "decontaminate"], "evaluate": {"public": {"presets": ["copa"]}}}
     for step in ("finetune.pairs", "align.pairs"):
-        assert {"pii", "decontaminate"} <= set(settings(step, validate(both)))
+        assert {"pii", "decontaminate"} <= set(tracked_settings(step, validate(both)))
 
 
 def test_a_folder_of_data_that_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,22 +308,24 @@ def test_a_folder_of_data_that_moved(tmp_path: Path, monkeypatch: pytest.MonkeyP
         config = made.variants["main"]
         return {
             f"{step} {task}": made.fingerprint("main", step, task)
-            for step in used(config)
-            for task in models(step, config)
+            for step in used_steps(config)
+            for task in task_models(step, config)
         }
 
     before = marks("one")
     assert before == marks("two") == marks(f"{tmp_path}/two/")
-    told = module.for_program(before["finetune.pairs "], "two")
-    settings, mark = command_line.settings("finetune.pairs", told)
+    told = module.fingerprint_for_program(before["finetune.pairs "], "two")
+    settings, mark = command_line.verified_settings("finetune.pairs", told)
     assert (
         settings["files"] == [{"path": "two/pairs.jsonl", "question": "{data}"}] and mark == before["finetune.pairs "]
     )
-    assert command_line.settings("toxicity.score", module.for_program(before["toxicity.score "], "two"))[0][
-        "lists"
-    ] == ["two/words"]
-    assert module.for_program(before["language.score "], "two") == before["language.score "]
+    assert command_line.verified_settings(
+        "toxicity.score", module.fingerprint_for_program(before["toxicity.score "], "two")
+    )[0]["lists"] == ["two/words"]
+    assert module.fingerprint_for_program(before["language.score "], "two") == before["language.score "]
     Path("one/words/en").write_text("y\n")
     with pytest.raises(InputError, match=r"not what this run was planned with: two/words/en"):
-        command_line.settings("toxicity.score", module.for_program(before["toxicity.score "], "two"))
+        command_line.verified_settings(
+            "toxicity.score", module.fingerprint_for_program(before["toxicity.score "], "two")
+        )
     assert {name for name, mark in marks("two").items() if mark != before[name]} >= {"toxicity.score "}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.freshness import OLD, RENAMED, UNKNOWN, Freshness, difference
+from crawl2llm.chain.freshness import MODULES_RENAMED, OLD_VERSION, UNKNOWN_CHANGE, Freshness, fingerprint_differences
 from crawl2llm.core import record
-from crawl2llm.core.manifest import Manifest, combined, consumed, digest, recording
+from crawl2llm.core.manifest import Manifest, combine_sources, consumed_inputs, digest, record_inputs
 
 CONTENTS = {"00000": "aa", "00001": "bb"}
 
@@ -45,16 +45,16 @@ class Results:
         path.parent.mkdir(parents=True, exist_ok=True)
         data = path.with_name(f"{task or 'all'}.parquet")
         data.write_text(text)
-        with recording() as opened:
+        with record_inputs() as opened:
             for read in inputs:
                 Manifest.read(read).file(read.name.replace("manifest.json", "parquet"))
-        made = Manifest(step, digest(mark(step)), inputs={**consumed(opened), **(more or {})})
-        made.sources = combined([sources or {}, *(found.sources for found in opened.values())])
+        made = Manifest(step, digest(mark(step)), inputs={**consumed_inputs(opened), **(more or {})})
+        made.sources = combine_sources([sources or {}, *(found.sources for found in opened.values())])
         record.write(path, mark(step), {})
         made.write(path, [data])
 
     def ask(self, step: str, *tasks: str, contents: dict[str, str] = CONTENTS, **config: object) -> str | None:
-        return Freshness(self.place, contents).stale(step, tasks or [""], mark(step, **config))
+        return Freshness(self.place, contents).why_stale(step, tasks or [""], mark(step, **config))
 
 
 @pytest.fixture
@@ -69,9 +69,9 @@ def all_fresh(results: Results) -> bool:
 
 def test_complete_results_are_up_to_date(results: Results) -> None:
     assert all_fresh(results)
-    manifest = Manifest.parse(results.place("language.select", ""))
+    manifest = Manifest.read_unchecked(results.place("language.select", ""))
     assert set(manifest.inputs) == {"language.score {00000..00001}"} and set(manifest.sources) == {"all"}
-    assert Manifest.parse(results.place("language.score", "00001")).sources == {"00001": "bb"}
+    assert Manifest.read_unchecked(results.place("language.score", "00001")).sources == {"00001": "bb"}
 
 
 def test_an_edit_is_named_with_both_values(results: Results) -> None:
@@ -81,10 +81,10 @@ def test_an_edit_is_named_with_both_values(results: Results) -> None:
 def test_results_of_other_settings_are_told_from_those_that_lack_something(results: Results) -> None:
     held = Freshness(results.place, CONTENTS)
     results.place("language.score", "00001").with_name("00001.parquet").unlink()
-    assert held.stale("language.score", CONTENTS, mark("language.score"))
-    assert not held.other("language.score", CONTENTS, mark("language.score"))
-    assert held.other("language.score", CONTENTS, mark("language.score", threshold=0.7))
-    assert not held.other("quality.score", CONTENTS, mark("quality.score"))  # none there
+    assert held.why_stale("language.score", CONTENTS, mark("language.score"))
+    assert not held.has_other_fingerprint("language.score", CONTENTS, mark("language.score"))
+    assert held.has_other_fingerprint("language.score", CONTENTS, mark("language.score", threshold=0.7))
+    assert not held.has_other_fingerprint("quality.score", CONTENTS, mark("quality.score"))  # none there
 
 
 def test_any_shard_of_a_task_counts(results: Results) -> None:
@@ -108,14 +108,14 @@ def test_one_of_many_inputs_is_named(results: Results) -> None:
     for shard in shards:
         results.make("dedup.sets", shard, [], f"sets of {shard}")
     results.make("dedup.verify", "003", [results.place("dedup.sets", shard) for shard in shards], "pairs")
-    assert list(Manifest.parse(results.place("dedup.verify", "003")).inputs) == ["dedup.sets {00000..00011}"]
+    assert list(Manifest.read_unchecked(results.place("dedup.verify", "003")).inputs) == ["dedup.sets {00000..00011}"]
     held = Freshness(results.place, CONTENTS)
 
     def asked() -> str | None:
         held.__post_init__()
-        held._read.clear()
-        held._why.clear()
-        return held.spoiled(Manifest.parse(results.place("dedup.verify", "003")))
+        held._manifests.clear()
+        held._stale_reasons.clear()
+        return held.why_spoiled(Manifest.read_unchecked(results.place("dedup.verify", "003")))
 
     results.make("dedup.sets", "00007", [], "sets of 00007")
     results.place("dedup.sets", "00004").unlink()
@@ -158,17 +158,17 @@ def test_results_of_an_earlier_version_are_named(results: Results) -> None:
     body = json.loads(path.read_text())
     del body["inputs"], body["sources"]
     path.write_text(json.dumps(body))
-    assert results.ask("language.select") == OLD
+    assert results.ask("language.select") == OLD_VERSION
     path.write_text(json.dumps({**body, "fingerprint": "of then"}))
-    record.beside(path).unlink()
-    assert results.ask("language.select") == OLD
+    record.path_of(path).unlink()
+    assert results.ask("language.select") == OLD_VERSION
 
 
 def test_a_result_without_its_record_is_not_told_key_by_key(results: Results) -> None:
     path = results.place("language.select", "")
     path.write_text(json.dumps({**json.loads(path.read_text()), "fingerprint": "another"}))
-    record.beside(path).unlink()
-    assert results.ask("language.select") == UNKNOWN
+    record.path_of(path).unlink()
+    assert results.ask("language.select") == UNKNOWN_CHANGE
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_result_without_its_record_is_not_told_key_by_key(results: Results) ->
     ],
 )
 def test_both_sides_of_an_arrow_differ(before: Any, now: Any, words: str) -> None:
-    (told,) = difference({"config": {"key": before}}, {"config": {"key": now}})
+    (told,) = fingerprint_differences({"config": {"key": before}}, {"config": {"key": now}})
     assert told == words
 
 
@@ -194,9 +194,9 @@ def test_modules_that_have_other_names_are_one_line() -> None:
     before = {"code": {f"scripts/{name}.py": name for name in "abcd"}, "config": {"key": 1}}
     edited = {"code": {**before["code"], "scripts/a.py": "other", "scripts/e.py": "e"}, "config": {"key": 1}}
     renamed = {"code": {f"scripts/core/{name}.py": name for name in "abcd"}, "config": {"key": 2}}
-    assert difference(before, edited) == ["code of scripts/a.py, scripts/e.py"]
-    assert difference(before, renamed) == ["key 1 → 2", RENAMED]
-    assert len(difference(before, renamed, whole=True)[1].split(", ")) == 8, "accept names all"
-    assert difference({"code": {}}, renamed)[-1].startswith("code of "), (
+    assert fingerprint_differences(before, edited) == ["code of scripts/a.py, scripts/e.py"]
+    assert fingerprint_differences(before, renamed) == ["key 1 → 2", MODULES_RENAMED]
+    assert len(fingerprint_differences(before, renamed, whole=True)[1].split(", ")) == 8, "accept names all"
+    assert fingerprint_differences({"code": {}}, renamed)[-1].startswith("code of "), (
         "a result that names no code was made otherwise"
     )

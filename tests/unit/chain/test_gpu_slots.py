@@ -24,7 +24,7 @@ TWO = ["GPU-1", "GPU-2"]
 JOB = """
 import os, sys, time
 from crawl2llm.chain import gpu_slots
-locks = gpu_slots.take(int(sys.argv[1]))
+locks = gpu_slots.take_gpus(int(sys.argv[1]))
 begun = time.monotonic()
 print(os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
 if sys.argv[3:]:
@@ -39,9 +39,9 @@ Start = Callable[..., "subprocess.Popen[str]"]
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """start(number, seconds, …): a job of a run that has TWO."""
-    monkeypatch.delenv(devices.VISIBLE, raising=False)
+    monkeypatch.delenv(devices.VISIBLE_VARIABLE, raising=False)
     monkeypatch.setenv(gpu_slots.VARIABLE, "")  # is taken away again at the end
-    gpu_slots.announce(TWO, tmp_path / "gpus")
+    gpu_slots.announce_gpus(TWO, tmp_path / "gpus")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     def job(*words: float | str) -> subprocess.Popen[str]:
@@ -59,7 +59,7 @@ def line(job: subprocess.Popen[str]) -> str:
 def free(folder: Path) -> list[str]:
     """The GPUs that nobody holds."""
     for number in (2, 1):
-        if held := gpu_slots.taken(folder, TWO, number):
+        if held := gpu_slots.lock_free_gpus(folder, TWO, number):
             for _, handle in held:
                 handle.close()
             return [name for name, _ in held]
@@ -122,22 +122,22 @@ def test_a_gpu_is_held_while_a_process_of_the_job_lives(start: Start, tmp_path: 
 def test_a_job_that_wants_more_gets_all_and_one_outside_a_run_none(start: Start) -> None:
     many = start(4, 0)
     assert line(many) == "GPU-1,GPU-2" and many.wait() == 0
-    gpu_slots.announce([])
+    gpu_slots.announce_gpus([])
     outside = start(1, 0)
     assert line(outside) == "None" and outside.wait() == 0
 
 
 def test_a_run_that_may_have_fewer_gives_a_job_no_more(start: Start, tmp_path: Path) -> None:
     """`--resources card=1` on a machine with two GPUs: the other may be somebody else's. With `card=0` jobs see none."""
-    gpu_slots.announce(TWO, tmp_path / "gpus", most=1)
+    gpu_slots.announce_gpus(TWO, tmp_path / "gpus", most=1)
     many = start(2, 60)
     assert line(many) == "GPU-1" and free(tmp_path / "gpus") == ["GPU-2"]
     many.kill()
     many.wait()
-    gpu_slots.announce(TWO, tmp_path / "gpus", most=0)
+    gpu_slots.announce_gpus(TWO, tmp_path / "gpus", most=0)
     none = start(1, 0)
     assert line(none) == "" and none.wait() == 0
-    gpu_slots.announce(TWO, tmp_path / "gpus", most=8)
+    gpu_slots.announce_gpus(TWO, tmp_path / "gpus", most=8)
     both = start(8, 0)
     assert line(both) == "GPU-1,GPU-2" and both.wait() == 0
 
@@ -185,13 +185,13 @@ def test_an_evaluation_takes_one_and_another_step_none(start: Start) -> None:
 
 
 def test_who_needs_how_many(start: Start) -> None:
-    assert gpu_slots.needed("pretrain.train", {"device": "auto", "processes": 4}) == 4
-    assert gpu_slots.needed("pretrain.train", {"device": "cpu", "processes": 4}) == 0
-    assert gpu_slots.needed("evaluate.public", {}) == 1
-    assert gpu_slots.needed("quality.transformers", {"device": "cpu"}) == 0
-    assert gpu_slots.needed("dedup.band", {}) == 0
-    gpu_slots.announce([])
-    assert gpu_slots.needed("pretrain.train", {"device": "auto", "processes": 4}) == 0
+    assert gpu_slots.gpus_needed("pretrain.train", {"device": "auto", "processes": 4}) == 4
+    assert gpu_slots.gpus_needed("pretrain.train", {"device": "cpu", "processes": 4}) == 0
+    assert gpu_slots.gpus_needed("evaluate.public", {}) == 1
+    assert gpu_slots.gpus_needed("quality.transformers", {"device": "cpu"}) == 0
+    assert gpu_slots.gpus_needed("dedup.band", {}) == 0
+    gpu_slots.announce_gpus([])
+    assert gpu_slots.gpus_needed("pretrain.train", {"device": "auto", "processes": 4}) == 0
 
 
 def test_every_rule_that_takes_a_gpu_on_a_cluster_takes_one_here() -> None:
@@ -201,25 +201,25 @@ def test_every_rule_that_takes_a_gpu_on_a_cluster_takes_one_here() -> None:
     profile = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8"))
     there = {rule for rule, wants in profile["set-resources"].items() if "card" in wants}
     assert here == there | {"align_pairs"}
-    assert set(gpu_slots.ALONE) <= {step for step in steps.STEPS if step.replace(".", "_") in here}
+    assert set(gpu_slots.ONE_GPU_STEPS) <= {step for step in steps.STEPS if step.replace(".", "_") in here}
 
 
 def test_torchs_allocator_grows_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (gpu_slots.ALLOCATION, "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
-    assert gpu_slots.allocation(tmp_path) == {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-    assert gpu_slots.allocation(tmp_path / "no driver") == {}
+    assert gpu_slots.allocator_variables(tmp_path) == {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    assert gpu_slots.allocator_variables(tmp_path / "no driver") == {}
     for name in (gpu_slots.ALLOCATION, "PYTORCH_CUDA_ALLOC_CONF"):
         with monkeypatch.context() as own:
             own.setenv(name, "max_split_size_mb:64")
-            assert gpu_slots.allocation(tmp_path) == {}
+            assert gpu_slots.allocator_variables(tmp_path) == {}
 
 
 def test_the_folder_is_the_runs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(gpu_slots.VARIABLE, "")
-    gpu_slots.announce(TWO, tmp_path / "gpus")
+    gpu_slots.announce_gpus(TWO, tmp_path / "gpus")
     assert (tmp_path / "gpus").stat().st_mode & 0o077 == 0
-    assert json.loads(os.environ[gpu_slots.VARIABLE])["names"] == TWO and gpu_slots.run_has() == (
+    assert json.loads(os.environ[gpu_slots.VARIABLE])["names"] == TWO and gpu_slots.gpus_of_run() == (
         tmp_path / "gpus",
         TWO,
         2,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crawl2llm.chain import halving, steps
-from crawl2llm.chain.config import of_variant, validate
+from crawl2llm.chain.config import config_of_variant, validate
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import ConfigError
 from crawl2llm.workflow.project_checks import check_project
@@ -33,43 +33,47 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_seeds_of_a_setting_are_one_and_equal_trainings_one_contender() -> None:
     sweep = {"grid": {RATE: [1e-3]}, "seeds": 2, "halving": {"rungs": [0.5]}}
     whole = validate({"sweep": sweep, "variants": {"other": {"evaluate": {"model": {"questions": 3}}}}})
-    assert halving.groups(whole) == {
+    assert halving.setting_by_contender(whole) == {
         "main": "main",
         "seed-1": "main",
         "learning_rate-0_001": "learning_rate-0_001",
         "learning_rate-0_001-seed-1": "learning_rate-0_001",
     }
-    assert halving.tasks(whole)[0] == "main-rung1" and len(halving.tasks(whole)) == 4
+    assert halving.rung_tasks(whole)[0] == "main-rung1" and len(halving.rung_tasks(whole)) == 4
 
 
 def test_a_variant_knows_whom_it_is_judged_with_and_a_completed_config_stays() -> None:
     whole = config()
-    own = of_variant(whole, "learning_rate-0_002")
-    assert halving.groups(own) == halving.groups(whole) and halving.tasks(own) == halving.tasks(whole)
-    assert halving.section(own, "learning_rate-0_001")["learning_rate"] == 1e-3
+    own = config_of_variant(whole, "learning_rate-0_002")
+    assert halving.setting_by_contender(own) == halving.setting_by_contender(whole) and halving.rung_tasks(
+        own
+    ) == halving.rung_tasks(whole)
+    assert halving.contender_section(own, "learning_rate-0_001")["learning_rate"] == 1e-3
     assert validate(whole) == whole
 
 
 def test_without_rungs_or_with_main_alone_there_are_no_steps() -> None:
     for sweep in ({"grid": {RATE: [1e-3]}}, {"halving": {"rungs": [0.5]}}, {"seeds": 3, "halving": {"rungs": [0.5]}}):
-        assert not {steps.RUNG, steps.HALVE} & set(steps.used(validate({"sweep": sweep})))
+        assert not {steps.RUNG, steps.HALVE} & set(steps.used_steps(validate({"sweep": sweep})))
 
 
 def test_rungs_are_main_s_for_every_variant_and_follow_each_other(here: Path) -> None:
     project = Project(config())
     check_project(project)
     for name in project.variants:
-        for task in steps.tasks(steps.RUNG, project.variants[name]):
-            assert project.manifest(name, steps.RUNG, task) == f"results/main/pretrain/rung/{task}.manifest.json"
+        for task in steps.task_ids(steps.RUNG, project.variants[name]):
+            assert project.manifest_path(name, steps.RUNG, task) == f"results/main/pretrain/rung/{task}.manifest.json"
             assert project.fingerprint(name, steps.RUNG, task) == project.fingerprint("main", steps.RUNG, task)
-        assert project.manifest(name, steps.HALVE) == "results/main/pretrain/halve/manifest.json"
-    assert len({project.folder(name, "pretrain.train") for name in project.variants}) == 3
+        assert project.manifest_path(name, steps.HALVE) == "results/main/pretrain/halve/manifest.json"
+    assert len({project.step_folder(name, "pretrain.train") for name in project.variants}) == 3
 
 
 def test_a_first_rung_depends_on_its_own_training_alone_and_later_ones_on_the_judgement(here: Path) -> None:
     def marks(**more: Any) -> dict[str, str]:
         project = Project(config(**more))
-        return {task: project.fingerprint("main", steps.RUNG, task) for task in halving.tasks(project.variants["main"])}
+        return {
+            task: project.fingerprint("main", steps.RUNG, task) for task in halving.rung_tasks(project.variants["main"])
+        }
 
     before, added = marks(), marks(variants={"more": {"pretrain": {"train": {"weight_decay": 0.2}}}})
     same = {task for task in before if before[task] == added[task]}

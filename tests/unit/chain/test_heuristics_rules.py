@@ -3,19 +3,21 @@
 import pytest
 
 from crawl2llm.chain import config, config_schema
-from crawl2llm.chain.heuristics_rules import FAMILIES, ByLanguage, Rule, rules
-from crawl2llm.filters.heuristics.measures import MEASURES, Limits, measure
-from crawl2llm.filters.heuristics.select import judge
-from crawl2llm.text.stop_words import tables
+from crawl2llm.chain.heuristics_rules import FAMILIES, ByLanguage, Rule, active_rules
+from crawl2llm.filters.heuristics.measures import MEASURES, Limits, measure_document
+from crawl2llm.filters.heuristics.select import judge_document
+from crawl2llm.text.stop_words import stop_words_by_language
 from tests.unit.filters.heuristics import cases
 
-EN = tables({})["en"]
+EN = stop_words_by_language({})["en"]
 DEFAULTS = config.validate({})["heuristics"]["select"]
 
 
 def failing(text: str, overlay: dict) -> list[str]:
     settings = config.validate({"heuristics": {"select": overlay}})["heuristics"]["select"]
-    return judge({"id": "x", "curated": False, **measure(text, EN, Limits())}, rules(settings))["rules"]
+    return judge_document(
+        {"id": "x", "curated": False, **measure_document(text, EN, Limits())}, active_rules(settings)
+    )["rules"]
 
 
 def test_a_plain_page_passes() -> None:
@@ -41,8 +43,8 @@ def test_every_measure_has_a_rule() -> None:
 
 
 def test_null_and_families_switch_off() -> None:
-    assert "c4.removed_lines_max" not in {rule.name for rule in rules(DEFAULTS)}
-    only = rules({**DEFAULTS, "families": ["fineweb"]})
+    assert "c4.removed_lines_max" not in {rule.name for rule in active_rules(DEFAULTS)}
+    only = active_rules({**DEFAULTS, "families": ["fineweb"]})
     assert {rule.name.split(".")[0] for rule in only} == {"fineweb"}
 
 
@@ -56,8 +58,8 @@ def test_a_language_under_the_label_of_another_model() -> None:
     """Thresholds of `zh` hold for `cmn_Hani`; the config's before those of the label, which were calibrated."""
     settings = config.validate({})["heuristics"]["select"]
     own = ByLanguage(settings)
-    assert own.of("cmn_Hani") == own.of("zh") != own.default and own.of("eng_Latn") == own.default
+    assert own.rules_of("cmn_Hani") == own.rules_of("zh") != own.default and own.rules_of("eng_Latn") == own.default
     named = {**settings, "languages": {"zh": {"gopher_quality": {"words_min": 7}}}}
     found = ByLanguage(named, {"cmn_Hani": {"gopher_quality.words_min": 3, "gopher_quality.words_max": 90}})
-    limits = {rule.name: rule.threshold for rule in found.of("cmn_Hani")}
+    limits = {rule.name: rule.threshold for rule in found.rules_of("cmn_Hani")}
     assert (limits["gopher_quality.words_min"], limits["gopher_quality.words_max"]) == (7, 90)

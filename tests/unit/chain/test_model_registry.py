@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from crawl2llm.chain import model_registry, steps
 from crawl2llm.chain.config import validate
-from crawl2llm.chain.config_schema import schema, tracked
+from crawl2llm.chain.config_schema import schema, tracked_section
 from crawl2llm.chain.fingerprint import fingerprint
-from crawl2llm.chain.fingerprint import settings as settings_of
+from crawl2llm.chain.fingerprint import tracked_settings as settings_of
 from crawl2llm.core.errors import ConfigError
 
 SFT = {"from": "base", "step": "finetune.train"}
@@ -105,10 +105,12 @@ def test_an_old_name_is_refused_with_the_new_one(old: str, new: str) -> None:
 
 
 def test_the_default_is_one_fine_tuned_model_and_none_is_allowed() -> None:
-    assert model_registry.names(config()) == ["base", "sft"]
-    assert model_registry.names(config({})) == model_registry.names(config({"sft": None})) == ["base"]
-    assert steps.tasks("finetune.train", config({})) == []
-    assert steps.needs("evaluate.model", config({})) == (
+    assert model_registry.language_models(config()) == ["base", "sft"]
+    assert (
+        model_registry.language_models(config({})) == model_registry.language_models(config({"sft": None})) == ["base"]
+    )
+    assert steps.task_ids("finetune.train", config({})) == []
+    assert steps.needed_steps("evaluate.model", config({})) == (
         "pretrain.train",
         "finetune.pairs",
         "tokenize.encode",
@@ -136,10 +138,10 @@ def test_an_overlay_changes_one_key_of_one_model_takes_one_away_or_adds_one() ->
 def test_the_untrained_model_is_evaluated_where_it_is_asked_for() -> None:
     """Whether it is decides no byte of another evaluation."""
     with_it, without = config(CHAIN), config(CHAIN, evaluate={"model": {"untrained": False}})
-    assert steps.tasks("evaluate.model", without) == ["base", "sft", "other", "sft2"]
-    assert model_registry.names(with_it) == model_registry.names(without) and "untrained" not in model_registry.names(
-        with_it
-    )
+    assert steps.task_ids("evaluate.model", without) == ["base", "sft", "other", "sft2"]
+    assert model_registry.language_models(with_it) == model_registry.language_models(
+        without
+    ) and "untrained" not in model_registry.language_models(with_it)
     before, after = fingerprints(with_it), fingerprints(without)
     changed = {of for of in before if after.get(of) != before[of]}
     assert changed == {("evaluate.model", "untrained"), ("report.render", "")}
@@ -147,17 +149,19 @@ def test_the_untrained_model_is_evaluated_where_it_is_asked_for() -> None:
 
 def test_what_each_model_reads() -> None:
     made = config(CHAIN)
-    assert steps.tasks("finetune.train", made) == ["sft", "other", "sft2"]
-    assert steps.tasks("evaluate.model", made) == ["base", "sft", "other", "sft2", "untrained"]
+    assert steps.task_ids("finetune.train", made) == ["sft", "other", "sft2"]
+    assert steps.task_ids("evaluate.model", made) == ["base", "sft", "other", "sft2", "untrained"]
     pairs, tokens, items = ("finetune.pairs", ""), ("tokenize.encode", ""), ("evaluate.items", "")
-    assert steps.upstream("finetune.train", made, "sft") == [("pretrain.train", ""), pairs]
-    assert steps.upstream("finetune.train", made, "sft2") == [("finetune.train", "sft"), pairs]
-    assert steps.upstream("evaluate.model", made, "base") == [("pretrain.train", ""), pairs, tokens, items]
-    assert steps.upstream("evaluate.model", made, "untrained") == steps.upstream("evaluate.model", made, "base")
-    assert steps.upstream("evaluate.model", made, "sft2") == [("finetune.train", "sft2"), pairs, tokens, items]
+    assert steps.upstream_tasks("finetune.train", made, "sft") == [("pretrain.train", ""), pairs]
+    assert steps.upstream_tasks("finetune.train", made, "sft2") == [("finetune.train", "sft"), pairs]
+    assert steps.upstream_tasks("evaluate.model", made, "base") == [("pretrain.train", ""), pairs, tokens, items]
+    assert steps.upstream_tasks("evaluate.model", made, "untrained") == steps.upstream_tasks(
+        "evaluate.model", made, "base"
+    )
+    assert steps.upstream_tasks("evaluate.model", made, "sft2") == [("finetune.train", "sft2"), pairs, tokens, items]
     evaluated = [("evaluate.model", name) for name in ("base", *CHAIN, "untrained")]
     pages = [("report.inspect", ""), ("report.whatif", "")]
-    assert sorted(steps.upstream("report.render", made)) == sorted(
+    assert sorted(steps.upstream_tasks("report.render", made)) == sorted(
         [*evaluated, ("evaluate.compare", ""), items, ("pretrain.plan", ""), *pages]
     )
 
@@ -165,13 +169,13 @@ def test_what_each_model_reads() -> None:
 def test_an_export_is_no_model() -> None:
     give = {"from": "sft2", "step": "compress.export", "licence": "mit"}
     made, without = config({**CHAIN, "give": give}), config(CHAIN)
-    assert model_registry.names(made) == model_registry.names(without) and model_registry.evaluated(
-        made
-    ) == model_registry.evaluated(without)
-    assert model_registry.listed(made) == model_registry.listed(without)
-    assert steps.tasks("compress.export", made) == ["give"] and "compress.export" not in steps.used(without)
+    assert model_registry.language_models(made) == model_registry.language_models(
+        without
+    ) and model_registry.evaluated_models(made) == model_registry.evaluated_models(without)
+    assert model_registry.model_rows(made) == model_registry.model_rows(without)
+    assert steps.task_ids("compress.export", made) == ["give"] and "compress.export" not in steps.used_steps(without)
     assert model_registry.lineage(made, "give") == ["sft2", "sft", "base", "untrained"]
-    read = steps.upstream("compress.export", made, "give")
+    read = steps.upstream_tasks("compress.export", made, "give")
     evaluated = [("evaluate.model", name) for name in ("base", "sft", "sft2", "untrained")]
     assert [of for of in read if of[0] == "evaluate.model"] == evaluated, "not those of other models"
     assert [of for of in read if of[0] in steps.MAKERS] == [
@@ -179,7 +183,7 @@ def test_an_export_is_no_model() -> None:
         ("finetune.train", "sft"),
         ("finetune.train", "sft2"),
     ]
-    assert ("compress.export", "give") in steps.upstream("report.render", made)
+    assert ("compress.export", "give") in steps.upstream_tasks("report.render", made)
     own = settings_of("compress.export", made, "give")
     assert own["licence"] == "mit" and own["lineage"] == ["sft2", "sft", "base", "untrained"]
     assert own["sources"]["demo"] == {"licence": None, "datasets": []}
@@ -191,7 +195,7 @@ def test_a_models_own_keys_hold_for_it_alone() -> None:
     rates = {name: settings_of("finetune.train", made, name)["learning_rate"] for name in CHAIN}
     assert rates == {"sft": 0.001, "other": 0.001, "sft2": 0.0002}
     assert all(settings_of("finetune.train", made, name)["warmup"] == 0.5 for name in CHAIN)
-    assert settings_of("finetune.train", made) == tracked(made, "finetune.train")
+    assert settings_of("finetune.train", made) == tracked_section(made, "finetune.train")
     assert model_registry.section(config({"sft": {**SFT, "processes": 4}}), "finetune.train", "sft")["processes"] == 4
 
 
@@ -204,7 +208,7 @@ def test_the_steps_that_make_models_are_those_of_the_schema() -> None:
 def fingerprints(made: dict[str, Any]) -> dict[tuple[str, str], str]:
     """The fingerprint of every task of the steps that models have, by (step, model)."""
     memo: dict[str, str] = {}
-    tasks = [(step, task) for step in ("finetune.train", "evaluate.model") for task in steps.tasks(step, made)]
+    tasks = [(step, task) for step in ("finetune.train", "evaluate.model") for task in steps.task_ids(step, made)]
     return {of: fingerprint(of[0], made, memo, of[1]) for of in [("pretrain.train", ""), *tasks, ("report.render", "")]}
 
 
@@ -218,7 +222,7 @@ def registries(draw: st.DrawFn) -> dict[str, Any]:
 
 def above(made: dict[str, Any], step: str, task: str) -> set[tuple[str, str]]:
     """All that a task reads from, through others too."""
-    near = steps.upstream(step, made, task)
+    near = steps.upstream_tasks(step, made, task)
     return {*near, *(far for of in near for far in above(made, *of))}
 
 
@@ -227,7 +231,7 @@ def above(made: dict[str, Any], step: str, task: str) -> set[tuple[str, str]]:
 def test_the_models_that_one_is_made_from_are_all_upstream_of_it(models: dict[str, Any]) -> None:
     made = config(models)
     for name in models:
-        ancestors = {model_registry.task(made, other) for other in model_registry.ancestors(models, name)}
+        ancestors = {model_registry.making_task(made, other) for other in model_registry.ancestors(models, name)}
         found = above(made, "finetune.train", name)
         assert {of for of in found if of[0] in steps.MAKERS} == ancestors
         assert ("finetune.train", name) not in found

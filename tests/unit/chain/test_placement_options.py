@@ -12,7 +12,7 @@ from crawl2llm.chain import command_line, config, config_schema, placement_optio
 STEPS = sorted(
     {
         ".".join(path.split(".")[:2])
-        for path, node in config_schema.leaves()
+        for path, node in config_schema.schema_leaves()
         if node.get("placement") and "." in path and not path.startswith("sweep.")
     }
 )
@@ -20,7 +20,7 @@ STEPS = sorted(
 
 def read(step: str, words: list[str], whose: bool | str = placement_options.PROGRAM) -> dict[str, Any]:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    command_line.placement(parser, step, whose)
+    command_line.add_placement_options(parser, step, whose)
     return vars(parser.parse_args(words))
 
 
@@ -28,24 +28,25 @@ def read(step: str, words: list[str], whose: bool | str = placement_options.PROG
 @pytest.mark.parametrize("step", STEPS)
 def test_every_default_comes_back(step: str, whose: bool | str) -> None:
     section = config.lookup(config.validate({}), step)
-    found = read(step, placement_options.words(step, section, whose), whose)
+    found = read(step, placement_options.option_words(step, section, whose), whose)
     assert found == {
-        placement_options.name(key): config.lookup(section, key) for key in placement_options.of(step, whose)
+        placement_options.attribute_name(key): config.lookup(section, key)
+        for key in placement_options.placement_keys(step, whose)
     }
 
 
 def test_the_keys_of_a_section_come_back_as_a_section() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    command_line.placement(parser, "pretrain.train")
+    command_line.add_placement_options(parser, "pretrain.train")
     args = parser.parse_args(["--parallel-tensor=2", "--micro-batch=3"])
-    found = placement_options.given(args, "pretrain.train")
+    found = placement_options.parsed_placement(args, "pretrain.train")
     assert found["parallel"] == {"tensor": 2, "pipeline": 1, "sequence": 1, "expert": 1}
     assert found["micro_batch"] == 3 and "processes" not in found
 
 
 def test_null_and_numbers_of_a_key_that_takes_both() -> None:
     section = config.validate({"pretrain": {"plan": {"gpu": "h100", "gpu_memory": 64, "mfu": 0.5}}})["pretrain"]["plan"]
-    words = placement_options.words("pretrain.plan", section)
+    words = placement_options.option_words("pretrain.plan", section)
     assert {"--gpu=h100", "--gpu-memory=64", "--gpu-hour-price=null"} <= set(words)
     found = read("pretrain.plan", words)
     assert (found["gpu"], found["gpu_memory"], found["mfu"], found["gpu_hour_price"]) == ("h100", 64.0, 0.5, None)

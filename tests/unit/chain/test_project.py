@@ -52,7 +52,7 @@ def test_pairs_of_a_model_that_a_variant_alone_has(tmp_path: Path, monkeypatch: 
     }
     project = Project(validate(tree))
     check_project(project)
-    assert project.folder("v", "align.pairs") == "results/v/align/pairs"
+    assert project.step_folder("v", "align.pairs") == "results/v/align/pairs"
 
 
 def test_filters_that_a_variant_alone_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,13 +64,13 @@ def test_filters_that_a_variant_alone_has(tmp_path: Path, monkeypatch: pytest.Mo
     tree = {"ingest": {"extract": {"shards": 1, "sources": [source]}}, "filters": ["language"]}
     filters = [name for name in filter_order.FILTERS if name not in ("url", steps.DECONTAMINATE)]
     project = Project(validate(tree | {"variants": {"every": {"filters": filters, "quality": quality}}}))
-    used = steps.used(project.variants["every"])
+    used = steps.used_steps(project.variants["every"])
     assert {"quality.kenlm", "pii.select", "substrings.repeated"} <= set(used)
-    shared = (steps.DOCUMENTS, filter_order.FIRST, "language.score", "language.select", steps.REFERENCE)
+    shared = (steps.DOCUMENTS, filter_order.FIRST_VERDICTS, "language.score", "language.select", steps.REFERENCE)
     for step in used:
-        for task in steps.ids(step, project.variants["every"]):
+        for task in steps.result_ids(step, project.variants["every"]):
             owner = "main" if step in shared else "every"
-            assert str(project.manifest("every", step, task)).startswith(f"results/{owner}/"), step
+            assert str(project.manifest_path("every", step, task)).startswith(f"results/{owner}/"), step
 
 
 WEB = {"ingest": {"extract": {"sources": [{"name": "web", "kind": "text", "paths": ["a.txt"]}]}}}

@@ -58,7 +58,7 @@ def other() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secret_masking, "_known", set())
+    monkeypatch.setattr(secret_masking, "_known_secrets", set())
     monkeypatch.setenv("C2L_COOKIE", VALUE)
 
 
@@ -70,8 +70,8 @@ def config(*paths: str, **source: Any) -> dict[str, Any]:
 def access(*paths: str, **source: Any) -> Access:
     """What a program gets as --access; the words hold no secret."""
     found = config(*paths, **source)
-    sources.check(found["ingest"]["extract"]["sources"][0], ".", "here")
-    word = sources.access(found)
+    sources.check_source(found["ingest"]["extract"]["sources"][0], ".", "here")
+    word = sources.access_json(found)
     assert VALUE not in word
     return access_of(word, "web")
 
@@ -79,7 +79,7 @@ def access(*paths: str, **source: Any) -> Access:
 def whole(url: str, how: Access) -> bytes:
     file = Remote(url, Facts(), how)
     assert VALUE not in str(file)
-    file.head()
+    file.read_facts()
     with file.open() as stream:
         return stream.read()
 
@@ -169,7 +169,7 @@ def test_allowed_hosts(server: Server, other: Server) -> None:
     ],
 )
 def test_where_a_public_server_may_redirect(url: str, why: str) -> None:
-    said = Access({}).refusal(url, "https://a.org/x")
+    said = Access({}).why_refused(url, "https://a.org/x")
     assert (why in said) if why else said == ""
 
 

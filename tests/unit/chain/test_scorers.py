@@ -16,8 +16,8 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality import calibrate, combine, fasttext, kenlm, lm, select, tools
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE
-from crawl2llm.filters.quality.perplexity import Models, normalized, words
-from crawl2llm.formats.documents import data, rows
+from crawl2llm.filters.quality.perplexity import Models, normalize_line, spaced_words
+from crawl2llm.formats.documents import parquet_file, rows
 from tests.unit import making
 from tests.unit.filters.quality.conftest import needs_kenlm, pages, sentence
 
@@ -43,7 +43,7 @@ def test_fasttext_by_label_and_by_values(crawl: Crawl, tmp_path: Path, fasttext_
         {"name": "mark", "path": path, "values": {POSITIVE: 5, NEGATIVE: 1}},
         {"name": "bad", "path": path, "label": NEGATIVE, "better": "low"},
     )
-    for row in rows(data(made[0])):
+    for row in rows(parquet_file(made[0])):
         assert row["mark"] == pytest.approx(1 + 4 * row["hq"], abs=1e-4) and row["hq"] + row["bad"] == pytest.approx(
             1, abs=1e-4
         )
@@ -108,7 +108,10 @@ def test_quantiles_are_combined_and_the_best_stay(crawl: Crawl, tmp_path: Path, 
     some = chosen(found, made, tmp_path / "c", method="pareto", alpha=1)
     assert 45 < some.counts["kept"] < 115
     quantiles = [
-        row["quantile"] for path in made for row in rows(data(tmp_path / "a/combine" / path.name)) if not row["curated"]
+        row["quantile"]
+        for path in made
+        for row in rows(parquet_file(tmp_path / "a/combine" / path.name))
+        if not row["curated"]
     ]
     assert np.mean(quantiles) == pytest.approx(0.5, abs=0.05), "those of the crawl are uniform"
 
@@ -210,7 +213,7 @@ def test_a_model_by_language_and_ready_ones(crawl: Crawl, tmp_path: Path) -> Non
     digest = making.folder_digest(tmp_path / "lm/models")
     ready = {"name": "wiki", "path": f"{tmp_path}/lm/models#sha256={digest}"}
     for path in perplexed(crawl, tmp_path / "kenlm", languages, [model], ready):
-        for row in rows(data(path)):
+        for row in rows(parquet_file(path)):
             assert row["kenlm"] == row["wiki"] and (row["kenlm"] is None) == (row["language"] == "fr")
 
 
@@ -220,7 +223,7 @@ def test_perplexity_is_that_of_the_model_file(tmp_path: Path) -> None:
     one = "-1\t<unk>\t0\n0\t<s>\t0\n-0.5\t</s>\t0\n-0.25\ta\t0\n"
     arpa = f"\\data\\\nngram 1=4\nngram 2=1\n\n\\1-grams:\n{one}\n\\2-grams:\n-0.125\ta a\n\n\\end\\\n"
     (tmp_path / "en.arpa").write_text(arpa)
-    found = Models(scorers.models(tmp_path)).perplexities(
+    found = Models(scorers.language_model_files(tmp_path)).perplexity_by_id(
         [("one", "en", "A á\n\nzz"), ("other", "fr", "a"), ("none", "en", " \n")], tmp_path
     )
     # a (0.25), a after a (0.125), end (0.5); zz unknown (1), end (0.5): five words and ends
@@ -232,25 +235,27 @@ def test_pieces_of_a_ready_model(tmp_path: Path) -> None:
     import sentencepiece
 
     text = tmp_path / "text.txt"
-    text.write_text("".join(normalized(sentence(n % 2 == 0, n)) + "\n" for n in range(100)))
+    text.write_text("".join(normalize_line(sentence(n % 2 == 0, n)) + "\n" for n in range(100)))
     sentencepiece.SentencePieceTrainer.train(
         input=str(text), model_prefix=str(tmp_path / "en.sp"), vocab_size=60, hard_vocab_limit=False, minloglevel=2
     )
     models = Models({"en": tmp_path / "en.arpa.bin"})
-    assert models.spelled["en"]("The Proof") == "▁the ▁proof"
+    assert models.spellers["en"]("The Proof") == "▁the ▁proof"
     pieces = tmp_path / "pieces.txt"
-    pieces.write_text("".join(models.spelled["en"](line) + "\n" for line in text.read_text().splitlines()))
+    pieces.write_text("".join(models.spellers["en"](line) + "\n" for line in text.read_text().splitlines()))
     (tmp_path / "sort").mkdir()
-    tools.train(pieces, tmp_path / "en.arpa.bin", 3, [], 64)
+    tools.train_model(pieces, tmp_path / "en.arpa.bin", 3, [], 64)
     known, unknown = sentence(True, 3), "zebra quartz zebra"
-    found = Models(scorers.models(tmp_path)).perplexities([("a", "en", known), ("b", "en", unknown)], tmp_path)
+    found = Models(scorers.language_model_files(tmp_path)).perplexity_by_id(
+        [("a", "en", known), ("b", "en", unknown)], tmp_path
+    )
     assert found["a"] < found["b"]
 
 
 def test_text_is_normalised_as_cc_net() -> None:
-    assert normalized(" Élan… 2026，“Ça”\x07 ") == 'elan... 0000,"ca"'
-    assert unicodedata.normalize("NFC", normalized("Ａ한")) == "ａ한"
-    assert words("It's <s> 42% of 東京.") == "it's < s > 00 % of 東 京 ."
+    assert normalize_line(" Élan… 2026，“Ça”\x07 ") == 'elan... 0000,"ca"'
+    assert unicodedata.normalize("NFC", normalize_line("Ａ한")) == "ａ한"
+    assert spaced_words("It's <s> 42% of 東京.") == "it's < s > 00 % of 東 京 ."
 
 
 @pytest.mark.parametrize(
@@ -271,13 +276,15 @@ def test_text_is_normalised_as_cc_net() -> None:
 )  # fmt: skip
 def test_what_cannot_work_is_refused_before_a_run(quality: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        scorers.check(config.validate({"quality": quality}))
-    scorers.check(config.validate({"quality": quality, "filters": ["language"]}))
+        scorers.check_scorers(config.validate({"quality": quality}))
+    scorers.check_scorers(config.validate({"quality": quality, "filters": ["language"]}))
 
 
 def test_steps_are_used_where_they_are_asked_for() -> None:
     def used(**quality: Any) -> set[str]:
-        return {step[8:] for step in steps.used(config.validate({"quality": quality})) if step.startswith("quality.")}
+        return {
+            step[8:] for step in steps.used_steps(config.validate({"quality": quality})) if step.startswith("quality.")
+        }
 
     assert used() == {"train", "score", "select"}
     model = [{"name": "hq", "path": "x", "label": "hq"}]
@@ -297,5 +304,5 @@ def test_programs_that_are_not_there_are_named(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(
         InputError, match=r"quality\.lm\.enabled is true, and KenLM's programs are not in .*none: .* make kenlm-tools"
     ):
-        tools.check(config.validate({"quality": {"lm": {"enabled": True}}}))
-    tools.check(config.validate({}))
+        tools.check_tools(config.validate({"quality": {"lm": {"enabled": True}}}))
+    tools.check_tools(config.validate({}))

@@ -34,7 +34,7 @@ def test_pandas_is_imported_only_by_who_may_need_it(step: str, there: bool) -> N
 
 
 def test_no_program_of_the_data_half_imports_pandas_before_it_begins() -> None:
-    programs = ", ".join(program_of(step) for step in skip_pandas.DATA)
+    programs = ", ".join(program_of(step) for step in skip_pandas.DATA_STEPS)
     check = f"import sys, {programs}; print([name for name in sys.modules if name == 'pandas'])"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -42,7 +42,7 @@ def test_no_program_of_the_data_half_imports_pandas_before_it_begins() -> None:
 
 def test_the_data_half_ends_before_the_first_training() -> None:
     assert (
-        "tokenize.encode" in skip_pandas.DATA
-        and "pretrain.train" not in skip_pandas.DATA
-        and "evaluate.model" not in skip_pandas.DATA
+        "tokenize.encode" in skip_pandas.DATA_STEPS
+        and "pretrain.train" not in skip_pandas.DATA_STEPS
+        and "evaluate.model" not in skip_pandas.DATA_STEPS
     )

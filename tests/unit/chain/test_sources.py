@@ -61,11 +61,11 @@ def test_files_are_named_below_the_folder_of_the_entry_that_finds_them(
         (folder / "wide").mkdir()
         (folder / "wide/c.warc.gz").write_text("")
     for data in (str(folder), f"{folder}/"):
-        found = sources.of_source({"name": "a", "kind": "warc", "paths": patterns}, data, "here")
-        assert {sources.path_of(entry): sources.named(entry) for entry in found} == {
+        found = sources.files_of_source({"name": "a", "kind": "warc", "paths": patterns}, data, "here")
+        assert {sources.path_of(entry): sources.name_of(entry) for entry in found} == {
             str(folder / name.replace("|", "")): name.split("|")[-1] for name in names
         }
-        assert found == sorted(found, key=sources.named)
+        assert found == sorted(found, key=sources.name_of)
 
 
 @given(
@@ -79,11 +79,15 @@ def test_an_entry_at_the_end_renames_no_file(files: list[tuple[str, str, str]], 
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         globs = st.sampled_from([f"{temporary}/{parts[0]}/{deep}" for parts in files for deep in ("**/*", "?")])
-        patterns = [pattern for pattern in data.draw(st.lists(globs, min_size=2)) if sources.expand(pattern, ".")]
+        patterns = [
+            pattern for pattern in data.draw(st.lists(globs, min_size=2)) if sources.files_of_entry(pattern, ".")
+        ]
         names: dict[str, str] = {}
         for number in range(1, len(patterns) + 1):
             source = {"name": "a", "kind": "text", "paths": patterns[:number]}
-            found = {sources.path_of(entry): sources.named(entry) for entry in sources.of_source(source, ".", "here")}
+            found = {
+                sources.path_of(entry): sources.name_of(entry) for entry in sources.files_of_source(source, ".", "here")
+            }
             assert found.items() >= names.items() and len(set(found.values())) == len(found)
             names = found
 
@@ -95,16 +99,16 @@ def test_names_and_shards_stay_when_the_data_are_moved(folder: Path, tmp_path_fa
         {"name": "list", "kind": "text", "paths": ["@{data}/list.txt"]},
         {"name": "one", "kind": "text", "paths": ["{data}/x.txt"]},
     ]
-    before = sources.by_shard(config(*given, data=str(folder), shards=3))
+    before = sources.files_by_shard(config(*given, data=str(folder), shards=3))
     moved = folder.rename(tmp_path_factory.mktemp("elsewhere") / "moved")
-    after = sources.by_shard(config(*given, data=str(moved), shards=3))
+    after = sources.files_by_shard(config(*given, data=str(moved), shards=3))
 
     def plain(shards: dict[str, list[str]]) -> dict[str, list[tuple[str, str]]]:
-        return {shard: [(e.split("=")[0], sources.named(e)) for e in entries] for shard, entries in shards.items()}
+        return {shard: [(e.split("=")[0], sources.name_of(e)) for e in entries] for shard, entries in shards.items()}
 
     assert plain(before) == plain(after) and before != after
-    assert {shard: sources.content(entries) for shard, entries in after.items()} == {
-        shard: sources.content([entry.replace(str(folder), str(moved)) for entry in entries])
+    assert {shard: sources.content_digest(entries) for shard, entries in after.items()} == {
+        shard: sources.content_digest([entry.replace(str(folder), str(moved)) for entry in entries])
         for shard, entries in before.items()
     }
 
@@ -116,7 +120,7 @@ def test_paths_relative_to_the_working_directory(folder: Path, monkeypatch: pyte
         (["*.gz"], ["./c.warc.gz"]),
         (["../*.gz", str(folder / "a.warc.gz")], ["../a.warc.gz", "../b.warc.gz"]),
     ):
-        found = sources.of_source({"name": "a", "kind": "warc", "paths": patterns}, ".", "here")
+        found = sources.files_of_source({"name": "a", "kind": "warc", "paths": patterns}, ".", "here")
         assert [entry.replace("/./", "/") for entry in found] == wanted
         assert all(Path(sources.path_of(entry)).is_file() for entry in found)
 
@@ -131,8 +135,10 @@ def test_a_line_more_in_a_list_renames_no_file(folder: Path, tmp_path_factory: p
     for line in (folder / "deep/c.warc.gz", other / "y/b.txt", third / "c.txt"):
         with (other / "list.txt").open("a") as handle:
             handle.write(f"{line}\n")
-        made = sources.files(config({"name": "a", "kind": "warc", "paths": [f"@{other}/list.txt"]}, data=str(folder)))
-        found = [sources.named(marked) for _, marked in made]
+        made = sources.input_files(
+            config({"name": "a", "kind": "warc", "paths": [f"@{other}/list.txt"]}, data=str(folder))
+        )
+        found = [sources.name_of(marked) for _, marked in made]
         assert set(names) < set(found) and [Path(sources.path_of(marked)).is_file() for _, marked in made]
         names = found
     assert set(names) == {"deep/c.warc.gz", "y/b.txt", str(third / "c.txt")[1:]}
@@ -140,13 +146,15 @@ def test_a_line_more_in_a_list_renames_no_file(folder: Path, tmp_path_factory: p
 
 def test_an_edited_list_is_another_plan(folder: Path) -> None:
     made = config({"name": "a", "kind": "warc", "paths": ["@{data}/list.txt"]}, data=str(folder))
-    before = sources.files(made)
+    before = sources.input_files(made)
     with (folder / "list.txt").open("a") as handle:
         handle.write(f"{folder}/b.warc.gz\n")
-    assert {named for _, named in sources.files(made)} - {named for _, named in before} == {f"{folder}/./b.warc.gz"}
+    assert {named for _, named in sources.input_files(made)} - {named for _, named in before} == {
+        f"{folder}/./b.warc.gz"
+    }
     (folder / "list.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"sources\[0\].paths: the list .*list.txt: 'utf-8' codec"):
-        sources.files(made)
+        sources.input_files(made)
 
 
 def test_sources_keep_their_order_within_a_shard(folder: Path) -> None:
@@ -157,7 +165,7 @@ def test_sources_keep_their_order_within_a_shard(folder: Path) -> None:
         data=str(folder),
         shards=1,
     )
-    assert sources.by_shard(made) == {
+    assert sources.files_by_shard(made) == {
         "00000": [f"late={folder}/./a.warc.gz", f"late={folder}/./b.warc.gz", f"early={folder}/./x.txt"],
     }
 
@@ -166,16 +174,16 @@ NAMES = st.lists(st.text(max_size=6), unique=True, max_size=300)
 
 
 def loads(names: list[str], shards: int) -> list[int]:
-    count = Counter(sources.spread(names, shards).values())
+    count = Counter(sources.spread_over_shards(names, shards).values())
     return [count[shard] for shard in range(shards)]
 
 
 @given(NAMES, st.integers(1, 40), st.randoms())
 def test_spread_is_balanced_and_does_not_see_the_order(names: list[str], shards: int, random: Random) -> None:
-    found = sources.spread(names, shards)
+    found = sources.spread_over_shards(names, shards)
     assert set(found) == set(names) and all(0 <= shard < shards for shard in found.values())
     random.shuffle(names)
-    assert sources.spread(names, shards) == found
+    assert sources.spread_over_shards(names, shards) == found
     mean = len(names) / shards
     most = max(loads(names, shards))
     assert most <= (1.25 * mean if mean >= 4 else ceil(26 * len(names) // 25 / shards))
@@ -193,10 +201,10 @@ def test_no_shard_has_more_than_a_quarter_above_the_mean(shards: int) -> None:
 def test_one_file_more_or_less_moves_few_others(count: int, shards: int, few: float) -> None:
     """On average over 10 files that come one after the other; to go is the same the other way round."""
     names = [f"segments/{number * 7919}/warc/CC-{number:05d}.warc.gz" for number in range(count)]
-    before, changed = sources.spread(names, shards), []
+    before, changed = sources.spread_over_shards(names, shards), []
     for number in range(10):
         names.append(f"segments/new/{number}.warc.gz")
-        after = sources.spread(names, shards)
+        after = sources.spread_over_shards(names, shards)
         changed.append(
             len(
                 {s for name in names if before.get(name) != after[name] for s in (before.get(name), after[name])}
@@ -249,7 +257,7 @@ def test_a_common_crawl_dump_is_spread_in_seconds() -> None:
 )
 def test_refused_with_the_place_in_the_config(folder: Path, given: list[dict[str, Any]], words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        sources.files(config(*given, data=str(folder)))
+        sources.input_files(config(*given, data=str(folder)))
     assert all(word in str(caught.value) for word in words), caught.value
 
 
@@ -257,25 +265,25 @@ def test_content_changes_with_the_file_and_not_with_its_age(tmp_path: Path) -> N
     path, named = tmp_path / "a", [f"x={tmp_path}/a"]
     body = bytearray(os.urandom(20_000))
     path.write_bytes(body)
-    before = sources.content(named)
+    before = sources.content_digest(named)
     os.utime(path, (1, 1))
-    assert sources.content(named) == before
-    seen = {before, sources.content([]), sources.content([f"y={path}"])}
+    assert sources.content_digest(named) == before
+    seen = {before, sources.content_digest([]), sources.content_digest([f"y={path}"])}
     for change in (0, 19_999):
         body[change] ^= 1
         path.write_bytes(body)
-        seen.add(sources.content(named))
+        seen.add(sources.content_digest(named))
     path.write_bytes(bytes(body) + b"x")
-    seen.add(sources.content(named))
+    seen.add(sources.content_digest(named))
     assert len(seen) == 6
     path.unlink()
     with pytest.raises(ConfigError, match="input file of source 'x'"):
-        sources.content(named)
+        sources.content_digest(named)
 
 
 def names_of(patterns: list[str], data: Path, **more: Any) -> list[str]:
-    found = sources.of_source({"name": "a", "kind": "warc", "paths": patterns, **more}, str(data), "here")
-    return [sources.named(entry) for entry in found]
+    found = sources.files_of_source({"name": "a", "kind": "warc", "paths": patterns, **more}, str(data), "here")
+    return [sources.name_of(entry) for entry in found]
 
 
 def test_one_file_by_two_links_is_read_once(tmp_path: Path) -> None:
@@ -317,10 +325,10 @@ def test_a_file_that_two_sources_read_is_said(tmp_path: Path, caplog: pytest.Log
     (tmp_path / "b.jsonl").write_text("{}")
     (tmp_path / "a.jsonl").symlink_to("b.jsonl")
     both = [{"name": name, "kind": "jsonl", "paths": [f"{{data}}/{name}.jsonl"]} for name in "ab"]
-    assert [source for source, _ in sources.files(config(*both, data=str(tmp_path)))] == ["a", "b"]
+    assert [source for source, _ in sources.input_files(config(*both, data=str(tmp_path)))] == ["a", "b"]
     assert f"files that two sources read: 1, such as {tmp_path}/b.jsonl by a and b" in caplog.text
     caplog.clear()
-    sources.files(config(both[0], data=str(tmp_path)))
+    sources.input_files(config(both[0], data=str(tmp_path)))
     assert not caplog.text
 
 
@@ -337,7 +345,7 @@ def test_a_link_takes_no_pattern_out_of_its_folder(tmp_path: Path) -> None:
 
     def found(pattern: str, **more: Any) -> list[str]:
         source = {"name": "web", "kind": "jsonl", "paths": [pattern], **more}
-        return [sources.named(one) for one in sources.of_source(source, str(tmp_path / "to data"), "here")]
+        return [sources.name_of(one) for one in sources.files_of_source(source, str(tmp_path / "to data"), "here")]
 
     assert found("{data}/in/**/*.jsonl") == ["a.jsonl"], "links inside the folder, and one to the folder itself"
     for link, target in (

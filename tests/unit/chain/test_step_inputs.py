@@ -9,10 +9,10 @@ from crawl2llm.chain.steps import STEPS
 
 
 def test_all_are_steps() -> None:
-    assert EXEMPTING < set(step_inputs.TOLD) < set(STEPS)
-    assert step_inputs.of("tokenize.train", validate({})) == {}
+    assert EXEMPTING < set(step_inputs.EXTRA_SETTINGS) < set(STEPS)
+    assert step_inputs.extra_settings("tokenize.train", validate({})) == {}
 
 
 def test_a_calibration_is_told_thresholds_and_who_skips_it() -> None:
-    found = step_inputs.of("heuristics.calibrate", validate({}))
+    found = step_inputs.extra_settings("heuristics.calibrate", validate({}))
     assert found.keys() == {"select", "skipped_by"} and "languages" not in found["select"]

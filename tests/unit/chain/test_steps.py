@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from crawl2llm.chain.config import validate
 from crawl2llm.chain.config_schema import schema
-from crawl2llm.chain.filter_order import BEFORE, EXEMPTING, FILTERS, edits, verdicts, wrong_order
+from crawl2llm.chain.filter_order import EXEMPTING, FILTERS, VERDICTS_BEFORE, edit_steps, order_problem, verdict_steps
 from crawl2llm.chain.model_registry import EXPORT_STEP, REWARD_STEP
 from crawl2llm.chain.steps import (
     COMPARE_ALL,
@@ -15,14 +15,14 @@ from crawl2llm.chain.steps import (
     ON_DEMAND,
     STEPS,
     WHATIF,
-    ids,
-    needs,
+    needed_steps,
     number_of_parts,
-    owned,
-    resolved,
+    resolve_needs,
+    result_ids,
+    result_ids_of_task,
     skipped_by,
-    tasks,
-    used,
+    task_ids,
+    used_steps,
 )
 from crawl2llm.core.nested_dicts import lookup
 
@@ -54,7 +54,7 @@ ASKED_FOR = {
 def test_every_step_comes_after_what_it_needs() -> None:
     order = list(STEPS)
     for name in STEPS:
-        found = [*resolved(name, list(FILTERS)), *resolved(name, list(FILTERS), of_main=True)]
+        found = [*resolve_needs(name, list(FILTERS)), *resolve_needs(name, list(FILTERS), of_main=True)]
         assert all(order.index(needed) < order.index(name) for needed in found), name
 
 
@@ -65,39 +65,41 @@ def test_every_step_has_its_section_in_the_schema_and_every_section_its_step() -
 
 
 def test_every_step_but_the_last_is_needed() -> None:
-    assert {name for step in STEPS for name in resolved(step, list(FILTERS))} == set(STEPS) - {COMPARE_ALL}
+    assert {name for step in STEPS for name in resolve_needs(step, list(FILTERS))} == set(STEPS) - {COMPARE_ALL}
 
 
 def test_demo_crawl_is_needed_only_where_a_source_asks_for_it() -> None:
     demo = validate({"ingest": {"extract": {"sources": [{"name": "a", "kind": "crawl"}]}}})
     own = validate({"ingest": {"extract": {"sources": [{"name": "a", "kind": "warc", "paths": ["x"]}]}}})
-    assert needs("ingest.extract", demo) == ("crawl.render",)
-    assert needs("ingest.extract", own) == ()
+    assert needed_steps("ingest.extract", demo) == ("crawl.render",)
+    assert needed_steps("ingest.extract", own) == ()
 
 
 def test_tasks() -> None:
     config = validate({"ingest": {"extract": {"shards": 3}}})
-    assert tasks("language.score", config) == tasks("language.select", config) == ["00000"]  # one for all three shards
-    assert ids("language.score", config) == ids("language.select", config) == ["00000", "00001", "00002"]
-    assert tasks("quality.select", config) == [""]
-    assert tasks("evaluate.model", config) == ["base", "sft", "untrained"]
-    assert tasks("finetune.train", config) == ["sft"]
-    assert tasks("dedup.band", config) == ["00"]
-    assert tasks("dedup.verify", config) == ids("dedup.verify", config) == ["000"]
-    assert tasks("dedup.sets", config) == ["00000"] and owned("dedup.sets", "00000", config) == [
+    assert (
+        task_ids("language.score", config) == task_ids("language.select", config) == ["00000"]
+    )  # one for all three shards
+    assert result_ids("language.score", config) == result_ids("language.select", config) == ["00000", "00001", "00002"]
+    assert task_ids("quality.select", config) == [""]
+    assert task_ids("evaluate.model", config) == ["base", "sft", "untrained"]
+    assert task_ids("finetune.train", config) == ["sft"]
+    assert task_ids("dedup.band", config) == ["00"]
+    assert task_ids("dedup.verify", config) == result_ids("dedup.verify", config) == ["000"]
+    assert task_ids("dedup.sets", config) == ["00000"] and result_ids_of_task("dedup.sets", "00000", config) == [
         "00000",
         "00001",
         "00002",
     ]
-    bands = [band for task in tasks("dedup.band", config) for band in owned("dedup.band", task, config)]
-    assert sorted(bands) == ids("dedup.band", config) and len(bands) == config["dedup"]["signature"]["bands"]
+    bands = [band for task in task_ids("dedup.band", config) for band in result_ids_of_task("dedup.band", task, config)]
+    assert sorted(bands) == result_ids("dedup.band", config) and len(bands) == config["dedup"]["signature"]["bands"]
 
 
 def test_pairs_are_in_256_parts_at_most() -> None:
     found = [number_of_parts(shards) for shards in (1, 15, 16, 64, 2048, 4096, 99_999)]
     assert found == [1, 1, 2, 8, 256, 256, 256]
     config = validate({"ingest": {"extract": {"shards": 64}}})
-    assert [len(tasks(f"dedup.{name}", config)) for name in ("band", "sets", "verify")] == [14, 8, 8]
+    assert [len(task_ids(f"dedup.{name}", config)) for name in ("band", "sets", "verify")] == [14, 8, 8]
 
 
 def test_filters_of_the_schema_are_those_of_the_table() -> None:
@@ -125,21 +127,23 @@ def test_sources_that_skip_a_filter_are_told_in_any_order() -> None:
 def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(order: list[str]) -> None:
     """Each verdict is read by the next filter's first step with texts; the corpus reads all, in order, and every edit before it."""
     config = validate({"filters": order, "evaluate": {"public": {"presets": ["copa"]}}})
-    chain = verdicts(order)
+    chain = verdict_steps(order)
     assert chain == ["ingest.check", *(f"{name}.select" for name in order)]
     for before, name in zip(chain, order, strict=False):
-        first = next(f"{name}.{step}" for step, facts in FILTERS[name].steps.items() if BEFORE in facts.needs)
+        first = next(f"{name}.{step}" for step, facts in FILTERS[name].steps.items() if VERDICTS_BEFORE in facts.needs)
         # Of what edits texts, which a select may do, all that came before.
-        others = set(needs(first, config)) & set(chain) - {before} - set(edits(order, name))
-        assert before in needs(first, config) and not others - {f"{other}.select" for other in FILTERS[name].after}
-    assert [step for step in needs("corpus.split", config) if step in chain] == chain
-    assert set(edits(order)) <= set(needs("corpus.write", config))
+        others = set(needed_steps(first, config)) & set(chain) - {before} - set(edit_steps(order, name))
+        assert before in needed_steps(first, config) and not others - {
+            f"{other}.select" for other in FILTERS[name].after
+        }
+    assert [step for step in needed_steps("corpus.split", config) if step in chain] == chain
+    assert set(edit_steps(order)) <= set(needed_steps("corpus.write", config))
     asked_for = {
         "ingest.list",
         "ingest.fetch",
         *ON_DEMAND,
     }  # no source of the demo is remote, and no model is of these steps
-    unused = set(STEPS) - set(used(config)) - asked_for
+    unused = set(STEPS) - set(used_steps(config)) - asked_for
     assert (
         unused - {EXPORT, "align.pairs", *ASKED_FOR, *[WHATIF] * (not order)}
         == {f"{name}.{step}" for name in set(FILTERS) - set(order) for step in FILTERS[name].steps} - ASKED_FOR
@@ -147,18 +151,20 @@ def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(
 
 
 def test_heuristics_know_the_language_only_after_it_was_found() -> None:
-    assert wrong_order(["heuristics", "language"]) == (
+    assert order_problem(["heuristics", "language"]) == (
         "filters is ['heuristics', 'language']: heuristics needs language before it"
     )
-    assert wrong_order(["dedup", "language", "heuristics"]) is None and wrong_order([]) is None
-    assert wrong_order(["heuristics"]) is not None
+    assert order_problem(["dedup", "language", "heuristics"]) is None and order_problem([]) is None
+    assert order_problem(["heuristics"]) is not None
 
 
 def test_a_step_on_demand_is_used_where_a_model_is_of_it() -> None:
     without = validate({})
-    assert not set(ON_DEMAND) & set(used(without)) and not set(ON_DEMAND) & set(needs("evaluate.model", without))
+    assert not set(ON_DEMAND) & set(used_steps(without)) and not set(ON_DEMAND) & set(
+        needed_steps("evaluate.model", without)
+    )
     for step in ON_DEMAND:
         made = validate({"models": {"small": {"from": "base", "step": step}}})
-        assert set(ON_DEMAND) & set(used(made)) == {step}
-        assert (step in needs("evaluate.model", made)) == (step not in (EXPORT_STEP, REWARD_STEP))
-        assert tasks(step, made) == ["small"]
+        assert set(ON_DEMAND) & set(used_steps(made)) == {step}
+        assert (step in needed_steps("evaluate.model", made)) == (step not in (EXPORT_STEP, REWARD_STEP))
+        assert task_ids(step, made) == ["small"]

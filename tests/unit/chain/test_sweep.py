@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.chain import sweep, sweep_errors
-from crawl2llm.chain.config import of_variant, validate
+from crawl2llm.chain.config import config_of_variant, validate
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.nested_dicts import lookup
@@ -40,7 +40,7 @@ def test_a_grid_is_every_combination() -> None:
 
 def test_the_config_of_a_variant_has_its_values_and_no_sweep() -> None:
     whole = validate({"sweep": {"grid": {RATE: [1e-3]}}})
-    own = of_variant(whole, "learning_rate-0_001")
+    own = config_of_variant(whole, "learning_rate-0_001")
     assert own["pretrain"]["train"]["learning_rate"] == 1e-3
     assert own["variants"] == {} and own["sweep"] == validate({})["sweep"]
     assert validate(whole) == whole, "a config that was completed once stays as it is"
@@ -102,11 +102,11 @@ VALUE = st.one_of(
 @given(st.lists(VALUE, min_size=1, max_size=6), st.lists(VALUE, min_size=1, max_size=4))
 def test_every_setting_has_a_name_of_its_own_that_the_config_takes(one: list[Any], two: list[Any]) -> None:
     config = {**validate({}), "sweep": {**validate({})["sweep"], "grid": {"a.key": one, "b.key": two}}}
-    found = sweep.variants(config)
+    found = sweep.sweep_variants(config)
     different = {repr((x, y)) for x in one for y in two}
     assert len(found) <= len(different) and all(re.fullmatch("(?!main$)[a-z][a-z0-9_-]*", name) for name in found)
     assert {repr((overlay["a"]["key"], overlay["b"]["key"])) for overlay in found.values()} <= different
-    alone = sweep.variants({**config, "sweep": {**config["sweep"], "grid": {"a.key": one[:1], "b.key": two[:1]}}})
+    alone = sweep.sweep_variants({**config, "sweep": {**config["sweep"], "grid": {"a.key": one[:1], "b.key": two[:1]}}})
     ((name, overlay),) = alone.items()
     assert found.get(name, overlay) == overlay, "more values give no name to another setting"
     assert overlay in found.values()
@@ -243,7 +243,8 @@ def test_the_part_of_a_sweep_that_is_wrong_is_named() -> None:
     config = validate({"sweep": {"sizes": [{steps: 100}], "grid": {steps: [100], "filters": [filters]}}})
     (name,) = (name for name in config["variants"] if "filters" in name)
     assert (
-        sweep_errors.whose(config, name) == f"sweep.grid.{steps} 100, sweep.grid.filters {filters!r} (variant {name})"
+        sweep_errors.variant_label(config, name)
+        == f"sweep.grid.{steps} 100, sweep.grid.filters {filters!r} (variant {name})"
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from crawl2llm.chain import fingerprint as module
-from crawl2llm.chain.fingerprint import closure, code
+from crawl2llm.chain.fingerprint import code_hashes, import_closure
 from crawl2llm.chain.steps import STEPS, program_of
 from crawl2llm.chain.unhashed import PLUMBING, is_plumbing
 from crawl2llm.core.plan_cache import Cache
@@ -29,9 +29,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def codes(root: Path) -> dict[str, dict[str, str]]:
-    module._module.cache_clear()
-    code.cache_clear()
-    return {step: code(program_of(step), root) for step in STEPS}
+    module._meaning_and_imports.cache_clear()
+    code_hashes.cache_clear()
+    return {step: code_hashes(program_of(step), root) for step in STEPS}
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +73,13 @@ def test_the_lists_name_what_is_there_and_give_reasons() -> None:
 
 def test_what_computes_bytes_is_not_plumbing() -> None:
     for step in STEPS:
-        assert ROOT / f"scripts/{program_of(step).replace('.', '/')}.py" in closure(program_of(step))
+        assert ROOT / f"scripts/{program_of(step).replace('.', '/')}.py" in import_closure(program_of(step))
 
 
 def test_the_number_raised_by_hand_reruns_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    code.cache_clear()
-    old = {step: code(program_of(step)) for step in STEPS}
+    code_hashes.cache_clear()
+    old = {step: code_hashes(program_of(step)) for step in STEPS}
     monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
-    code.cache_clear()
-    assert all(code(program_of(step)) != old[step] for step in STEPS)
-    code.cache_clear()
+    code_hashes.cache_clear()
+    assert all(code_hashes(program_of(step)) != old[step] for step in STEPS)
+    code_hashes.cache_clear()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.yaml_errors import laid, main, read
+from crawl2llm.chain.yaml_errors import main, read_config, read_layered
 from crawl2llm.commands.plan import command as plan
 from crawl2llm.core.errors import ConfigError
 
@@ -34,29 +34,29 @@ def test_a_broken_file_is_refused_with_its_place(tmp_path: Path, text: str) -> N
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as refused:
-        read(path)
+        read_config(path)
     assert str(refused.value) == f"{path}{BROKEN[text]}"
 
 
 def test_what_is_no_text_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.yaml"
     with pytest.raises(ConfigError, match=r"mine\.yaml: No such file or directory$"):
-        read(path)
+        read_config(path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
         ConfigError, match=r"/config\.yaml: No such file or directory \(without --configfile .* or of --directory\)$"
     ):
-        read(Path("config.yaml"))
+        read_config(Path("config.yaml"))
     path.write_bytes(b"a: \xff\n")
     with pytest.raises(ConfigError, match=r"mine\.yaml: not text in UTF-8 \(byte 3 is 0xff\)$"):
-        read(path)
+        read_config(path)
 
 
 def test_yaml_json_and_an_empty_file_are_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     for text, tree in (("a: {b: 1}\n", {"a": {"b": 1}}), ('{\n\t"a": 1e-8}', {"a": 1e-8}), ("# nothing\n", {})):
         path.write_text(text)
-        assert read(path) == tree and main([str(path)]) == 0
+        assert read_config(path) == tree and main([str(path)]) == 0
 
 
 def test_a_file_that_was_to_be_laid_over_another_is_noticed(
@@ -92,12 +92,12 @@ def test_what_yaml_itself_does_not_catch(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"mine\.yaml"):
-        read(path)
+        read_config(path)
 
 
 def test_a_merged_mapping_may_be_overridden(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n")
-    assert read(tmp_path / "x.yaml")["b"] == {"x": 1, "y": 3}
+    assert read_config(tmp_path / "x.yaml")["b"] == {"x": 1, "y": 3}
 
 
 def test_several_files_are_laid_over_each_other(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_several_files_are_laid_over_each_other(tmp_path: Path) -> None:
     first, second = tmp_path / "run.yaml", tmp_path / "preset.yaml"
     first.write_text("filters: [language, quality]\nlanguage: {select: {languages: [en], threshold: 0.5}}\n")
     second.write_text("filters: [lines]\nlanguage: {select: {threshold: 0.9}}\n")
-    assert laid([first, second]) == {
+    assert read_layered([first, second]) == {
         "filters": ["lines"],
         "language": {"select": {"languages": ["en"], "threshold": 0.9}},
     }
-    assert laid([]) == {}
+    assert read_layered([]) == {}

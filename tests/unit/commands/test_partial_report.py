@@ -13,9 +13,9 @@ from crawl2llm.chain import steps
 from crawl2llm.commands import partial_report
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.manifest import ALL, Manifest
-from crawl2llm.formats.run_records import NOTES, Run, measured, metrics
+from crawl2llm.formats.run_records import NOTES, Run, measurement_files, training_metrics
 from crawl2llm.stages.report import page, render, state, tables
-from crawl2llm.stages.report.models import Model, models
+from crawl2llm.stages.report.models import Model, models_of_run
 from tests.unit.stages.report.conftest import SHARDS
 from tests.unit.stages.report.test_render import FINGERPRINT, Page
 
@@ -37,8 +37,8 @@ def shown(results: Path, capsys: Any, *options: str, status: int = 0) -> tuple[s
 
 
 def missing(results: Path, config: str | None = None) -> dict[str, tuple[int, int | None]]:
-    found = render.complete([config] if config else [], "main")
-    return {row["step"]: (row["found"], row["expected"]) for row in state.look(results, found, found).missing}
+    found = render.complete_config([config] if config else [], "main")
+    return {row["step"]: (row["found"], row["expected"]) for row in state.read_state(results, found, found).missing}
 
 
 def test_what_is_missing_is_said_by_step(run_folder: Path, capsys: Any) -> None:
@@ -66,9 +66,9 @@ def test_without_a_config_the_number_of_shards_is_not_guessed(run_folder: Path) 
 def test_a_variant_reads_from_main(run_folder: Path) -> None:
     few = run_folder.with_name("few")
     shutil.copytree(run_folder / "quality/select", few / "quality/select")
-    found = state.look(few).run
-    assert found.of("quality.select")[0].folder == few / "quality/select"
-    assert found.of("dedup.select")[0].folder == run_folder / "dedup/select"
+    found = state.read_state(few).run
+    assert found.manifests_of("quality.select")[0].folder == few / "quality/select"
+    assert found.manifests_of("dedup.select")[0].folder == run_folder / "dedup/select"
 
 
 def test_a_variant_of_one_model_reads_the_others_from_main(run_folder: Path) -> None:
@@ -76,10 +76,10 @@ def test_a_variant_of_one_model_reads_the_others_from_main(run_folder: Path) -> 
     few = run_folder.with_name("few")
     for name in ("finetune/train", "evaluate/model"):
         shutil.copytree(run_folder / name, few / name)
-    whole = render.complete([CONFIG], "main")
+    whole = render.complete_config([CONFIG], "main")
     changed = {"models": {"sft": {"from": "base", "step": "finetune.train", "epochs": 1}}}
-    config = render.complete([json.dumps({**json.loads(CONFIG), **changed})], "main")
-    found = state.look(few, config, whole).run
+    config = render.complete_config([json.dumps({**json.loads(CONFIG), **changed})], "main")
+    found = state.read_state(few, config, whole).run
     where = {(step, name): found.task(step, name).folder.parents[1].name for step in ("finetune.train", "evaluate.model")
              for name in found.tasks(step)}  # type: ignore[union-attr]  # fmt: skip
     assert where == {
@@ -90,11 +90,11 @@ def test_a_variant_of_one_model_reads_the_others_from_main(run_folder: Path) -> 
 def test_a_model_that_the_config_lacks_and_one_without_a_name_are_not_shown(run_folder: Path) -> None:
     folder = run_folder / "finetune/train"
     shutil.copyfile(folder / "sft.manifest.json", folder / "manifest.json")  # of an earlier version
-    assert state.look(run_folder).run.tasks("finetune.train") == ["sft"]
+    assert state.read_state(run_folder).run.tasks("finetune.train") == ["sft"]
     evaluate = {"model": {"untrained": False}}
-    config = render.complete([json.dumps({**json.loads(CONFIG), "models": {}, "evaluate": evaluate})], "main")
-    found = state.look(run_folder, config, config)
-    assert found.run.of("finetune.train") == [] and found.run.tasks("evaluate.model") == ["base"]
+    config = render.complete_config([json.dumps({**json.loads(CONFIG), "models": {}, "evaluate": evaluate})], "main")
+    found = state.read_state(run_folder, config, config)
+    assert found.run.manifests_of("finetune.train") == [] and found.run.tasks("evaluate.model") == ["base"]
     assert not {"finetune.train", "evaluate.model"} & {row["step"] for row in found.missing}
 
 
@@ -104,7 +104,7 @@ def link(results: Path, step: str, *inputs: str) -> None:
         body = json.loads(path.read_text())
         for name in inputs:
             for other in results.joinpath(*name.split(".")).glob("*manifest.json"):
-                found = Manifest.parse(other)
+                found = Manifest.read_unchecked(other)
                 body["inputs"][found.key] = {ALL: found.digest_of(ALL)}
         path.write_text(json.dumps(body))
 
@@ -146,9 +146,9 @@ def test_only_some_tasks_of_a_step_may_be_outdated(run_folder: Path) -> None:
         "language.score 00001": {ALL: "gone"},
     }
     path.write_text(json.dumps(body))
-    found = state.look(run_folder)
+    found = state.read_state(run_folder)
     words = "1 of 2 tasks made from an earlier ingest.extract than the one there now"
-    assert found.outdated == {"corpus.write": words} and not found.complete
+    assert found.outdated == {"corpus.write": words} and not found.is_complete
 
 
 def test_every_kind_of_damage_is_named_and_left_out(run_folder: Path, capsys: Any) -> None:
@@ -192,7 +192,7 @@ def test_in_a_finished_run_damage_is_an_error_that_names_the_file(
 def test_training_that_runs_shows_its_curve(run_folder: Path, capsys: Any) -> None:
     checkpoints = run_folder.parent.parent / "checkpoints/0123"
     checkpoints.mkdir(parents=True)
-    checkpoint_folders.announce(checkpoints, Path("results/main/pretrain/train/manifest.json"), "0123")
+    checkpoint_folders.write_pointer(checkpoints, Path("results/main/pretrain/train/manifest.json"), "0123")
     shutil.move(run_folder / "pretrain/train/metrics.jsonl", checkpoints)
     remove(run_folder, *TRAINED)
     (run_folder.parent.parent / "checkpoints/older").mkdir()
@@ -205,28 +205,32 @@ def test_training_that_runs_shows_its_curve(run_folder: Path, capsys: Any) -> No
 def test_finetuning_that_runs_is_read_from_beside_its_checkpoints(tmp_path: Path) -> None:
     rows = [{"step": 0, "heldout_loss": 6.0}, *({"step": at, "loss": 5.0 - at / 10} for at in range(1, 11))]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 11, "lo')
-    assert [path.name for path in measured(tmp_path)] == ["metrics.jsonl"]
+    assert [path.name for path in measurement_files(tmp_path)] == ["metrics.jsonl"]
     model = Model("sft", "base", "finetune.train")
     run = Run(training={("finetune.train", "sft"): tmp_path})
-    assert [found.name for found in models(run)] == ["base", "sft"]
-    assert [row["loss"] for row in metrics(run, "finetune.train", "sft") if "loss" in row][-1] == 4.0
-    assert dict(row[:2] for row in tables.progress(run, model, None))["Steps so far"] == "10"
+    assert [found.name for found in models_of_run(run)] == ["base", "sft"]
+    assert [row["loss"] for row in training_metrics(run, "finetune.train", "sft") if "loss" in row][-1] == 4.0
+    assert dict(row[:2] for row in tables.progress_facts(run, model, None))["Steps so far"] == "10"
 
 
 def test_unfinished_training_is_found_by_its_fingerprint(tmp_path: Path) -> None:
-    config = render.complete([CONFIG], "main")
+    config = render.complete_config([CONFIG], "main")
     assert config is not None
     for step, task, name in (("pretrain.train", "", "manifest.json"), ("finetune.train", "sft", "sft.manifest.json")):
-        mark = state.mark(step, config, task=task)
+        mark = state.config_digest(step, config, task=task)
         results, place = tmp_path / "results/main" / step.replace(".", "/"), tmp_path / "checkpoints" / mark
-        assert state.unfinished(results, step, config, task) is None
-        checkpoint_folders.announce(place, results.relative_to(tmp_path) / name, mark)
-        assert state.unfinished(results, step, config, task) is None  # it has written no loss yet
+        assert state.unfinished_training(results, step, config, task) is None
+        checkpoint_folders.write_pointer(place, results.relative_to(tmp_path) / name, mark)
+        assert state.unfinished_training(results, step, config, task) is None  # it has written no loss yet
         (place / "losses.jsonl").write_text("")
-        assert state.unfinished(results, step, config, task) == state.unfinished(results, step, None, task) == place
-        assert (step, task) in state.trainings(tmp_path / "results/main", None)
-        checkpoint_folders.announce(place, results.relative_to(tmp_path) / name, "of another config")
-        assert state.unfinished(results, step, config, task) is None
+        assert (
+            state.unfinished_training(results, step, config, task)
+            == state.unfinished_training(results, step, None, task)
+            == place
+        )
+        assert (step, task) in state.training_tasks(tmp_path / "results/main", None)
+        checkpoint_folders.write_pointer(place, results.relative_to(tmp_path) / name, "of another config")
+        assert state.unfinished_training(results, step, config, task) is None
 
 
 @pytest.mark.slow  # seconds
@@ -310,11 +314,11 @@ def test_a_wrong_config_is_an_error(run_folder: Path, capsys: Any) -> None:
 
 
 def test_expected_steps_are_those_that_the_config_needs() -> None:
-    config = render.complete([CONFIG], "main")
+    config = render.complete_config([CONFIG], "main")
     assert config is not None
-    assert set(state.expected(config, {})) == set(steps.used(config)) - {"report.render", "crawl.render"}
-    demo = render.complete(["{}"], "main")
-    assert "crawl.render" in state.expected(demo, {})
+    assert set(state.expected_counts(config, {})) == set(steps.used_steps(config)) - {"report.render", "crawl.render"}
+    demo = render.complete_config(["{}"], "main")
+    assert "crawl.render" in state.expected_counts(demo, {})
 
 
 def test_a_variant_of_other_source_files_is_not_shown_mains_results(run_folder: Path) -> None:
@@ -325,11 +329,13 @@ def test_a_variant_of_other_source_files_is_not_shown_mains_results(run_folder: 
     extract = {**json.loads(CONFIG)["ingest"]["extract"], "sources": [{**source, "paths": ["a/*.txt"]}]}
     overlay = {"ingest": {"extract": {**extract, "sources": [{**source, "paths": ["b/*.txt"]}]}}}
     given = json.dumps({**json.loads(CONFIG), "ingest": {"extract": extract}, "variants": {"other": overlay}})
-    found = state.look(other, render.complete([given], "other"), render.complete([given], "main")).run
-    assert [made.folder for made in found.of("ingest.extract")] == [other / "ingest/extract"] * 2
+    found = state.read_state(
+        other, render.complete_config([given], "other"), render.complete_config([given], "main")
+    ).run
+    assert [made.folder for made in found.manifests_of("ingest.extract")] == [other / "ingest/extract"] * 2
 
 
 def test_a_variant_may_take_a_model_away() -> None:
     given = json.dumps({**json.loads(CONFIG), "variants": {"raw": {"models": {"sft": None}}}})
-    config = render.complete([given], "raw")
+    config = render.complete_config([given], "raw")
     assert config is not None and config["models"] == {}

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.commands import verify
-from crawl2llm.core.manifest import Manifest, consumed, recording
+from crawl2llm.core.manifest import Manifest, consumed_inputs, record_inputs
 
 
 def made(results: Path, step: str, task: str, text: str, *inputs: Path, variant: str = "main") -> Path:
     folder = results / variant / step.replace(".", "/")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{task}.txt").write_text(text)
-    with recording() as opened:
+    with record_inputs() as opened:
         for path in inputs:
             _ = Manifest.read(path).files
-    manifest = Manifest(step, "f", inputs=consumed(opened))
+    manifest = Manifest(step, "f", inputs=consumed_inputs(opened))
     return manifest.write(folder / f"{task}.manifest.json", [folder / f"{task}.txt"]).path or Path()
 
 

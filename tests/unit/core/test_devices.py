@@ -44,7 +44,7 @@ def pretend(folder: Path, listed: str, driver: str = "580.65.06", status: int = 
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in front of PATH, and no variable of a person's own."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.delenv(devices.VISIBLE, raising=False)
+    monkeypatch.delenv(devices.VISIBLE_VARIABLE, raising=False)
     return tmp_path / "bin"
 
 
@@ -73,8 +73,8 @@ def test_gpus_that_programs_see(
 ) -> None:
     pretend(machine, listed)
     if given is not None:
-        monkeypatch.setenv(devices.VISIBLE, given)
-    assert devices.visible(root=machine / "none") == expected
+        monkeypatch.setenv(devices.VISIBLE_VARIABLE, given)
+    assert devices.visible_gpus(root=machine / "none") == expected
 
 
 def test_without_nvidia_smi_the_drivers_files_tell(machine: Path, tmp_path: Path) -> None:
@@ -87,15 +87,15 @@ def test_without_nvidia_smi_the_drivers_files_tell(machine: Path, tmp_path: Path
     (tmp_path / "driver/version").write_text(
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\nGCC version: gcc 12.3.0\n"
     )
-    assert devices.visible(root=tmp_path / "driver") == [FIRST, SECOND]
-    assert devices.driver(tmp_path / "driver") == "570.86.15"
+    assert devices.visible_gpus(root=tmp_path / "driver") == [FIRST, SECOND]
+    assert devices.driver_version(tmp_path / "driver") == "570.86.15"
     (folder / "information").write_text("Model: \t A100\nGPU UUID: \t GPU-????????-????-????-????-????????????\n")
-    assert devices.visible(root=tmp_path / "driver") == ["0", "1"]
+    assert devices.visible_gpus(root=tmp_path / "driver") == ["0", "1"]
 
 
 def test_a_machine_without_gpus(machine: Path, tmp_path: Path) -> None:
-    assert devices.visible(root=tmp_path) == [] and devices.driver(tmp_path) == ""
-    assert devices.why_unseen(devices.WHEEL, tmp_path) == ""
+    assert devices.visible_gpus(root=tmp_path) == [] and devices.driver_version(tmp_path) == ""
+    assert devices.why_gpus_unseen(devices.WHEEL_CUDA, tmp_path) == ""
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_machine_without_gpus(machine: Path, tmp_path: Path) -> None:
 )
 def test_a_driver_too_old_for_a_wheel_is_named(machine: Path, driver: str, cuda: int | None, expected: str) -> None:
     pretend(machine, TWO, driver)
-    line = devices.why_unseen(cuda, machine / "none")
+    line = devices.why_gpus_unseen(cuda, machine / "none")
     assert expected in line and bool(line) == bool(expected)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.core.manifest import Manifest, ManifestError, checksum, consumed, recording, write_atomically
+from crawl2llm.core.manifest import Manifest, ManifestError, checksum, consumed_inputs, record_inputs, write_atomically
 
 
 def made(folder: Path, **fields: Any) -> Path:
@@ -115,10 +115,10 @@ def test_weights_are_compared_with_their_checksums_and_that_consumes_nothing(tmp
     (tmp_path / "model/weights").write_bytes(b"1234")
     Manifest("some.step", "0").write(tmp_path / "manifest.json", [tmp_path / "model/weights"])
     read = Manifest.read(tmp_path / "manifest.json")
-    assert read.sound("model/") is read and not read.used
+    assert read.verify_files("model/") is read and not read.used
     (tmp_path / "model/weights").write_bytes(b"1235")
     with pytest.raises(ManifestError, match="weights does not have the checksum"):
-        read.sound("model/")
+        read.verify_files("model/")
 
 
 def test_files_are_on_the_disk_before_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,11 +237,11 @@ def test_what_a_task_consumes_of_its_input(tmp_path: Path, what: str) -> None:
         "a.b", "f" * 16, {"in": 1, "kept": 1, "dropped": {}}, {"train": {"bytes": 3}, "a/b": 1, "seconds": 1}
     ).write(tmp_path / "manifest.json", files)
     read, parts = READS[what]
-    with recording() as opened:
+    with record_inputs() as opened:
         read(Manifest.read(tmp_path / "manifest.json"))
-    found = consumed(opened)["a.b"]
+    found = consumed_inputs(opened)["a.b"]
     assert found.keys() == parts
-    there = Manifest.parse(tmp_path / "manifest.json")
+    there = Manifest.read_unchecked(tmp_path / "manifest.json")
     assert found == {part: there.digest_of(part) for part in parts}
     there.summary["seconds"] = 2
     assert (there.digest_of("*") != found.get("*")) and all(
@@ -251,6 +251,6 @@ def test_what_a_task_consumes_of_its_input(tmp_path: Path, what: str) -> None:
 
 def test_an_empty_summary_that_is_read_is_read_whole(tmp_path: Path) -> None:
     Manifest("a.b", "f" * 16).write(tmp_path / "manifest.json", [])
-    with recording() as opened:
+    with record_inputs() as opened:
         json.dumps(Manifest.read(tmp_path / "manifest.json").summary)
-    assert consumed(opened)["a.b"].keys() == {"*"}
+    assert consumed_inputs(opened)["a.b"].keys() == {"*"}

@@ -16,15 +16,15 @@ KEYS = st.builds(str.__add__, st.sampled_from(["dedup.sets", "dedup.band"]), TAS
 
 @given(st.dictionaries(KEYS, st.dictionaries(PARTS, st.sampled_from(["aa", "bb"]), max_size=3), max_size=12))
 def test_what_is_packed_is_unpacked(inputs: manifest_ranges.Inputs) -> None:
-    packed = manifest_ranges.packed(inputs)
-    manifest_ranges.check(packed)
-    assert manifest_ranges.unpacked(packed) == inputs and manifest_ranges.unpacked(inputs) == inputs
+    packed = manifest_ranges.pack_ranges(inputs)
+    manifest_ranges.check_ranges(packed)
+    assert manifest_ranges.unpack_ranges(packed) == inputs and manifest_ranges.unpack_ranges(inputs) == inputs
 
 
 def test_neighbours_of_which_the_same_was_read_are_one_entry() -> None:
     read = {f"dedup.sets {n:05d}": {f"{n:05d}.parquet": f"mark{n}"} for n in (0, 1, 2, 4)}
     more = {"dedup.exact": {"*": "x"}, "dedup.sets 00003": {}, "sources": {"files": "y"}}
-    assert manifest_ranges.packed({**read, **more}) == {
+    assert manifest_ranges.pack_ranges({**read, **more}) == {
         "dedup.exact": {"*": "x"},
         "dedup.sets {00000..00002}": {"{}.parquet": "mark0 mark1 mark2"},
         "dedup.sets 00003": {},

@@ -14,11 +14,11 @@ import pytest
 from crawl2llm.core import parent_watch
 from crawl2llm.core.root import ROOT
 
-TASK = "from crawl2llm.core import parent_watch; import time; parent_watch.watch(); print('at work', flush=True); time.sleep({})"
+TASK = "from crawl2llm.core import parent_watch; import time; parent_watch.watch_driver(); print('at work', flush=True); time.sleep({})"
 DRIVER = """
 import subprocess, sys, time
 from crawl2llm.core import parent_watch
-parent_watch.announce()
+parent_watch.announce_driver()
 subprocess.Popen([sys.executable, "-c", sys.argv[1]])
 time.sleep(60)
 """
@@ -44,6 +44,6 @@ def test_a_task_goes_with_its_driver() -> None:
     "told", ["", "elsewhere 1 1", f"{os.uname().nodename} 1 no", f"{os.uname().nodename} 99999999 5"]
 )
 def test_a_driver_that_is_not_to_be_seen_is_not_waited_for(told: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), parent_watch.VARIABLE: told}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), parent_watch.DRIVER_VARIABLE: told}
     done = subprocess.run([sys.executable, "-c", TASK.format(1)], env=environment, check=False)
     assert done.returncode == 0 != -signal.SIGTERM

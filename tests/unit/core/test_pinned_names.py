@@ -14,7 +14,7 @@ from crawl2llm.chain.config import validate
 from crawl2llm.chain.config_schema import named_files
 from crawl2llm.core import pinned_names
 from crawl2llm.core.errors import InputError
-from crawl2llm.workflow.config_checks import check
+from crawl2llm.workflow.config_checks import check_config
 from tests.unit.making import folder_digest
 
 KEY = "quality.transformers.models: edu"
@@ -36,9 +36,9 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_folder_has_the_digest_that_the_command_prints(folder: Path) -> None:
     digest = folder_digest(folder)
-    assert pinned_names.path_with_its_digest(f"{folder}#sha256={digest.upper()}", KEY) == str(folder)
+    assert pinned_names.verified_path(f"{folder}#sha256={digest.upper()}", KEY) == str(folder)
     (folder / ".cache/metadata").write_text("fetched at another time")
-    assert pinned_names.path_with_its_digest(f"{folder}#sha256={digest}", KEY) == str(folder)
+    assert pinned_names.verified_path(f"{folder}#sha256={digest}", KEY) == str(folder)
 
 
 @pytest.mark.parametrize("change", ["content", "name", "more", "less", "elsewhere"])
@@ -57,20 +57,20 @@ def test_another_folder_is_refused(folder: Path, change: str) -> None:
     with pytest.raises(
         InputError, match=f"{folder_digest(folder)}, and {digest} is named: it is another folder"
     ) as error:
-        pinned_names.path_with_its_digest(f"{folder}#sha256={digest}", KEY)
+        pinned_names.verified_path(f"{folder}#sha256={digest}", KEY)
     assert str(error.value).startswith(KEY)
 
 
 def test_an_error_says_how_the_digest_is_computed(folder: Path) -> None:
     with pytest.raises(InputError) as error:
-        pinned_names.path_with_its_digest(f"{folder}#sha256=12ab", KEY)
+        pinned_names.verified_path(f"{folder}#sha256=12ab", KEY)
     assert pinned_names.folder_command(str(folder)) in str(error.value)
 
 
 def test_a_name_that_could_pass_for_two_files_is_refused(folder: Path) -> None:
     (folder / f"x\n{hashlib.sha256().hexdigest()}  y").write_text("")
     with pytest.raises(InputError, match="no name has a line end or a backslash"):
-        pinned_names.path_with_its_digest(f"{folder}#sha256={'0' * 64}", KEY)
+        pinned_names.verified_path(f"{folder}#sha256={'0' * 64}", KEY)
 
 
 @pytest.mark.parametrize("target", ["deep", ".", "..", ".cache"])
@@ -79,15 +79,15 @@ def test_links_are_counted_as_the_command_does_or_refused(folder: Path, target: 
     (folder / "deep/link").symlink_to(folder / target)
     named = f"{folder}#sha256={folder_digest(folder)}"
     if target == ".cache":
-        assert pinned_names.path_with_its_digest(named, KEY) == str(folder)
+        assert pinned_names.verified_path(named, KEY) == str(folder)
     elif target == "..":
         (folder / "deep/link").unlink()
         (folder / "deep/link").symlink_to(folder.parent / "blobs")
-        assert pinned_names.path_with_its_digest(f"{folder}#sha256={folder_digest(folder)}", KEY) == str(folder)
+        assert pinned_names.verified_path(f"{folder}#sha256={folder_digest(folder)}", KEY) == str(folder)
     else:
         first = folder / "deep" if target == "deep" else folder
         with pytest.raises(InputError, match=re.escape(f"{first} and {folder / 'deep/link'} are the same folder")):
-            pinned_names.path_with_its_digest(named, KEY)
+            pinned_names.verified_path(named, KEY)
 
 
 def test_what_is_no_file_is_not_counted(folder: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_is_no_file_is_not_counted(folder: Path) -> None:
     (folder / "broken").symlink_to("nothing")
     os.mkfifo(folder / "pipe")
     assert folder_digest(folder) == digest
-    assert pinned_names.path_with_its_digest(f"{folder}#sha256={digest}", KEY) == str(folder)
+    assert pinned_names.verified_path(f"{folder}#sha256={digest}", KEY) == str(folder)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_digest_that_is_none_is_refused_before_a_run(changes: dict[str, Any], 
         return [filled(each) for each in value] if isinstance(value, list) else value.format(f"lm#sha256={digest}")
 
     with pytest.raises(InputError, match=f"^{re.escape(key)} is 'lm#sha256={digest}'; after #sha256= stand the 64 hex"):
-        check(validate(filled(changes)))
+        check_config(validate(filled(changes)))
 
 
 @pytest.mark.parametrize("step", ["quality.transformers", "quality.kenlm"])

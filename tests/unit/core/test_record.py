@@ -13,8 +13,8 @@ from crawl2llm.core.manifest import digest
 
 
 def test_where_it_lies() -> None:
-    assert record.beside(Path("a/00003.manifest.json")) == Path("a/00003.run.json")
-    assert record.beside(Path("a/manifest.json")) == Path("a/run.json")
+    assert record.path_of(Path("a/00003.manifest.json")) == Path("a/00003.run.json")
+    assert record.path_of(Path("a/manifest.json")) == Path("a/run.json")
 
 
 def test_what_it_holds(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_start_without_work_keeps_who_worked(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
     record.write(path, '{"step": "a.b", "code": {"x": "1"}}', {"device": "cuda", "accepted": [{"to": "1"}]})
     before = record.read(path)
-    record.renew(path, '{"step": "a.b", "code": {"x": "2"}}')
+    record.update_fingerprint(path, '{"step": "a.b", "code": {"x": "2"}}')
     assert record.read(path) == {**before, "fingerprint": {"step": "a.b", "code": {"x": "2"}}}
 
 
@@ -63,6 +63,6 @@ def test_an_acceptance_that_was_killed_half_way_is_none(tmp_path: Path) -> None:
     record.write(path, marks[0], {})
     entries = [{"to": digest(mark)} for mark in marks[1:]]
     for mark, entry in zip(marks[1:], entries, strict=True):
-        record.accept(path, mark, entry)
-    assert record.accepted(path, digest(marks[2])) == entries
-    assert record.accepted(path, digest(marks[1])) == entries[:1]
+        record.accept_fingerprint(path, mark, entry)
+    assert record.accepted_entries(path, digest(marks[2])) == entries
+    assert record.accepted_entries(path, digest(marks[1])) == entries[:1]

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.core.root import ROOT
-from crawl2llm.core.run_lock import HELD, Busy, hold
+from crawl2llm.core.run_lock import OPEN_LOCKS, Busy, take_lock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from crawl2llm.core.run_lock import hold
-hold(Path(sys.argv[1]))
+from crawl2llm.core.run_lock import take_lock
+take_lock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)
 """
@@ -29,8 +29,8 @@ def test_second_run_is_refused_until_the_first_is_gone_even_by_kill(tmp_path: Pa
     ) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         with pytest.raises(Busy, match=f"process {holder.pid}"):
-            hold(path)
+            take_lock(path)
         holder.send_signal(signal.SIGKILL)
         holder.wait()
-    hold(path)
-    HELD.pop().close()
+    take_lock(path)
+    OPEN_LOCKS.pop().close()

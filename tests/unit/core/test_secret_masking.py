@@ -22,9 +22,9 @@ VALUE = "planted/S3cret+value=42"
 
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secret_masking, "_known", set())
+    monkeypatch.setattr(secret_masking, "_known_secrets", set())
     monkeypatch.setenv("COOKIE_OF_MINE", VALUE)
-    assert secret_masking.of_environment("COOKIE_OF_MINE", "here") == VALUE
+    assert secret_masking.environment_secret("COOKIE_OF_MINE", "here") == VALUE
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_urls_are_masked(said: str, shown: str) -> None:
 def test_a_log_has_no_secret_and_no_escape(tmp_path: Path) -> None:
     kept = logging.getLogger("crawl2llm").handlers[:]
     try:
-        console.setup("step 00000", tmp_path / "log")
+        console.set_up_logging("step 00000", tmp_path / "log")
         console.log.warning("the server said %s \x1b[2J\u202e", VALUE)
         try:
             raise ValueError(f"with {VALUE}")
         except ValueError as error:
-            console.unexpected(ValueError, error, error.__traceback__)
+            console.log_unexpected_error(ValueError, error, error.__traceback__)
     finally:
         logging.getLogger("crawl2llm").handlers[:] = kept
     said = (tmp_path / "log").read_text(encoding="utf-8")
@@ -105,29 +105,31 @@ def test_a_file_of_its_owner_alone(tmp_path: Path) -> None:
         with pytest.raises(
             InputError, match=rf"x.key names {file}, which others can read \(mode {mode:04o}\): chmod 600 {file}"
         ):
-            secret_masking.value_of(f"file:{file}", "x.key")
+            secret_masking.read_secret(f"file:{file}", "x.key")
     file.chmod(0o600)
-    assert secret_masking.value_of(f"file:{file}", "x.key") == f"{VALUE}-of-a-file"
-    assert secret_masking.fill({"a": [f"Bearer {{file:{file}}}", 1]}, "x") == {"a": [f"Bearer {VALUE}-of-a-file", 1]}
+    assert secret_masking.read_secret(f"file:{file}", "x.key") == f"{VALUE}-of-a-file"
+    assert secret_masking.fill_references({"a": [f"Bearer {{file:{file}}}", 1]}, "x") == {
+        "a": [f"Bearer {VALUE}-of-a-file", 1]
+    }
     file.write_text(" \n")
     with pytest.raises(InputError, match="which is empty"):
-        secret_masking.value_of(f"file:{file}", "x.key")
+        secret_masking.read_secret(f"file:{file}", "x.key")
     for name in (tmp_path, tmp_path / "none"):
         with pytest.raises(InputError, match=f"x.key names {name}, which"):
-            secret_masking.value_of(f"file:{name}", "x.key")
+            secret_masking.read_secret(f"file:{name}", "x.key")
     if os.geteuid() == 0:
         file.write_text(VALUE)
         os.chown(file, 12345, 12345)
         with pytest.raises(InputError, match="belongs to another user"):
-            secret_masking.value_of(f"file:{file}", "x.key")
+            secret_masking.read_secret(f"file:{file}", "x.key")
 
 
 def test_what_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_HERE", raising=False)
     with pytest.raises(InputError, match=r"^x\.key is 'NOT_HERE', and no such environment variable is set$"):
-        secret_masking.value_of("NOT_HERE", "x.key")
+        secret_masking.read_secret("NOT_HERE", "x.key")
     with pytest.raises(InputError, match=r"^x\.key is a name that is not shown, and no such"):
-        secret_masking.value_of("hf_abcdefgh", "x.key")
+        secret_masking.read_secret("hf_abcdefgh", "x.key")
 
 
 @pytest.mark.parametrize("step", ["evaluate.judge", "align.pairs.judge", "synthesize.rephrase", "synthesize.seed"])

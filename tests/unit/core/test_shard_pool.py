@@ -16,9 +16,9 @@ import pytest
 from crawl2llm.chain import command_line
 from crawl2llm.core import console
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.core.parent_watch import started
+from crawl2llm.core.parent_watch import process_start_ticks
 from crawl2llm.filters.language import score
-from crawl2llm.formats.documents import data
+from crawl2llm.formats.documents import parquet_file
 from tests.unit import making
 
 STEP = "language.score"
@@ -40,7 +40,7 @@ def scored(ingested: Path, folder: Path, at_once: int, log: Path | None = None) 
     verdicts = str(ingested.parent / "check/manifest.json")
     argv = ["--config", making.config(STEP), "--documents", documents, "--verdicts", verdicts, "--also", *SHARDS[1:]]
     argv += ["--at-once", str(at_once), "--manifest", str(folder / "00000.manifest.json")]
-    command_line._input.cache_clear()
+    command_line._read_input.cache_clear()
     return score.main([*argv, *(["--log", str(log)] if log else [])])
 
 
@@ -60,7 +60,7 @@ def test_what_all_shards_read_is_told_at_the_end(ingested: Path, tmp_path: Path)
 
 
 def test_a_shard_that_fails_is_named_and_the_others_stay(ingested: Path, tmp_path: Path) -> None:
-    file = data(ingested / "00003.manifest.json")
+    file = parquet_file(ingested / "00003.manifest.json")
     right = file.read_bytes()
     file.write_bytes(b"x" * len(right))
     assert scored(ingested, tmp_path / "out", 2, tmp_path / "a.log") == 1
@@ -79,9 +79,9 @@ def test_a_shard_that_fails_is_named_and_the_others_stay(ingested: Path, tmp_pat
 
 def task(folder: Path, body: Any, *also: str, at_once: int = 2, log: Path | None = None) -> int:
     """A step with this body, over shards."""
-    made = command_line.parser(STEP, "What it does.", "")
+    made = command_line.step_parser(STEP, "What it does.", "")
     argv = ["--config", making.config(STEP), "--also", *also, "--at-once", str(at_once)]
-    return command_line.run(
+    return command_line.run_step(
         made, body, [*argv, "--manifest", str(folder / "00000.manifest.json"), *(["--log", str(log)] if log else [])]
     )
 
@@ -117,23 +117,27 @@ def test_a_shard_works_in_a_process_of_its_own(tmp_path: Path) -> None:
 
     assert task(tmp_path, body, "00001", "00002", at_once=1) == 0
     assert not held
-    assert [Manifest.parse(path).summary["held"] for path in sorted(tmp_path.glob("*manifest.json"))] == [1, 1, 1]
+    assert [Manifest.read_unchecked(path).summary["held"] for path in sorted(tmp_path.glob("*manifest.json"))] == [
+        1,
+        1,
+        1,
+    ]
 
 
 def test_progress_is_that_of_all_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     board = console.Board(["00000", "00001", "00002", "00003"])
     monkeypatch.setattr(console, "board", board)
-    assert board.line() == "0/4 shards"
+    assert board.status_line() == "0/4 shards"
     for shard, done in (("00000", 100), ("00001", 50)):
-        board.begin(shard)
+        board.begin_shard(shard)
         console.Progress(100, "documents").add(done)
-    board.begin("00000")
-    board.tell(100, 100, "documents")
-    board.end(worked=True)
-    assert board.line(board.start + 30) == "1/4 shards, 150 documents, 5.0/s, 50s left"
-    board.begin("00002")
-    board.end(worked=False)  # was there
-    assert board.line(board.start + 30) == "2/4 shards, 150 documents, 5.0/s, 30s left"
+    board.begin_shard("00000")
+    board.note_progress(100, 100, "documents")
+    board.end_shard(worked=True)
+    assert board.status_line(board.start + 30) == "1/4 shards, 150 documents, 5.0/s, 50s left"
+    board.begin_shard("00002")
+    board.end_shard(worked=False)  # was there
+    assert board.status_line(board.start + 30) == "2/4 shards, 150 documents, 5.0/s, 30s left"
 
 
 SLOW = """
@@ -146,7 +150,7 @@ def body(args, settings, manifest):
     time.sleep(100)
     return []
 
-sys.exit(command_line.run(command_line.parser("language.score", "", ""), body))
+sys.exit(command_line.run_step(command_line.step_parser("language.score", "", ""), body))
 """
 
 
@@ -163,12 +167,12 @@ def test_shards_end_with_their_task(tmp_path: Path, number: signal.Signals) -> N
         while len(files := list(tmp_path.glob("*.pid"))) < 2 or not all(path.read_text() for path in files):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
-        children = {int(path.read_text()): started(int(path.read_text())) for path in files}
+        children = {int(path.read_text()): process_start_ticks(int(path.read_text())) for path in files}
         assert all(children.values()) and process.pid not in children
     finally:
         process.send_signal(number)
         process.wait()
     deadline = time.monotonic() + 10
-    while any(started(child) == begun and begun for child, begun in children.items()):
+    while any(process_start_ticks(child) == begun and begun for child, begun in children.items()):
         assert time.monotonic() < deadline, "a shard outlives its task"
         time.sleep(0.02)

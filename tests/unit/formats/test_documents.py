@@ -12,28 +12,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.core.manifest import Manifest, ManifestError, consumed, recording
+from crawl2llm.core.manifest import Manifest, ManifestError, consumed_inputs, record_inputs
 from crawl2llm.formats import documents
 from crawl2llm.formats.documents import (
     DOCUMENT,
     GROUP,
     KEPT,
-    READ,
     REASON,
     VERDICT,
+    VERDICT_COLUMNS,
     VERDICTS,
     Writer,
     add_counts,
     batches,
-    count,
-    data,
+    count_rows,
     document_id,
-    opened,
+    open_parquet,
+    parquet_file,
     rows,
     select_shard,
     shard_of,
-    survivors,
-    uniform,
+    surviving_documents,
+    uniform_hash,
     verdict_digests,
     verdict_file,
 )
@@ -92,14 +92,14 @@ def test_only_what_repeats_has_a_dictionary(tmp_path: Path) -> None:
 def test_writer_round_trip_in_small_row_groups(tmp_path: Path) -> None:
     path = written(tmp_path / "deep/a.parquet", list("abcdefg"))
     assert [row["id"] for row in rows(path)] == list("abcdefg")
-    assert count(path) == 7 and pq.ParquetFile(path).num_row_groups == 3
+    assert count_rows(path) == 7 and pq.ParquetFile(path).num_row_groups == 3
     assert path.read_bytes() == written(tmp_path / "b.parquet", list("abcdefg")).read_bytes()
     assert [len(batch) for batch in batches(path, ["n"], size=4)] == [4, 3]
 
 
 def test_no_rows_is_a_file_too(tmp_path: Path) -> None:
     path = written(tmp_path / "a.parquet", [])
-    assert count(path) == 0 and list(rows(path)) == [] and pq.read_schema(path).equals(NAMES)
+    assert count_rows(path) == 0 and list(rows(path)) == [] and pq.read_schema(path).equals(NAMES)
 
 
 def test_absent_columns_are_null_and_tables_keep_their_place(tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_other_bytes_of_the_same_size_are_not_read_for_the_document(tmp_path: Pa
 def test_survivors_are_what_the_verdicts_keep_in_the_documents_order(tmp_path: Path) -> None:
     made = making.documents(tmp_path / "d", [making.document(name, name * 3) for name in "edcba"])
     judged = making.verdicts(tmp_path / "v", {"00000": list("edca")}, lambda name: name in "ca")
-    documents, verdicts = data(made), data(judged, "00000")
-    assert [row["id"] for row in survivors(documents, verdicts)] == ["e", "d"]
-    assert list(survivors(documents, verdicts, ["text"])) == [{"id": n, "text": n * 3} for n in "ed"]
+    documents, verdicts = parquet_file(made), parquet_file(judged, "00000")
+    assert [row["id"] for row in surviving_documents(documents, verdicts)] == ["e", "d"]
+    assert list(surviving_documents(documents, verdicts, ["text"])) == [{"id": n, "text": n * 3} for n in "ed"]
 
 
 def test_what_reads_a_verdict_depends_on_what_it_reads(tmp_path: Path) -> None:
@@ -173,19 +173,19 @@ def test_what_reads_a_verdict_depends_on_what_it_reads(tmp_path: Path) -> None:
         made = Manifest("some.select", "x", summary={VERDICTS: {"00001": verdict_digests(path)}})
         made.write(path.with_name("00001.manifest.json"), [path])
         used.append({})
-        for columns in READ:
-            with recording() as opened:
+        for columns in VERDICT_COLUMNS:
+            with record_inputs() as opened:
                 assert verdict_file(path.with_name("00001.manifest.json"), "00001", columns) == path
-            ((parts),) = consumed(opened).values()
+            ((parts),) = consumed_inputs(opened).values()
             assert list(parts) == [f"summary:verdicts/00001/{columns}"]
             used[-1][columns] = next(iter(parts.values()))
     assert used[0] == used[1] and used[0] != used[2] and used[2][KEPT] == used[0][KEPT] != used[3][KEPT]
     assert used[3][REASON] != used[0][REASON]
     made = Manifest("old.select", "x")  # of a version without these digests
     made.write(tmp_path / "3/00001.manifest.json", [path])
-    with recording() as opened:
+    with record_inputs() as opened:
         verdict_file(tmp_path / "3/00001.manifest.json", "00001")
-    assert list(consumed(opened)["old.select 00001"]) == ["00001.parquet"]
+    assert list(consumed_inputs(opened)["old.select 00001"]) == ["00001.parquet"]
 
 
 def test_select_counts_by_rule(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_select_counts_by_rule(tmp_path: Path) -> None:
 
 def test_shard_of_a_manifest(tmp_path: Path) -> None:
     assert shard_of(Path("results/00017.manifest.json")) == "00017"
-    assert data(making.documents(tmp_path, [], "00017")).name == "00017.parquet"
+    assert parquet_file(making.documents(tmp_path, [], "00017")).name == "00017.parquet"
     assert pq.read_schema(tmp_path / "00017.parquet").equals(DOCUMENT)
 
 
@@ -241,7 +241,7 @@ def test_ids_never_change() -> None:
 
 
 def test_uniform_never_changes() -> None:
-    assert [uniform(0, "a"), uniform(1, "a"), uniform(0, "b"), uniform(0, "a", "split")] == [
+    assert [uniform_hash(0, "a"), uniform_hash(1, "a"), uniform_hash(0, "b"), uniform_hash(0, "a", "split")] == [
         0.6538238492821447,
         0.7581529243061885,
         0.3520311011355214,
@@ -250,7 +250,7 @@ def test_uniform_never_changes() -> None:
 
 
 def test_uniform_is_uniform_and_independent_by_salt() -> None:
-    draws = np.array([[uniform(7, f"{n}", salt) for salt in ("x", "y")] for n in range(20_000)])
+    draws = np.array([[uniform_hash(7, f"{n}", salt) for salt in ("x", "y")] for n in range(20_000)])
     assert draws.min() >= 0 and draws.max() < 1
     shares = np.histogram(draws[:, 0], bins=20, range=(0, 1))[0] / len(draws)
     assert np.abs(shares - 0.05).max() < 0.01
@@ -266,7 +266,7 @@ def test_hashes_are_written_as_they_are(tmp_path: Path) -> None:
         path = tmp_path / f"{len(hashes)}.parquet"
         with Writer(path, schema, hashes=hashes) as writer:
             writer.add_table(table)
-        with opened(path) as file:
+        with open_parquet(path) as file:
             assert file.read().equals(table)
             group = file.metadata.row_group(0)
             columns = [group.column(number) for number in range(3)]
@@ -279,7 +279,7 @@ def test_long_rows_are_written_before_they_fill_the_memory(tmp_path: Path, monke
     with Writer(tmp_path / "a.parquet", DOCUMENT) as writer:
         for number in range(100):
             writer.add({"id": f"{number:02d}", "text": "x" * 90})
-            assert len(writer.rows) <= 11 and sum(len(table) for table in writer.held) <= 11
-    with opened(tmp_path / "a.parquet") as file:
+            assert len(writer.rows) <= 11 and sum(len(table) for table in writer.tables) <= 11
+    with open_parquet(tmp_path / "a.parquet") as file:
         assert file.num_row_groups == 10
     assert [row["id"] for row in rows(tmp_path / "a.parquet")] == [f"{number:02d}" for number in range(100)]

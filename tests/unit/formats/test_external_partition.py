@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.formats.external_partition import Spill, by_hash, ranges
+from crawl2llm.formats.external_partition import Spill, count_parts, part_by_hash
 
 PIECES = st.lists(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 99)), max_size=9), max_size=9)
 
@@ -30,10 +30,10 @@ def test_every_part_in_the_order_it_came(
 
 @given(st.lists(st.integers(0, 2**64 - 1)), st.integers(1, 5000))
 def test_ranges_of_hashes(hashes: list[int], parts: int) -> None:
-    found = by_hash(np.array(sorted(hashes), np.uint64), parts).tolist()
+    found = part_by_hash(np.array(sorted(hashes), np.uint64), parts).tolist()
     assert found == sorted(found) and all(0 <= part < parts for part in found)
-    assert [by_hash(np.array([value], np.uint64), parts)[0] for value in (0, 2**64 - 1)] == [0, parts - 1]
+    assert [part_by_hash(np.array([value], np.uint64), parts)[0] for value in (0, 2**64 - 1)] == [0, parts - 1]
 
 
 def test_number_of_ranges() -> None:
-    assert [ranges(rows, 10) for rows in (0, 1, 10, 11, 100)] == [1, 1, 1, 2, 10]
+    assert [count_parts(rows, 10) for rows in (0, 1, 10, 11, 100)] == [1, 1, 1, 2, 10]

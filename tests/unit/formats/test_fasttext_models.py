@@ -13,7 +13,7 @@ from crawl2llm.chain.config import validate
 from crawl2llm.chain.config_schema import named_files
 from crawl2llm.core.errors import InputError
 from crawl2llm.filters.quality.classifier import Classifier, zeroed_memory
-from crawl2llm.filters.quality.perplexity import pieces
+from crawl2llm.filters.quality.perplexity import sentencepiece_speller
 from crawl2llm.formats import fasttext_models, fasttext_trial
 
 KEY = "language.score.model"
@@ -92,7 +92,7 @@ def test_a_whole_model_is_tried_once(models: Path, tmp_path: Path, name: str, mo
     (tmp_path / name).write_bytes((models / name).read_bytes())
     made = fasttext_models.load(tmp_path / name, KEY)
     assert made.f.predict("sun sea\n", 1, 0.0, "strict")[0][1] == "__label__warm"
-    monkeypatch.setattr(fasttext_models, "_failure", lambda path: "a second trial")
+    monkeypatch.setattr(fasttext_models, "_trial_failure", lambda path: "a second trial")
     fasttext_models.load(tmp_path / name, KEY)
     child = os.fork()
     if child == 0:  # as the process of a shard
@@ -131,4 +131,4 @@ def test_a_file_is_tracked_by_its_content_with_a_digest_too(models: Path) -> Non
 def test_a_damaged_sentencepiece_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "en.sp.model").write_bytes(b"\x0a\xff\xff\xff")
     with pytest.raises(InputError, match=r"quality\.kenlm\.models: .*en\.sp\.model is not a SentencePiece model"):
-        pieces(tmp_path / "en.sp.model")
+        sentencepiece_speller(tmp_path / "en.sp.model")

@@ -11,29 +11,39 @@ from hypothesis import strategies as st
 
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.formats import hash_shuffle
-from crawl2llm.formats.external_partition import by_hash
-from crawl2llm.formats.first_occurrence import UNIT, merged, units
-from crawl2llm.formats.hash_shuffle import ANSWER, Answers, Dealer, Table, answers, bounds, of_part, pieces, within
+from crawl2llm.formats.external_partition import part_by_hash
+from crawl2llm.formats.first_occurrence import UNIT, merge_units, unit_rows
+from crawl2llm.formats.hash_shuffle import (
+    ANSWER,
+    Answers,
+    Dealer,
+    HashTable,
+    hash_bounds,
+    pieces_of_part,
+    read_answers,
+    rows_between,
+    rows_of_part,
+)
 
 HASH = st.integers(0, (1 << 64) - 1) | st.sampled_from([0, 1, 1 << 32, 1 << 63, (1 << 64) - 1])
 
 
 @given(st.lists(HASH, min_size=1, max_size=20), st.integers(1, 256))
 def test_bounds_are_those_of_the_parts(hashes: list[int], parts: int) -> None:
-    for value, part in zip(hashes, by_hash(np.array(hashes, np.uint64), parts).tolist(), strict=True):
-        first, last = bounds(part, parts)
+    for value, part in zip(hashes, part_by_hash(np.array(hashes, np.uint64), parts).tolist(), strict=True):
+        first, last = hash_bounds(part, parts)
         assert first <= value <= last
-    assert bounds(0, parts)[0] == 0 and bounds(parts - 1, parts)[1] == (1 << 64) - 1
-    assert all(bounds(part, parts)[1] + 1 == bounds(part + 1, parts)[0] for part in range(parts - 1))
+    assert hash_bounds(0, parts)[0] == 0 and hash_bounds(parts - 1, parts)[1] == (1 << 64) - 1
+    assert all(hash_bounds(part, parts)[1] + 1 == hash_bounds(part + 1, parts)[0] for part in range(parts - 1))
 
 
 def dealt_out(folder: Path, shards: list[list[int]]) -> list[Path]:
     made = []
     for number, hashes in enumerate(shards):
         path = folder / f"{number:05d}.parquet"
-        with Dealer(path, UNIT, merged) as dealer:
+        with Dealer(path, UNIT, merge_units) as dealer:
             for at, value in enumerate(hashes):
-                dealer.add(units(np.array([value], np.uint64), 0, number << 32, np.array([at])))
+                dealer.add(unit_rows(np.array([value], np.uint64), 0, number << 32, np.array([at])))
         Manifest("some.hash", "test").write(folder / f"{number:05d}.manifest.json", [path])
         made.append(folder / f"{number:05d}.manifest.json")
     return made
@@ -55,12 +65,12 @@ def test_every_row_is_in_one_piece_with_all_of_its_hash(
     seen: dict[int, tuple[int, int]] = {}
     total = {(number, value): 0 for number, hashes in enumerate(shards) for value in hashes}
     for part in range(parts):
-        for place, (shard, rows) in enumerate(pieces(files, part, parts, UNIT, folder / f"{part}")):
+        for place, (shard, rows) in enumerate(pieces_of_part(files, part, parts, UNIT, folder / f"{part}")):
             for number, row in zip(shard.tolist(), rows, strict=True):
                 value = int(row["hash"])
                 assert seen.setdefault(value, (part, place)) == (part, place)
                 total[number, value] -= int(row["count"])
-        assert sum(len(rows) for _, rows in of_part(files, part, parts, UNIT)) <= sum(map(len, shards))
+        assert sum(len(rows) for _, rows in rows_of_part(files, part, parts, UNIT)) <= sum(map(len, shards))
     assert all(-left == shards[number].count(value) for (number, value), left in total.items())
 
 
@@ -76,7 +86,7 @@ def test_each_shard_gets_its_answers(
     found.write(folder / "000.parquet")
     Manifest("some.repeated", "test").write(folder / "000.manifest.json", [folder / "000.parquet"])
     for shard in (0, 16, 40):
-        rows = answers([folder / "000.manifest.json"], shard)
+        rows = read_answers([folder / "000.manifest.json"], shard)
         best = {
             value: max(place for own, other, place in said if (own, other) == (shard, value))
             for own, value, _ in said
@@ -90,7 +100,7 @@ def test_each_shard_gets_its_answers(
 def test_a_table_finds_what_is_there(there: set[int], asked: list[int]) -> None:
     rows = np.zeros(len(there), ANSWER)
     rows["hash"] = sorted(there)
-    here, which = Table(rows).find(np.array(asked, np.uint64))
+    here, which = HashTable(rows).find(np.array(asked, np.uint64))
     assert here.tolist() == [number for number, value in enumerate(asked) if value in there]
     assert rows["hash"][which].tolist() == [asked[number] for number in here]
 
@@ -98,4 +108,4 @@ def test_a_table_finds_what_is_there(there: set[int], asked: list[int]) -> None:
 def test_a_file_of_other_columns_is_refused(tmp_path: Path) -> None:
     (path,) = dealt_out(tmp_path, [[1, 2]])
     with pytest.raises(ManifestError, match="has the columns"):
-        list(within(path.with_name("00000.parquet"), ANSWER, "hash", 0, 9))
+        list(rows_between(path.with_name("00000.parquet"), ANSWER, "hash", 0, 9))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from crawl2llm.formats.verdicts import Failed, verdict
+from crawl2llm.formats.verdicts import FailedRule, verdict_row
 
-LONG, LICENCE = Failed("words_max", 9.0, 5.0), Failed("licence", detail="gpl-3.0")
+LONG, LICENCE = FailedRule("words_max", 9.0, 5.0), FailedRule("licence", detail="gpl-3.0")
 
 
 def test_the_first_rule_drops_it_and_all_are_listed() -> None:
-    found = verdict("x", [LONG, LICENCE])
+    found = verdict_row("x", [LONG, LICENCE])
     assert found == {
         "id": "x",
         "kept": False,
@@ -18,12 +18,12 @@ def test_the_first_rule_drops_it_and_all_are_listed() -> None:
         "detail": None,
         "rules": ["words_max", "licence"],
     }
-    assert verdict("x", [LICENCE, LONG])["detail"] == "gpl-3.0"
+    assert verdict_row("x", [LICENCE, LONG])["detail"] == "gpl-3.0"
 
 
 def test_one_that_stays_has_its_rules_and_no_numbers() -> None:
-    found = verdict("x", [LONG], stays=True)
+    found = verdict_row("x", [LONG], stays=True)
     assert found["kept"] and found["rules"] == ["words_max"]
     assert found["rule"] is found["value"] is found["threshold"] is None
-    kept = verdict("x", [])
-    assert kept["kept"] and kept["rules"] == [] and kept == verdict("x", [], stays=True)
+    kept = verdict_row("x", [])
+    assert kept["kept"] and kept["rules"] == [] and kept == verdict_row("x", [], stays=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.text.group_split import LARGEST, MOST, Split, origin
+from crawl2llm.text.group_split import LARGEST, MOST, Split, origin_of
 
 Row = dict[str, Any]
 
@@ -72,20 +72,20 @@ def decided(rows: list[Row], fraction: float, seed: int = 0, by: str = "origin")
     ],
 )
 def test_origin(url: str | None, metadata: Row, expected: str) -> None:
-    assert origin({"id": "the-id", "url": url, "metadata": json.dumps(metadata)}) == expected
-    assert origin({"id": "the-id", "url": "https://a.b/", "metadata": None}) == "a.b"
+    assert origin_of({"id": "the-id", "url": url, "metadata": json.dumps(metadata)}) == expected
+    assert origin_of({"id": "the-id", "url": "https://a.b/", "metadata": None}) == "a.b"
 
 
 def written(of: Row, number: int) -> Row:
     """A text that a model wrote of a document."""
-    facts = {"synthesized": {"seed": of["id"], "origin": origin(of)}}
+    facts = {"synthesized": {"seed": of["id"], "origin": origin_of(of)}}
     return {"id": f"w{number}-{of['id']}", "url": f"synthesized:{of['id']}/{number}", "metadata": json.dumps(facts)}
 
 
 def test_the_origin_of_what_a_model_wrote_is_that_of_its_seed() -> None:
     for seed in (page("e.org", 1), piece("a.txt", 3), {"id": "x", "url": None, "metadata": None}):
-        assert origin(written(seed, 0)) == origin(seed)
-    assert origin({"id": "x", "url": "synthesized:y/0", "metadata": "{}"}) == "x"
+        assert origin_of(written(seed, 0)) == origin_of(seed)
+    assert origin_of({"id": "x", "url": "synthesized:y/0", "metadata": "{}"}) == "x"
 
 
 @pytest.mark.parametrize("by", ["origin", "document"])
@@ -95,9 +95,11 @@ def test_what_a_model_wrote_is_on_the_side_of_its_seed_and_moves_no_other(by: st
     without = decided(seeds, 0.2, seed, by)
     texts = [written(of, number) for of in seeds for number in range(3)]
     together = decided([*texts, *seeds], 0.2, seed, by)
-    assert [together.holds(row) for row in seeds] == [without.holds(row) for row in seeds]
-    assert all(together.holds(written(of, number)) == together.holds(of) for of in seeds for number in range(3))
-    assert together.summary == without.summary and 0 < sum(map(together.holds, seeds)) < len(seeds)
+    assert [together.is_held_out(row) for row in seeds] == [without.is_held_out(row) for row in seeds]
+    assert all(
+        together.is_held_out(written(of, number)) == together.is_held_out(of) for of in seeds for number in range(3)
+    )
+    assert together.summary == without.summary and 0 < sum(map(together.is_held_out, seeds)) < len(seeds)
 
 
 @pytest.mark.parametrize("by", ["origin", "document"])
@@ -105,8 +107,10 @@ def test_one_host_with_texts_that_a_model_wrote_of_it(by: str) -> None:
     """Its pages are split one by one, and each text goes with its page."""
     seeds = [page("e.org", number) for number in range(20)]
     split = decided([*seeds, *(written(of, number) for of in seeds for number in range(4))], 0.2, 0, by)
-    assert split.by == "document" and 0 < split.summary["heldout"]["documents"] == sum(map(split.holds, seeds)) < 20
-    assert all(split.holds(written(of, number)) == split.holds(of) for of in seeds for number in range(4))
+    assert (
+        split.by == "document" and 0 < split.summary["heldout"]["documents"] == sum(map(split.is_held_out, seeds)) < 20
+    )
+    assert all(split.is_held_out(written(of, number)) == split.is_held_out(of) for of in seeds for number in range(4))
 
 
 @pytest.mark.parametrize("by", ["origin", "document"])
@@ -117,7 +121,7 @@ def test_only_texts_that_a_model_wrote(by: str, number: int, fraction: float) ->
     seeds = [page(f"h{which}.org", which) for which in range(number)]
     rows = [written(of, which) for of in seeds for which in range(3)]
     split = decided(rows, fraction, 0, by)
-    held = sum(map(split.holds, rows))
+    held = sum(map(split.is_held_out, rows))
     assert held % 3 == 0 and split.summary["heldout"]["documents"] == held
     assert 0 < held < len(rows) if number > 1 else not held
 
@@ -132,8 +136,8 @@ def test_no_origin_is_on_both_sides(sizes: list[int], fraction: float, seed: int
     split = decided(rows, fraction, seed)
     sides: dict[str, set[bool]] = {}
     for row in rows:
-        sides.setdefault(origin(row), set()).add(split.holds(row))
-    number = sum(map(split.holds, rows))
+        sides.setdefault(origin_of(row), set()).add(split.is_held_out(row))
+    number = sum(map(split.is_held_out, rows))
     assert split.summary["heldout"]["documents"] == number
     assert split.summary["documents"] == len(rows) and split.summary["origins"] == len(sizes)
     if split.by == "origin":
@@ -146,7 +150,7 @@ def test_no_origin_is_on_both_sides(sizes: list[int], fraction: float, seed: int
     # The order of the documents, and so shards and workers, decide nothing.
     rng.shuffle(rows)
     again = decided(rows, fraction, seed)
-    assert [again.holds(row) for row in rows] == [split.holds(row) for row in rows]
+    assert [again.is_held_out(row) for row in rows] == [split.is_held_out(row) for row in rows]
     assert (again.summary, again.notes) == (split.summary, split.notes)
 
 
@@ -162,33 +166,33 @@ def test_size_is_near_the_wanted_one_with_origins_of_very_different_sizes() -> N
 def test_one_origin_alone_is_split_by_document_and_says_so() -> None:
     rows = [page("only.org", number) for number in range(400)]
     split = decided(rows, 0.05)
-    assert split.by == "document" and 5 <= sum(map(split.holds, rows)) <= 40
+    assert split.by == "document" and 5 <= sum(map(split.is_held_out, rows)) <= 40
     assert "400 documents come from 1 origin (hosts or files)" in split.notes[0]
 
 
 def test_a_corpus_of_a_few_pages() -> None:
     rows = [page(f"h{number}", 0) for number in range(7)]
     split = decided(rows, 0.01)
-    assert sum(map(split.holds, rows)) == 1 and "14.3% of the documents are held out, not 1.0%" in split.notes[0]
-    assert not decided(rows[:1], 0.5).holds(rows[0])
+    assert sum(map(split.is_held_out, rows)) == 1 and "14.3% of the documents are held out, not 1.0%" in split.notes[0]
+    assert not decided(rows[:1], 0.5).is_held_out(rows[0])
     assert decided(rows[:1], 0.5).notes == ["None of the documents is held out: there are 1."]
     assert decided([], 0.5).summary["documents"] == 0
     pair = decided(rows[:2], 0.9)
-    assert sum(map(pair.holds, rows[:2])) == 1
+    assert sum(map(pair.is_held_out, rows[:2])) == 1
 
 
 def test_nothing_is_held_out_where_nothing_is_wanted() -> None:
     rows = [page(f"h{number}", 0) for number in range(30)]
     for by in ("origin", "document"):
         split = decided(rows, 0.0, by=by)
-        assert not any(map(split.holds, rows)) and split.notes == []
+        assert not any(map(split.is_held_out, rows)) and split.notes == []
 
 
 def test_a_dominant_origin_is_never_held_out_and_that_is_said() -> None:
     rows = [page("wiki.org", number) for number in range(900)]
     rows += [page(f"h{number}", 0) for number in range(100)]
     split = decided(rows, 0.02)
-    assert not split.holds(rows[0]) and split.summary["too_large"] == {"origins": 1, "documents": 900}
+    assert not split.is_held_out(rows[0]) and split.summary["too_large"] == {"origins": 1, "documents": 900}
     assert "90% of the documents come from origins" in split.notes[0]
 
 
@@ -196,4 +200,4 @@ def test_by_document_where_that_is_asked_for() -> None:
     rows = [piece("book", number) for number in range(500)]
     split = decided(rows, 0.1, by="document")
     assert split.notes == [] and split.summary["origins"] is None
-    assert 30 < sum(map(split.holds, rows)) < 80
+    assert 30 < sum(map(split.is_held_out, rows)) < 80

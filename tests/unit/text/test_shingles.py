@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from crawl2llm.text.shingles import (
     count_numbers,
     count_tokens,
-    fold,
-    hashes32,
+    fold_character,
     jaccard,
     normalise,
+    shingle_hashes,
     shingle_set,
     shingles,
 )
@@ -57,7 +57,7 @@ def test_normalise(text: str, normal: str) -> None:
 @given(TEXT)
 def test_normalise_is_fold_of_every_character_and_numbers_are_whole(text: str) -> None:
     normal = normalise(text)
-    folded = re.sub("(?<=0)\x1f(?=0)", "", "".join(map(fold, text))).replace("\x1f", " ")
+    folded = re.sub("(?<=0)\x1f(?=0)", "", "".join(map(fold_character, text))).replace("\x1f", " ")
     assert normal.decode().split(" ") == (re.sub("0+", "0", folded).split() or [""])
     assert count_tokens(normal) == len(normal.split())
 
@@ -73,7 +73,7 @@ def test_case_accents_and_composition_do_not_matter(text: str) -> None:
 @given(st.lists(TEXT, max_size=6), st.integers(1, 7))
 def test_hashes_are_those_of_the_shingles(texts: list[str], k: int) -> None:
     normals = [normal for text in texts if (normal := normalise(text))]
-    hashes, counts = hashes32(normals, k)
+    hashes, counts = shingle_hashes(normals, k)
     expected = []
     for normal in normals:
         tokens = normal.decode().split(" ")

@@ -8,7 +8,7 @@ from unicodedata import normalize
 import pytest
 
 from crawl2llm.text.characters import is_symbol, tokenize
-from crawl2llm.text.stop_words import SPACELESS_LANGUAGES, STOP_WORDS, tables
+from crawl2llm.text.stop_words import SPACELESS_LANGUAGES, STOP_WORDS, stop_words_by_language
 
 DATA = Path(os.environ.get("CRAWL2LLM_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
 UDHR = DATA / "langid" / "udhr2.zip"
@@ -31,23 +31,23 @@ def test_passages_of_fifty_words_have_two(language: str) -> None:
     size = {"ja": 100, "zh": 100, "th": 180}.get(language, 50)
     space = "" if language in SPACELESS_LANGUAGES else " "
     passages = [words[i : i + size] for i in range(0, len(words) - size, size)]
-    stop_words = tables({})[language]
+    stop_words = stop_words_by_language({})[language]
     found = [stop_words.count(space.join(passage), passage) for passage in passages]
     assert len(found) >= 20
     assert sum(number >= 2 for number in found) >= 0.95 * len(found)
 
 
 def test_forms() -> None:
-    english = tables({})["en"]
+    english = stop_words_by_language({})["en"]
     assert english.count("", {"The", "OF", "and", "other"}) == 3
     assert english.count("", {"the", "The"}) == 1
-    vietnamese = tables({})["vi"]
+    vietnamese = stop_words_by_language({})["vi"]
     words = {normalize("NFD", word) for word in ("của", "được")}
     assert vietnamese.count(" ".join(words), words) == 2
 
 
 def test_overrides() -> None:
-    made = tables({"en": ["foo"], "de": [], "xx": ["bar", "baz"]})
+    made = stop_words_by_language({"en": ["foo"], "de": [], "xx": ["bar", "baz"]})
     assert made["en"].count("", {"foo", "the"}) == 1
     assert "de" not in made
     assert made["xx"].count("", {"bar", "baz"}) == 2

@@ -13,7 +13,7 @@ from crawl2llm.training import gpus
 from crawl2llm.training.resource_plan import TIGHT
 from tools import plans
 
-GPU_CONFIGS = [path for path in plans.configs() if "precision: bf16" in path.read_text(encoding="utf-8")]
+GPU_CONFIGS = [path for path in plans.config_paths() if "precision: bf16" in path.read_text(encoding="utf-8")]
 
 
 def test_the_table_is_up_to_date() -> None:
@@ -24,12 +24,12 @@ def test_the_table_is_up_to_date() -> None:
 def test_every_config_has_its_row() -> None:
     page = plans.PAGE.read_text(encoding="utf-8")
     assert len(GPU_CONFIGS) >= 3
-    for path in plans.configs():
+    for path in plans.config_paths():
         assert f"`{path.relative_to(plans.ROOT)}` |" in page
 
 
 def test_a_config_that_nobody_said_a_gpu_of_is_an_error() -> None:
-    assert set(plans.GPUS) == {path.relative_to(plans.ROOT).as_posix() for path in plans.configs()}
+    assert set(plans.GPUS) == {path.relative_to(plans.ROOT).as_posix() for path in plans.config_paths()}
     with pytest.raises(KeyError, match=r"configs/new\.yaml is not in GPUS"):
         plans.gpu_of(plans.ROOT / "configs" / "new.yaml")
 
@@ -40,7 +40,7 @@ def test_every_config_for_gpus_fits_the_gpu_that_it_names_with_a_reserve(path: P
     said = re.search(r"\b(?:GPUs?|H100) of (\d+) GB", text.splitlines()[0])
     assert said and (gpu := gpus.find(plans.gpu_of(path))), "the first line does not say for what GPU"
     assert gpu.memory == 1e9 * int(said[1])
-    summary, found = plans.planned(path)
+    summary, found = plans.training_plan(path)
     assert found["memory"]["total"] <= TIGHT * found["available"], found["memory"]
     train = config.validate(yaml.safe_load(text))["pretrain"]["train"]
     unit = train["micro_batch"] * found["processes"] * summary["shape"]["context"]
@@ -53,12 +53,12 @@ def test_every_config_for_gpus_has_the_parameters_that_its_first_line_says(path:
     number, unit = re.search(r"([\d.]+) (million|billion) parameters", head).groups()  # type: ignore[union-attr]
     said = float(number) * {"million": 1e6, "billion": 1e9}[unit]
     half = 0.5 * said / float(number) * 10 ** -len(number.partition(".")[2])  # rounded to the digits that are shown
-    assert abs(plans.planned(path)[0]["parameters"]["total"] - said) <= max(half, 0.05 * said)
+    assert abs(plans.training_plan(path)[0]["parameters"]["total"] - said) <= max(half, 0.05 * said)
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in plans.configs() if path not in GPU_CONFIGS], ids=lambda path: path.stem
+    "path", [path for path in plans.config_paths() if path not in GPU_CONFIGS], ids=lambda path: path.stem
 )
 def test_every_config_for_laptops_fits_one(path: Path) -> None:
-    row = plans.cells(path)
+    row = plans.table_cells(path)
     assert "does not fit" not in " ".join(row)

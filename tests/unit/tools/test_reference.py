@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from crawl2llm.chain.config_schema import leaves
+from crawl2llm.chain.config_schema import schema_leaves
 from tools import reference
 
 
 def test_page_of_all_keys_is_up_to_date() -> None:
-    assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), "run `make docs`"
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.config_page(), "run `make docs`"
 
 
 def test_page_has_a_row_for_every_key() -> None:
-    rows = [line for line in reference.page().splitlines() if line.startswith("| `")]
-    assert sorted(row.split("`")[1] for row in rows) == sorted(path for path, _ in leaves())
+    rows = [line for line in reference.config_page().splitlines() if line.startswith("| `")]
+    assert sorted(row.split("`")[1] for row in rows) == sorted(path for path, _ in schema_leaves())
     assert all(row.replace("\\|", "").count("|") == 5 for row in rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crawl2llm.chain.steps import STEPS
-from tools.rulegraph import BEGIN, COUNTED, END, edges, mermaid, svg, with_graph
+from tools.rulegraph import BEGIN, END, TASK_COUNT_NOTES, mermaid_chart, rule_edges, rulegraph_svg, with_graph
 
 DOT = """digraph snakemake_dag {
     0[label = "all", color = "0.1 0.6 0.85", style="rounded"];
@@ -20,25 +20,25 @@ DOT = """digraph snakemake_dag {
 
 def test_edges_in_the_workflows_order() -> None:
     # The report reads every step; only its edge from the last is shown. Snakemake's target rule is left out.
-    assert edges(DOT) == [("ingest_extract", "language_score"), ("language_score", "language_select")]
+    assert rule_edges(DOT) == [("ingest_extract", "language_score"), ("language_score", "language_select")]
 
 
 def test_rules_grouped_by_stage() -> None:
-    picture = mermaid(edges(DOT))
+    picture = mermaid_chart(rule_edges(DOT))
     assert [line.split()[1] for line in picture.splitlines() if "subgraph" in line] == ["ingest", "language"]
     assert '    language_score["score"]\n' in picture
     assert "  ingest_extract --> language_score\n" in picture
 
 
 def test_svg_names_every_step_and_is_the_same_twice() -> None:
-    picture = svg(edges(DOT))
-    assert picture == svg(edges(DOT))
+    picture = rulegraph_svg(rule_edges(DOT))
+    assert picture == rulegraph_svg(rule_edges(DOT))
     assert all(f">{step}</text>" in picture for step in ("ingest.extract", "language.score", "language.select"))
     assert picture.count('class="edge"') == 2 and ">a task for each shard</text>" in picture
 
 
 def test_every_kind_of_step_is_counted() -> None:
-    assert {step.per for step in STEPS.values()} == COUNTED.keys()
+    assert {step.per for step in STEPS.values()} == TASK_COUNT_NOTES.keys()
 
 
 def test_picture_is_put_between_its_markers() -> None:

@@ -24,11 +24,11 @@ def test_the_page_of_the_code_is_up_to_date() -> None:
 
 
 def test_every_step_says_what_it_writes() -> None:
-    assert set(tour.outputs()) == set(STEPS)
+    assert set(tour.step_outputs()) == set(STEPS)
 
 
 def test_every_module_opens_with_a_sentence_and_is_on_the_page() -> None:
-    assert not [path for path in MODULES if not tour.summary(path).endswith(".")]
+    assert not [path for path in MODULES if not tour.module_summary(path).endswith(".")]
     rows = [line for line in tour.code_page().splitlines() if line.startswith("| `")]
     assert len([line for line in rows if "__init__.py`" not in line]) == len(MODULES)
 
@@ -37,7 +37,7 @@ def test_the_page_names_the_steps_that_an_edit_reruns() -> None:
     """modules.yaml was compared with edits (tests/unit/chain/test_unhashed.py)."""
     table = yaml.safe_load((ROOT / "tests/unit/chain/modules.yaml").read_text(encoding="utf-8"))
     for name, steps in table.items():
-        assert tour.readers()[ROOT / name] == (list(STEPS) if steps == "all" else steps)
+        assert tour.steps_by_module()[ROOT / name] == (list(STEPS) if steps == "all" else steps)
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_the_page_names_the_steps_that_an_edit_reruns() -> None:
 def test_the_first_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     path = tmp_path / "module.py"
     path.write_text(text)
-    assert tour.summary(path) == sentence
+    assert tour.module_summary(path) == sentence

@@ -31,7 +31,7 @@ def main() -> int:
     from transformers import AutoConfig
 
     import crawl2llm.training.engines.torch as engines
-    from crawl2llm.chain.config_schema import completed
+    from crawl2llm.chain.config_schema import fill_defaults
     from crawl2llm.training import engine, fused_cross_entropy, initial, memory
     from crawl2llm.training.estimate import torch as estimate
 
@@ -79,25 +79,25 @@ def main() -> int:
         vocab_size=VOCABULARY, max_position_embeddings=CONTEXT, bos_token_id=0, eos_token_id=0, pad_token_id=None,
         tie_word_embeddings=False,
     )  # fmt: skip
-    size = sum(parameter.numel() for parameter in initial.empty(config).parameters())
+    size = sum(parameter.numel() for parameter in initial.empty_model(config).parameters())
     shape = memory.shape_of_config(config, size, CONTEXT)
     for settings, placement in cases:
-        train = completed("pretrain.train", {"engine": "torch", "learning_rate": 1e-3, **settings})
+        train = fill_defaults("pretrain.train", {"engine": "torch", "learning_rate": 1e-3, **settings})
         steps, micro = placement.pop("accumulation"), placement["micro_batch"]
         place = {"processes": processes, "largest": micro * processes * steps, **placement}
-        parts = memory.parts(shape, train, place, cuda=True)
+        parts = memory.memory_parts(shape, train, place, cuda=True)
         how = memory.Training(
             micro_batch=micro, precision=train["precision"], zero_stage=train["zero_stage"], processes=processes,
             recomputed=place["activation_checkpointing"], selective=place["selective_checkpointing"], chunk=train["loss_chunk"],
             accumulated=steps > 1, cuda=True,
         )  # fmt: skip
-        validated = estimate.validated(shape, how)
-        fused_cross_entropy.CACHE, live = fused_cross_entropy.GPU, Live()
+        validated = estimate.validation_moment(shape, how)
+        fused_cross_entropy.CACHE, live = fused_cross_entropy.GPU_BYTES, Live()
         with FakeTensorMode(allow_non_fake_inputs=True), live:
             job = engine.Job(
                 config=config, settings=train, device=torch.device("cpu"), micro_batch=micro, accumulation=steps,
                 recomputed=place["activation_checkpointing"], selective=place["selective_checkpointing"], values=lambda: iter(()),
-                fill=lambda made, *_: made, made=lambda: initial.empty(config, "cpu"),
+                fill=lambda made, *_: made, build_model=lambda: initial.empty_model(config, "cpu"),
             )  # fmt: skip
             built = Applied(job)
             tokens = torch.zeros(steps, micro, CONTEXT + 1, dtype=torch.int64)

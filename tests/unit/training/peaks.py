@@ -25,7 +25,7 @@ from crawl2llm.chain import config
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
-from crawl2llm.stages.pretrain.plan import facts
+from crawl2llm.stages.pretrain.plan import training_facts
 from crawl2llm.training import resource_plan
 from crawl2llm.training.processes import environments, free_port
 from tests.unit.stages.pretrain.conftest import write_indexed
@@ -76,7 +76,9 @@ def settings(shape: dict[str, Any], micro: int, processes: int = 1, **more: Any)
 def estimated(tree: dict[str, Any], vocabulary: int = VOCABULARY) -> dict[str, int]:
     """The estimate of pretrain.plan for the same, by parts."""
     train = {**tree["pretrain"]["train"], "device": "cpu"}
-    found = resource_plan.place(facts(train, None, vocabulary), train, tree["pretrain"]["plan"], has=1e15)
+    found = resource_plan.plan_resources(
+        training_facts(train, None, vocabulary), train, tree["pretrain"]["plan"], has=1e15
+    )
     return {name: size for name, size in found["memory"].items() if name != "total"}
 
 
@@ -139,7 +141,7 @@ def start(folder: str, arguments: list[str], place: dict[str, str]) -> int:
     from crawl2llm.stages.pretrain import train
     from crawl2llm.training import run
 
-    machine = run.Run.machine
+    machine = run.Run.machine_record
 
     def noted(self: run.Run) -> dict[str, Any]:
         if self.rank == 0:  # not ru_maxrss, in which the memory of the process that started this one counts
@@ -148,7 +150,7 @@ def start(folder: str, arguments: list[str], place: dict[str, str]) -> int:
             Path("peak").write_text(str(int(held.group(1)) * 1024))
         return machine(self)
 
-    run.Run.machine = noted  # type: ignore[method-assign]
+    run.Run.machine_record = noted  # type: ignore[method-assign]
     os._exit(train.main(arguments))
 
 

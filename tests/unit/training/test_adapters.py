@@ -26,9 +26,11 @@ CONFIGS = [
 @torch.no_grad()
 def test_merged_is_the_same_model(config: Any) -> None:
     """GPT-2's layers hold their weights the other way round, and a square one does not show it."""
-    made = adapters.empty(config, SETTINGS, "finetune.train")
-    given = adapters.values(made, initial.values(config, 0), 0)
-    model = initial.filled(adapters.empty(config, SETTINGS, "finetune.train"), torch.device("cpu"), given).eval()
+    made = adapters.empty_model(config, SETTINGS, "finetune.train")
+    given = adapters.weights_with_adapter(made, initial.random_weights(config, 0), 0)
+    model = initial.fill_model(
+        adapters.empty_model(config, SETTINGS, "finetune.train"), torch.device("cpu"), given
+    ).eval()
     random = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
         if name.endswith(adapters.UP):
@@ -36,9 +38,9 @@ def test_merged_is_the_same_model(config: Any) -> None:
     ids = torch.arange(20)[None]
     plain = AutoModelForCausalLM.from_config(config).eval()
     own = {name: value.detach() for name, value in model.named_parameters()}
-    plain.load_state_dict(adapters.merged(own, SETTINGS, made), strict=False)
+    plain.load_state_dict(adapters.merged_weights(own, SETTINGS, made), strict=False)
     without = AutoModelForCausalLM.from_config(config).eval()
-    without.load_state_dict(dict(initial.values(config, 0)), strict=False)
+    without.load_state_dict(dict(initial.random_weights(config, 0)), strict=False)
     assert torch.allclose(plain(ids).logits, model(ids).logits, atol=1e-5)
     assert not torch.allclose(plain(ids).logits, without(ids).logits, atol=1e-2)
 
@@ -54,6 +56,6 @@ def test_an_output_matrix_that_is_the_embedding_gets_no_adapter() -> None:
         "num_attention_heads": 4,
     }
     with pytest.raises(InputError, match=r"finetune\.train\.adapter_targets: .* 'lm_head' .* model\.embed_tokens"):
-        adapters.empty(LlamaConfig(**shape, tie_word_embeddings=True), settings, "finetune.train")
-    made = adapters.empty(LlamaConfig(**shape), settings, "finetune.train")
+        adapters.empty_model(LlamaConfig(**shape, tie_word_embeddings=True), settings, "finetune.train")
+    made = adapters.empty_model(LlamaConfig(**shape), settings, "finetune.train")
     assert any("lm_head" in name for name, parameter in made.named_parameters() if parameter.requires_grad)

@@ -16,29 +16,29 @@ from crawl2llm.training import auto, schedule
 from tests.unit.stages.pretrain.conftest import build
 
 TOKENS = st.integers(300, 10**11)
-DEFAULTS = config_schema.completed("pretrain.train", {})
+DEFAULTS = config_schema.fill_defaults("pretrain.train", {})
 few = hypothesis.settings(max_examples=25, deadline=None)
 
 
 def settings(**given_keys: Any) -> dict[str, Any]:
     """The complete settings of pretrain.train; keys of the model are given as `model={…}`."""
-    return config.merged(DEFAULTS, given_keys)
+    return config.merge_dicts(DEFAULTS, given_keys)
 
 
 def cost(made: dict[str, Any], vocabulary: int) -> float:
     """Floating-point operations of the whole run."""
-    return auto.operations(made["model"], vocabulary) * made["steps"] * made["global_batch_tokens"]
+    return auto.training_flops_per_token(made["model"], vocabulary) * made["steps"] * made["global_batch_tokens"]
 
 
 def consistent(made: dict[str, Any], tokens: int) -> None:
     """Assert that no `auto` is left, and that transformers and the plan take what is there."""
-    from crawl2llm.training.model import configuration
+    from crawl2llm.training.model import build_config
 
     left = {key for key, value in {**made, **made["model"]}.items() if value == "auto"}
     assert left == {"reduce_dtype"}  # an engine's own, which no corpus decides
-    shape = configuration(made["model"], 1024, 0)
+    shape = build_config(made["model"], 1024, 0)
     assert shape.hidden_size % (2 * shape.num_attention_heads) == 0
-    schedule.plan(made, tokens)
+    schedule.make_plan(made, tokens)
 
 
 @few
@@ -46,18 +46,23 @@ def consistent(made: dict[str, Any], tokens: int) -> None:
 def test_every_corpus_gets_a_model_that_can_be_trained(tokens: int) -> None:
     made = auto.resolve(settings(), tokens, 1024)
     consistent(made, tokens)
-    planned = schedule.plan(made, tokens)
+    planned = schedule.make_plan(made, tokens)
     assert planned.sequences % auto.SEQUENCES == 0
     # A batch is whole, and an epoch holds whole windows: hence a little above 4 for the smallest.
     assert planned.epochs <= auto.PASSES + 4 * (planned.sequences + 1) / planned.windows
-    if tokens < auto.GPU:
-        assert cost(made, 1024) <= auto.COMPUTE + auto.operations(made["model"], 1024) * planned.tokens_per_step
+    if tokens < auto.GPU_TOKENS:
+        assert (
+            cost(made, 1024)
+            <= auto.COMPUTE + auto.training_flops_per_token(made["model"], 1024) * planned.tokens_per_step
+        )
 
 
 @few
 @given(TOKENS, TOKENS)
 def test_more_tokens_never_get_a_smaller_model(one: int, other: int) -> None:
-    sizes = [auto.parameters(auto.resolve(settings(), tokens, 4096)["model"], 4096) for tokens in sorted((one, other))]
+    sizes = [
+        auto.parameter_totals(auto.resolve(settings(), tokens, 4096)["model"], 4096) for tokens in sorted((one, other))
+    ]
     assert sizes[0] <= sizes[1]
 
 
@@ -93,7 +98,7 @@ def test_keys_that_are_set_stay_and_the_others_go_with_them(
     consistent(made, tokens)
     assert made["model"] == made["model"] | model | tied
     assert made == made | train
-    found = auto.resolved(wanted, made)
+    found = auto.resolved_values(wanted, made)
     assert not set(found) & {*train, *(f"model.{key}" for key in model)}
     assert ("steps" in found) == ("steps" not in train)
 
@@ -133,9 +138,9 @@ def test_who_sets_the_size_is_not_held_to_the_bound_for_two_cores() -> None:
     shape = {"hidden_size": 576, "intermediate_size": 1536, "layers": 30, "heads": 9, "kv_heads": 3}
     made = auto.resolve(settings(model=shape), tokens, 32768)
     assert cost(made, 32768) > 100 * auto.COMPUTE
-    assert schedule.plan(made, tokens).epochs == pytest.approx(auto.PASSES, rel=0.01)
+    assert schedule.make_plan(made, tokens).epochs == pytest.approx(auto.PASSES, rel=0.01)
     assert made["learning_rate"] == 6e-4  # of a model of this size, not of one that this corpus would get
-    assert schedule.plan(made, tokens).steps >= auto.STEPS
+    assert schedule.make_plan(made, tokens).steps >= auto.STEPS
 
 
 def test_a_budget_that_is_set_stays() -> None:
@@ -155,12 +160,12 @@ def test_nothing_depends_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_tables_shapes_have_the_parameters_that_transformers_counts() -> None:
-    from crawl2llm.training.model import configuration, parameters
+    from crawl2llm.training.model import build_config, parameter_counts
 
     for found in auto.TABLE[:4]:
         made = auto.resolve(settings(), found.tokens or 1000, 1024)
-        real = parameters(build(configuration(made["model"], 1024, 0), 0))
-        assert auto.parameters(made["model"], 1024) == (real["total"], real["non_embedding"])
+        real = parameter_counts(build(build_config(made["model"], 1024, 0), 0))
+        assert auto.parameter_totals(made["model"], 1024) == (real["total"], real["non_embedding"])
 
 
 def test_the_docs_show_the_table() -> None:

@@ -35,13 +35,13 @@ def test_as_a_plain_loop(start: Any, tmp_path: Path, more: dict[str, Any]) -> No
     """A skipped step does not count; validation is that of the mean, and training is that of a run without one."""
     whole = tmp_path / "whole"
     finish(poisoned(start, whole, "gradient:7", 2, CHANGES | more, *ALL))
-    found = checkpoint.complete(next(whole.glob("checkpoints/*/step-000010")).parent)
+    found = checkpoint.complete_checkpoints(next(whole.glob("checkpoints/*/step-000010")).parent)
     from transformers import AutoConfig
 
-    names = list(dict(initial.empty(AutoConfig.from_pretrained(found[0].path / "model")).named_parameters()))
+    names = list(dict(initial.empty_model(AutoConfig.from_pretrained(found[0].path / "model")).named_parameters()))
     mean: dict[str, torch.Tensor] = {}
     for each in found:
-        kinds = dict(engine.saved(each, names, tmp_path))
+        kinds = dict(engine.saved_parameters(each, names, tmp_path))
         weights = {name: kind[engine.WEIGHT].float().reshape(-1).clone() for name, kind in kinds.items()}
         if each.step == 1:  # w is 1 − 2/11 of the way from the initial weights
             mean = {name: kind[average.EMA].reshape(-1).clone() for name, kind in kinds.items()}

@@ -14,10 +14,10 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.slurm import trainings
 from crawl2llm.stages.align import value_model
 from crawl2llm.training import initial, memory, rounding, sampling
-from crawl2llm.training.estimate.shape import Shape, Training, drawing, keys_and_values, with_values
-from crawl2llm.training.estimate.torch import copies, state
-from crawl2llm.training.finetune_settings import whole
-from crawl2llm.training.model import size
+from crawl2llm.training.estimate.shape import Shape, Training, keys_and_values, sampling_bytes, with_value_model
+from crawl2llm.training.estimate.torch import state_bytes, weight_copies
+from crawl2llm.training.finetune_settings import complete_settings
+from crawl2llm.training.model import count_parameters
 
 ANSWERS, PROMPT, TOKENS = 3, 5, 7
 
@@ -30,7 +30,7 @@ def config(tied: bool = True, **more: Any) -> LlamaConfig:
 
 
 def shape(tied: bool = True, context: int = PROMPT + TOKENS) -> Shape:
-    return memory.shape_of_config(config(tied), size(config(tied)), context)
+    return memory.shape_of_config(config(tied), count_parameters(config(tied)), context)
 
 
 def how(**more: Any) -> Training:
@@ -43,12 +43,12 @@ def test_keys_and_values_of_drawn_answers() -> None:
     kept: list[Any] = []
 
     def following(*given: Any) -> tuple[torch.Tensor, Any]:
-        logits, cache = sampling.step(model, *given)
+        logits, cache = sampling.next_logits(model, *given)
         kept[:] = [cache, logits]
         return logits, cache
 
     draws = torch.rand(ANSWERS, TOKENS, dtype=torch.float64)
-    found = sampling.answers(
+    found = sampling.generate_answers(
         following, [[1, 2, 3, 4, 5]] * ANSWERS, draws, 1.0, 95 + 1, lambda going: bool(going.any())
     )
     assert [len(ids) for ids in found] == [TOKENS] * ANSWERS
@@ -57,7 +57,7 @@ def test_keys_and_values_of_drawn_answers() -> None:
     drawn = Shape(**{**vars(shape(context=PROMPT + TOKENS - 1)), "drawn": 3})
     layer = keys_and_values(drawn, how()) - held
     assert layer == held // 3  # which is once more there while it grows
-    assert drawing(drawn, how()) == ANSWERS * 96 * (logits.element_size() + 2 * 8)
+    assert sampling_bytes(drawn, how()) == ANSWERS * 96 * (logits.element_size() + 2 * 8)
 
 
 @pytest.mark.parametrize("recomputed", [False, True])
@@ -69,7 +69,7 @@ def test_the_second_copy_of_weights_that_are_rounded(precision: str, recomputed:
         torch.manual_seed(0)
         model = LlamaForCausalLM(config())
         model.config.use_cache = False
-        rounding.hold(model, whole({"quantize_aware": aware}), "here")
+        rounding.round_linear_layers(model, complete_settings({"quantize_aware": aware}), "here")
         if recomputed:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
@@ -90,10 +90,10 @@ def test_the_second_copy_of_weights_that_are_rounded(precision: str, recomputed:
         del loss
     more = kept["nf4"] - kept["none"]
     given = shape(context=8)
-    estimated = copies(given, how(precision=precision, rounded=True, recomputed=recomputed, micro_batch=1))
-    plain = copies(given, how(precision=precision, recomputed=recomputed, micro_batch=1))
+    estimated = weight_copies(given, how(precision=precision, rounded=True, recomputed=recomputed, micro_batch=1))
+    plain = weight_copies(given, how(precision=precision, recomputed=recomputed, micro_batch=1))
     if recomputed:  # a layer is done again in the backward pass, and then gone; nothing of it is kept before
-        assert more == 0 and estimated - plain == (4 * given.block if precision == "fp32" else 0)
+        assert more == 0 and estimated - plain == (4 * given.layer_parameters if precision == "fp32" else 0)
     elif precision == "fp32":
         assert more == pytest.approx(estimated - plain, rel=0.01)  # of the layers all but the norms
     else:
@@ -105,32 +105,36 @@ def test_the_second_copy_of_weights_that_are_rounded(precision: str, recomputed:
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_model_of_values(tied: bool) -> None:
     """Parameters, layers and tables as transformers builds them; no mean is kept of it."""
-    both = value_model.configuration(config(tied), 0, "here")
-    made = initial.empty(both)
-    found = with_values(shape(tied))
-    own = sum(value.numel() for name, value in made.named_parameters() if name.startswith(value_model.OWN))
-    assert found.parameters == size(both) and found.valued == own and found.layers == len(initial.blocks(made))
+    both = value_model.valued_config(config(tied), 0, "here")
+    made = initial.empty_model(both)
+    found = with_value_model(shape(tied))
+    own = sum(value.numel() for name, value in made.named_parameters() if name.startswith(value_model.PREFIX))
+    assert (
+        found.parameters == count_parameters(both)
+        and found.value_parameters == own
+        and found.layers == len(initial.decoder_layers(made))
+    )
     tables = {
         id(module.weight): module.weight.numel() for module in made.modules() if isinstance(module, torch.nn.Embedding)
     }
     head = made.get_output_embeddings().weight
-    assert found.outside == sum(tables.values()) + (0 if id(head) in tables else head.numel())
-    _, optimizer = state(found, how(ema=True))
-    assert optimizer == 8 * size(both) + 4 * size(config(tied))
+    assert found.outside_parameters == sum(tables.values()) + (0 if id(head) in tables else head.numel())
+    _, optimizer = state_bytes(found, how(ema=True))
+    assert optimizer == 8 * count_parameters(both) + 4 * count_parameters(config(tied))
 
 
 def test_parts_name_what_is_beside() -> None:
     """Of a micro-batch whose activations are computed again, keys and values may be the most that there is."""
-    settings = whole({"method": "ppo", "engine": "torch", "zero_stage": 0}, "align.train") | {"ema": 0.5}
+    settings = complete_settings({"method": "ppo", "engine": "torch", "zero_stage": 0}, "align.train") | {"ema": 0.5}
     at = {"micro_batch": 64, "processes": 1, "activation_checkpointing": False}
     long = Shape(parameters=10**9, layers=32, hidden=2048, intermediate=5632, vocabulary=256, context=8192)
-    plain = memory.parts(long, settings, at, True)
-    judged = memory.parts(Shape(**{**vars(long), "scored": 10**8}), settings, at, True)
+    plain = memory.memory_parts(long, settings, at, True)
+    judged = memory.memory_parts(Shape(**{**vars(long), "scored": 10**8}), settings, at, True)
     assert judged == {**plain, "reward models": 4 * 10**8}
     drawn = Shape(**{**vars(long), "drawn": 32})
-    assert memory.parts(drawn, settings, at, True) == plain  # activations need more than keys and values
+    assert memory.memory_parts(drawn, settings, at, True) == plain  # activations need more than keys and values
     again = {**at, "activation_checkpointing": True}
-    before, now = (memory.parts(one, settings, again, True) for one in (long, drawn))
+    before, now = (memory.memory_parts(one, settings, again, True) for one in (long, drawn))
     assert now["keys and values"] == 2 * 4 * 64 * 8192 * 2048 * 33 and sum(now.values()) > sum(before.values())
     assert "activations" not in now and now["weights"] >= 4 * 10**9
 
@@ -145,8 +149,13 @@ def test_the_preflight_counts_what_the_training_counts(tmp_path: Path) -> None:
     foreseen = partial(trainings.shape_for, shape())
     own = {"method": "ppo", "rewards": entries, "max_length": 48}
     found = foreseen(own, "align.train")
-    body = size(value_model.configuration(config(), 0, "here")) - size(config())
-    assert found.scored == body + 12_345 and found.drawn == 3 and found.valued == body and found.context == 48
-    assert foreseen({**own, "method": "grpo"}, "align.train").valued == 0
+    body = count_parameters(value_model.valued_config(config(), 0, "here")) - count_parameters(config())
+    assert (
+        found.reward_parameters == body + 12_345
+        and found.cached_layers == 3
+        and found.value_parameters == body
+        and found.context == 48
+    )
+    assert foreseen({**own, "method": "grpo"}, "align.train").value_parameters == 0
     assert foreseen({**own, "method": "dpo"}, "align.train") == shape(context=48)
     assert foreseen(own, "align.reward").vocabulary == 1

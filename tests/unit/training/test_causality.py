@@ -20,7 +20,7 @@ from crawl2llm.training import causality, checks, model_check
 from crawl2llm.training.parameters import FAMILIES
 
 LONG = os.environ.get("CRAWL2LLM_LONG")  # see tests/conftest.py
-NAMED = sorted({*FAMILIES, *checks.TRIED, "mamba", "mamba2"})  # of the documentation
+NAMED = sorted({*FAMILIES, *checks.MASKED_TYPES, "mamba", "mamba2"})  # of the documentation
 # Of transformers' types with a language model's head those whose attention looks both ways, without `is_decoder`.
 ENCODERS = ("bert", "bert-generation", "big_bird", "electra", "roformer")
 SHAPE = {"hidden_size": 64, "intermediate_size": 128, "layers": 2, "heads": 4, "kv_heads": 4}
@@ -31,7 +31,7 @@ def config(model: dict[str, Any], **train: Any) -> dict[str, Any]:
 
 
 def said(model: dict[str, Any], **train: Any) -> str:
-    return causality.wrong(model_check.ask_of(config(model, **train)))
+    return causality.model_problem(model_check.ask_of(config(model, **train)))
 
 
 @pytest.mark.parametrize("kind", sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) if LONG else [*NAMED, *ENCODERS])
@@ -56,7 +56,7 @@ def test_what_moves_is_seen() -> None:
             AutoConfig.for_model("bert", vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
                                  intermediate_size=32, is_decoder=decoder)
         )  # fmt: skip
-        assert causality.moves(made) is not decoder
+        assert causality.sees_later_tokens(made) is not decoder
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_a_plan_asks_in_another_process_and_once(tmp_path: Path, monkeypatch: py
     run = subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda *args, **more: started.append(args) or run(*args, **more))
     wrong, right = config({"type": "bert"}), config(SHAPE)
-    model_check.prepare([wrong, right])
+    model_check.prefetch_answers([wrong, right])
     assert len(started) == 1
-    model_check.check(right)
+    model_check.check_model(right)
     with pytest.raises(InputError, match=r"pretrain.train.model.type is 'bert', whose models see"):
-        model_check.check(wrong)
-    model_check.save()
+        model_check.check_model(wrong)
+    model_check.save_answers()
     monkeypatch.setattr(model_check, "_cache", Cache(tmp_path / "models.json"))
-    model_check.check(right)
+    model_check.check_model(right)
     assert len(started) == 1
-    model_check.check(config({**SHAPE, "layers": 3}))
+    model_check.check_model(config({**SHAPE, "layers": 3}))
     assert len(started) == 2

@@ -14,7 +14,7 @@ import pytest
 from crawl2llm.core import atomic_folder
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checkpoint, checkpoint_integrity
-from crawl2llm.training.export import export
+from crawl2llm.training.export import export_checkpoint
 from tests.unit.stages.pretrain.runs import finish, same
 
 pytestmark = pytest.mark.slow  # starts trainings
@@ -73,8 +73,8 @@ def test_a_run_goes_on_from_the_checkpoint_before(
         assert (file.parent.with_name(f"damaged-{file.parent.name}") / file.name).is_file()
     assert "2 of 3 checkpoints cannot be read: training goes on after step 5" in errors
     same(whole(name), made)
-    assert [one.step for one in checkpoint.complete(at(made, 5).parent)] == [5, 10, STEPS]
-    assert not any(checkpoint_integrity.of(at(made, step)) for step in (5, 10, STEPS))
+    assert [one.step for one in checkpoint.complete_checkpoints(at(made, 5).parent)] == [5, 10, STEPS]
+    assert not any(checkpoint_integrity.damage_text(at(made, step)) for step in (5, 10, STEPS))
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -85,7 +85,7 @@ def test_a_branch_is_told_the_file(start: Any, whole: Callable[[str], Path], tmp
     assert f"start_from is '{source}': {file} cannot be read" in errors and "name another checkpoint" in errors
     assert "Traceback" not in errors and source.is_dir()
     with pytest.raises(InputError, match=f"{file.name} cannot be read"):
-        export(source, tmp_path / "exported", None)
+        export_checkpoint(source, tmp_path / "exported", None)
 
 
 def flipped(file: Path) -> Path:
@@ -108,13 +108,13 @@ def test_a_flipped_bit_is_not_trained_on(start: Any, whole: Callable[[str], Path
     shutil.rmtree(made / "out")
     file = flipped(last(at(made, STEPS)))
     source = shutil.copytree(at(made, STEPS), tmp_path / "source")
-    assert checkpoint_integrity.of(source) == ""
+    assert checkpoint_integrity.damage_text(source) == ""
     errors = finish(start(made, 2, {**ENGINES[name], "steps": STEPS}, "--keep-checkpoints", "9"))
     said = f"is not used: {file.relative_to(made)} does not have the checksum that it was written with. The folder is now damaged-step-"
     assert said in errors and "resuming after step 10 of" in errors and "Traceback" not in errors
     same(whole(name), made)
     with pytest.raises(InputError, match=f"{file.name} does not have the checksum"):
-        export(source, tmp_path / "exported", None)
+        export_checkpoint(source, tmp_path / "exported", None)
     settings = {**ENGINES[name], "steps": STEPS + 2, "start_from": str(source)}
     errors = finish(start(tmp_path / "branch", 2, settings), 1)
     assert (
@@ -140,13 +140,13 @@ def test_a_seal_names_no_file_of_another_folder(whole: Callable[[str], Path], tm
         held = json.loads((source / checkpoint.FACTS).read_text())
         (source / checkpoint.FACTS).write_text(json.dumps(held | {"files": {**held["files"], name: 1}}))
         with pytest.raises(ValueError, match="is not in its folder"):
-            atomic_folder.opened(source, checkpoint.FACTS)
+            atomic_folder.read_sealed_facts(source, checkpoint.FACTS)
 
 
 def test_what_is_seen_of_an_archive(whole: Callable[[str], Path], tmp_path: Path) -> None:
     """All that is no tensor at once; of a tensor where it begins at once, and its bytes where reading has failed."""
     source = at(whole("deepspeed"), 10)
-    assert checkpoint_integrity.of(source) == checkpoint_integrity.of(source, tensors=True) == ""
+    assert checkpoint_integrity.damage_text(source) == checkpoint_integrity.damage_text(source, tensors=True) == ""
     name = last(source).name
     with zipfile.ZipFile(last(source)) as held:
         parts = {part.filename.partition("/")[2]: part for part in held.infolist()}
@@ -160,12 +160,12 @@ def test_what_is_seen_of_an_archive(whole: Callable[[str], Path], tmp_path: Path
     for number, place in enumerate(seen):
         made = shutil.copytree(source, tmp_path / str(number))
         zeros(made / name, *place)
-        assert checkpoint_integrity.of(made).startswith(f"{made / name} cannot be read ("), place
+        assert checkpoint_integrity.damage_text(made).startswith(f"{made / name} cannot be read ("), place
     made = shutil.copytree(source, tmp_path / "step-000010")
     zeros(made / name, inside, inside + 500)
-    assert checkpoint_integrity.of(made) == ""
+    assert checkpoint_integrity.damage_text(made) == ""
     with pytest.raises(InputError, match=rf"{name} cannot be read .*CRC.*remove the folder {made} to resume"):  # noqa: SIM117
-        with checkpoint_integrity.named(made, tmp_path):
+        with checkpoint_integrity.explain_damage(made, tmp_path):
             raise RuntimeError("whatever torch says")
 
 
@@ -176,5 +176,5 @@ def test_where_none_is_left_it_begins_again(
     code = json.loads((run / "step-000005" / checkpoint.FACTS).read_text())["code"]
     for path in run.glob("step-*"):
         zeros(last(path), 0, 8)
-    assert checkpoint.newest(run, code, "", STEPS) is None and len(list(run.glob("damaged-step-*"))) == 3
+    assert checkpoint.checkpoint_to_resume(run, code, "", STEPS) is None and len(list(run.glob("damaged-step-*"))) == 3
     assert "3 of 3 checkpoints cannot be read: training goes on from its beginning" in caplog.text

@@ -24,26 +24,26 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(not has_headers(), reason="no Python.h")
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_the_compiler_here_will_do(plain: None, device: str) -> None:
-    compiler.check(device)
+    compiler.check_compiler(device)
 
 
 @pytest.mark.parametrize(("device", "expected"), [("cuda", "gcc, clang; CC is not set"), ("cpu", r"g\+\+; CXX is not")])
 def test_no_compiler(plain: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str, expected: str) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match=f"pretrain.train.compile_layers is true, and on .* no compiler .{expected}"):
-        compiler.check(device)
+        compiler.check_compiler(device)
 
 
 def test_a_compiler_that_is_named_and_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-cc -O2")
     with pytest.raises(InputError, match="CC is 'no-such-cc', which is not there"):
-        compiler.check("cuda")
+        compiler.check_compiler("cuda")
 
 
 def test_no_headers(plain: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
     with pytest.raises(InputError, match=f"Python's headers are missing .{tmp_path}/Python.h"):
-        compiler.check("cpu")
+        compiler.check_compiler("cpu")
 
 
 def test_a_compiler_that_fails(plain: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -51,4 +51,4 @@ def test_a_compiler_that_fails(plain: None, monkeypatch: pytest.MonkeyPatch, tmp
     (tmp_path / "Python.h").write_text("#include <no-such-header.h>\n")
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
     with pytest.raises(InputError, match=r"does not compile a program with Python.h: .*no-such-header"):
-        compiler.check("cpu")
+        compiler.check_compiler("cpu")

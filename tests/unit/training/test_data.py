@@ -36,7 +36,7 @@ def test_more_datasets_than_a_process_may_have_files_open(tmp_path: Path) -> Non
         stream = data.Stream((stem.with_suffix(".bin"), stem.with_suffix(".idx")) for stem in stems)
         found = stream.read(0, 800)
         held = [heldout.Document(0.0, str(n), stem, 0, 2, 9) for n, stem in enumerate(stems)]
-        scored = [ids.tolist() for ids, *_ in heldout.pieces(held, 7, 8, 0.5)]
+        scored = [ids.tolist() for ids, *_ in heldout.scoring_pieces(held, 7, 8, 0.5)]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert found.tolist() == [number for number in range(400) for _ in range(2)]
@@ -72,7 +72,7 @@ def test_an_epoch_covers_every_window_once(windows: int, sequences: int, seed: i
 def test_any_number_of_processes_sees_the_same_batch(place: tuple[int, int], step: int) -> None:
     processes, micro = place
     batch = data.windows_from((step - 1) * 12, 12, 50, 3)
-    parts = [data.share(batch, rank, processes, micro) for rank in range(processes)]
+    parts = [data.process_share(batch, rank, processes, micro) for rank in range(processes)]
     assert all(part.shape == (12 // processes // micro, micro) for part in parts)
     assert sorted(np.concatenate([part.ravel() for part in parts])) == sorted(batch)
 

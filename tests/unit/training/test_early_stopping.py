@@ -80,5 +80,5 @@ def test_a_run_that_gets_better_to_its_end_does_not_stop(start: Any, tmp_path: P
 
 def test_needs_validations() -> None:
     with pytest.raises(InputError, match="early_stop is 2, and pretrain"):
-        checks.early_stop({"early_stop": 2, "validate_every": 0})
-    checks.early_stop({"early_stop": None, "validate_every": 0})
+        checks.check_early_stop({"early_stop": 2, "validate_every": 0})
+    checks.check_early_stop({"early_stop": None, "validate_every": 0})

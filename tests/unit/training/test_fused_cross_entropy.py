@@ -44,7 +44,7 @@ def test_the_sum_over_targets_that_count(rows: int, monkeypatch: pytest.MonkeyPa
         targets = torch.arange(9) + 1
         targets[list(ignored)] = -100
         wanted = functional.cross_entropy(logits, targets, ignore_index=-100, reduction="sum")
-        found = fused_cross_entropy.summed(logits * 1.0, targets, -100)
+        found = fused_cross_entropy.summed_cross_entropy(logits * 1.0, targets, -100)
         torch.testing.assert_close(found, wanted)
         for one, other in zip(*(torch.autograd.grad(2 * loss, logits) for loss in (found, wanted)), strict=True):
             torch.testing.assert_close(one, other)
@@ -100,13 +100,13 @@ def test_what_is_measured_in_pieces_is_what_torch_finds(rows: int, monkeypatch: 
         logits = head(hidden)
     wanted = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="none")
     monkeypatch.setattr(fused_cross_entropy, "CACHE", rows * 11 * 4)
-    assert fused_cross_entropy.by_row(logits, targets).equal(wanted.double().reshape(3, 5).sum(1))
+    assert fused_cross_entropy.loss_by_row(logits, targets).equal(wanted.double().reshape(3, 5).sum(1))
 
     sizes: list[int] = []
     made = fused_cross_entropy.Head(head, 0.0, rows, "pretrain.train")
     plain = made.logits
     made.logits = lambda part: (sizes.append(len(part)), plain(part))[1]  # type: ignore[func-returns-value]
-    found = made.by_row(lambda: SimpleNamespace(logits=head(hidden)), targets)
+    found = made.loss_by_row(lambda: SimpleNamespace(logits=head(hidden)), targets)
     torch.testing.assert_close(found, wanted.double().reshape(3, 5).sum(1))
     assert max(sizes) <= rows and sum(sizes) == 15
     assert head(hidden).equal(logits), "afterwards it makes logits again"

@@ -32,7 +32,7 @@ except InputError as error:
     print(error)
     raise SystemExit(1)
 if device.type == "cpu":
-    group.start("torch", device, 1)
+    group.join_group("torch", device, 1)
     total = torch.ones(1)
     torch.distributed.all_reduce(total)
     print(device, int(total))
@@ -78,20 +78,20 @@ def test_a_cpu_in_place_of_gpus_is_not_silent(alone: None, monkeypatch: pytest.M
     said: list[str] = []
     monkeypatch.setattr(group.log, "warning", lambda text, *args: said.append(text % args))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr(devices, "driver", lambda *_: "535.104.05")
-    monkeypatch.setattr(devices, "visible", lambda *_: ["GPU-1"])
+    monkeypatch.setattr(devices, "driver_version", lambda *_: "535.104.05")
+    monkeypatch.setattr(devices, "visible_gpus", lambda *_: ["GPU-1"])
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     assert group.choose_device("auto", 1, "finetune.train").type == "cpu"
     assert len(said) == 1 and "finetune.train.device is 'auto'" in said[0] and "535.104.05 is too old" in said[0]
     with pytest.raises(InputError, match=r"device is 'cuda', but torch .*535\.104\.05 is too old"):
         group.choose_device("cuda", 1)
-    monkeypatch.setattr(devices, "visible", lambda *_: [])  # as under CUDA_VISIBLE_DEVICES=""
+    monkeypatch.setattr(devices, "visible_gpus", lambda *_: [])  # as under CUDA_VISIBLE_DEVICES=""
     assert group.choose_device("auto", 1).type == "cpu" and len(said) == 1
 
 
 def test_more_processes_than_gpus(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setenv(devices.VISIBLE, "MIG-1,MIG-2")
+    monkeypatch.setenv(devices.VISIBLE_VARIABLE, "MIG-1,MIG-2")
     with pytest.raises(InputError, match=r"processes is 2, more than the 1 CUDA devices of this node .*MIG-1,MIG-2"):
         group.choose_device("auto", 2)
 
@@ -103,7 +103,7 @@ LISTENING = """if True:
     import torch.distributed as dist
     from crawl2llm.training import group
 
-    group.start("torch", torch.device("cpu"), 1)
+    group.join_group("torch", torch.device("cpu"), 1)
     own = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
@@ -111,7 +111,7 @@ LISTENING = """if True:
             if words[3] == "0A" and f"socket:[{words[9]}]" in own:  # LISTEN
                 print(table, words[1].split(":")[0], flush=True)
     dist.barrier()
-    group.stop(0)
+    group.leave_and_exit(0)
 """
 
 

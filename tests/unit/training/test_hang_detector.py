@@ -38,14 +38,14 @@ def beats(*calls: dict[str, int]) -> dict[str, hang_detector.Beat]:
 
 
 def test_the_one_with_fewer_calls_is_behind() -> None:
-    assert hang_detector.behind(beats({"0 0": 5}, {"0 0": 4}, {"0 0": 5})) == ["1"]
-    assert hang_detector.behind(beats({"0 0": 5}, {"0 0": 5})) == []
+    assert hang_detector.ranks_behind(beats({"0 0": 5}, {"0 0": 4}, {"0 0": 5})) == ["1"]
+    assert hang_detector.ranks_behind(beats({"0 0": 5}, {"0 0": 5})) == []
 
 
 def test_groups_are_compared_one_by_one() -> None:
     """2 waits in its pair for 3, and so 0 and 1 wait for 2 in the group of all."""
     found = beats({"0 0": 5, "1 0": 9}, {"0 0": 5, "1 0": 9}, {"0 0": 4, "2 2": 3}, {"0 0": 4, "2 2": 2})
-    assert hang_detector.behind(found) == ["3"]
+    assert hang_detector.ranks_behind(found) == ["3"]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_only_after_the_limit_and_where_nothing_moves(tmp_path: Path, clock: lis
             for rank, calls in (("0", 21), ("1", 20)):
                 step = int(clock[0]) if moving and rank == "0" else 7
                 (tmp_path / rank).write_text(json.dumps(said(calls={"0 0": calls}, number=clock[0], step=step)))
-            if found := watch.look():
+            if found := watch.find_hang():
                 break
         return found
 
@@ -88,12 +88,12 @@ def test_one_without_beats_is_not_given_the_time_to_work_alone(tmp_path: Path, c
     for number in range(200):
         clock[0] += 1.01
         (tmp_path / "0").write_text(json.dumps(said(limit=1e5, number=number)))
-        if found := watch.look():
+        if found := watch.find_hang():
             break
     assert (
         found
         and found[0].startswith("rank 1 (of 2")
-        and 90 + hang_detector.ANSWER < clock[0] < 95 + hang_detector.ANSWER
+        and 90 + hang_detector.ANSWER_SECONDS < clock[0] < 95 + hang_detector.ANSWER_SECONDS
     )
 
 
@@ -101,9 +101,9 @@ def test_time_in_which_the_launcher_was_stopped_does_not_count(tmp_path: Path, c
     watch = hang_detector.Watch(tmp_path, ["0"], 1)
     (tmp_path / "0").write_text(json.dumps(said()))
     clock[0] += 2
-    assert watch.look() is None
+    assert watch.find_hang() is None
     clock[0] += 5000
-    assert watch.look() is None
+    assert watch.find_hang() is None
 
 
 def test_what_another_attempt_left_is_not_read(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_the_main_threads_frames_alone() -> None:
         "Thread 0x00007f0000000001 (most recent call first):\n  File \"a\", line 1 in other\n\n"
         "Current thread 0x00007f0000000002 (most recent call first):\n  File \"b\", line 2 in main\n"
     )  # fmt: skip
-    assert list(hang_detector._thread(dump.splitlines(), 0x7F0000000002)) == ['  File "b", line 2 in main']
+    assert list(hang_detector._thread_frames(dump.splitlines(), 0x7F0000000002)) == ['  File "b", line 2 in main']
 
 
 def test_a_stack_that_is_written_slowly_is_waited_for(tmp_path: Path) -> None:
@@ -152,13 +152,13 @@ print(threading.get_ident(), flush=True)
 time.sleep(60)
 """
     path.touch()
-    place = {**os.environ, heartbeat.FOLDER: str(tmp_path), "RANK": "0"}
+    place = {**os.environ, heartbeat.FOLDER_VARIABLE: str(tmp_path), "RANK": "0"}
     process = subprocess.Popen([sys.executable, "-c", program], env=place, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     ident = int(process.stdout.readline())
     try:
         told = {"pid": process.pid, "main": ident, "outermost": "_run"}
-        _, lines = hang_detector._stack(told, path, "0", str(tmp_path))
+        _, lines = hang_detector._read_stack(told, path, "0", str(tmp_path))
     finally:
         process.kill()
         process.wait()

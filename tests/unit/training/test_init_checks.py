@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.project import Project
-from crawl2llm.core.atomic_folder import CHECKPOINT, seal
+from crawl2llm.core.atomic_folder import CHECKPOINT, seal_folder
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
 from crawl2llm.workflow.project_checks import check_project
@@ -45,7 +45,7 @@ def of_model(folder: Path, **facts: Any) -> Path:
 def of_checkpoint(folder: Path, step: int = 40, **facts: Any) -> Path:
     of_model(folder / "model", **facts)
     said = {"optimizer": "adamw"} if "optimizer" not in facts else {key: facts[key] for key in facts if facts[key]}
-    seal(
+    seal_folder(
         folder, CHECKPOINT, {"step": step, **said}, {"model/config.json": (folder / "model/config.json").stat().st_size}
     )
     return folder

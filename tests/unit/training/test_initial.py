@@ -35,7 +35,9 @@ def test_distributed_as_by_transformers(kind: str) -> None:
     """Every parameter and buffer has a value; constants are equal, random numbers have the same mean and spread."""
     torch.manual_seed(0)
     whole = AutoModelForCausalLM.from_config(config(kind))
-    own = initial.filled(initial.empty(config(kind)), torch.device("cpu"), initial.values(config(kind), 3))
+    own = initial.fill_model(
+        initial.empty_model(config(kind)), torch.device("cpu"), initial.random_weights(config(kind), 3)
+    )
     expected = {**dict(whole.named_parameters()), **dict(whole.named_buffers())}
     found = {**dict(own.named_parameters()), **dict(own.named_buffers())}
     assert found.keys() == expected.keys()
@@ -50,9 +52,9 @@ def test_distributed_as_by_transformers(kind: str) -> None:
 
 
 def test_a_block_depends_on_the_seed_and_its_name_alone() -> None:
-    two, three = (dict(initial.values(config("llama", num_hidden_layers=layers), 1)) for layers in (2, 3))
+    two, three = (dict(initial.random_weights(config("llama", num_hidden_layers=layers), 1)) for layers in (2, 3))
     assert two.keys() < three.keys() and all(torch.equal(value, three[name]) for name, value in two.items())
-    other = dict(initial.values(config("llama"), 2))
+    other = dict(initial.random_weights(config("llama"), 2))
     name = "model.layers.0.mlp.up_proj.weight"
     assert not torch.equal(two[name], other[name])
     assert not torch.equal(two[name], two[name.replace("0", "1")])
@@ -60,12 +62,12 @@ def test_a_block_depends_on_the_seed_and_its_name_alone() -> None:
 
 def test_one_block_at_a_time() -> None:
     """What was given before is let go: no more is alive than the largest part, here the embedding."""
-    assert [type(block).__name__ for block in initial.blocks(initial.empty(config("llama")))] == [
+    assert [type(block).__name__ for block in initial.decoder_layers(initial.empty_model(config("llama")))] == [
         "LlamaDecoderLayer"
     ] * 2
     given: list[tuple[int, Any]] = []
     alive = []
-    for _, value in initial.values(config("llama", num_hidden_layers=8, vocab_size=1000), 1):
+    for _, value in initial.random_weights(config("llama", num_hidden_layers=8, vocab_size=1000), 1):
         given.append((value.numel(), weakref.ref(value)))
         del value
         alive.append(sum(size for size, held in given if held() is not None))
@@ -93,4 +95,4 @@ def test_weights_that_are_set_from_elsewhere_are_refused() -> None:
     AutoConfig.register("odd", OddConfig, exist_ok=True)
     AutoModelForCausalLM.register(OddConfig, Odd, exist_ok=True)
     with pytest.raises(InputError, match=r"sets .*down_proj.weight from the top"):
-        list(initial.values(OddConfig(**KINDS["llama"]), 1))
+        list(initial.random_weights(OddConfig(**KINDS["llama"]), 1))

@@ -67,7 +67,7 @@ def test_one_failure_ends_the_others() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_passes_signals_on(number: signal.Signals) -> None:
     listen = (
-        "import os, signal, sys; from crawl2llm.training.processes import listen; listen(lambda *_: sys.exit(85)); "
+        "import os, signal, sys; from crawl2llm.training.processes import on_stop_signal; on_stop_signal(lambda *_: sys.exit(85)); "
         "os.write(1, b'ready\\n'); signal.pause()"
     )
     with supervised(listen, listen) as process:
@@ -79,7 +79,7 @@ def test_passes_signals_on(number: signal.Signals) -> None:
 
 def test_a_signal_waits_until_they_listen() -> None:
     late = (
-        "import os, select, signal, sys; from crawl2llm.training.processes import listen; os.write(1, b'starting\\n'); "
+        "import os, select, signal, sys; from crawl2llm.training.processes import on_stop_signal; os.write(1, b'starting\\n'); "
         "select.select([], [], [], 1); listen(lambda *_: sys.exit(85)); signal.pause()"
     )
     with supervised(late) as process:
@@ -90,11 +90,11 @@ def test_a_signal_waits_until_they_listen() -> None:
 
 
 def test_a_signal_from_before_the_processes_is_passed_on() -> None:
-    listen = "import sys, time; from crawl2llm.training.processes import listen; listen(lambda *_: sys.exit(85)); time.sleep(60)"
+    listen = "import sys, time; from crawl2llm.training.processes import on_stop_signal; on_stop_signal(lambda *_: sys.exit(85)); time.sleep(60)"
     code = f"""if True:
         import os, signal, sys
         from crawl2llm.training import processes as p
-        p.hold()
+        p.hold_signals()
         os.kill(os.getpid(), signal.SIGUSR1)
         raise SystemExit(p.supervise([([sys.executable, "-c", {listen!r}], dict(os.environ))]))
     """
@@ -130,10 +130,13 @@ def test_only_the_script_of_a_job_goes_through_srun(tmp_path: Path, monkeypatch:
 
 
 def test_in_an_image() -> None:
-    command = launch.program("crawl2llm.stages.pretrain.train", "/shared/crawl2llm.sif", "--bind '/a b'")
+    command = launch.program_command("crawl2llm.stages.pretrain.train", "/shared/crawl2llm.sif", "--bind '/a b'")
     assert command[1:5] == ["exec", "--home", str(Path.cwd()), "--nv"]
     assert command[5:] == ["--bind", "/a b", "/shared/crawl2llm.sif", "python", "-m", "crawl2llm.stages.pretrain.train"]
-    assert launch.program("crawl2llm.stages.pretrain.train", None, "")[1:] == ["-m", "crawl2llm.stages.pretrain.train"]
+    assert launch.program_command("crawl2llm.stages.pretrain.train", None, "")[1:] == [
+        "-m",
+        "crawl2llm.stages.pretrain.train",
+    ]
 
 
 def test_what_slurm_says_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +166,6 @@ def test_what_slurm_says_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_wandb_is_told_the_group_and_the_variant(
     manifest: str, group: str | None, found: tuple[str | None, str | None]
 ) -> None:
-    made = launch.labels(["--config", "{}", "--manifest", manifest], group)
+    made = launch.wandb_variables(["--config", "{}", "--manifest", manifest], group)
     wanted = found[0] and found[0].format(here=Path.cwd().name)
     assert (made.get("WANDB_RUN_GROUP"), made.get("WANDB_NAME")) == (wanted, found[1])

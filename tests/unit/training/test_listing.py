@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.core import checkpoint_folders
-from crawl2llm.core.atomic_folder import CHECKPOINT, seal, synced
+from crawl2llm.core.atomic_folder import CHECKPOINT, seal_folder, sync_folder
 from crawl2llm.training import export, listing
 
 
@@ -16,7 +16,7 @@ def saved(folder: Path, step: int, size: int = 2_000_000) -> Path:
     made = folder / f"step-{step:06d}"
     made.mkdir(parents=True)
     (made / "weights").write_bytes(b"x" * size)
-    seal(made, CHECKPOINT, {"step": step}, synced(made))
+    seal_folder(made, CHECKPOINT, {"step": step}, sync_folder(made))
     return made
 
 
@@ -32,7 +32,7 @@ def test_each_names_its_model(
     }
     for name, manifest in places.items():
         saved(Path("checkpoints", name), 10)
-        checkpoint_folders.announce(Path("checkpoints", name), Path(manifest), "x")
+        checkpoint_folders.write_pointer(Path("checkpoints", name), Path(manifest), "x")
     saved(Path("checkpoints/aa"), 1200, 120_000_000)
     saved(Path("checkpoints/aa-0123"), 5)
     (saved(Path("checkpoints/bb"), 20) / "weights").write_bytes(b"cut off")
@@ -41,11 +41,11 @@ def test_each_names_its_model(
             os.utime(place, (seconds, seconds))
     assert export.main([]) == 0
     head, *rows, note = capsys.readouterr().out.splitlines()
-    assert head.split() == list(listing.HEAD) and note.startswith("?: ")
+    assert head.split() == list(listing.HEADINGS) and note.startswith("?: ")
     assert [row[:50].split()[0].split("/", 1)[1] for row in rows] == [
         "aa/step-000010", "aa/step-001200", "aa-0123/step-000005", "cc/step-000010", "bb/step-000010",
     ]  # fmt: skip
-    assert [row[1:3] for row in listing.rows(Path("checkpoints"))] == [
+    assert [row[1:3] for row in listing.checkpoint_rows(Path("checkpoints"))] == [
         ("base", "10"), ("base", "1,200"), ("?", "5"), ("sft of hot", "10"), ("sft", "10"),
     ]  # fmt: skip
     assert "0.1 GB" in rows[1] and "2.0 MB" in rows[0]

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from crawl2llm.chain.config import validate
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, loss_scale
 from crawl2llm.training.engines.deepspeed import DeepSpeed
-from crawl2llm.training.loss_scale import LEAST, LossScale, overflowed
+from crawl2llm.training.loss_scale import LEAST_SCALE, LossScale, is_overflow
 from tests.unit.stages.pretrain.runs import finish, kill_after, rows, same
 from tests.unit.stages.pretrain.test_deepspeed_on_gpus import told
 from tests.unit.stages.pretrain.test_nonfinite import poisoned
@@ -38,17 +38,17 @@ def test_the_scale_moves_as_torchs_own() -> None:
         assert own.value == scaler.get_scale()
     for _ in range(30):
         own.update(True)
-    assert own.value == LEAST
+    assert own.value == LEAST_SCALE
 
 
 def test_what_counts_as_an_overflow() -> None:
     inf, nan = float("inf"), float("nan")
-    assert overflowed(1024.0, 2.5, inf, False) and overflowed(1024.0, 2.5, nan, False)
-    assert not overflowed(1024.0, 2.5, 0.1, True)
-    assert not overflowed(1024.0, nan, inf, False), "the loss itself is not finite: the training diverges"
-    assert not overflowed(LEAST, 2.5, inf, False), "there is no smaller scale"
-    assert not overflowed(1024.0, 2.5, 3.0, False), "a spike, whose norm is finite"
-    assert not overflowed(None, 2.5, inf, False), "another precision"
+    assert is_overflow(1024.0, 2.5, inf, False) and is_overflow(1024.0, 2.5, nan, False)
+    assert not is_overflow(1024.0, 2.5, 0.1, True)
+    assert not is_overflow(1024.0, nan, inf, False), "the loss itself is not finite: the training diverges"
+    assert not is_overflow(LEAST_SCALE, 2.5, inf, False), "there is no smaller scale"
+    assert not is_overflow(1024.0, 2.5, 3.0, False), "a spike, whose norm is finite"
+    assert not is_overflow(None, 2.5, inf, False), "another precision"
 
 
 @pytest.mark.slow
@@ -203,8 +203,10 @@ def test_what_does_not_go_with_it_is_refused(changes: dict[str, Any], words: str
 
 def test_a_note_says_how_often() -> None:
     engine: Any = SimpleNamespace(loss_scale=lambda: (2.0**12, 3))
-    assert loss_scale.note(engine, 0, 10) == [] and "4 of 10 updates" in loss_scale.note(engine, 4, 10)[0]
-    assert completed("pretrain.train", {})["loss_scale_power"] == 16
+    assert (
+        loss_scale.report_notes(engine, 0, 10) == [] and "4 of 10 updates" in loss_scale.report_notes(engine, 4, 10)[0]
+    )
+    assert fill_defaults("pretrain.train", {})["loss_scale_power"] == 16
 
 
 def test_a_count_past_the_window_doubles_too() -> None:

@@ -27,7 +27,7 @@ last = [np.ones(1 << 12) for _ in range(64)]  # small blocks above them, which k
 most = resident() - before
 blocks.clear()
 if "give back" in sys.argv:
-    malloc_tuning.give_back()
+    malloc_tuning.release_free_pages()
 print(most, resident() - before)
 """
 GLIBC = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None

@@ -23,8 +23,8 @@ raise RuntimeError(f"401 for {os.environ['JUDGE_TOKEN']} at " + os.environ["AT"]
 TASK = """
 import logging, sys, threading, warnings
 from crawl2llm.core import console, secret_masking
-console.setup("a.step")
-value = secret_masking.of_environment("NAMED_ODDLY", "here")
+console.set_up_logging("a.step")
+value = secret_masking.environment_secret("NAMED_ODDLY", "here")
 warnings.warn(f"a library warns of {value}")
 logging.getLogger("aiohttp").error("a library logs %s", value)
 thread = threading.Thread(target=lambda: 1 / 0 if value else 0, name=value)
@@ -49,7 +49,7 @@ def test_a_rank_of_a_training(tmp_path: Path) -> None:
     code = f"""
 import os, sys
 from crawl2llm.training import launch, processes
-say = launch.teller("crawl2llm.stages.pretrain.train", ["--log", {str(log)!r}])
+say = launch.failure_reporter("crawl2llm.stages.pretrain.train", ["--log", {str(log)!r}])
 raise SystemExit(processes.supervise([([sys.executable, "-c", {RANK!r}], dict(os.environ))], say=say))
 """
     said = of(code, JUDGE_TOKEN=VALUE, AT=URL)
@@ -67,9 +67,9 @@ def test_what_libraries_and_threads_print() -> None:
 
 
 def test_a_stream_is_what_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(secret_masking, "_known", {VALUE})
+    monkeypatch.setattr(secret_masking, "_known_secrets", {VALUE})
     with (tmp_path / "out").open("w+") as file:
-        stream = console.Masked(file)
+        stream = console.MaskedStream(file)
         assert stream.fileno() == file.fileno() and not stream.isatty()
         assert stream.write("a\nb") == 3
         stream.writelines(["c\n", "d"])

@@ -30,13 +30,13 @@ def shape(kind: str) -> dict[str, Any]:
 
 def test_positions_begin_with_each_document() -> None:
     tokens = torch.tensor([[5, 6, 0, 7, 8, 0, 0, 9], [0, 1, 2, 3, 4, 5, 6, 7]])
-    assert masking.positions(tokens, 0).tolist() == [[0, 1, 0, 1, 2, 0, 0, 1], list(range(8))]
+    assert masking.document_positions(tokens, 0).tolist() == [[0, 1, 0, 1, 2, 0, 0, 1], list(range(8))]
 
 
-@pytest.mark.parametrize("kind", checks.TRIED)
+@pytest.mark.parametrize("kind", checks.MASKED_TYPES)
 def test_logits_are_those_of_each_document_alone(kind: str) -> None:
     """Also of a document of no tokens, and of what a window begins and ends in the middle of."""
-    built = build(model.configuration(shape(kind), 64, EOS, ("kv_heads", "intermediate_size")), 3).train()
+    built = build(model.build_config(shape(kind), 64, EOS, ("kv_heads", "intermediate_size")), 3).train()
     chance = torch.Generator().manual_seed(1)
     lengths = ([7, 1, 12, 2, 10, 8], [40], [1, 39], [20, 20])
     window = torch.randint(1, 64, (len(lengths), 40), generator=chance)
@@ -44,7 +44,7 @@ def test_logits_are_those_of_each_document_alone(kind: str) -> None:
         for end in torch.tensor(parts).cumsum(0)[:-1]:
             window[row, end] = EOS
     with torch.no_grad():
-        packed = built(input_ids=window, position_ids=masking.positions(window, EOS), use_cache=False).logits
+        packed = built(input_ids=window, position_ids=masking.document_positions(window, EOS), use_cache=False).logits
         crossed = built(input_ids=window, use_cache=False).logits
         for row, parts in enumerate(lengths):
             at = 0
@@ -58,8 +58,8 @@ def test_logits_are_those_of_each_document_alone(kind: str) -> None:
 
 def test_types_that_were_not_tried_are_refused() -> None:
     with pytest.raises(InputError, match=r"document_masking is true, and pretrain\.train\.model\.type is 'mamba'"):
-        checks.masks({"model": {"type": "mamba"}, "document_masking": True})
-    checks.masks({"model": {"type": "mamba"}, "document_masking": False})
+        checks.check_document_masking({"model": {"type": "mamba"}, "document_masking": True})
+    checks.check_document_masking({"model": {"type": "mamba"}, "document_masking": False})
 
 
 @pytest.mark.long

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
 from crawl2llm.training import checks, memory
 from crawl2llm.training.estimate import deepspeed, torch
-from crawl2llm.training.estimate.shape import AT_ONCE, Shape, Training, orthogonal, shared_out
-from crawl2llm.training.finetune_settings import whole
-from crawl2llm.training.memory import available, check
+from crawl2llm.training.estimate.shape import AT_ONCE, Shape, Training, muon_bytes, shape_per_process
+from crawl2llm.training.finetune_settings import complete_settings
+from crawl2llm.training.memory import available_bytes, check_fits
 from crawl2llm.training.muon import AT_ONCE as in_muon
 from crawl2llm.training.parallel import Degrees
 
@@ -31,20 +31,20 @@ SMALL = Shape(parameters=1_300_000, layers=4, hidden=128, intermediate=384, voca
 # The defaults of the first release, on a laptop: 111 million parameters, a context of 2,048 and a vocabulary of 32,768.
 LARGE = Shape(parameters=111_000_000, layers=30, hidden=576, intermediate=1536, vocabulary=32_768, context=2048)
 HOW = Training(micro_batch=1, precision="fp32", zero_stage=0, processes=1)
-TRAIN = completed("pretrain.train", {})
+TRAIN = fill_defaults("pretrain.train", {})
 PLACE: dict[str, Any] = {"micro_batch": 8, "processes": 1, "activation_checkpointing": False}
 
 
 def test_the_run_that_the_kernel_ended_is_refused_with_what_to_change() -> None:
     with pytest.raises(InputError) as raised:
-        check(LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, PLACE, 8_000_000_000, 1)
+        check_fits(LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, PLACE, 8_000_000_000, 1)
     text = str(raised.value)
     assert re.match(
         r"training needs about \d+\.\d GB, and this machine \(or its control group\) has 8\.0 GB free: ", text
     )
     assert "logits 3.2 GB" in text and "pretrain.train.micro_batch to 1" in text
     # What it says does help.
-    check(LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, {**PLACE, "micro_batch": 1}, 8_000_000_000, 1)
+    check_fits(LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, {**PLACE, "micro_batch": 1}, 8_000_000_000, 1)
 
 
 @pytest.mark.parametrize("engine", ["deepspeed", "torch"])
@@ -53,21 +53,25 @@ def test_the_run_that_the_kernel_ended_is_refused_with_what_to_change() -> None:
 def test_an_estimate_that_is_an_upper_bound_is_called_so(engine: str, again: bool, cuda: bool) -> None:
     place = {**PLACE, "activation_checkpointing": again}
     with pytest.raises(InputError) as raised:
-        check(LARGE, {**TRAIN, "engine": engine, "zero_stage": 1}, place, 2_000_000_000, 1, cuda)
+        check_fits(LARGE, {**TRAIN, "engine": engine, "zero_stage": 1}, place, 2_000_000_000, 1, cuda)
     most = " at most" if engine == "deepspeed" and again and cuda else ""
     assert re.match(rf"training needs about \d+\.\d GB{most}, and ", str(raised.value))
 
 
 def test_what_fits_is_not_refused() -> None:
-    parts = check(SMALL, {**TRAIN, "precision": "fp32", "zero_stage": 1}, {**PLACE, "processes": 2}, 8_000_000_000, 2)
+    parts = check_fits(
+        SMALL, {**TRAIN, "precision": "fp32", "zero_stage": 1}, {**PLACE, "processes": 2}, 8_000_000_000, 2
+    )
     assert sum(parts.values()) < 2_000_000_000
 
 
 def test_a_model_that_no_batch_makes_fit() -> None:
     with pytest.raises(InputError, match=r"make the model smaller \(pretrain\.train\.model\)"):
-        check(LARGE, {**TRAIN, "precision": "fp32", "zero_stage": 0}, {**PLACE, "micro_batch": 1}, 2_000_000_000, 1)
+        check_fits(
+            LARGE, {**TRAIN, "precision": "fp32", "zero_stage": 0}, {**PLACE, "micro_batch": 1}, 2_000_000_000, 1
+        )
     with pytest.raises(InputError, match=r"lower pretrain\.train\.processes from 8"):
-        check(
+        check_fits(
             LARGE,
             {**TRAIN, "precision": "fp32", "zero_stage": 0},
             {**PLACE, "micro_batch": 1, "processes": 8},
@@ -109,8 +113,8 @@ def total_after(words: str) -> float:
 
 def test_every_change_that_is_named_makes_it_fit() -> None:
     settings = {**TRAIN, "precision": "bf16", "zero_stage": 1, "optimizer": "adamw"}
-    now = sum(memory.parts(WIDE, settings, EIGHT, True).values())
-    said = memory.changes(WIDE, settings, EIGHT, now - 1, 1, True)
+    now = sum(memory.memory_parts(WIDE, settings, EIGHT, True).values())
+    said = memory.changes_that_fit(WIDE, settings, EIGHT, now - 1, 1, True)
     assert [words.split(" (")[0] for words in said] == [
         "set pretrain.train.micro_batch to 4",
         "set pretrain.train.activation_checkpointing to true",
@@ -121,7 +125,7 @@ def test_every_change_that_is_named_makes_it_fit() -> None:
     ]
     assert all(total_after(words) <= now for words in said)
     # A little less memory, and the small changes are named no more.
-    less = memory.changes(WIDE, settings, EIGHT, 25e9, 1, True)
+    less = memory.changes_that_fit(WIDE, settings, EIGHT, 25e9, 1, True)
     assert less and all(total_after(words) <= 25.05e9 for words in less)
     assert not any("zero_stage" in words or "GPUs" in words for words in less)
 
@@ -133,8 +137,10 @@ def test_a_number_of_processes_that_does_not_divide_the_batch_is_not_named(cuda:
     here = 1 if cuda else 4
 
     def said(sequences: int) -> str:
-        now = here * sum(memory.parts(WIDE, settings, four, cuda).values())
-        return " or ".join(memory.changes(WIDE, settings, {**four, "sequences": sequences}, now - 1, here, cuda))
+        now = here * sum(memory.memory_parts(WIDE, settings, four, cuda).values())
+        return " or ".join(
+            memory.changes_that_fit(WIDE, settings, {**four, "sequences": sequences}, now - 1, here, cuda)
+        )
 
     if cuda:
         assert "train on 8 GPUs" in said(32) and "GPUs" not in said(16)
@@ -145,25 +151,25 @@ def test_a_number_of_processes_that_does_not_divide_the_batch_is_not_named(cuda:
 def test_processes_are_lowered_on_every_node() -> None:
     settings = {**TRAIN, "precision": "fp32", "zero_stage": 3, "optimizer": "adamw"}
     eight = {"micro_batch": 4, "processes": 8, "activation_checkpointing": True, "sequences": 96}
-    now = 4 * sum(memory.parts(WIDE, settings, eight, False).values())
-    fewer = 3 * sum(memory.parts(WIDE, settings, {**eight, "processes": 6}, False).values())
-    said = memory.changes(WIDE, settings, eight, now - 1, 4, False)
-    assert f"lower pretrain.train.processes from 4 to 3 ({memory.gigabytes(fewer)})" in said
+    now = 4 * sum(memory.memory_parts(WIDE, settings, eight, False).values())
+    fewer = 3 * sum(memory.memory_parts(WIDE, settings, {**eight, "processes": 6}, False).values())
+    said = memory.changes_that_fit(WIDE, settings, eight, now - 1, 4, False)
+    assert f"lower pretrain.train.processes from 4 to 3 ({memory.format_bytes(fewer)})" in said
 
 
 def test_where_no_single_change_is_enough_it_says_what_all_together_leave() -> None:
     settings = {**TRAIN, "precision": "bf16", "zero_stage": 0, "optimizer": "adamw"}
-    (words,) = memory.changes(WIDE, settings, EIGHT, 12e9, 1, True)
+    (words,) = memory.changes_that_fit(WIDE, settings, EIGHT, 12e9, 1, True)
     assert re.match(
         r"set pretrain\.train\.activation_checkpointing to true, pretrain\.train\.micro_batch to \d, pretrain\.train\.zero_stage to 3 \(",
         words,
     )
     assert total_after(words) <= 12e9
-    (words,) = memory.changes(WIDE, settings, EIGHT, 2e9, 1, True)
+    (words,) = memory.changes_that_fit(WIDE, settings, EIGHT, 2e9, 1, True)
     assert "make the model smaller" in words and "still takes" in words
-    (words,) = memory.changes(WIDE, {**settings, "optimizer": "muon"}, EIGHT, 2e9, 1, True)
+    (words,) = memory.changes_that_fit(WIDE, {**settings, "optimizer": "muon"}, EIGHT, 2e9, 1, True)
     assert "ZeRO 0" in words  # Muon needs whole matrices
-    (words,) = memory.changes(WIDE, {**settings, "optimizer": "muon", "engine": "torch"}, EIGHT, 2e9, 1, True)
+    (words,) = memory.changes_that_fit(WIDE, {**settings, "optimizer": "muon", "engine": "torch"}, EIGHT, 2e9, 1, True)
     assert "ZeRO 3" in words  # which that engine puts together
 
 
@@ -192,16 +198,16 @@ def test_no_change_is_named_that_the_trainer_refuses(engine: str, parallel: dict
         at |= {"selective_checkpointing": selective, "async_checkpoints": engine == "torch", "parallel": parallel}
         here = 1 if cuda else 8
         try:
-            checks.check({**settings, **at}, 8)
+            checks.check_settings({**settings, **at}, 8)
         except InputError:
             continue
-        if here * sum(memory.parts(WIDE, settings, at, cuda).values()) <= here * size:
+        if here * sum(memory.memory_parts(WIDE, settings, at, cuda).values()) <= here * size:
             continue
-        for words in memory.changes(WIDE, settings, at, here * size, here, cuda):
+        for words in memory.changes_that_fit(WIDE, settings, at, here * size, here, cuda):
             made = {**settings, **at, **changed(words)}
-            checks.check(made, made["processes"])
-            accumulation = 64 * Degrees.of(made).together // (made["micro_batch"] * made["processes"])
-            assert accumulation >= Degrees.of(made).pipeline
+            checks.check_settings(made, made["processes"])
+            accumulation = 64 * Degrees.of_settings(made).replica_size // (made["micro_batch"] * made["processes"])
+            assert accumulation >= Degrees.of_settings(made).pipeline
             tried, kinds = tried + 1, kinds | changed(words).keys()
     assert tried > 10 or (engine == "deepspeed" and parallel)
     assert {"zero_stage", "micro_batch"} <= kinds or parallel
@@ -209,19 +215,19 @@ def test_no_change_is_named_that_the_trainer_refuses(engine: str, parallel: dict
 
 @pytest.mark.parametrize("batch", [4, 8, 16])
 def test_a_fine_tuning_is_not_told_to_take_more_gpus_than_a_batch_has_pairs(batch: int) -> None:
-    settings = whole({"precision": "bf16", "zero_stage": 3, "engine": "torch"})
+    settings = complete_settings({"precision": "bf16", "zero_stage": 3, "engine": "torch"})
     at = {"micro_batch": 1, "processes": 4, "activation_checkpointing": True, "largest": batch}
-    now = sum(memory.parts(WIDE, settings, at, True).values())
-    words = " or ".join(memory.changes(WIDE, settings, at, now - 1, 1, True, "finetune.train"))
+    now = sum(memory.memory_parts(WIDE, settings, at, True).values())
+    words = " or ".join(memory.changes_that_fit(WIDE, settings, at, now - 1, 1, True, "finetune.train"))
     assert ("train on 8 GPUs, not 4" in words) == (batch >= 8) and ("GPUs" in words) == (batch >= 8)
 
 
 def beginning(shape: Shape, how: Training) -> dict[str, int]:
     """What the engine torch needs when a backward pass begins: a checkpoint may need more, whatever the batch."""
-    return torch.moments(shape, how)[0]
+    return torch.step_moments(shape, how)[0]
 
 
-@pytest.mark.parametrize("estimate", [deepspeed.needed, beginning])
+@pytest.mark.parametrize("estimate", [deepspeed.peak_memory, beginning])
 @given(st.integers(1, 64), st.sampled_from(["fp32", "bf16"]), st.integers(0, 3), st.integers(1, 64), st.booleans())
 def test_it_grows_with_the_batch_and_shrinks_with_sharding(
     estimate: Any, micro: int, precision: str, stage: int, processes: int, recomputed: bool
@@ -261,9 +267,9 @@ def machine(tmp_path: Path) -> Path:
 def test_limits_of_version_2(tmp_path: Path, machine: Path) -> None:
     root, own = tmp_path / "cgroup", tmp_path / "own"
     own.write_text("0::/user.slice/job\n")
-    assert available(root, own, machine) == 40_960_000_000
+    assert available_bytes(root, own, machine) == 40_960_000_000
     group(root / "user.slice/job", max="max", current=10**9, stat="inactive_file 5")
-    assert available(root, own, machine) == 40_960_000_000
+    assert available_bytes(root, own, machine) == 40_960_000_000
     group(
         root / "user.slice",
         max=8 * 10**9,
@@ -271,25 +277,25 @@ def test_limits_of_version_2(tmp_path: Path, machine: Path) -> None:
         stat="anon 1\ninactive_file 400000000\nactive_file 600000000",
     )
     assert (
-        available(root, own, machine) == 6 * 10**9
+        available_bytes(root, own, machine) == 6 * 10**9
     )  # the limit of the group above counts, its page cache does not, also what was read twice
     own.write_text("0::/../elsewhere\n")  # as in a container with a name space of its own
     group(root, max=2 * 10**9, current=10**9, stat="inactive_file 0")
-    assert available(root, own, machine) == 10**9
+    assert available_bytes(root, own, machine) == 10**9
 
 
 def test_limits_of_version_1(tmp_path: Path, machine: Path) -> None:
     root, own = tmp_path / "cgroup", tmp_path / "own"
     own.write_text("5:devices:/\n4:cpu,memory:/slurm/job\n0::/\n")
     group(root / "memory", limit_in_bytes=2**63 - 4096, usage_in_bytes=5, stat="total_inactive_file 0")
-    assert available(root, own, machine) == 40_960_000_000
+    assert available_bytes(root, own, machine) == 40_960_000_000
     group(
         root / "memory/slurm/job",
         limit_in_bytes=4 * 10**9,
         usage_in_bytes=10**9,
         stat="total_inactive_file 7\ntotal_active_file 5",
     )
-    assert available(root, own, machine) == 3 * 10**9 + 12
+    assert available_bytes(root, own, machine) == 3 * 10**9 + 12
 
 
 def test_a_real_control_group() -> None:
@@ -302,7 +308,7 @@ def test_a_real_control_group() -> None:
     except OSError as error:
         pytest.skip(f"no control group of one's own can be made here: {error}")
     try:
-        code = "from crawl2llm.training.memory import available; print(available())"
+        code = "from crawl2llm.training.memory import available_bytes; print(available_bytes())"
         enter = f"echo $$ > {group}/cgroup.procs && exec {sys.executable} -c '{code}'"
         out = subprocess.run(["sh", "-c", enter], capture_output=True, text=True, check=True, cwd=ROOT)
         assert 0.9 * (1 << 30) < int(out.stdout) <= 1 << 30
@@ -321,7 +327,7 @@ def test_a_mean_of_the_weights_takes_four_bytes_a_parameter() -> None:
     ):
         settings = {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": engine}
         plain, more = (
-            memory.parts(WIDE, settings | ema, {**PLACE, "processes": 2}, True)["optimizer"]
+            memory.memory_parts(WIDE, settings | ema, {**PLACE, "processes": 2}, True)["optimizer"]
             for ema in ({}, {"ema": 0.99})
         )
         assert more - plain == 4 * WIDE.parameters // split
@@ -335,10 +341,10 @@ def test_muon_keeps_one_moment_of_its_matrices() -> None:
             {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": "torch"},
             {**PLACE, "processes": 8},
         )
-        one, two = (memory.parts(shape, settings, place, True)["optimizer"] for shape in (muon, WIDE))
+        one, two = (memory.memory_parts(shape, settings, place, True)["optimizer"] for shape in (muon, WIDE))
         assert two - one == 4 * 900_000_000 // split
-    assert orthogonal(muon, HOW) == 5 * 4 * AT_ONCE == 5 * 4 * in_muon < 200_000_000
-    assert orthogonal(replace(WIDE, matrices=1000), HOW) == 5 * 4 * 1000
+    assert muon_bytes(muon, HOW) == 5 * 4 * AT_ONCE == 5 * 4 * in_muon < 200_000_000
+    assert muon_bytes(replace(WIDE, matrices=1000), HOW) == 5 * 4 * 1000
 
 
 def test_gradients_are_counted_with_one_micro_batch_only_where_they_are_there() -> None:
@@ -349,7 +355,7 @@ def test_gradients_are_counted_with_one_micro_batch_only_where_they_are_there() 
         settings = {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": "torch"}
         place = {**PLACE, "processes": processes, "activation_checkpointing": False}
         for largest, bytes_each in ((2 * 8 * processes, several), (8 * processes, one)):
-            found = memory.parts(LARGE, settings, {**place, "largest": largest}, True)
+            found = memory.memory_parts(LARGE, settings, {**place, "largest": largest}, True)
             assert found["activations"] and found["gradients"] == bytes_each * LARGE.parameters
 
 
@@ -358,10 +364,10 @@ def test_a_process_of_a_pipeline_gathers_a_layer_as_large_as_it_is() -> None:
     model = Shape(
         parameters=10_000_000 + 8 * 5_000_000, layers=8, hidden=1000, intermediate=4000, vocabulary=5000, context=64, tables=10_000_000
     )  # fmt: skip
-    assert model.block == 5_000_000
-    assert shared_out(model, {"pipeline": 2}).block == pytest.approx(5_000_000, rel=0.2)
-    assert shared_out(model, {"tensor": 2}).block == pytest.approx(2_500_000, rel=0.2)
-    assert shared_out(model, {"sequence": 2}).block == 5_000_000
+    assert model.layer_parameters == 5_000_000
+    assert shape_per_process(model, {"pipeline": 2}).layer_parameters == pytest.approx(5_000_000, rel=0.2)
+    assert shape_per_process(model, {"tensor": 2}).layer_parameters == pytest.approx(2_500_000, rel=0.2)
+    assert shape_per_process(model, {"sequence": 2}).layer_parameters == 5_000_000
 
 
 BILLION = Shape(
@@ -383,5 +389,5 @@ def test_what_an_h100_gave_to_tensors(stage: int, changes: dict[str, Any], recom
     """Peaks of torch.cuda.max_memory_allocated of the engine torch in one process, 8 × 2,048 tokens in bf16; without CUDA's own."""
     settings = {"precision": "bf16", "zero_stage": stage, "loss_chunk": 0, "ema": 0, "engine": "torch", **changes}
     placement = {"processes": 1, "micro_batch": 8, "largest": 8, "activation_checkpointing": recomputed}
-    estimated = memory.parts(BILLION, settings, placement, cuda=True)
+    estimated = memory.memory_parts(BILLION, settings, placement, cuda=True)
     assert sum(estimated.values()) - estimated["program"] == pytest.approx(gibibytes * 2**30, rel=0.03)

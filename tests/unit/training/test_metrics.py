@@ -28,15 +28,15 @@ def test_rows_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     recorder = recording(tmp_path, 0, 0)
     monkeypatch.setattr(os, "fsync", spy)
-    recorder.loss({"step": 1, "loss": 2.5})
-    recorder.metrics({"step": 1, "loss": 2.5, "mfu": None})
+    recorder.write_loss({"step": 1, "loss": 2.5})
+    recorder.write_metrics({"step": 1, "loss": 2.5, "mfu": None})
     recorder.sync()
     assert {name: forced[name] for name in (metrics.LOSSES, metrics.METRICS)} == {
         name: (tmp_path / name).stat().st_size for name in (metrics.LOSSES, metrics.METRICS)
     }
     assert forced[metrics.LOSSES] > 0
     recorder.close()
-    assert [row["step"] for row in metrics.cut(tmp_path / metrics.LOSSES, 0)] == []
+    assert [row["step"] for row in metrics.keep_rows_until(tmp_path / metrics.LOSSES, 0)] == []
 
 
 def test_what_was_shown_is_written_after_an_error_too(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_what_cannot_be_closed_hides_no_error(tmp_path: Path) -> None:
 
 def show(recorder: metrics.Recorder) -> None:
     for step, loss in enumerate(SHOWN, 1):
-        recorder.metrics({"step": step, "loss": loss})
+        recorder.write_metrics({"step": step, "loss": loss})
 
 
 def shown(folder: Path) -> list[float]:
@@ -76,12 +76,12 @@ def test_a_run_that_begins_again_has_no_row_of_step_0_yet(tmp_path: Path) -> Non
     for _ in range(2):
         with recording(tmp_path, 0, 0, tensorboard=True) as recorder:
             assert metrics.read(tmp_path / metrics.METRICS) == []
-            recorder.metrics({"step": 0, "loss": 3.0})
+            recorder.write_metrics({"step": 0, "loss": 3.0})
     assert shown(tmp_path) == [3.0]
     with recording(tmp_path, 0, 0) as recorder:
         for step in range(3):
-            recorder.metrics({"step": step, "loss": 3.0})
-            recorder.loss({"step": step, "loss": 3.0})
+            recorder.write_metrics({"step": step, "loss": 3.0})
+            recorder.write_loss({"step": step, "loss": 3.0})
     with recording(tmp_path, 1, 0):
         assert [row["step"] for row in metrics.read(tmp_path / metrics.METRICS)] == [0, 1]
 

@@ -12,15 +12,15 @@ from crawl2llm.chain import config, config_schema
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import mix_shares, schedule
-from crawl2llm.training.mix_shares import Group, allotted, wanted
+from crawl2llm.training.mix_shares import Group, allot_windows, requested_shares
 from crawl2llm.workflow.project_checks import check_project
 
 GROUPS = [Group("books", 1_000, 99), Group("code", 100, 9), Group("web", 8_900, 889)]
-TRAIN = config_schema.completed("pretrain.train", {})
+TRAIN = config_schema.fill_defaults("pretrain.train", {})
 
 
 def mix(*phases: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return config_schema.completed("pretrain.mix", {"phases": list(phases), **more})
+    return config_schema.fill_defaults("pretrain.mix", {"phases": list(phases), **more})
 
 
 def train(**more: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def train(**more: Any) -> dict[str, Any]:
 
 def made(settings: dict[str, Any], **more: Any) -> tuple[list[mix_shares.Phase], list[str]]:
     told = train(**more)
-    return mix_shares.phases(settings, GROUPS, schedule.plan(told, 10_000), told)
+    return mix_shares.plan_phases(settings, GROUPS, schedule.make_plan(told, 10_000), told)
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,13 @@ def made(settings: dict[str, Any], **more: Any) -> tuple[list[mix_shares.Phase],
     ],
 )
 def test_shares(phase: dict[str, Any], expected: list[float]) -> None:
-    assert wanted(phase, 1, GROUPS) == pytest.approx(expected, rel=1e-4)
+    assert requested_shares(phase, 1, GROUPS) == pytest.approx(expected, rel=1e-4)
 
 
 def test_groups_without_a_window_have_nothing_of_what_is_shared_out() -> None:
     groups = [*GROUPS, Group("x", 5, 0)]
     for phase in ({"shares": {"code": 0.01}}, {"epochs": {"books": 3}}, {"temperature": 5}):
-        assert wanted(phase, 1, groups)[3] == 0
+        assert requested_shares(phase, 1, groups)[3] == 0
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_groups_without_a_window_have_nothing_of_what_is_shared_out() -> None:
 )
 def test_refused_before_any_corpus(phase: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        mix_shares.check(mix(phase), "cosine")
+        mix_shares.check_phases(mix(phase), "cosine")
 
 
 def test_phases_that_do_not_follow_each_other_are_refused() -> None:
     web = {"shares": {"web": 1}}
     with pytest.raises(InputError, match=r"phases\.1 is not the last: every phase but the last has `until`"):
-        mix_shares.check(mix(web, web), "cosine")
+        mix_shares.check_phases(mix(web, web), "cosine")
     with pytest.raises(InputError, match=r"phases\.2\.until is 0\.4, not above the 0\.5"):
-        mix_shares.check(mix({"until": 0.5, **web}, {"until": 0.4, **web}, web), "cosine")
+        mix_shares.check_phases(mix({"until": 0.5, **web}, {"until": 0.4, **web}, web), "cosine")
     with pytest.raises(InputError, match=r"until is decay, and pretrain\.train\.schedule is 'cosine': only wsd"):
-        mix_shares.check(mix({"until": "decay", **web}, web), "cosine")
+        mix_shares.check_phases(mix({"until": "decay", **web}, web), "cosine")
     with pytest.raises(InputError, match=r"phases\.1 ends with step 100 of 100|phases\.2 ends with step 100 of 100"):
         made(mix({"until": 0.999, **web}, web))
 
@@ -139,7 +139,9 @@ def test_what_the_corpus_lacks_is_said_by_name() -> None:
 def test_groups_that_are_all_too_short_are_refused() -> None:
     told = train()
     with pytest.raises(InputError, match=r"no group of pretrain\.mix\.by has the 11 tokens of a window: a, b"):
-        mix_shares.phases(mix({"temperature": 1}), [Group("a", 9, 0), Group("b", 8, 0)], schedule.plan(told, 17), told)
+        mix_shares.plan_phases(
+            mix({"temperature": 1}), [Group("a", 9, 0), Group("b", 8, 0)], schedule.make_plan(told, 17), told
+        )
 
 
 @settings(deadline=None)
@@ -150,7 +152,7 @@ def test_no_group_is_above_its_cap_and_nothing_is_lost(chance: st.DataObject) ->
     shares = [[part / sum(row) for part in row] for row in (chance.draw(parts) for _ in range(phases))]
     sizes = [chance.draw(st.integers(1, 1_000)) for _ in range(phases)]
     caps = [float(chance.draw(st.integers(0, 1_000))) for _ in range(groups)]
-    found, held = allotted(shares, sizes, caps)
+    found, held = allot_windows(shares, sizes, caps)
     for group, cap in enumerate(caps):
         total = sum(row[group] for row in found)
         assert total <= cap + 1e-6 and (group not in held or total == pytest.approx(cap))

@@ -11,14 +11,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align import reward_inputs
 from crawl2llm.training import engine, initial, model
 from crawl2llm.training.batch import IGNORE, MicroBatch
 from crawl2llm.training.engines.torch import Torch
-from crawl2llm.training.mixture import mixture, note
-from crawl2llm.training.pair_batches import micro_batch, of_rows
+from crawl2llm.training.mixture import mixture_of, report_notes
+from crawl2llm.training.pair_batches import micro_batch, packed_micro_batch
 
 SHAPE = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -59,7 +59,7 @@ def configured(kind: str, **more: Any) -> Any:
 
 
 def made(config: Any, **changes: Any) -> Torch:
-    settings = completed(
+    settings = fill_defaults(
         "pretrain.train", {"zero_stage": 0, "precision": "fp32", "engine": "torch", "learning_rate": 0.01, **changes}
     )
     job = engine.Job(
@@ -69,7 +69,7 @@ def made(config: Any, **changes: Any) -> Torch:
         micro_batch=2,
         accumulation=1,
         recomputed=False,
-        values=lambda: initial.values(config, 1),
+        values=lambda: initial.random_weights(config, 1),
     )
     return Torch(job)
 
@@ -135,7 +135,9 @@ def test_padding_between_lengths_is_that_of_transformers_own_mask() -> None:
     pairs = [piece(6, 1), piece(14, 2)]
     inputs, targets = micro_batch(pairs, 0)
     mask = torch.tensor([[1] * 5 + [0] * 8, [1] * 13])
-    plain = initial.filled(initial.empty(config, "cpu"), torch.device("cpu"), initial.values(config, 1))
+    plain = initial.fill_model(
+        initial.empty_model(config, "cpu"), torch.device("cpu"), initial.random_weights(config, 1)
+    )
     expected = plain(inputs, attention_mask=mask, output_router_logits=True).aux_loss
     assert gradients([(inputs, targets)])[0] == pytest.approx(float(expected), rel=1e-5)
     assert gradients([(inputs, targets)])[0] != pytest.approx(
@@ -153,7 +155,7 @@ def test_padding_does_not_count_where_weights_are_shared_out() -> None:
 
 
 def test_packed_rows_count_all_but_what_is_left_over() -> None:
-    bare = of_rows([[piece(8, 1), piece(6, 2)], [piece(13, 3)]], 0)
+    bare = packed_micro_batch([[piece(8, 1), piece(6, 2)], [piece(13, 3)]], 0)
     balance, expected = gradients([bare])
     other, found = gradients([padded(bare, 6, 1)])
     assert other == pytest.approx(balance, rel=1e-5)
@@ -175,15 +177,15 @@ def test_a_micro_batch_without_a_pair_does_not_count() -> None:
 def test_every_type_trains_and_what_is_not_balanced_has_a_note(kind: str) -> None:
     _, experts, balanced = KINDS[kind]
     config = configured(kind)
-    found = mixture(config)
-    assert (None if found is None else (found.number, found.chosen)) == experts
-    assert bool(note(config)) == (found is not None and not balanced)
+    found = mixture_of(config)
+    assert (None if found is None else (found.number, found.per_token)) == experts
+    assert bool(report_notes(config)) == (found is not None and not balanced)
     built = made(config, **({"optimizer": "muon"} if kind == "mixtral" else {}))
     tokens = torch.randint(1, 64, (2, 2, 17), generator=torch.Generator().manual_seed(0))
     update = built.step(tokens, 1e-3)
     assert update.applied and (update.balance is not None) == balanced
-    counts = model.parameters(built.model)
-    if found and found.number > found.chosen:
+    counts = model.parameter_counts(built.model)
+    if found and found.number > found.per_token:
         assert counts["multiplied"] < counts["total"]
 
 
@@ -199,10 +201,10 @@ def test_muon_takes_a_mixtures_routers_and_not_its_experts() -> None:
 def test_a_reward_model_of_a_mixture_is_refused_and_of_a_type_that_could_be_one_is_not() -> None:
     for kind in ("mixtral", "glm4_moe", "llama4_text"):
         with pytest.raises(InputError, match="takes no model of type"):
-            reward_inputs.configuration(configured(kind), 0, "models.rm.from")
-    assert reward_inputs.configuration(configured("doge"), 0, "models.rm.from").num_labels == 1
+            reward_inputs.reward_config(configured(kind), 0, "models.rm.from")
+    assert reward_inputs.reward_config(configured("doge"), 0, "models.rm.from").num_labels == 1
     with pytest.raises(InputError, match="mixtures of experts are not taken"):
-        reward_inputs.configuration(
+        reward_inputs.reward_config(
             configured("doge", is_moe=True, num_experts=16, num_experts_per_tok=2), 0, "models.rm.from"
         )
 
@@ -217,9 +219,9 @@ def test_all_types_of_transformers_are_told_apart() -> None:
             config = AutoConfig.for_model(kind)
         except Exception:  # noqa: S112 - a type whose own defaults transformers refuses
             continue
-        if found := mixture(config):
+        if found := mixture_of(config):
             mixtures.add(kind)
-            assert 1 <= found.chosen < found.number, (kind, found)
+            assert 1 <= found.per_token < found.number, (kind, found)
             balanced |= {kind} if found.weight is not None else set()
     assert {"dbrx", "deepseek_v3", "gpt_oss", "llama4_text", "qwen3_5_moe", "jamba", "ernie4_5_moe"} <= mixtures
     assert {"dbrx", "jetmoe", "gpt_oss", "qwen2_moe"} <= balanced and not balanced & {
@@ -231,7 +233,7 @@ def test_all_types_of_transformers_are_told_apart() -> None:
 
 
 def test_a_note_is_in_the_words_of_the_report(tmp_path: Path) -> None:
-    (words,) = note(configured("glm4_moe"))
+    (words,) = report_notes(configured("glm4_moe"))
     assert "'glm4_moe' is a mixture of 4 experts" in words and "mixtral" in words
 
 

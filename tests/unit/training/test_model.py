@@ -11,7 +11,7 @@ import yaml
 from crawl2llm.chain import config, config_schema
 from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import Manifest, consumed, recording
+from crawl2llm.core.manifest import Manifest, consumed_inputs, record_inputs
 from crawl2llm.training import initial, model
 from tests.unit.stages.pretrain.conftest import build
 
@@ -26,46 +26,46 @@ SHAPE: dict[str, Any] = config.validate({})["pretrain"]["train"]["model"] | {
 
 
 def made(**changes: Any) -> Any:
-    return build(model.configuration(SHAPE | changes, 100, 0), 1)
+    return build(model.build_config(SHAPE | changes, 100, 0), 1)
 
 
 def test_parameters() -> None:
     layer = 32 * 32 * 2 + 32 * 16 * 2 + 3 * 32 * 64 + 2 * 32
     inside = 2 * layer + 32
-    tied, untied = model.parameters(made()), model.parameters(made(tie_embeddings=False))
+    tied, untied = model.parameter_counts(made()), model.parameter_counts(made(tie_embeddings=False))
     assert tied == {"total": inside + 3200, "non_embedding": inside, "multiplied": inside + 3200}
     assert untied == {"total": inside + 6400, "non_embedding": inside, "multiplied": inside + 3200}
 
 
 def test_the_gpu_config_is_smollm_135m() -> None:
     chosen = config.validate(yaml.safe_load((root.ROOT / "configs/own-warcs-gpu.yaml").read_text(encoding="utf-8")))
-    full = initial.empty(model.configuration(chosen["pretrain"]["train"]["model"], 49152, 0))
-    assert model.parameters(full)["total"] == 134_515_008  # as its model card's safetensors say
+    full = initial.empty_model(model.build_config(chosen["pretrain"]["train"]["model"], 49152, 0))
+    assert model.parameter_counts(full)["total"] == 134_515_008  # as its model card's safetensors say
 
 
-ADAMW = config_schema.completed("pretrain.train", {"optimizer": "adamw", "weight_decay": 0.1})
+ADAMW = config_schema.fill_defaults("pretrain.train", {"optimizer": "adamw", "weight_decay": 0.1})
 
 
 def test_only_matrices_decay() -> None:
     built = made(tie_embeddings=False)
     names = {id(parameter): name for name, parameter in built.named_parameters()}
-    decayed, kept = ([names[id(p)] for p in group["params"]] for group in model.groups(built, ADAMW))
+    decayed, kept = ([names[id(p)] for p in group["params"]] for group in model.parameter_groups(built, ADAMW))
     assert "lm_head.weight" in decayed and all("norm" not in name and "embed" not in name for name in decayed)
     assert all("norm" in name or "embed" in name for name in kept)
     assert len(decayed) + len(kept) == len(names)
-    assert [group["weight_decay"] for group in model.groups(built, ADAMW)] == [0.1, 0.0]
+    assert [group["weight_decay"] for group in model.parameter_groups(built, ADAMW)] == [0.1, 0.0]
 
 
 def test_the_seed_decides_the_weights() -> None:
     one, two = made().lm_head.weight, made().lm_head.weight
-    other = build(model.configuration(SHAPE, 100, 0), 2).lm_head.weight
+    other = build(model.build_config(SHAPE, 100, 0), 2).lm_head.weight
     assert one.equal(two) and not one.equal(other)
 
 
 def test_overrides_and_dropout() -> None:
     rope = {"rope_type": "default", "rope_theta": 5000.0}
-    assert model.configuration(SHAPE | {"overrides": {"rope_parameters": rope}}, 100, 0).rope_parameters == rope
-    gpt2 = model.configuration(SHAPE | {"type": "gpt2", "kv_heads": None, "intermediate_size": None}, 100, 0)
+    assert model.build_config(SHAPE | {"overrides": {"rope_parameters": rope}}, 100, 0).rope_parameters == rope
+    gpt2 = model.build_config(SHAPE | {"type": "gpt2", "kv_heads": None, "intermediate_size": None}, 100, 0)
     assert gpt2.resid_pdrop == gpt2.embd_pdrop == gpt2.attn_pdrop == 0.0
     assert build(gpt2, 0).transformer.wpe.weight.shape == (16, 32)
 
@@ -87,15 +87,15 @@ def test_overrides_and_dropout() -> None:
 )
 def test_refuses(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        model.configuration(SHAPE | changes, 100, 0)
+        model.build_config(SHAPE | changes, 100, 0)
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma", "glm4"])
 def test_heads_share_out_the_hidden_size(kind: str) -> None:
     """Whatever the architecture's own width of a head is; an override has it otherwise."""
     shape = SHAPE | {"type": kind, "hidden_size": 96, "heads": 3, "kv_heads": 3}
-    assert model.configuration(shape, 300, 0).head_dim == 32
-    assert model.configuration(shape | {"overrides": {"head_dim": 48}}, 300, 0).head_dim == 48
+    assert model.build_config(shape, 300, 0).head_dim == 32
+    assert model.build_config(shape | {"overrides": {"head_dim": 48}}, 300, 0).head_dim == 48
 
 
 def test_a_model_depends_on_the_files_of_its_tokenizer_alone(tmp_path: Path) -> None:
@@ -104,6 +104,6 @@ def test_a_model_depends_on_the_files_of_its_tokenizer_alone(tmp_path: Path) -> 
     for file in files:
         file.write_text("{}")
     Manifest("tokenize.train", "0", summary={"bytes_per_token": 2.0}).write(tmp_path / "manifest.json", files)
-    with recording() as opened:
-        assert model.companions(tmp_path / "manifest.json") == files[:2]
-    assert consumed(opened)["tokenize.train"].keys() == {"files:", "tokenizer.json", "tokenizer_config.json"}
+    with record_inputs() as opened:
+        assert model.companion_files(tmp_path / "manifest.json") == files[:2]
+    assert consumed_inputs(opened)["tokenize.train"].keys() == {"files:", "tokenizer.json", "tokenizer_config.json"}

@@ -10,15 +10,15 @@ import pytest
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
-from crawl2llm.stages.tokenize.train import bpe, untrained
-from crawl2llm.training.model_loading import load, load_tokenizer
+from crawl2llm.stages.tokenize.train import train_bpe, untrained_tokenizer
+from crawl2llm.training.model_loading import load_model, load_tokenizer
 from crawl2llm.training.special_tokens import EOS
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3", "gpt2"])
 def test_a_tokenizer_is_its_own_for_every_type_of_model(tmp_path: Path, kind: str) -> None:
     """AutoTokenizer of transformers 5.23 takes Qwen's own splitting and normal form for a folder of type qwen2."""
-    own = bpe(iter([Path(__file__).read_text()] * 3), untrained(1), 400)
+    own = train_bpe(iter([Path(__file__).read_text()] * 3), untrained_tokenizer(1), 400)
     own.save(str(tmp_path / "tokenizer.json"))
     facts = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": EOS}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(facts))
@@ -38,12 +38,12 @@ def test_code_beside_a_model_is_never_run(tmp_path: Path) -> None:
     facts = {"model_type": "another", "auto_map": {"AutoConfig": "planted.C", "AutoModelForCausalLM": "planted.M"}}
     (tmp_path / "config.json").write_text(json.dumps(facts))
     (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    bpe(iter(["some text"] * 3), untrained(1), 300).save(str(tmp_path / "tokenizer.json"))
+    train_bpe(iter(["some text"] * 3), untrained_tokenizer(1), 300).save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": EOS})
     )
     with pytest.raises(InputError, match="trust_remote_code"):
-        load(tmp_path, "fp32")
+        load_model(tmp_path, "fp32")
     assert not (tmp_path / "ran").exists()
 
 

@@ -15,23 +15,23 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, engine, model
-from crawl2llm.training.muon import QUINTIC, STEPS, Muon, orthogonal
+from crawl2llm.training.muon import QUINTIC, STEPS, Muon, orthogonalize
 from tests.unit.training.test_model import made
 
 ROOT = Path(__file__).resolve().parents[3]
-SETTINGS = completed("pretrain.train", {"optimizer": "muon", "muon_learning_rate": 0.02, "learning_rate": 0.01})
+SETTINGS = fill_defaults("pretrain.train", {"optimizer": "muon", "muon_learning_rate": 0.02, "learning_rate": 0.01})
 MORE = [(3, "whole"), (2, "rows"), (3, "columns")]
 
 
 @pytest.mark.parametrize("shape", [(1, 16, 16), (3, 8, 32), (2, 32, 8)])
 def test_singular_values_are_near_one(shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    found = torch.linalg.svdvals(orthogonal(torch.randn(shape) * 1e-3))
+    found = torch.linalg.svdvals(orthogonalize(torch.randn(shape) * 1e-3))
     assert float(found.min()) > 0.5 and float(found.max()) < 1.3
-    assert not orthogonal(torch.zeros(shape)).any()
+    assert not orthogonalize(torch.zeros(shape)).any()
 
 
 class Products(TorchDispatchMode):
@@ -52,10 +52,10 @@ def test_in_bf16_every_product_is_and_the_update_is_nearly_the_same(shape: tuple
     torch.manual_seed(0)
     matrices = torch.randn(shape)
     with Products() as products:
-        found = orthogonal(matrices, torch.bfloat16)
+        found = orthogonalize(matrices, torch.bfloat16)
     assert products.types == {torch.bfloat16} and found.dtype == torch.float32
-    assert not orthogonal(torch.zeros(shape), torch.bfloat16).any()
-    exact = orthogonal(matrices)
+    assert not orthogonalize(torch.zeros(shape), torch.bfloat16).any()
+    exact = orthogonalize(matrices)
     assert float((found - exact).norm() / exact.norm()) < 0.05
 
 
@@ -64,7 +64,7 @@ def test_the_config_alone_says_in_which_precision() -> None:
         built = made()
         settings = {**SETTINGS, **changes}
         job = SimpleNamespace(settings=settings, empty=lambda: built)
-        optimizer = engine.Engine._optimizer(SimpleNamespace(model=built), job, fused=False)  # type: ignore[arg-type]
+        optimizer = engine.Engine._build_optimizer(SimpleNamespace(model=built), job, fused=False)  # type: ignore[arg-type]
         torch.manual_seed(0)
         for parameter in built.parameters():
             parameter.grad = torch.randn_like(parameter)
@@ -82,7 +82,7 @@ def test_groups() -> None:
     for tied in (True, False):
         built = made(tie_embeddings=tied)
         names = {id(parameter): name for name, parameter in built.named_parameters()}
-        groups = model.groups(built, SETTINGS)
+        groups = model.parameter_groups(built, SETTINGS)
         turned = [group for group in groups if "momentum" in group]
         assert len(turned) == 1 and turned[0]["scale"] == 2.0 and turned[0]["weight_decay"] == 0.1
         found = {names[id(parameter)] for parameter in turned[0]["params"]}
@@ -95,7 +95,7 @@ def test_a_matrix_that_lies_the_other_way_round_moves_as_a_linear_layers_does() 
     config = GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2, n_positions=8, bos_token_id=0, eos_token_id=0)
     built = GPT2LMHeadModel(config)
     names = {id(parameter): name for name, parameter in built.named_parameters()}
-    groups = model.groups(built, SETTINGS)
+    groups = model.parameter_groups(built, SETTINGS)
     torch.manual_seed(5)
     gradients = {name: torch.randn_like(parameter) for name, parameter in built.named_parameters()}
     before = {name: parameter.detach().clone() for name, parameter in built.named_parameters()}
@@ -218,9 +218,9 @@ def test_no_gradient_no_move() -> None:
 
 
 def test_not_with_zero_of_deepspeed() -> None:
-    checks.optimizer(SETTINGS | {"optimizer": "adamw", "zero_stage": 3})
-    checks.optimizer(SETTINGS | {"zero_stage": 3, "engine": "torch"})
+    checks.check_optimizer(SETTINGS | {"optimizer": "adamw", "zero_stage": 3})
+    checks.check_optimizer(SETTINGS | {"zero_stage": 3, "engine": "torch"})
     with pytest.raises(
         InputError, match=r"engine deepspeed, and .*zero_stage 1: .* set pretrain\.train\.engine to torch"
     ):
-        checks.optimizer(SETTINGS | {"zero_stage": 1})
+        checks.check_optimizer(SETTINGS | {"zero_stage": 1})

@@ -12,10 +12,10 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import initial, model, mup
-from crawl2llm.training.checks import wide
+from crawl2llm.training.checks import check_base_width
 
 BASE = 64
 WIDTHS = (64, 128, 256, 512)
@@ -26,7 +26,7 @@ VOCABULARY = 256
 def settings(hidden: int, base: int | None, **changes: Any) -> dict[str, Any]:
     own = {"optimizer": "adamw", "learning_rate": 0.003, "weight_decay": 0.1, "muon_learning_rate": 0.02}
     more = {"muon_momentum": 0.95, "base_width": base, "model": {"hidden_size": hidden}}
-    return completed("pretrain.train", {**own, **more, **changes})
+    return fill_defaults("pretrain.train", {**own, **more, **changes})
 
 
 def config(hidden: int) -> LlamaConfig:
@@ -40,9 +40,9 @@ def config(hidden: int) -> LlamaConfig:
 def moved(hidden: int, base: int | None, seed: int) -> dict[str, float]:
     """How far the residual stream and the logits have moved after STEPS steps on one batch: root of the mean square."""
     own = settings(hidden, base)
-    values = mup.values(config(hidden), seed, mup.factor(own))
-    made = initial.filled(initial.empty(config(hidden)), torch.device("cpu"), values)
-    groups = model.groups(made, own)
+    values = mup.scaled_weights(config(hidden), seed, mup.width_factor(own))
+    made = initial.fill_model(initial.empty_model(config(hidden)), torch.device("cpu"), values)
+    groups = model.parameter_groups(made, own)
     for group in groups:
         group["lr"] = own["learning_rate"] * group["scale"]
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95))
@@ -83,13 +83,13 @@ def test_activations_move_as_far_at_every_width() -> None:
 
 def test_what_each_parameter_gets() -> None:
     wide, base = settings(4 * BASE, BASE), settings(4 * BASE, None)
-    made = initial.empty(config(4 * BASE))
+    made = initial.empty_model(config(4 * BASE))
     shown = {id(parameter): name for name, parameter in made.named_parameters()}
 
     def found(own: dict[str, Any]) -> dict[str, tuple[float, float]]:
         return {
             shown[id(parameter)]: (group["scale"], group["weight_decay"])
-            for group in model.groups(made, own)
+            for group in model.parameter_groups(made, own)
             for parameter in group["params"]
         }
 
@@ -106,14 +106,14 @@ def test_what_each_parameter_gets() -> None:
 
 
 def test_initial_weights() -> None:
-    one = dict(initial.values(config(4 * BASE), 7))
-    for name, value in mup.values(config(4 * BASE), 7, 4.0):
+    one = dict(initial.random_weights(config(4 * BASE), 7))
+    for name, value in mup.scaled_weights(config(4 * BASE), 7, 4.0):
         share = 0.25 if name == "lm_head.weight" else 0.5 if "_proj" in name else 1.0
         assert torch.equal(value, one[name] * share), name
 
 
 def test_without_a_base_nothing_is_scaled() -> None:
-    assert mup.factor(settings(128, None)) == 1
+    assert mup.width_factor(settings(128, None)) == 1
 
 
 @pytest.mark.parametrize(
@@ -126,5 +126,5 @@ def test_without_a_base_nothing_is_scaled() -> None:
 def test_refused(changes: dict[str, Any], words: str) -> None:
     shape = {"type": "llama", "tie_embeddings": False, **changes}
     with pytest.raises(InputError, match=words):
-        wide({"base_width": 64, "model": shape})
-    wide({"base_width": None, "model": shape})
+        check_base_width({"base_width": 64, "model": shape})
+    check_base_width({"base_width": None, "model": shape})

@@ -22,7 +22,7 @@ from crawl2llm.training import numa
 done = threading.Event()
 other = threading.Thread(target=done.wait, daemon=True)
 other.start()
-near = numa.bind(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+near = numa.bind_to_node(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
 print(sorted(near), sorted(os.sched_getaffinity(0)), sorted(os.sched_getaffinity(other.native_id)))
 """
 
@@ -37,8 +37,8 @@ def system(root: Path, node: int, listed: str) -> Path:
 
 
 def test_lists_of_the_kernel() -> None:
-    assert numa.cores("0-3,8,10-11\n") == {0, 1, 2, 3, 8, 10, 11}
-    assert numa.cores("5") == {5} and numa.cores("\n") == set()
+    assert numa.parse_cpu_list("0-3,8,10-11\n") == {0, 1, 2, 3, 8, 10, 11}
+    assert numa.parse_cpu_list("5") == {5} and numa.parse_cpu_list("\n") == set()
 
 
 def test_cores_of_a_gpus_node(tmp_path: Path) -> None:
@@ -73,6 +73,6 @@ def test_a_cpu_and_a_person_who_does_not_want_it(monkeypatch: pytest.MonkeyPatch
     def fail(*_: object) -> set[int]:
         raise AssertionError
 
-    monkeypatch.setattr(numa, "bind", fail)
+    monkeypatch.setattr(numa, "bind_to_node", fail)
     numa.bind_to(torch.device("cpu"), True, 1)
     numa.bind_to(torch.device("cuda", 0), False, 1)

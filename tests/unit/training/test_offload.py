@@ -95,7 +95,7 @@ def test_it_trains_the_same(start: Any, tmp_path: Path, changes: dict[str, Any],
 def test_what_cannot_work_is_refused(changes: dict[str, Any], words: str) -> None:
     train = validate({"pretrain": {"train": changes}})["pretrain"]["train"]
     with pytest.raises(InputError) as caught:
-        checks.check(train, 2)
+        checks.check_settings(train, 2)
     assert words in str(caught.value) and str(caught.value).startswith("pretrain.train.offload_")
 
 
@@ -115,7 +115,7 @@ def test_the_estimate_counts_it() -> None:
             "engine": "deepspeed",
             **changes,
         }
-        return sum(memory.parts(shape, settings, placement, True).values()), memory.offloaded(
+        return sum(memory.memory_parts(shape, settings, placement, True).values()), memory.offloaded_bytes(
             shape, settings, placement
         )
 

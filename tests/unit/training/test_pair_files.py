@@ -19,7 +19,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.finetune import pairs
 from crawl2llm.training import pair_files
-from crawl2llm.training.pair_layouts import check
+from crawl2llm.training.pair_layouts import check_pair_settings
 from crawl2llm.training.special_tokens import EOS
 from crawl2llm.training.template import CHAT, Template, read_pairs
 from tests.unit.stages.finetune import tiny
@@ -168,7 +168,7 @@ def test_what_is_wrong_with_a_file_is_named(
 )  # fmt: skip
 def test_settings_that_find_nothing_are_refused_before_a_run(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        check(settings)
+        check_pair_settings(settings)
 
 
 WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12).map(str.strip).filter(bool)
@@ -192,7 +192,9 @@ def test_a_chat_is_asked_as_it_was_trained(turns: list[tuple[str, str]], system:
         for turn in turns
         for role, words in zip(("user", "assistant"), turn, strict=True)
     ]
-    rendered, _ = render_jinja_template([messages[:-1]], chat_template=template.chat(), add_generation_prompt=True)
+    rendered, _ = render_jinja_template(
+        [messages[:-1]], chat_template=template.chat_template(), add_generation_prompt=True
+    )
     assert rendered == [template.prompt(template.conversation(system, turns[:-1], turns[-1][0]))]
 
 
@@ -213,8 +215,8 @@ def test_a_file_beside_the_corpus(corpus: list[Path], tmp_path: Path) -> None:
     assert len(train) + len(held) == 300 and 30 < len(held) < 90
     assert manifest.counts["in"] == 310 == manifest.counts["kept"] + sum(manifest.counts["dropped"].values())
     assert manifest.summary["by_source"] == {"a.jsonl": {"train": len(train), "heldout": len(held)}}
-    assert [row["of"] for row in manifest.summary["examples"]] == ["a.jsonl"] * pairs.SHOWN
-    assert manifest.file(CHAT).read_text() == TEMPLATE.chat()
+    assert [row["of"] for row in manifest.summary["examples"]] == ["a.jsonl"] * pairs.EXAMPLES_SHOWN
+    assert manifest.file(CHAT).read_text() == TEMPLATE.chat_template()
     path.write_text("".join(json.dumps(row) + "\n" for row in rows[::-1]))  # another order, the same pairs
     again = made(tmp_path / "two", corpus, files=[{"path": str(path), "heldout": 0.2}])
     assert read_pairs(again.path, "train")[0] == train  # type: ignore[arg-type]
@@ -266,5 +268,5 @@ def test_two_files_of_one_name_are_refused() -> None:
     with pytest.raises(
         InputError, match=r"files\[1\]\.path is 'b/train\.jsonl', and 'a/train\.jsonl' has the same name"
     ):
-        check({"patterns": [], "files": entries})
-    check({"patterns": [], "files": [{**entries[0], "heldout": 0.1}, entries[0]]})
+        check_pair_settings({"patterns": [], "files": entries})
+    check_pair_settings({"patterns": [], "files": [{**entries[0], "heldout": 0.1}, entries[0]]})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.pair_patterns import PRESETS, compiled, found, title, window
+from crawl2llm.training.pair_patterns import PRESETS, bounded_text, compile_patterns, document_title, matched_pairs
 from crawl2llm.workflow.project_checks import check_project
 
 PAGE = """heapq\t\tindex
@@ -41,7 +41,7 @@ find the n largest elements
 
 
 def test_summary_preset() -> None:
-    assert list(found(compiled([{"preset": "summary"}]), PAGE)) == [
+    assert list(matched_pairs(compile_patterns([{"preset": "summary"}]), PAGE)) == [
         ("summary", "What does heapify do?", "Transform list into a heap, in-place, in O(len(heap)) time."),
         ("summary", "What does merge do?", "Merge multiple sorted inputs into a single sorted output."),
         ("summary", "What does Dialect do?", "Describe a CSV dialect."),
@@ -51,23 +51,25 @@ def test_summary_preset() -> None:
 
 def test_title_preset() -> None:
     text = "The history of tea\nHome | About\n\nTea was drunk in China long before it was grown in India. It spread.\n"
-    assert list(found(compiled([{"preset": "title"}]), text, "The history of tea")) == [
+    assert list(matched_pairs(compile_patterns([{"preset": "title"}]), text, "The history of tea")) == [
         (
             "title",
             'What is the page "The history of tea" about?',
             "Tea was drunk in China long before it was grown in India.",
         )
     ]
-    assert not list(found(compiled([{"preset": "title"}]), text))  # a text without a title, such as a piece of a novel
+    assert not list(
+        matched_pairs(compile_patterns([{"preset": "title"}]), text)
+    )  # a text without a title, such as a piece of a novel
 
 
 def test_questions_of_subjects_and_titles() -> None:
-    made = compiled([{"pattern": r"(?P<subject>\w+) is (?P<answer>.+)", "question": "{subject} in {title}?"}])
-    assert [asked for _, asked, _ in found(made, "Tea is good.\nIt is {title}.", "A {subject}")] == [
+    made = compile_patterns([{"pattern": r"(?P<subject>\w+) is (?P<answer>.+)", "question": "{subject} in {title}?"}])
+    assert [asked for _, asked, _ in matched_pairs(made, "Tea is good.\nIt is {title}.", "A {subject}")] == [
         "Tea in A {subject}?",
         "It in A {subject}?",
     ]
-    assert not list(found(made, "Tea is good."))
+    assert not list(matched_pairs(made, "Tea is good."))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_questions_of_subjects_and_titles() -> None:
     ],
 )
 def test_the_title_that_a_document_bears(metadata: dict[str, Any], url: str | None, told: str) -> None:
-    assert title({"metadata": json.dumps(metadata), "url": url}) == told
+    assert document_title({"metadata": json.dumps(metadata), "url": url}) == told
 
 
 @pytest.mark.parametrize(
@@ -98,22 +100,22 @@ def test_the_title_that_a_document_bears(metadata: dict[str, Any], url: str | No
 )
 def test_bad_entries_are_named(entry: dict[str, str], told: str) -> None:
     with pytest.raises(InputError) as error:
-        compiled([{"preset": "summary"}, entry])
+        compile_patterns([{"preset": "summary"}, entry])
     assert "finetune.pairs.patterns[1]" in str(error.value)
     assert told in str(error.value)
 
 
 def test_pathological_pattern_is_stopped() -> None:
-    slow = compiled([{"pattern": r"^(?P<subject>(a+)+)(?P<answer>(a+)+)$", "question": "{subject}?"}])
+    slow = compile_patterns([{"pattern": r"^(?P<subject>(a+)+)(?P<answer>(a+)+)$", "question": "{subject}?"}])
     start = time.monotonic()
     with pytest.raises(InputError, match=r"patterns\[0\]\.pattern took more than 0\.2 s"):
-        list(found(slow, "a" * 5000 + "b", seconds=0.2))
+        list(matched_pairs(slow, "a" * 5000 + "b", seconds=0.2))
     assert time.monotonic() - start < 5
 
 
 @given(st.text(alphabet="ab (\n.", max_size=300), st.integers(1, 100), st.integers(1, 30))
 def test_window(text: str, characters: int, line: int) -> None:
-    seen = window(text, characters, line)
+    seen = bounded_text(text, characters, line)
     assert len(seen) <= characters
     assert all(len(row) <= line for row in seen.split("\n"))
     for old, new in zip(text.split("\n"), seen.split("\n"), strict=False):
@@ -122,7 +124,9 @@ def test_window(text: str, characters: int, line: int) -> None:
 
 @given(st.text(alphabet="aA.() \n\t", max_size=2000))
 def test_presets_are_quick_and_clean(text: str) -> None:
-    for _, question, answer in found(compiled([{"preset": name} for name in PRESETS]), text, "A title", seconds=1.0):
+    for _, question, answer in matched_pairs(
+        compile_patterns([{"preset": name} for name in PRESETS]), text, "A title", seconds=1.0
+    ):
         assert answer == " ".join(answer.split())
         assert question.endswith("?")
 
@@ -140,7 +144,7 @@ def test_the_first_sentence_sums_up_what_follows() -> None:
     body = "The council of the town said on Monday that the old bridge will be closed for two years. " * 4
     lead = "The old bridge over the river is closed until the spring."
     heading = "Bridge closed\n\n"
-    (made,) = compiled([{"preset": "lead"}])
+    (made,) = compile_patterns([{"preset": "lead"}])
     for text in (f"{heading}{lead} {body}", f"{lead}\n{body}", f"{heading}{lead}\n\n{body}"):
-        assert list(found([made], text)) == [("lead", f"Summarize in one sentence: {body.strip()}", lead)]
-    assert not list(found([made], f"{heading}{lead}")) and not list(found([made], f"{lead} Short."))
+        assert list(matched_pairs([made], text)) == [("lead", f"Summarize in one sentence: {body.strip()}", lead)]
+    assert not list(matched_pairs([made], f"{heading}{lead}")) and not list(matched_pairs([made], f"{lead} Short."))

@@ -14,8 +14,8 @@ from crawl2llm.chain import config, config_schema
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.pretrain import plan
 from crawl2llm.training import memory, resource_plan
-from crawl2llm.training.estimate.shape import shared_out
-from crawl2llm.training.parallel import Degrees, Place, check, check_model
+from crawl2llm.training.estimate.shape import shape_per_process
+from crawl2llm.training.parallel import Degrees, Place, check_degrees, check_model
 from tests.unit.stages.pretrain.placed_apart import CASES, MORE
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.stages.pretrain.test_engines import side_by_side
@@ -26,7 +26,7 @@ ALL = [
     *((number, name) for number in (2, 4) for name in CASES[number]),
     *(pytest.param(number, name, marks=pytest.mark.long) for number in (2, 4) for name in MORE[number]),
 ]
-TORCH = config_schema.completed("pretrain.train", {"engine": "torch", "zero_stage": 0})
+TORCH = config_schema.fill_defaults("pretrain.train", {"engine": "torch", "zero_stage": 0})
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_processes_and_settings_that_do_not_allow_it(
     degrees: dict[str, int], processes: int, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InputError, match=said):
-        check(Degrees(**degrees), processes, TORCH | changes)
+        check_degrees(Degrees(**degrees), processes, TORCH | changes)
 
 
 LLAMA = {
@@ -256,13 +256,13 @@ def test_the_plan_counts_the_part_of_a_process() -> None:
         "processes": 4,
     }
     settings = config.validate({"pretrain": {"train": wanted}})["pretrain"]
-    summary = plan.facts(settings["train"], 10**6, 8192)
+    summary = plan.training_facts(settings["train"], 10**6, 8192)
 
     def of(**degrees: int) -> dict[str, int]:
         train = {**settings["train"], "parallel": {**settings["train"]["parallel"], **degrees}}
-        parts: dict[str, int] = resource_plan.place(summary, train, {**settings["plan"], "gpu": "h100"}, has=80e9)[
-            "memory"
-        ]
+        parts: dict[str, int] = resource_plan.plan_resources(
+            summary, train, {**settings["plan"], "gpu": "h100"}, has=80e9
+        )["memory"]
         return parts
 
     whole, tensor, pipeline, sequence = of(), of(tensor=2), of(pipeline=2), of(sequence=2)
@@ -285,8 +285,8 @@ def test_tensor_parallelism_leaves_experts_whole() -> None:
         "context": 512,
     }
     experts = memory.Shape(**mixture, experts=60_000_000)
-    assert shared_out(experts, {"tensor": 4}).intermediate == 4096
-    assert shared_out(memory.Shape(**mixture), {"tensor": 4}).intermediate == 1024
+    assert shape_per_process(experts, {"tensor": 4}).intermediate == 4096
+    assert shape_per_process(memory.Shape(**mixture), {"tensor": 4}).intermediate == 1024
 
 
 def test_a_change_that_is_proposed_leaves_whole_groups() -> None:
@@ -300,6 +300,6 @@ def test_a_change_that_is_proposed_leaves_whole_groups() -> None:
         "parallel": {"tensor": 2},
     }
     fixed = TORCH | {"precision": "fp32"}
-    now = 8 * sum(memory.parts(shape, fixed, at, False).values())
-    words = " or ".join(memory.changes(shape, fixed, at, now - 1, 8, False))
+    now = 8 * sum(memory.memory_parts(shape, fixed, at, False).values())
+    words = " or ".join(memory.changes_that_fit(shape, fixed, at, now - 1, 8, False))
     assert "lower pretrain.train.processes from 8 to 4" in words

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.stages.align.batches import Asked, Preferences
+from crawl2llm.stages.align.batches import Preferences, PromptBatches
 from crawl2llm.stages.evaluate import multiple_choice
 from crawl2llm.training.model_loading import load_tokenizer
-from crawl2llm.training.pair_batches import cuts, note, pieces
+from crawl2llm.training.pair_batches import cut_counts, report_notes, tokenized_pairs
 from crawl2llm.training.question_cuts import SEAM, cut_prompts, fit_pairs
 from crawl2llm.training.special_tokens import EOS
 from crawl2llm.training.template import LEFT, MIDDLE, RIGHT, Template
@@ -49,7 +49,7 @@ def test_the_answer_stays_whole_and_the_part_that_goes_can_be_chosen(tokenizer: 
     row = {"id": "a", "question": LONG, "answer": "It is a heap."}
     assert len(whole(tokenizer, row)) > 64
     found = fit_pairs([row], template(part), tokenizer, 64)
-    ids, scored, _ = next(pieces(found.rows, template(part), tokenizer, 64))
+    ids, scored, _ = next(tokenized_pairs(found.rows, template(part), tokenizer, 64))
     assert 60 < len(ids) <= 64 and found.cut == [True]
     assert tokenizer.decode(ids[len(ids) - scored :]) == " It is a heap." + tokenizer.eos_token
     question = found.rows[0]["question"]
@@ -80,8 +80,8 @@ def test_pairs_that_are_cut_and_left_out_are_counted(tokenizer: Any) -> None:
     lost = {"id": "c", "question": "short", "answer": LONG}
     found = fit_pairs([short, long, lost], template(), tokenizer, 48)
     assert [row["id"] for row in found.rows] == ["short", LONG] and found.cut == [False, True]
-    assert (cuts(found).pairs, cuts(found).cut, cuts(found).left_out) == (3, 1, 1)
-    (said,) = note(cuts(found), cuts(fit_pairs([short], template(), tokenizer, 48)), 48, MIDDLE)
+    assert (cut_counts(found).pairs, cut_counts(found).cut, cut_counts(found).left_out) == (3, 1, 1)
+    (said,) = report_notes(cut_counts(found), cut_counts(fit_pairs([short], template(), tokenizer, 48)), 48, MIDDLE)
     assert said.startswith("In 1 of 3 training pairs, and in 0 of 1 held-out pairs, the question is cut (middle)")
     assert "1 training and 0 held-out pairs are left out" in said
 
@@ -127,7 +127,7 @@ def test_a_conversation_is_cut_between_turns_or_in_one(
             continue
         assert found.cut == [True], "and is counted"
         prompt = cut.prompt(found.rows[0]["question"])
-        ids, scored, _ = next(pieces(found.rows, cut, tokenizer, most))
+        ids, scored, _ = next(tokenized_pairs(found.rows, cut, tokenizer, most))
         assert len(ids) <= most and tokenizer.decode(ids[len(ids) - scored :]) == cut.completion("It is a heap.") + EOS
         held = roles(prompt, cut)
         assert [role for role, _ in held] == ["ua"[number % 2] for number in range(len(held))]
@@ -175,7 +175,7 @@ def preferences(tokenizer: Any, method: str, length: int, new: int = 8) -> Prefe
         tokenizer,
         template(),
     )
-    made.trains = {"dpo": ("chosen", "rejected"), "kto": ("answer",)}[method]
+    made.trained_texts = {"dpo": ("chosen", "rejected"), "kto": ("answer",)}[method]
     made.settings = {"max_length": length, "max_new_tokens": new}
     return made
 
@@ -183,36 +183,36 @@ def preferences(tokenizer: Any, method: str, length: int, new: int = 8) -> Prefe
 def test_both_answers_of_a_preference_have_the_same_question(tokenizer: Any) -> None:
     row = {"id": "a", "question": LONG, "chosen": "Yes.", "rejected": "No, it is a list that is sorted by its length."}
     made = preferences(tokenizer, "dpo", 64)
-    found = made.fit([row])
+    found = made.fit_rows([row])
     assert found.cut == [True] and found.rows[0]["question"] != LONG
     for name in ("chosen", "rejected"):
-        ids, scored, _ = made.pieces(found.rows, name)[0]
+        ids, scored, _ = made.answer_pieces(found.rows, name)[0]
         assert tokenizer.decode(ids[len(ids) - scored :]) == f" {row[name]}{tokenizer.eos_token}"
-    assert made.fit([{**row, "rejected": LONG}]).left_out == 1
+    assert made.fit_rows([{**row, "rejected": LONG}]).left_out == 1
 
 
 def test_an_answer_to_another_question_does_not_drop_a_labelled_answer(tokenizer: Any) -> None:
     row = {"id": "a", "question": LONG, "answer": "Yes.", "label": True, "other": "No, it is a list."}
     made = preferences(tokenizer, "kto", 64)
-    found = made.fit([row])
+    found = made.fit_rows([row])
     assert len(whole(tokenizer, found.rows[0], "other")) <= 64 and not found.left_out
-    found = made.fit([{**row, "other": LONG}])
+    found = made.fit_rows([{**row, "other": LONG}])
     assert len(whole(tokenizer, found.rows[0])) <= 64 and not found.left_out
 
 
 def test_prompts_are_cut_to_leave_room_for_an_answer(tokenizer: Any) -> None:
     made = preferences(tokenizer, "dpo", 40, new=16)
-    found = Asked.fit_prompts(made, [{"id": "a", "question": LONG}, {"id": "b", "question": "What?"}])
-    sizes = [len(made.prompt(row)) for row in found.rows]
+    found = PromptBatches.fit_prompts(made, [{"id": "a", "question": LONG}, {"id": "b", "question": "What?"}])
+    sizes = [len(made.prompt_ids(row)) for row in found.rows]
     assert found.cut == [True, False] and 20 < sizes[0] <= 24 and found.rows[1]["question"] == "What?"
     for row in found.rows:
-        text = tokenizer.decode(made.prompt(row))
+        text = tokenizer.decode(made.prompt_ids(row))
         assert text.startswith("Question: ") and text.endswith("\nAnswer:")
 
 
 def test_questions_of_an_evaluation_keep_their_choices_and_the_template(tokenizer: Any) -> None:
     row = {"id": "a", "document": "d", "of": "x", "question": LONG, "choices": ["Yes.", "Not at all."], "gold": 0}
-    (task,) = multiple_choice.of_questions([row], template(), tokenizer, 48)
+    (task,) = multiple_choice.question_tasks([row], template(), tokenizer, 48)
     assert task.cut == 1 and len(task.rows) == 1 and task.rows[0]["context"].startswith("Question: first words")
     assert task.rows[0]["context"].endswith("last words\nAnswer:") and task.rows[0]["question"] == LONG
     assert all(len(before) + len(scored) <= 48 for before, scored in task.pairs[0])
@@ -229,8 +229,9 @@ def test_a_reward_model_reads_the_whole_answer(tokenizer: Any) -> None:
     from crawl2llm.stages.align.reward_model import RewardModel
 
     judge: Any = SimpleNamespace(tokenizer=tokenizer, template=template(), most=40)
-    ids = RewardModel.read(judge, LONG, "It is a heap.")
+    ids = RewardModel.token_ids(judge, LONG, "It is a heap.")
     assert len(ids) <= 40 and tokenizer.decode(ids).endswith("Answer: It is a heap.")
     assert np.array_equal(
-        RewardModel.read(judge, "What?", LONG), tokenizer(template().prompt("What?") + " " + LONG)["input_ids"][:40]
+        RewardModel.token_ids(judge, "What?", LONG),
+        tokenizer(template().prompt("What?") + " " + LONG)["input_ids"][:40],
     )

@@ -16,10 +16,10 @@ from crawl2llm.core import record
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.slurm import queue
-from crawl2llm.stages.pretrain.plan import facts
+from crawl2llm.stages.pretrain.plan import training_facts
 from crawl2llm.training import cost_estimate, gpus, resource_plan
-from crawl2llm.training.auto import operations
-from crawl2llm.training.checkpoint import Checkpoint, Kept
+from crawl2llm.training.auto import training_flops_per_token
+from crawl2llm.training.checkpoint import Checkpoint, KeepPolicy
 from crawl2llm.training.memory import TOLERANCE, attention_widths
 
 SHAPE = {"hidden_size": 1024, "intermediate_size": 2816, "layers": 24, "heads": 16, "kv_heads": 16, "context": 2048}
@@ -38,7 +38,9 @@ def trained(**keys: Any) -> dict[str, Any]:
 
 def plan(own: dict[str, Any] | None = None, last: dict[str, Any] | None = None, **keys: Any) -> dict[str, Any]:
     train = trained(**keys)
-    return resource_plan.place(facts(train, None, 32_768), train, {**OWN, **(own or {"gpu": "h100"})}, last=last)
+    return resource_plan.plan_resources(
+        training_facts(train, None, 32_768), train, {**OWN, **(own or {"gpu": "h100"})}, last=last
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,55 +66,58 @@ def test_a_gpu_by_its_names(name: str, found: tuple[str, float, float] | None) -
 def test_every_gpu_of_the_table_has_a_peak() -> None:
     for name in gpus.KINDS:
         assert (gpu := gpus.find(name)) and gpu.peak and gpu.memory >= 40e9 and gpu.name == name
-        assert gpus.of_profile(f"gpu:{name}:2") == name and queue.gpus(f"gpu:{name}:2") == 2
+        assert gpus.name_in_profile(f"gpu:{name}:2") == name and queue.count_gpus(f"gpu:{name}:2") == 2
 
 
 def test_a_gpu_of_the_profile_without_a_name_is_not_taken_for_a_cpu(tmp_path: Path) -> None:
-    assert gpus.of_profile("'gpu:2'") == gpus.of_profile("nvme:1,gpu") == gpus.UNNAMED
-    assert gpus.of_profile("") == gpus.of_profile("nvme:1") == gpus.of_profile("gpus_of_mine:1") == ""
+    assert gpus.name_in_profile("'gpu:2'") == gpus.name_in_profile("nvme:1,gpu") == gpus.UNNAMED
+    assert gpus.name_in_profile("") == gpus.name_in_profile("nvme:1") == gpus.name_in_profile("gpus_of_mine:1") == ""
     with pytest.raises(InputError, match=r"the profile asks for a GPU without a name: which one is not known; set "):
-        gpus.chosen(OWN, "auto", gpus.of_profile("gpu:4"), tmp_path)
+        gpus.training_gpu(OWN, "auto", gpus.name_in_profile("gpu:4"), tmp_path)
     with pytest.raises(
         InputError, match=r"pretrain\.train\.device is cuda, and no GPU is named: which one is not known"
     ):
-        gpus.chosen(OWN, "cuda", "", tmp_path)
-    assert (gpu := gpus.chosen({**OWN, "gpu_memory": 24}, "cuda", "", tmp_path)) and gpu.memory == 24e9
-    assert gpus.chosen({**OWN, "gpu": "h100"}, "cpu") is None  # the training would run on a CPU
+        gpus.training_gpu(OWN, "cuda", "", tmp_path)
+    assert (gpu := gpus.training_gpu({**OWN, "gpu_memory": 24}, "cuda", "", tmp_path)) and gpu.memory == 24e9
+    assert gpus.training_gpu({**OWN, "gpu": "h100"}, "cpu") is None  # the training would run on a CPU
 
 
 def test_which_gpu_is_meant(tmp_path: Path) -> None:
-    assert gpus.of_profile("'gpu:h100:4'") == "h100" and gpus.of_profile("") == ""
+    assert gpus.name_in_profile("'gpu:h100:4'") == "h100" and gpus.name_in_profile("") == ""
     nothing = tmp_path / "none"
-    assert gpus.chosen(OWN, "auto", "", nothing) is None
-    assert (gpu := gpus.chosen(OWN, "auto", "h200", nothing)) and gpu.name == "h200"
-    assert gpus.chosen(OWN, "cpu", "h200", nothing) is None
+    assert gpus.training_gpu(OWN, "auto", "", nothing) is None
+    assert (gpu := gpus.training_gpu(OWN, "auto", "h200", nothing)) and gpu.name == "h200"
+    assert gpus.training_gpu(OWN, "cpu", "h200", nothing) is None
     (tmp_path / "0000:01:00.0").mkdir()
     (tmp_path / "0000:01:00.0/information").write_text("Model: \t\t NVIDIA H200\nIRQ: 16\n")
-    assert (gpu := gpus.chosen(OWN, "auto", "", tmp_path)) and gpu.name == "h200"
+    assert (gpu := gpus.training_gpu(OWN, "auto", "", tmp_path)) and gpu.name == "h200"
     with pytest.raises(
         InputError, match=r"the GPU of the profile is 'a100', whose memory is not known: set .*gpu_memory"
     ):
-        gpus.chosen(OWN, "auto", "a100")
-    assert (gpu := gpus.chosen({**OWN, "gpu_memory": 64}, "auto", "a100")) and (gpu.memory, gpu.peak) == (64e9, None)
+        gpus.training_gpu(OWN, "auto", "a100")
+    assert (gpu := gpus.training_gpu({**OWN, "gpu_memory": 64}, "auto", "a100")) and (gpu.memory, gpu.peak) == (
+        64e9,
+        None,
+    )
 
 
 def test_hours_are_operations_over_what_is_used_of_the_peak() -> None:
-    summary = facts(trained(), None, 32_768)
+    summary = training_facts(trained(), None, 32_768)
     one, eight = plan(), plan(processes=4, nodes=2)
     assert one["hours"] == pytest.approx(summary["flops"]["total"] / (0.35 * 989e12) / 3600)
     assert one["gpu_hours"] == one["hours"] and "assumed" in one["basis"] and "price" not in one
     assert eight["hours"] == pytest.approx(one["hours"] / 8) and eight["gpu_hours"] == pytest.approx(one["gpu_hours"])
     dear = plan({"gpu": "h100", "gpu_hour_price": 3.0, "currency": "EUR"})
     assert dear["price"] == pytest.approx(3 * one["gpu_hours"])
-    assert f"{dear['price']:,.0f} EUR" in "\n".join(resource_plan.lines(summary, dear))
+    assert f"{dear['price']:,.0f} EUR" in "\n".join(resource_plan.plan_lines(summary, dear))
     assert plan(activation_checkpointing=True)["hours"] == pytest.approx(4 / 3 * one["hours"])
 
 
 def test_without_a_peak_for_the_precision_there_are_no_hours() -> None:
-    summary, single = facts(trained(precision="fp32"), None, 32_768), plan(precision="fp32")
+    summary, single = training_facts(trained(precision="fp32"), None, 32_768), plan(precision="fp32")
     assert single["basis"] == "no peak of an h100 is known for fp32"
     assert not single.keys() & {"hours", "gpu_hours", "price", "mfu"}
-    assert "hours are not known: no peak of an h100 is known for fp32" in resource_plan.lines(summary, single)
+    assert "hours are not known: no peak of an h100 is known for fp32" in resource_plan.plan_lines(summary, single)
     assert "no peak of an a100 is known" in plan({"gpu": "a100", "gpu_memory": 40})["basis"]
 
 
@@ -166,7 +171,7 @@ def test_on_a_cpu_too_the_last_training_counts_where_it_was_alike() -> None:
 def test_what_an_earlier_training_measured(tmp_path: Path) -> None:
     folder = tmp_path / "results/main/pretrain/train"
     folder.mkdir(parents=True)
-    assert cost_estimate.measured(folder) is None
+    assert cost_estimate.read_last_training(folder) is None
     shape = {**trained()["model"], "vocabulary": 32_768}
     made = Manifest("pretrain.train", "test", summary={"shape": shape})
     made.write(folder / "manifest.json", [])
@@ -179,20 +184,27 @@ def test_what_an_earlier_training_measured(tmp_path: Path) -> None:
         {"step": 30, "tokens_per_second": 1e6},
     ]
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    found = cost_estimate.measured(folder)
-    assert found and found["flops"] == pytest.approx(1e6 * operations(shape, 32_768) / 8)
+    found = cost_estimate.read_last_training(folder)
+    assert found and found["flops"] == pytest.approx(1e6 * training_flops_per_token(shape, 32_768) / 8)
     assert found["mfu"] == pytest.approx(found["flops"] / 989e12)
-    assert found["parameters"] == facts(trained(), None, 32_768)["parameters"]["total"] and found["precision"] == "bf16"
+    assert (
+        found["parameters"] == training_facts(trained(), None, 32_768)["parameters"]["total"]
+        and found["precision"] == "bf16"
+    )
     record.write(folder / "manifest.json", told.replace("bf16", "fp32"), facts_of_run)
-    assert (single := cost_estimate.measured(folder)) and single["mfu"] is None and single["flops"] == found["flops"]
+    assert (
+        (single := cost_estimate.read_last_training(folder))
+        and single["mfu"] is None
+        and single["flops"] == found["flops"]
+    )
     (folder / "metrics.jsonl").write_text("{damaged")
-    assert cost_estimate.measured(folder) is None
+    assert cost_estimate.read_last_training(folder) is None
 
 
 def test_the_lines_say_whether_it_fits_and_what_helps() -> None:
-    summary = facts(trained(micro_batch=64), None, 32_768)
+    summary = training_facts(trained(micro_batch=64), None, 32_768)
     found = plan(micro_batch=64)
-    text = "\n".join(resource_plan.lines(summary, found))
+    text = "\n".join(resource_plan.plan_lines(summary, found))
     assert not found["fits"] and "DOES NOT FIT" in text and "to make it fit: set pretrain.train.micro_batch to " in text
     better = int(found["changes"][0].split("micro_batch to ")[1].split()[0])
     assert plan(micro_batch=better)["fits"] and not plan(micro_batch=2 * better)["fits"]
@@ -201,7 +213,7 @@ def test_the_lines_say_whether_it_fits_and_what_helps() -> None:
 
 
 def test_between_what_there_is_and_what_is_refused_it_says_that_it_may_not_fit() -> None:
-    total, summary = plan()["memory"]["total"] / 1e9, facts(trained(), None, 32_768)
+    total, summary = plan()["memory"]["total"] / 1e9, training_facts(trained(), None, 32_768)
 
     def found(part: float) -> dict[str, Any]:
         return plan({"gpu": "h100", "gpu_memory": total / part})
@@ -211,10 +223,10 @@ def test_between_what_there_is_and_what_is_refused_it_says_that_it_may_not_fit()
     assert [found(part)["refused"] for part in (0.5, 0.95, 1.1, 1.2)] == [False, False, False, True]
     assert 1.1 < TOLERANCE < 1.2
     assert (
-        "may not fit" in resource_plan.lines(summary, found(1.1))[1]
-        and "DOES NOT FIT" in resource_plan.lines(summary, found(1.2))[1]
+        "may not fit" in resource_plan.plan_lines(summary, found(1.1))[1]
+        and "DOES NOT FIT" in resource_plan.plan_lines(summary, found(1.2))[1]
     )
-    assert "to make it fit: " in resource_plan.lines(summary, found(1.1))[2]
+    assert "to make it fit: " in resource_plan.plan_lines(summary, found(1.1))[2]
 
 
 def test_the_memory_of_each_engine_is_its_own() -> None:
@@ -237,7 +249,7 @@ def test_checkpoints_on_the_disk_are_never_more_than_planned(
     """Against the rule that the trainer keeps them by, with losses of validations that fall or do not."""
     keys = {"checkpoint_every": every, "keep_checkpoints": newest, "keep_every": apart, "keep_best": best}
     train = trained(**keys, steps=steps, tokens=None, validate_every=between)
-    kept, there, most, lowest = Kept(newest, apart, best), [], 0, 2.0
+    kept, there, most, lowest = KeepPolicy(newest, apart, best), [], 0, 2.0
     for step in range(1, steps + 1):
         loss = chance.random() if step == steps or (between and step % between == 0) else None
         record_low = loss is not None and loss < lowest
@@ -247,17 +259,17 @@ def test_checkpoints_on_the_disk_are_never_more_than_planned(
                 path=Path(f"{step}"), step=step, processes=1, zero_stage=0, settings="", code={}, validation=loss
             )
             most = max(most, len(there) + 1)
-            there = kept.of([*there, made])
-    planned = resource_plan.checkpoints(facts(train, None, 32_768), train)
+            there = kept.checkpoints_to_keep([*there, made])
+    planned = resource_plan.max_checkpoints(training_facts(train, None, 32_768), train)
     assert most <= planned <= most + (2 if best else 0) + (steps // apart if best and apart else 0)
     assert best or planned == most
 
 
 def test_before_the_steps_are_known_every_nth_is_said_beside() -> None:
     train = trained(tokens=None, epochs=1, keep_every=1000)
-    summary = facts(train, None, 32_768)
-    found = resource_plan.place(summary, train, {**OWN, "gpu": "h100"})
-    assert resource_plan.lines(summary, found)[-1].endswith(", and a checkpoint more for every 1,000 steps")
+    summary = training_facts(train, None, 32_768)
+    found = resource_plan.plan_resources(summary, train, {**OWN, "gpu": "h100"})
+    assert resource_plan.plan_lines(summary, found)[-1].endswith(", and a checkpoint more for every 1,000 steps")
 
 
 def test_the_shape_has_the_widths_that_the_parameters_are_counted_with() -> None:
@@ -279,13 +291,13 @@ def test_a_trainer_estimates_with_the_widths_of_the_model_that_it_builds() -> No
     """A Gemma 2 has 4 heads of keys where none are set: a plan, which counts it as a Llama, cannot know it; the trainer does."""
     from transformers import AutoConfig
 
-    from crawl2llm.training.model import configuration, size
+    from crawl2llm.training.model import build_config, count_parameters
 
     model = {**trained()["model"], "type": "gemma2", "kv_heads": None}
     summary = {"shape": {**model, "vocabulary": 1000}}
-    built = configuration(model, 1000, 0)
-    found = resource_plan.shape_as_built(summary, "adamw", built, size(built))
-    assert (found.parameters, found.width, found.kv) == (size(built), 1024, 4 * 64)
+    built = build_config(model, 1000, 0)
+    found = resource_plan.shape_as_built(summary, "adamw", built, count_parameters(built))
+    assert (found.parameters, found.width, found.kv) == (count_parameters(built), 1024, 4 * 64)
     assert resource_plan.shape_of(summary, "adamw").kv == 1024
     # Of a configuration whose heads do not share out the hidden size, such as that of a published model.
     own = AutoConfig.for_model("qwen3", hidden_size=1024, num_attention_heads=16, num_key_value_heads=8)
@@ -295,10 +307,10 @@ def test_a_trainer_estimates_with_the_widths_of_the_model_that_it_builds() -> No
 
 def test_a_laptop_is_measured_with_all_its_processes() -> None:
     train = trained(device="cpu", processes=2, precision="fp32")
-    summary = facts(train, None, 32_768)
-    one = resource_plan.place(summary, train, OWN, has=1e12)
+    summary = training_facts(train, None, 32_768)
+    one = resource_plan.plan_resources(summary, train, OWN, has=1e12)
     need = 2 * one["memory"]["total"]
-    assert resource_plan.place(summary, train, OWN, has=need)["fits"]
-    short = resource_plan.place(summary, train, OWN, has=need - 1)
+    assert resource_plan.plan_resources(summary, train, OWN, has=need)["fits"]
+    short = resource_plan.plan_resources(summary, train, OWN, has=need - 1)
     assert not short["fits"] and any("pretrain.train.processes from 2 to 1" in words for words in short["changes"])
     assert one["gpu_hours"] == 0 and "a thread, assumed" in one["basis"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.training.rollback import ROW, until
+from crawl2llm.training.rollback import ROW, rows_until
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.stages.pretrain.test_nonfinite import poisoned
 
@@ -94,7 +94,7 @@ def test_twice_is_the_same_whatever_is_kept(start: Any, tmp_path: Path) -> None:
 
 def test_rows_of_earlier_ways_stay_known() -> None:
     found = [{"step": 1}, {"step": 8, ROW: 1}, {"step": 9}]
-    assert until(found, 5) == [{"step": 1}, {"step": 5, ROW: 1}]
+    assert rows_until(found, 5) == [{"step": 1}, {"step": 5, ROW: 1}]
 
 
 @pytest.mark.long

@@ -16,8 +16,8 @@ from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import checkpoint, finetune_settings, quantization_grids, rounding
-from crawl2llm.training.model_loading import load
-from crawl2llm.training.pair_batches import pieces
+from crawl2llm.training.model_loading import load_model
+from crawl2llm.training.pair_batches import tokenized_pairs
 from crawl2llm.training.question_cuts import fit_pairs
 from crawl2llm.training.template import read_pairs
 from tests.unit.stages.compress.conftest import quantized
@@ -37,13 +37,15 @@ def weight() -> torch.Tensor:
 
 def test_the_grids_are_what_bitsandbytes_stores(weight: torch.Tensor) -> None:
     stored, scale, _ = int8_vectorwise_quant(weight.half())
-    assert torch.allclose(quantization_grids.int8(weight), int8_vectorwise_dequant(stored, scale), rtol=1e-5, atol=1e-6)
+    assert torch.allclose(
+        quantization_grids.round_int8(weight), int8_vectorwise_dequant(stored, scale), rtol=1e-5, atol=1e-6
+    )
     packed, state = quantize_4bit(weight, quant_type="nf4", blocksize=64)
-    assert torch.allclose(quantization_grids.nf4(weight), dequantize_4bit(packed, state), rtol=1e-5, atol=1e-6)
+    assert torch.allclose(quantization_grids.round_nf4(weight), dequantize_4bit(packed, state), rtol=1e-5, atol=1e-6)
 
 
 def test_four_bits_have_sixteen_values_a_group(weight: torch.Tensor) -> None:
-    rounded = quantization_grids.int4(weight, 32)
+    rounded = quantization_grids.round_int4(weight, 32)
     for group in rounded.unflatten(1, (-1, 32)).flatten(0, 1)[:50]:
         assert len(group.unique()) <= 16
     scale = weight.unflatten(1, (-1, 32)).abs().amax(2, keepdim=True) / 7.5
@@ -53,15 +55,15 @@ def test_four_bits_have_sixteen_values_a_group(weight: torch.Tensor) -> None:
 
 
 def test_rounding_twice_changes_nothing(weight: torch.Tensor) -> None:
-    for grid in (quantization_grids.int8, quantization_grids.nf4):
+    for grid in (quantization_grids.round_int8, quantization_grids.round_nf4):
         assert torch.allclose(grid(grid(weight)), grid(weight), rtol=1e-3, atol=1e-6)
 
 
 def test_the_gradient_is_that_of_the_rounded_weights(weight: torch.Tensor) -> None:
     given = torch.randn(7, 128)
     own = weight.clone().requires_grad_()
-    rounded = quantization_grids.nf4(weight).requires_grad_()
-    for one in (rounding.Through.apply(own, quantization_grids.nf4), rounded):
+    rounded = quantization_grids.round_nf4(weight).requires_grad_()
+    for one in (rounding.Through.apply(own, quantization_grids.round_nf4), rounded):
         torch.nn.functional.linear(given, one).square().sum().backward()
     assert torch.equal(own.grad, rounded.grad)
 
@@ -78,8 +80,8 @@ def test_what_does_not_go_with_it_is_named_by_the_plan(own: dict[str, Any], said
     entry = {"from": "base", "step": "finetune.train"}
     made = configuration.validate({"models": {"q": {**entry, **own}}, "finetune": {"train": AWARE}})
     with pytest.raises(InputError, match=said):
-        finetune_settings.check(made)
-    finetune_settings.check(configuration.validate({"models": {"q": entry}, "finetune": {"train": AWARE}}))
+        finetune_settings.check_config(made)
+    finetune_settings.check_config(configuration.validate({"models": {"q": entry}, "finetune": {"train": AWARE}}))
 
 
 @pytest.mark.parametrize("how", ["int8", "nf4", "int4"])
@@ -90,7 +92,7 @@ def test_a_type_without_layers_to_round_is_named_by_the_plan(how: str) -> None:
     with pytest.raises(
         InputError, match=rf"models.q.quantize_aware is {how}, and pretrain.train.model.type gpt2, .*to none"
     ):
-        finetune_settings.check(made)
+        finetune_settings.check_config(made)
 
 
 def test_its_default_is_in_no_fingerprint() -> None:
@@ -107,10 +109,12 @@ def trained(base: Path, pairs: Path, out: Path, **changes: object) -> Path:
 @torch.no_grad()
 def loss(folder: Path, pairs: Path) -> float:
     """The held-out loss of a model, nats an answer token."""
-    made, tokenizer = load(folder)
+    made, tokenizer = load_model(folder)
     nats = counted = 0.0
     rows, template = read_pairs(pairs, "heldout")
-    for given, scored, *_ in pieces(fit_pairs(rows, template, tokenizer, CONTEXT).rows, template, tokenizer, CONTEXT):
+    for given, scored, *_ in tokenized_pairs(
+        fit_pairs(rows, template, tokenizer, CONTEXT).rows, template, tokenizer, CONTEXT
+    ):
         ids = torch.tensor([int(one) for one in given])
         logits = made(input_ids=ids[None]).logits[0, -scored - 1 : -1]
         nats += float(torch.nn.functional.cross_entropy(logits, ids[-scored:], reduction="sum"))
@@ -178,7 +182,7 @@ def test_killed_and_resumed_gives_the_same_bytes(base_model: Path, pairs_manifes
         options = [*arguments(base_model, pairs_manifest, tmp_path / name, **AWARE), "--checkpoint-every", "4"]
         if name == "killed":
             stopped(launched(options), place(options), signal.SIGKILL)
-            assert checkpoint.complete(place(options))
+            assert checkpoint.complete_checkpoints(place(options))
             assert "resuming after step" in finished(launched(options))
         else:
             finished(launched(options))
@@ -187,10 +191,10 @@ def test_killed_and_resumed_gives_the_same_bytes(base_model: Path, pairs_manifes
 
 @pytest.mark.slow
 def test_a_model_none_of_whose_layers_fits_is_named(base_model: Path) -> None:
-    model, _ = load(base_model.parent / "model")
+    model, _ = load_model(base_model.parent / "model")
     with pytest.raises(
         InputError, match=r"here.quantize_aware is 'int4'; of compress.quantize group_size is 128, and no layer"
     ):
         for part in model.model.layers:
             part.mlp.down_proj = torch.nn.Linear(64, 64)
-        rounding.hold(model, {"quantize_aware": "int4", "quantize_aware_group_size": 128}, "here")
+        rounding.round_linear_layers(model, {"quantize_aware": "int4", "quantize_aware_group_size": 128}, "here")

@@ -38,13 +38,15 @@ def test_a_token_asks_the_device_once_for_all_rows(rows: int) -> None:
     prompts = [[1, 2, 3], [4], [1, 2]][:rows]
     draws = torch.zeros(rows, 6, dtype=torch.float64)
     with Asked() as asked:
-        found = sampling.answers(following, prompts, draws, 0.0, END, lambda going: bool(going.any()))
+        found = sampling.generate_answers(following, prompts, draws, 0.0, END, lambda going: bool(going.any()))
     assert found == [[2, 1, 0], [3, 2, 1, 0], [1, 0]][:rows]
     assert asked.calls["_local_scalar_dense"] <= max(map(len, found)) and not asked.calls["nonzero"]
 
 
 def test_answers_end_with_the_end_token_or_after_as_many_tokens_as_are_drawn() -> None:
     draws = torch.zeros(3, 2, dtype=torch.float64)
-    found = sampling.answers(following, [[1, 2, 3], [4], [1]], draws, 0.0, END, lambda going: bool(going.any()))
+    found = sampling.generate_answers(
+        following, [[1, 2, 3], [4], [1]], draws, 0.0, END, lambda going: bool(going.any())
+    )
     assert found == [[2, 1], [3, 2], [0]]
-    assert sampling.answers(following, [], draws[:0], 0.0, END, lambda going: True) == []
+    assert sampling.generate_answers(following, [], draws[:0], 0.0, END, lambda going: True) == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crawl2llm.chain import config
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import measures
-from crawl2llm.training.schedule import accumulation, fitting, learning_rate, plan
+from crawl2llm.training.schedule import accumulation_steps, fitting_micro_batch, learning_rate, make_plan
 
 DEFAULTS: dict[str, Any] = config.validate({})["pretrain"]["train"] | {
     "epochs": None,
@@ -28,36 +28,36 @@ def settings(**changes: Any) -> dict[str, Any]:
 
 
 def test_budget() -> None:
-    assert plan(settings(steps=7), 1001).steps == 7
-    assert plan(settings(tokens=100), 1001).steps == 3  # 2.5 steps, rounded up
-    assert plan(settings(), 1001).steps == 25  # one epoch of 100 windows in batches of 4
-    assert plan(settings(epochs=2.5), 1001).epochs == pytest.approx(2.52)
-    assert plan(settings(), 1000).windows == 99  # the last window has no token after it
+    assert make_plan(settings(steps=7), 1001).steps == 7
+    assert make_plan(settings(tokens=100), 1001).steps == 3  # 2.5 steps, rounded up
+    assert make_plan(settings(), 1001).steps == 25  # one epoch of 100 windows in batches of 4
+    assert make_plan(settings(epochs=2.5), 1001).epochs == pytest.approx(2.52)
+    assert make_plan(settings(), 1000).windows == 99  # the last window has no token after it
 
 
 def test_refuses_two_budgets_and_too_few_tokens() -> None:
     with pytest.raises(InputError, match=r"train\.steps = 7, pretrain\.train\.epochs = 1: give one"):
-        plan(settings(steps=7, epochs=1), 1001)
+        make_plan(settings(steps=7, epochs=1), 1001)
     with pytest.raises(InputError, match="hold 10 tokens, too few"):
-        plan(settings(), 10)
+        make_plan(settings(), 10)
 
 
 def test_refuses_a_global_batch_that_does_not_divide() -> None:
     with pytest.raises(InputError, match=r"global_batch_tokens is 45.*context = 10; the nearest are 40 and 50"):
-        plan(settings(global_batch_tokens=45), 1001)
-    made = plan(settings(global_batch_tokens=10_000, context=100), 100_000)
+        make_plan(settings(global_batch_tokens=45), 1001)
+    made = make_plan(settings(global_batch_tokens=10_000, context=100), 100_000)
     with pytest.raises(InputError, match=r"8 × 2 × 100 = 1600; the nearest are 9600 and 11200"):
-        accumulation(made, 8, 2)
+        accumulation_steps(made, 8, 2)
     with pytest.raises(InputError, match=r"= 12800; the nearest are 12800$"):
-        accumulation(made, 16, 8)
-    assert accumulation(made, 10, 2) == 5
+        accumulation_steps(made, 16, 8)
+    assert accumulation_steps(made, 10, 2) == 5
 
 
 def test_the_micro_batch_gives_way_to_a_global_batch_that_is_auto() -> None:
-    made = plan(settings(global_batch_tokens=1600, context=100), 100_000)  # 16 windows
-    assert [fitting(made, 8, processes) for processes in (1, 2, 4, 8, 16)] == [8, 8, 4, 2, 1]
-    assert [fitting(made, 5, processes) for processes in (1, 4)] == [4, 4]
-    assert fitting(made, 8, 3) == 8  # refused by accumulation, by name
+    made = make_plan(settings(global_batch_tokens=1600, context=100), 100_000)  # 16 windows
+    assert [fitting_micro_batch(made, 8, processes) for processes in (1, 2, 4, 8, 16)] == [8, 8, 4, 2, 1]
+    assert [fitting_micro_batch(made, 5, processes) for processes in (1, 4)] == [4, 4]
+    assert fitting_micro_batch(made, 8, 3) == 8  # refused by accumulation, by name
 
 
 @hypothesis_settings(deadline=None)  # the machine may be busy
@@ -140,28 +140,28 @@ def test_a_ramp_leaves_no_window_out(stages: list[tuple[float, float]], steps: i
         "batch_ramp": [list(pair) for pair in zip(shares, parts, strict=True)],
         "global_batch_tokens": 10 * sequences,
     }
-    made = plan(settings(steps=steps, **changes), 100_001)
+    made = make_plan(settings(steps=steps, **changes), 100_001)
     at, sizes = 0, []
     for step in range(1, steps + 1):
-        first, size = made.span(step)
-        assert first == at and 1 <= size <= sequences and made.tokens(step - 1) == 10 * at
+        first, size = made.window_span(step)
+        assert first == at and 1 <= size <= sequences and made.tokens_until(step - 1) == 10 * at
         sizes.append(size)
         at += size
-    assert sizes == sorted(sizes) and made.tokens(steps) == 10 * at and made.epochs == at / 10_000
+    assert sizes == sorted(sizes) and made.tokens_until(steps) == 10 * at and made.epochs == at / 10_000
     # The fewest steps that reach a budget of tokens, or of epochs.
     for budget in ({"tokens": 10 * at}, {"epochs": (at - 0.5) / 10_000}):
-        found = plan(settings(**budget, **changes), 100_001)
-        assert found.tokens(found.steps) >= 10 * at
+        found = make_plan(settings(**budget, **changes), 100_001)
+        assert found.tokens_until(found.steps) >= 10 * at
         assert (
             found.steps == 1
-            or plan(settings(steps=found.steps - 1, **changes), 100_001).tokens(found.steps - 1) < 10 * at
+            or make_plan(settings(steps=found.steps - 1, **changes), 100_001).tokens_until(found.steps - 1) < 10 * at
         )
 
 
 def test_a_ramp_by_numbers() -> None:
-    made = plan(settings(steps=100, batch_ramp=RAMP, global_batch_tokens=160), 10_001)  # 16 windows
-    assert made.stages == ((0, 4), (10, 8), (20, 16)) and made.unit == 4
-    assert [made.span(step) for step in (1, 10, 11, 20, 21, 100)] == [
+    made = make_plan(settings(steps=100, batch_ramp=RAMP, global_batch_tokens=160), 10_001)  # 16 windows
+    assert made.stages == ((0, 4), (10, 8), (20, 16)) and made.window_divisor == 4
+    assert [made.window_span(step) for step in (1, 10, 11, 20, 21, 100)] == [
         (0, 4),
         (36, 4),
         (40, 8),
@@ -169,14 +169,14 @@ def test_a_ramp_by_numbers() -> None:
         (120, 16),
         (1384, 16),
     ]
-    assert made.tokens(100) == 14_000 and made.tokens_per_step == 160
-    assert plan(settings(tokens=14_000, batch_ramp=RAMP, global_batch_tokens=160), 10_001).steps == 100
-    assert accumulation(made, 2, 2) == 4 and fitting(made, 8, 2) == 2
+    assert made.tokens_until(100) == 14_000 and made.tokens_per_step == 160
+    assert make_plan(settings(tokens=14_000, batch_ramp=RAMP, global_batch_tokens=160), 10_001).steps == 100
+    assert accumulation_steps(made, 2, 2) == 4 and fitting_micro_batch(made, 8, 2) == 2
     with pytest.raises(
         InputError,
         match=r"steps of 4 of the 16 .* = 4 × 2 = 8: the nearest shares are 0\.5; a smaller .*micro_batch allows others$",
     ):
-        accumulation(made, 4, 2)
+        accumulation_steps(made, 4, 2)
     for wrong, words in (
         ([[0.1, 1]], r"begins at 0\.1 of the steps, not at 0"),
         ([[0, 0.5]], r"ends with 0\.5 of the batch, not with 1"),
@@ -184,4 +184,4 @@ def test_a_ramp_by_numbers() -> None:
         ([[0, 0.5], [0, 1]], "shares of the steps do not rise"),
     ):
         with pytest.raises(InputError, match=words):
-            plan(settings(steps=5, batch_ramp=wrong), 10_001)
+            make_plan(settings(steps=5, batch_ramp=wrong), 10_001)

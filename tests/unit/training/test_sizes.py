@@ -13,14 +13,14 @@ from crawl2llm.chain import config, config_schema, fingerprint
 from crawl2llm.core import errors
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import auto, checks, schedule, sizes
-from crawl2llm.training.parameters import count
+from crawl2llm.training.parameters import count_model_parameters
 
-DEFAULTS = config_schema.completed("pretrain.train", {})
+DEFAULTS = config_schema.fill_defaults("pretrain.train", {})
 few = hypothesis.settings(max_examples=40, deadline=None)
 
 
 def made(size: str | int, vocabulary: int = 32_768, tokens: int = 10**9, **model: Any) -> dict[str, Any]:
-    return auto.resolve(config.merged(DEFAULTS, {"model": {"size": size, **model}}), tokens, vocabulary)
+    return auto.resolve(config.merge_dicts(DEFAULTS, {"model": {"size": size, **model}}), tokens, vocabulary)
 
 
 @few
@@ -28,14 +28,14 @@ def made(size: str | int, vocabulary: int = 32_768, tokens: int = 10**9, **model
 def test_every_size_gets_a_model_of_about_that_size_that_can_be_built(
     millions: int, vocabulary: int, tied: bool
 ) -> None:
-    from crawl2llm.training.model import configuration
+    from crawl2llm.training.model import build_config
 
     found = made(f"{millions}M", vocabulary, tie_embeddings=tied)
-    assert count(found["model"], vocabulary).total == pytest.approx(millions * 1e6, rel=0.12)
-    configuration(found["model"], vocabulary, 0)
+    assert count_model_parameters(found["model"], vocabulary).total == pytest.approx(millions * 1e6, rel=0.12)
+    build_config(found["model"], vocabulary, 0)
     assert found["model"]["hidden_size"] % (2 * found["model"]["heads"]) == 0
     assert 8 <= found["model"]["hidden_size"] / found["model"]["layers"] <= 400
-    schedule.plan(found, 10**9)
+    schedule.make_plan(found, 10**9)
 
 
 @few
@@ -58,8 +58,8 @@ def test_what_is_set_stays_or_is_refused(model: dict[str, Any]) -> None:
         assert "size is 125M" in str(error) and all(f"{key} {value}" in str(error) for key, value in model.items())
         return
     assert found["model"] == found["model"] | model
-    assert count(found["model"], 16_384).total == pytest.approx(125e6, rel=0.3)
-    checks.heads(found["model"])
+    assert count_model_parameters(found["model"], 16_384).total == pytest.approx(125e6, rel=0.3)
+    checks.check_heads(found["model"])
 
 
 def test_the_published_shapes_are_near() -> None:
@@ -73,7 +73,7 @@ def test_the_published_shapes_are_near() -> None:
 
 
 def test_a_size_of_other_words_is_the_same_number() -> None:
-    assert sizes.number("1.5B") == sizes.number(1_500_000_000) == sizes.number("1500M")
+    assert sizes.parse_size("1.5B") == sizes.parse_size(1_500_000_000) == sizes.parse_size("1500M")
     for wrong in ("125m", "small", "-1M"):
         with pytest.raises(errors.ConfigError, match=r"pretrain\.train\.model\.size is "):
             config.validate({"pretrain": {"train": {"model": {"size": wrong}}}})
@@ -91,11 +91,11 @@ def test_a_size_below_the_embeddings_is_refused_with_what_to_change() -> None:
 def test_the_size_brings_the_batch_and_the_rate_of_its_own_row() -> None:
     small, large = made("30M", 8192), made("1B")
     assert small["learning_rate"] > large["learning_rate"]
-    assert "model.hidden_size" in auto.resolved(config.merged(DEFAULTS, {"model": {"size": "30M"}}), small)
+    assert "model.hidden_size" in auto.resolved_values(config.merge_dicts(DEFAULTS, {"model": {"size": "30M"}}), small)
 
 
 def test_a_size_of_null_is_in_no_fingerprint() -> None:
     """Results that were made before there was such a key stay what they are."""
     without, sized = (config.validate({"pretrain": {"train": {"model": {"size": size}}}}) for size in (None, "30M"))
-    assert "size" not in fingerprint.settings("pretrain.train", without)["model"]
-    assert fingerprint.settings("pretrain.train", sized)["model"]["size"] == "30M"
+    assert "size" not in fingerprint.tracked_settings("pretrain.train", without)["model"]
+    assert fingerprint.tracked_settings("pretrain.train", sized)["model"]["size"] == "30M"

@@ -28,7 +28,7 @@ def test_against_a_plain_window() -> None:
             if n + 1 >= least:
                 limit = before.mean(0) + 2 * before.std(0, ddof=1)
                 wanted = "loss" if pair[0] > limit[0] else "gradient" if pair[1] > limit[1] else ""
-            assert judge.found(*pair) == bool(wanted) and judge.what == wanted
+            assert judge.judge_step(*pair) == bool(wanted) and judge.quantity == wanted
             if wanted:
                 seen += 1
                 assert judge.deviations > 2
@@ -38,7 +38,7 @@ def test_against_a_plain_window() -> None:
             assert list(again.recent) == list(judge.recent)
         assert seen > 5
     recent = [(5.0 + n % 2, 1.0 + n % 2) for n in range(20)]
-    assert not Spikes(3, 20, recent).found(-100, 0) and Spikes(3, 20, recent).found(10, 1)
+    assert not Spikes(3, 20, recent).judge_step(-100, 0) and Spikes(3, 20, recent).judge_step(10, 1)
 
 
 @pytest.mark.slow

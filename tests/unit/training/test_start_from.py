@@ -16,9 +16,9 @@ from transformers import AutoModelForCausalLM
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.project import Project
-from crawl2llm.core.atomic_folder import seal
+from crawl2llm.core.atomic_folder import seal_folder
 from crawl2llm.core.errors import ConfigError, InputError
-from crawl2llm.stages.evaluate.heldout_loss import heldout
+from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
 from crawl2llm.training import (
     architecture_match,
     checkpoint,
@@ -29,7 +29,7 @@ from crawl2llm.training import (
     start_from,
     weight_files,
 )
-from crawl2llm.training.heldout import CARRY, choose
+from crawl2llm.training.heldout import CARRY, choose_documents
 from crawl2llm.workflow.project_checks import check_project
 from tests.unit.stages.pretrain.conftest import TINY, build
 from tests.unit.stages.pretrain.runs import finish, kill_after, rows, same
@@ -180,7 +180,7 @@ def test_a_checkpoint_that_does_not_suit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "step-000024"
     path.mkdir()
     facts = {"step": 24, "processes": 2, "zero_stage": 1, "settings": "x", "code": {}, "skipped": [], "changed": []}
-    seal(path, checkpoint.FACTS, facts, {})
+    seal_folder(path, checkpoint.FACTS, facts, {})
     assert start_from.checkpoint_of(path, 25)
     with pytest.raises(InputError, match=r"after step 24, and this run ends at step 24: set more pretrain.train.steps"):
         start_from.checkpoint_of(path, 24)
@@ -241,7 +241,7 @@ def test_other_rope_parameters_are_refused_but_where_they_are_set(tmp_path: Path
     with pytest.raises(InputError, match=re.escape(said)):
         start_from.check_model(turned, tmp_path, file)
     start_from.check_model(turned, tmp_path, file, ["rope_parameters"])
-    assert architecture_match.rope_differs(turned.config, folder) and not architecture_match.rope_differs(
+    assert architecture_match.rope_difference(turned.config, folder) and not architecture_match.rope_difference(
         own.config, folder
     )
     config = json.loads((folder / "config.json").read_text())
@@ -267,8 +267,8 @@ def test_a_branch_turns_by_the_angles_that_it_sets(
     assert turned.config.rope_parameters == ROPE
     plain = tiny()
     plain.load_state_dict(turned.state_dict())
-    documents, _ = choose(shards, 1500, 0)
-    losses = [heldout(each.eval(), 0, documents, 32, CARRY, 4)[0]["loss"] for each in (turned, plain)]
+    documents, _ = choose_documents(shards, 1500, 0)
+    losses = [measure_heldout(each.eval(), 0, documents, 32, CARRY, 4)[0]["loss"] for each in (turned, plain)]
     summary = json.loads((made / "out/manifest.json").read_text())["summary"]
     assert summary["validation_loss"] == pytest.approx(losses[0], abs=2e-5) and abs(losses[0] - losses[1]) > 2e-4
     (before,) = [row for row in rows(whole / "out/losses.jsonl") if row["step"] == 24 and "validation_loss" in row]
@@ -302,12 +302,12 @@ def test_a_parameter_that_the_model_lacks_is_refused(short: Any, tmp_path: Path,
     """Half of a checkpoint's layers would be left out in silence."""
     found, names = short(name, stage), [name for name, _ in tiny().named_parameters()]
     assert found.optimizer == "adamw"
-    assert [name for name, _ in engine.saved(found, names, tmp_path)] == names
+    assert [name for name, _ in engine.saved_parameters(found, names, tmp_path)] == names
     for other in (names[:-1], [*names, "other.weight"]):
         with pytest.raises(
             InputError, match=rf"is of another model: ({re.escape(names[-1])}|other\.weight) is a parameter"
         ):
-            list(engine.saved(found, other, tmp_path))
+            list(engine.saved_parameters(found, other, tmp_path))
 
 
 def flipped(file: Path) -> Path:
@@ -322,11 +322,11 @@ def test_of_a_run_s_own_checkpoint_the_one_before_helps(tmp_path: Path) -> None:
     path = tmp_path / "step-000010"
     path.mkdir()
     save_file({"weight": torch.zeros(8)}, path / "a.safetensors")
-    with pytest.raises(RuntimeError, match="not of a file"), checkpoint_integrity.named(path, tmp_path):
+    with pytest.raises(RuntimeError, match="not of a file"), checkpoint_integrity.explain_damage(path, tmp_path):
         raise RuntimeError("not of a file")
     flipped(path / "a.safetensors")
     said = r"a\.safetensors cannot be read .*: remove the folder .*step-000010 to resume"
-    with pytest.raises(InputError, match=said), checkpoint_integrity.named(path, tmp_path):
+    with pytest.raises(InputError, match=said), checkpoint_integrity.explain_damage(path, tmp_path):
         raise RuntimeError
 
 
@@ -339,7 +339,7 @@ def renumber(folder: Path) -> None:
 
 def tiny(**changes: Any) -> Any:
     settings = {"type": "llama", "tie_embeddings": True, "overrides": {}, **TINY["model"], **changes}
-    return build(model.configuration(settings, 300, 0), 1)
+    return build(model.build_config(settings, 300, 0), 1)
 
 
 def load_weights(made: Any, path: Path, tokenizer: Path) -> None:
@@ -347,7 +347,7 @@ def load_weights(made: Any, path: Path, tokenizer: Path) -> None:
     stored = start_from.check_weights(made, path, tokenizer)
     fresh = made.named_parameters
     with torch.no_grad():
-        for name, value in start_from.weights(stored, lambda: fresh()):
+        for name, value in start_from.with_stored_weights(stored, lambda: fresh()):
             dict(fresh())[name].copy_(value)
 
 
@@ -397,8 +397,8 @@ def test_what_an_architecture_saves_otherwise_is_read_back(
         tmp_path / "model", tokenizer, **changes, **({"kv_heads": None} if kind == "gpt_neox" else {})
     )
     # Without values, as the run has it; and each value is made when it is asked for, so that a process holds one at a time.
-    stored = start_from.check_weights(initial.empty(source.config), folder, tokenizer.parent / "tokenizer.json")
-    read = start_from.weights(stored, lambda: initial.values(source.config, 7))
+    stored = start_from.check_weights(initial.empty_model(source.config), folder, tokenizer.parent / "tokenizer.json")
+    read = start_from.with_stored_weights(stored, lambda: initial.random_weights(source.config, 7))
     own = dict(source.named_parameters())
     found = {name: value for name, value in read if name in own}
     assert found.keys() == own.keys()
@@ -411,18 +411,18 @@ def test_only_the_tensors_of_a_parameter_are_read_for_it(
     """So that no process of a run whose weights are shared out holds the model whole; one name, one tensor."""
     for kind, most in (("llama", 1), ("mixtral", 24)):
         folder, source = exported(tmp_path / kind, tokenizer, type=kind, overrides=MIXTURES.get(kind, {}))
-        own = initial.empty(source.config)
+        own = initial.empty_model(source.config)
         held = start_from.check_weights(own, folder, tokenizer.parent / "tokenizer.json")
         assert max(len(parts) for parts in held.parts.values()) == most
         asked: list[int] = []
-        was = weight_files.converted
+        was = weight_files.convert_tensors
 
         def counted(made: Any, parts: Any, asked: list[int] = asked, was: Any = was) -> Any:
             asked.append(sum(part.numel() for part in parts.values()))
             return was(made, parts)
 
-        monkeypatch.setattr(weight_files, "converted", counted)
-        dict(start_from.weights(held, lambda own=own: own.named_parameters()))
+        monkeypatch.setattr(weight_files, "convert_tensors", counted)
+        dict(start_from.with_stored_weights(held, lambda own=own: own.named_parameters()))
         monkeypatch.undo()
         assert max(asked, default=0) == (0 if kind == "llama" else max(p.numel() for p in own.parameters()))
 
@@ -498,18 +498,18 @@ def test_a_folder_of_neither(tmp_path: Path) -> None:
 
 def test_a_path_that_is_not_there_is_refused_by_the_plan(tmp_path: Path) -> None:
     from crawl2llm.chain import config
-    from crawl2llm.chain.fingerprint import files
+    from crawl2llm.chain.fingerprint import file_hashes
 
     complete = config.validate({"pretrain": {"train": {"start_from": str(tmp_path / "nothing")}}})
     with pytest.raises(ConfigError, match=r"pretrain\.train\.start_from is .*nothing': No such file"):
-        files("pretrain.train", complete)
+        file_hashes("pretrain.train", complete)
 
 
 def test_other_content_at_the_same_path_has_checkpoints_of_its_own(tmp_path: Path) -> None:
-    from crawl2llm.core.checkpoint_folders import folder
+    from crawl2llm.core.checkpoint_folders import training_folder
 
-    assert len({folder(tmp_path, {}, {}, files) for files in (None, {"a": "1"}, {"a": "2"})}) == 3
-    assert folder(tmp_path, {}, {}, {}) == folder(tmp_path, {}, {})
+    assert len({training_folder(tmp_path, {}, {}, files) for files in (None, {"a": "1"}, {"a": "2"})}) == 3
+    assert training_folder(tmp_path, {}, {}, {}) == training_folder(tmp_path, {}, {})
 
 
 @pytest.mark.parametrize("given", ["results/main/pretrain/train/model", "results/../results/main/pretrain/train"])

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import Manifest, ManifestError, consumed, recording
+from crawl2llm.core.manifest import Manifest, ManifestError, consumed_inputs, record_inputs
 from crawl2llm.core.root import ROOT
 from crawl2llm.training import data, heldout, token_staging
 
 
 def test_copies_are_read_as_the_files_themselves(shards: list[Path], tmp_path: Path) -> None:
-    copies = token_staging.staged(shards, str(tmp_path))
+    copies = token_staging.stage_tokens(shards, str(tmp_path))
     assert len(copies) == len(shards) and all(copy.is_relative_to(tmp_path) for copy in copies)
     ours, theirs = data.open_split(copies, "train"), data.open_split(shards, "train")
     assert len(ours) == len(theirs) > 0
     assert (ours.read(0, len(ours)) == theirs.read(0, len(theirs))).all()
     read = [
-        [list(ids) for ids, *_ in heldout.pieces(heldout.choose(found, 1000, 0)[0], 0, 32, 0.5)]
+        [list(ids) for ids, *_ in heldout.scoring_pieces(heldout.choose_documents(found, 1000, 0)[0], 0, 32, 0.5)]
         for found in (copies, shards)
     ]
     assert read[0] == read[1]
@@ -34,9 +34,9 @@ def test_a_training_consumes_the_same_by_copies(shards: list[Path], tmp_path: Pa
     """A manifest says what its task read: where the bytes lay is no part of it."""
     found = []
     for folder in ("", str(tmp_path)):
-        with recording() as opened:
-            data.open_split(token_staging.staged(shards, folder), "train")
-        found.append(consumed(opened))
+        with record_inputs() as opened:
+            data.open_split(token_staging.stage_tokens(shards, folder), "train")
+        found.append(consumed_inputs(opened))
     assert found[0] == found[1] != {}
 
 
@@ -46,7 +46,7 @@ def test_the_processes_of_a_node_copy_once(shards: list[Path], tmp_path: Path) -
         from crawl2llm.training import token_staging
         moved, replace = [], pathlib.Path.replace
         pathlib.Path.replace = lambda self, target: moved.append(self) or replace(self, target)
-        token_staging.staged([*map(pathlib.Path, sys.argv[2:])], sys.argv[1])
+        token_staging.stage_tokens([*map(pathlib.Path, sys.argv[2:])], sys.argv[1])
         print(len(moved))
     """
     command = [sys.executable, "-c", code, str(tmp_path), *map(str, shards)]
@@ -56,14 +56,14 @@ def test_the_processes_of_a_node_copy_once(shards: list[Path], tmp_path: Path) -
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.bin")}
     cut = next(iter(before))
     cut.write_bytes(b"cut off")
-    copies = token_staging.staged(shards, str(tmp_path))
+    copies = token_staging.stage_tokens(shards, str(tmp_path))
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.bin")}
     assert [path for path in before if after[path] != before[path]] == [cut]
     assert len(data.open_split(copies, "train")) == len(data.open_split(shards, "train"))
 
 
 def test_without_a_folder_nothing_is_copied(shards: list[Path]) -> None:
-    assert token_staging.staged(shards, "") == shards
+    assert token_staging.stage_tokens(shards, "") == shards
 
 
 def test_a_disk_without_space_is_a_warning(
@@ -71,14 +71,14 @@ def test_a_disk_without_space_is_a_warning(
 ) -> None:
     monkeypatch.setattr(token_staging, "SPARE", 1 << 60)
     monkeypatch.setattr(logging.getLogger("crawl2llm"), "propagate", True)
-    assert token_staging.staged(shards, str(tmp_path)) == shards
+    assert token_staging.stage_tokens(shards, str(tmp_path)) == shards
     assert "read where they lie" in caplog.text and "GB free" in caplog.text
 
 
 def test_a_variable_that_is_not_set_is_named(shards: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_TMPDIR", raising=False)
     with pytest.raises(InputError, match=r"stage_to is '\$SLURM_TMPDIR/x', and \$SLURM_TMPDIR is not set"):
-        token_staging.staged(shards, "$SLURM_TMPDIR/x")
+        token_staging.stage_tokens(shards, "$SLURM_TMPDIR/x")
 
 
 def test_a_file_that_does_not_have_its_checksum_is_not_copied(shards: list[Path], tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_file_that_does_not_have_its_checksum_is_not_copied(shards: list[Path]
     name = next(name for name in Manifest.read(manifest).files if name.endswith(".bin"))
     (source / name).write_bytes(bytes((source / name).stat().st_size))
     with pytest.raises(ManifestError, match=r"\.bin does not have the checksum that its manifest says"):
-        token_staging.staged([manifest], str(tmp_path / "node"))
+        token_staging.stage_tokens([manifest], str(tmp_path / "node"))
     assert not list((tmp_path / "node").rglob("*.bin"))
 
 
@@ -110,25 +110,25 @@ def test_what_others_may_have_put_into_a_shared_folder_is_not_used(
         private.mkdir()
         private.chmod(0o777)
     else:
-        lock = token_staging.staged(shards, str(shared))[0].parents[1] / ".lock"
+        lock = token_staging.stage_tokens(shards, str(shared))[0].parents[1] / ".lock"
         victim.write_text("precious")
         lock.unlink()
         lock.symlink_to(victim)
     with caplog.at_level(logging.WARNING):
-        assert token_staging.staged(shards, str(shared)) == shards
+        assert token_staging.stage_tokens(shards, str(shared)) == shards
     assert "read where they lie" in caplog.text
     assert not victim.exists() or (planted == "link" and not any(victim.iterdir())) or victim.read_text() == "precious"
 
 
 def test_copies_are_of_this_user_alone(shards: list[Path], tmp_path: Path) -> None:
-    folder = token_staging.staged(shards, str(tmp_path))[0].parents[2]
+    folder = token_staging.stage_tokens(shards, str(tmp_path))[0].parents[2]
     assert folder.parent == tmp_path and folder.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("how", ["planted", "a flipped bit", "link", "folders"])
 def test_a_copy_that_somebody_changed_is_copied_again(shards: list[Path], tmp_path: Path, how: str) -> None:
     """It has the size and the times of the copy."""
-    copies = token_staging.staged(shards, str(tmp_path))
+    copies = token_staging.stage_tokens(shards, str(tmp_path))
     copy = next(copies[0].parent.rglob("*.bin"))
     content, about = copy.read_bytes(), copy.stat()
     if how == "planted":
@@ -144,7 +144,7 @@ def test_a_copy_that_somebody_changed_is_copied_again(shards: list[Path], tmp_pa
         shutil.copytree(copies[1].parent, copy.parent)
     if how in ("planted", "a flipped bit"):
         os.utime(copy, ns=(about.st_atime_ns, about.st_mtime_ns))
-    assert token_staging.staged(shards, str(tmp_path)) == copies
+    assert token_staging.stage_tokens(shards, str(tmp_path)) == copies
     assert copy.read_bytes() == content and not copy.is_symlink()
     assert copies[0].read_bytes() == min(shards).read_bytes()
 
@@ -152,9 +152,9 @@ def test_a_copy_that_somebody_changed_is_copied_again(shards: list[Path], tmp_pa
 def test_copies_are_read_for_their_checksums_once(
     shards: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token_staging.staged(shards, str(tmp_path))
+    token_staging.stage_tokens(shards, str(tmp_path))
     read: list[Path] = []
     own = token_staging.checksum
     monkeypatch.setattr(token_staging, "checksum", lambda path: read.append(path) or own(path))
-    token_staging.staged(shards, str(tmp_path))
+    token_staging.stage_tokens(shards, str(tmp_path))
     assert set(read) == set(shards), "the manifests alone"

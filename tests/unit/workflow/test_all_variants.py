@@ -14,7 +14,7 @@ from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.chain.project import Project
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.report import variants
-from crawl2llm.stages.report.sweeps.read import Variant, consumed
+from crawl2llm.stages.report.sweeps.read import Variant, input_digests
 
 STEP = steps.COMPARE_ALL
 
@@ -35,7 +35,7 @@ def test_main_alone_has_the_page_and_only_with_variants() -> None:
     project = Project(config())
     assert [name for name, one in project.variants.items() if steps.is_used(STEP, one)] == ["main"]
     assert not steps.is_used(STEP, validate({}))
-    assert steps.LAST in steps.needs(STEP, project.variants["main"])
+    assert steps.REPORT_STEP in steps.needed_steps(STEP, project.variants["main"])
 
 
 def test_its_fingerprint_is_that_of_all_variants() -> None:
@@ -62,7 +62,7 @@ def test_variants_with_the_same_files_are_one_training() -> None:
             {"filters": [], "ingest": {"extract": {"shards": 1, "sources": [source]}}, "variants": {**more, "same": {}}}
         )
     )
-    found, _ = variants.look(project, project.variants["main"]["report"]["compare"])
+    found, _ = variants.read_comparison(project, project.variants["main"]["report"]["compare"])
     assert [row["name"] for row in found["settings"]] == ["main"] and len(found["settings"][0]["variants"]) == 6
     same = {row["name"]: row["same_as"] for row in found["variants"]}
     assert same == {"main": None, "seed": None} | dict.fromkeys(["default", "unused", "cores", "same"], "main")
@@ -70,13 +70,13 @@ def test_variants_with_the_same_files_are_one_training() -> None:
 
 def test_an_input_of_another_variant_is_compared_with_that_variants() -> None:
     project = Project(config())
-    path = Path(project.manifest("hot", "pretrain.train"))
+    path = Path(project.manifest_path("hot", "pretrain.train"))
     assert path == Path("results/hot/pretrain/train/manifest.json")
     made = Manifest("pretrain.train", "mark", summary={"tokens": 5}).write(path, [])
-    inputs = consumed([Variant("hot", {"pretrain.train": {"": made}})])
+    inputs = input_digests([Variant("hot", {"pretrain.train": {"": made}})])
     assert list(inputs) == ["hot/pretrain.train"]
     page = Manifest(STEP, "mark", inputs=inputs)
-    page.write(Path(project.manifest("main", STEP)), [])
-    assert project.freshness["main"].spoiled(page) is None
+    page.write(Path(project.manifest_path("main", STEP)), [])
+    assert project.freshness["main"].why_spoiled(page) is None
     Manifest("pretrain.train", "mark", summary={"tokens": 6}).write(path, [])
-    assert Project(config()).freshness["main"].spoiled(page) == "hot/pretrain.train holds other data"
+    assert Project(config()).freshness["main"].why_spoiled(page) == "hot/pretrain.train holds other data"

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from crawl2llm.chain import command_line
 from crawl2llm.commands.plan import command as plan
-from crawl2llm.commands.trace.words import lines
+from crawl2llm.commands.trace.words import answer_lines
 from crawl2llm.commands.watch.lines import Lines
 from crawl2llm.commands.watch.run import Run
 from crawl2llm.commands.watch.screen import Screen
@@ -32,15 +32,15 @@ URL = f"https://a.org/{EVIL}"
 
 @given(st.text())
 def test_nothing_is_left_that_a_terminal_obeys(text: str) -> None:
-    shown = console.clean(text)
-    assert not console.OBEYED.search(shown) and console.clean(shown) == shown
+    shown = console.escape_controls(text)
+    assert not console.CONTROL_CHARACTERS.search(shown) and console.escape_controls(shown) == shown
     shown.encode()  # no half of a surrogate pair, at which print would fail
     assert all(sign in shown for sign in set(text) if sign.isalpha() and sign.isprintable())
 
 
 def test_text_stays_what_it_is() -> None:
     text = "Grüße,\tمرحبا 你好 👩‍💻\n{'a': \"b\\n\"}"
-    assert console.clean(text) == text
+    assert console.escape_controls(text) == text
 
 
 def journey() -> dict[str, object]:
@@ -61,41 +61,41 @@ def journey() -> dict[str, object]:
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_a_command_answers(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     found = journey()
-    command_line.show(argparse.Namespace(json=as_json), found, lambda: lines(found))
+    command_line.print_findings(argparse.Namespace(json=as_json), found, lambda: answer_lines(found))
     said = capsys.readouterr().out
-    assert not console.OBEYED.search(said) and "evil" in said
+    assert not console.CONTROL_CHARACTERS.search(said) and "evil" in said
     if as_json:
         assert json.loads(said) == found, "the JSON says the same"
 
 
 def test_what_an_error_and_a_plan_say(capsys: pytest.CaptureFixture[str]) -> None:
-    command_line.fail(f"no document {URL}")
-    plan.show([f"auto: {EVIL}", f"error: no file matches '{EVIL}'"])
+    command_line.print_error(f"no document {URL}")
+    plan.print_plan([f"auto: {EVIL}", f"error: no file matches '{EVIL}'"])
     said = capsys.readouterr()
     assert f"error: no document https://a.org/{SHOWN}" in said.err and SHOWN in said.out
-    assert not console.OBEYED.search(said.out + said.err)
+    assert not console.CONTROL_CHARACTERS.search(said.out + said.err)
 
 
 def test_what_a_run_shows(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(f"10:00:00 ingest.extract 00000: warning: {EVIL}\n", encoding="utf-8")
     tail = Tail(log)
-    tail.old = 0
-    (said,) = tail.look()
-    assert not console.OBEYED.search(said + tail.message)
+    tail.old_size = 0
+    (said,) = tail.read_warnings()
+    assert not console.CONTROL_CHARACTERS.search(said + tail.message)
     drawn = io.StringIO()
     run = Run(tmp_path, 0.0)
-    Screen(run, drawn, color=False).say(EVIL)
+    Screen(run, drawn, color=False).print_above(EVIL)
     assert SHOWN in drawn.getvalue().replace("\n", "")
     written: list[str] = []
-    Lines(run, written.append).say("x")
+    Lines(run, written.append).write_timed("x")
     assert written
 
 
 def test_what_a_page_shows() -> None:
-    template = page.environment().from_string("<td>{{ a }}</td>{{ a|e|replace('_', '<wbr>'|safe) }}{{ b }}")
+    template = page.template_environment().from_string("<td>{{ a }}</td>{{ a|e|replace('_', '<wbr>'|safe) }}{{ b }}")
     made = template.render(a=EVIL, b=Markup("<b>&lt;" + EVIL))  # noqa: S704 - of this test
-    assert not console.OBEYED.search(made) and made.count("evil") == 3 and "<b>&lt;" in made
+    assert not console.CONTROL_CHARACTERS.search(made) and made.count("evil") == 3 and "<b>&lt;" in made
 
 
 def test_an_id_of_a_figure_is_an_id() -> None:
@@ -107,8 +107,8 @@ def test_an_id_of_a_figure_is_an_id() -> None:
     }
     step = {"step": name, "in": {"documents": {"all": 9}}}
     rule = {"key": name, "kept": {"documents": {"all": [9, 1]}}, "points": [1.0, 2.0], "now": None}
-    for made in (whatif_figures.upset(name, found), whatif_figures.curve(step, rule, str)["svg"]):
-        assert not console.OBEYED.search(made)
+    for made in (whatif_figures.upset_plot(name, found), whatif_figures.rule_curve(step, rule, str)["svg"]):
+        assert not console.CONTROL_CHARACTERS.search(made)
         names = [key for one in ElementTree.fromstring(made).iter() for key in one.attrib]  # noqa: S314 - of this test
         ids = re.findall(r' (?:id|aria-labelledby|aria-describedby)="([^"]*)"', made)
         assert len(ids) == 4 and all(re.fullmatch(r"[A-Za-z0-9_-]+", one) for one in ids) and "onload" not in names

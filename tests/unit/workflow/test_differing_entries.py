@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.freshness import difference
+from crawl2llm.chain.freshness import fingerprint_differences
 
 WEB = {"name": "web", "kind": "warc", "paths": ["crawl/a.warc.gz"], "options": {"anon": True}}
 BOOKS = {"name": "books", "kind": "text", "paths": ["books/*.txt"], "curated": True}
@@ -29,4 +29,4 @@ RULE = {"pattern": "a+", "keep": 0.5}
     ],
 )
 def test_names_the_entry_and_the_key(before: Any, now: Any, words: list[str]) -> None:
-    assert difference({"config": {"sources": before}}, {"config": {"sources": now}}) == words
+    assert fingerprint_differences({"config": {"sources": before}}, {"config": {"sources": now}}) == words

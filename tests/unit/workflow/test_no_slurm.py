@@ -59,7 +59,7 @@ def test_a_controller_that_hangs_is_waited_for_two_seconds(
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".snakemake").mkdir()
     (tmp_path / ".snakemake/slurm-submitted").touch()
-    monkeypatch.delenv(retries.LIMIT, raising=False)
+    monkeypatch.delenv(retries.LIMIT_VARIABLE, raising=False)
     begin = time.monotonic()
     with pytest.raises(Exception, match=r"nothing was started: .*did not answer for 2 s .*CRAWL2LLM_SLURM_PATIENCE=60"):
         hook.before_submission(SimpleNamespace(executor_plugin=SimpleNamespace(name="local")))
@@ -73,7 +73,7 @@ def test_a_folder_without_jobs_in_the_queue_is_looked_up_once(
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".snakemake").mkdir()
     (tmp_path / ".snakemake/slurm-submitted").touch()
-    monkeypatch.setenv(retries.LIMIT, "60")  # a loaded machine may take seconds to start squeue
+    monkeypatch.setenv(retries.LIMIT_VARIABLE, "60")  # a loaded machine may take seconds to start squeue
     for _ in range(2):
         hook.before_submission(SimpleNamespace(executor_plugin=SimpleNamespace(name="local")))
     assert calls.read_text() == "squeue\n" and not (tmp_path / ".snakemake/slurm-submitted").exists()
@@ -81,7 +81,11 @@ def test_a_folder_without_jobs_in_the_queue_is_looked_up_once(
 
 @pytest.mark.parametrize(
     "command",
-    [local_plugin.command(), [sys.executable, "-m", "snakemake"], [str(Path(sys.executable).with_name("snakemake"))]],
+    [
+        local_plugin.module_command(),
+        [sys.executable, "-m", "snakemake"],
+        [str(Path(sys.executable).with_name("snakemake"))],
+    ],
     ids=["plan", "module", "bare"],
 )
 def test_snakemake_does_not_ask_when_the_executor_is_imported(calls: Path, tmp_path: Path, command: list[str]) -> None:
@@ -90,7 +94,12 @@ def test_snakemake_does_not_ask_when_the_executor_is_imported(calls: Path, tmp_p
     current = Path(crawl2llm_unasked.__file__).read_bytes()
     assert installed.is_file() and installed.read_bytes() == current, "run `make install`"
     done = subprocess.run(
-        [*command, "--help"], cwd=tmp_path, env=local_plugin.environment(), capture_output=True, text=True, check=False
+        [*command, "--help"],
+        cwd=tmp_path,
+        env=local_plugin.project_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0 and "--slurm-partition" in done.stdout and calls.read_text() == ""
 
@@ -101,5 +110,5 @@ def test_the_executor_asks_by_itself(calls: Path, tmp_path: Path) -> None:
         "import sys; sys.meta_path[:] = [f for f in sys.meta_path if f.__module__ != 'crawl2llm_unasked']; "
         "import snakemake_executor_plugin_slurm"
     )
-    subprocess.run([sys.executable, "-c", asks], cwd=tmp_path, env=local_plugin.environment(), check=True)
+    subprocess.run([sys.executable, "-c", asks], cwd=tmp_path, env=local_plugin.project_environment(), check=True)
     assert "scontrol show config" in calls.read_text()

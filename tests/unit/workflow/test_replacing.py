@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawl2llm.chain.freshness import replaced_in_words
+from crawl2llm.chain.freshness import replacement_text
 
 WHICH = "; `crawl2llm plan` says which and why"
 
@@ -31,4 +31,4 @@ WHICH = "; `crawl2llm plan` says which and why"
     ],
 )
 def test_tasks_that_may_end_at_once_do_not_count_as_replacing(changed: int, above: int, total: int, words: str) -> None:
-    assert replaced_in_words(changed, above, total) == words
+    assert replacement_text(changed, above, total) == words

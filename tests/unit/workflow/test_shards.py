@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from crawl2llm.chain import command_line, config, steps
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.filters.language import score
-from crawl2llm.formats.documents import data
+from crawl2llm.formats.documents import parquet_file
 from tests.unit import making
 
 
 @given(st.integers(1, 4096))
 def test_every_shard_is_owned_once(number: int) -> None:
     complete = config.validate({"ingest": {"extract": {"shards": number}}})
-    leads = steps.tasks("language.score", complete)
+    leads = steps.task_ids("language.score", complete)
     assert len(leads) == min(ceil(number / steps.AT_ONCE), steps.TASKS)
-    owned = [steps.owned("language.score", lead, complete) for lead in leads]
+    owned = [steps.result_ids_of_task("language.score", lead, complete) for lead in leads]
     assert sorted(shard for found in owned for shard in found) == steps.shards(complete)
     assert [found[0] for found in owned] == leads
 
@@ -57,7 +57,7 @@ def test_one_task_writes_what_three_would(ingested: list[Path], tmp_path: Path) 
     for path in ingested:
         alone = scored(path, tmp_path / "three")
         assert (tmp_path / "one" / path.name).read_bytes() == alone.read_bytes()
-        assert data(tmp_path / "one" / path.name).read_bytes() == data(alone).read_bytes()
+        assert parquet_file(tmp_path / "one" / path.name).read_bytes() == parquet_file(alone).read_bytes()
 
 
 def test_a_task_cut_off_goes_on_after_the_shards_it_finished(ingested: list[Path], tmp_path: Path) -> None:
@@ -88,12 +88,12 @@ def test_a_shard_whose_data_are_half_replaced_is_not_done(
     with monkeypatch.context() as patched, pytest.raises(AssertionError):
         patched.setattr(score, "body", killed)
         making.documents(tmp_path / "extract", [making.document("1", "Replaced.")], shard="00001")
-        command_line._input.cache_clear()  # another program
+        command_line._read_input.cache_clear()  # another program
         scored(ingested[0], tmp_path, "00001")
     making.documents(
         tmp_path / "extract", [making.document("1", "Die zweite Seite ist auf Deutsch geschrieben.")], shard="00001"
     )
-    command_line._input.cache_clear()  # another program
+    command_line._read_input.cache_clear()  # another program
     scored(ingested[0], tmp_path, "00001")
     assert (tmp_path / "00001.parquet").read_bytes() == right
 
@@ -103,14 +103,14 @@ def test_a_task_whose_manifest_was_removed_works_only_where_something_changed(
 ) -> None:
     """Snakemake removes it before it starts a task; what the task would make may be there already."""
     manifest = scored(ingested[0], tmp_path)
-    before, file = manifest.read_bytes(), data(manifest)
+    before, file = manifest.read_bytes(), parquet_file(manifest)
     stamp = file.stat().st_mtime_ns
 
     def again() -> bool:
         """Whether the file was made again; its bytes and the manifest are as before."""
         nonlocal stamp
         manifest.unlink(missing_ok=True)
-        command_line._input.cache_clear()
+        command_line._read_input.cache_clear()
         scored(ingested[0], tmp_path)
         assert manifest.read_bytes() == before
         old, stamp = stamp, file.stat().st_mtime_ns
@@ -122,11 +122,11 @@ def test_a_task_whose_manifest_was_removed_works_only_where_something_changed(
     file.write_bytes(right[:-1] + b"x")  # a damage of which only the checksum tells
     os.utime(file, ns=(stamp, stamp))
     assert again() and file.read_bytes() == right
-    Manifest.forget(manifest)
+    Manifest.remove_with_copy(manifest)
     assert again()
     making.documents(tmp_path / "extract", [making.document("1", "Replaced.")], shard="00000")
     manifest.unlink()
-    command_line._input.cache_clear()
+    command_line._read_input.cache_clear()
     scored(ingested[0], tmp_path)
     assert file.read_bytes() != right
 
@@ -144,14 +144,14 @@ def test_a_task_that_is_given_another_manifest_too_works(tmp_path: Path) -> None
         return [] if Manifest.read(given[0]).counts else [Path()]
 
     (tmp_path / "out").mkdir()
-    made = command_line.task(args(1), {}, mark, body)
-    assert command_line.done(args(1), mark) and not command_line.done(args(2), mark)
-    made = command_line.task(args(2), {}, mark, body)
-    assert command_line.done(args(2), mark) and made.inputs["ingest.extract 00001"] == {}
+    made = command_line.write_result(args(1), {}, mark, body)
+    assert command_line.is_done(args(1), mark) and not command_line.is_done(args(2), mark)
+    made = command_line.write_result(args(2), {}, mark, body)
+    assert command_line.is_done(args(2), mark) and made.inputs["ingest.extract 00001"] == {}
 
 
 def test_ranges() -> None:
-    assert command_line.expanded([Path("a/{08..10}.json"), Path("b.json")]) == [
+    assert command_line.expand_ranges([Path("a/{08..10}.json"), Path("b.json")]) == [
         Path("a/08.json"), Path("a/09.json"), Path("a/10.json"), Path("b.json"),
     ]  # fmt: skip
 
@@ -162,7 +162,7 @@ def test_what_names_the_own_shard_names_the_other_one() -> None:
     args = Namespace(
         manifest=own, documents=Path("d") / own.name, split=lone, verdicts=[lone, Path("v") / own.name], every=every
     )
-    found = command_line.for_shard(args, "00001")
+    found = command_line.arguments_for_shard(args, "00001")
     assert found.manifest == Path("x/00001.manifest.json") and found.documents == Path("d/00001.manifest.json")
     assert found.split == lone and found.every == every
     assert found.verdicts == [lone, Path("v/00001.manifest.json")]

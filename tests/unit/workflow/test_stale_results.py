@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crawl2llm.workflow.stale_results import leftovers, lone, remove
+from crawl2llm.workflow.stale_results import leftover_files, one_task_files, remove_files
 
 
 def test_only_what_is_of_no_task_goes(tmp_path: Path) -> None:
@@ -16,11 +16,11 @@ def test_only_what_is_of_no_task_goes(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    assert remove(leftovers(tmp_path, "corpus.write", ["00000", "00001"])) == 4
+    assert remove_files(leftover_files(tmp_path, "corpus.write", ["00000", "00001"])) == 4
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
     assert left == sorted(name for name in names if "00003" not in name or name.startswith("language"))
-    assert remove(leftovers(tmp_path, "corpus.write", ["00000", "00001"])) == 0
-    assert remove(leftovers(tmp_path, "not.there", [])) == 0
+    assert remove_files(leftover_files(tmp_path, "corpus.write", ["00000", "00001"])) == 0
+    assert remove_files(leftover_files(tmp_path, "not.there", [])) == 0
 
 
 def test_the_only_task_of_a_step_that_has_one_for_each_shard_today(tmp_path: Path) -> None:
@@ -33,5 +33,5 @@ def test_the_only_task_of_a_step_that_has_one_for_each_shard_today(tmp_path: Pat
     for name in (*gone, *kept):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    assert remove(lone(tmp_path, "language.select")) == len(gone)
+    assert remove_files(one_task_files(tmp_path, "language.select")) == len(gone)
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(kept)

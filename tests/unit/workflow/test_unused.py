@@ -40,12 +40,12 @@ def made(
 
     parent: the fine-tuned model whose weights are all that it has read; pairs: the manifest of the pairs that are.
     """
-    base = Path(of.manifest(variant, BASE_STEP))
+    base = Path(of.manifest_path(variant, BASE_STEP))
     base.parent.mkdir(parents=True, exist_ok=True)
     Manifest(BASE_STEP, digest(of.fingerprint(variant, BASE_STEP)), inputs={"tokenize.train": {"b": "c"}}).write(
         base, []
     )
-    manifest = Path(of.manifest(variant, STEP, model))
+    manifest = Path(of.manifest_path(variant, STEP, model))
     measured = manifest.parents[2] / "benchmarks/finetune/train"
     for path, text in (
         (manifest.parent / model / "model/model.safetensors", weights),
@@ -59,10 +59,10 @@ def made(
     record.write(manifest, fingerprint, {})
     inputs = {"finetune.pairs": {"x": "y"}}
     if pairs:
-        inputs = {"finetune.pairs": {"train.jsonl": Manifest.parse(pairs).files["train.jsonl"]["xxh3"]}}
+        inputs = {"finetune.pairs": {"train.jsonl": Manifest.read_unchecked(pairs).files["train.jsonl"]["xxh3"]}}
     if parent:
         read = f"{parent}/model/model.safetensors"
-        above = Manifest.parse(manifest.parent / f"{parent}.manifest.json")
+        above = Manifest.read_unchecked(manifest.parent / f"{parent}.manifest.json")
         inputs = {f"{STEP} {parent}": {read: above.files[read]["xxh3"]}}
     result = Manifest(STEP, digest(fingerprint), inputs=inputs)
     result.write(manifest, [manifest.parent / model / "model/model.safetensors"])
@@ -71,7 +71,7 @@ def made(
 
 def evaluated(of: Project, step: str, model: str, text: str, above: Path) -> None:
     """A result of a model's step of `evaluate`, made from the only file of the manifest `above`."""
-    manifest, read = Path(of.manifest("main", step, model)), Manifest.parse(above)
+    manifest, read = Path(of.manifest_path("main", step, model)), Manifest.read_unchecked(above)
     manifest.parent.mkdir(parents=True, exist_ok=True)
     (out := manifest.with_name(f"{model}.jsonl")).write_text(text)
     fingerprint = of.fingerprint("main", step, model)
@@ -104,8 +104,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[
     monkeypatch.chdir(tmp_path)
 
     def start(of: Project) -> dict[str, bytes]:
-        unused.make(unused.leaving(of.variants))
-        unused.make(unused.coming_back(of))
+        unused.make_moves(unused.moves_aside(of.variants))
+        unused.make_moves(unused.moves_back(of))
         return files()
 
     return start
@@ -126,11 +126,11 @@ def test_a_model_that_the_config_no_longer_has_is_set_aside_and_comes_back(here:
     stays = {name for name in before if "sft2" not in name} | {f"results/main/{name}" for name in theirs}
     aside = after.keys() - stays
     assert stays < after.keys() and len(aside) == len(before.keys() - stays) and not (PLACE / "sft2").exists()
-    (folder,) = unused.set_aside()
+    (folder,) = unused.find_set_aside()
     assert (folder.step, folder.variant, folder.model) == (STEP, "main", "sft2")
     assert all(name.startswith("results/main/unused/finetune/train/sft2.") for name in aside)
     assert here(without) == after, "nothing moves twice"
-    assert not unused.coming_back(project({"sft": SFT, "sft2": {**SFT, "learning_rate": 0.5}})), "other settings"
+    assert not unused.moves_back(project({"sft": SFT, "sft2": {**SFT, "learning_rate": 0.5}})), "other settings"
 
     back = here(whole)
     assert {name: held for name, held in back.items() if name in before} == before
@@ -144,12 +144,12 @@ def test_results_of_several_settings_lie_side_by_side_and_the_right_ones_come_ba
         here(project({}))
     made(kinds[1], "sft", weights="of other input")  # the same settings: no result takes another one's place
     here(project({}))
-    assert len(unused.set_aside()) == 3
+    assert len(unused.find_set_aside()) == 3
     for number, kind in enumerate(kinds):
         here(kind)
         assert (PLACE / "sft/model/model.safetensors").read_text() == f"weights {number}"
         here(project({}))
-        assert len(unused.set_aside()) == 3
+        assert len(unused.find_set_aside()) == 3
 
 
 def test_a_model_whose_parent_would_be_made_again_stays_aside(here: Callable[..., Any]) -> None:
@@ -159,11 +159,11 @@ def test_a_model_whose_parent_would_be_made_again_stays_aside(here: Callable[...
     made(whole, "sft")
     made(whole, "sft2")
     here(project({}))
-    assert not unused.coming_back(project({"sft": {**SFT, "learning_rate": 0.5}, "sft2": sft2}))
-    assert [move.model for move in unused.coming_back(whole)] == ["sft", "sft2"]
-    base = Path(whole.manifest("main", BASE_STEP))
+    assert not unused.moves_back(project({"sft": {**SFT, "learning_rate": 0.5}, "sft2": sft2}))
+    assert [move.model_label for move in unused.moves_back(whole)] == ["sft", "sft2"]
+    base = Path(whole.manifest_path("main", BASE_STEP))
     Manifest(BASE_STEP, "of other settings", inputs={"tokenize.train": {"b": "c"}}).write(base, [])
-    assert not unused.coming_back(whole)
+    assert not unused.moves_back(whole)
 
 
 def test_of_results_with_other_input_those_of_the_parent_come_back(here: Callable[..., Any]) -> None:
@@ -178,7 +178,7 @@ def test_of_results_with_other_input_those_of_the_parent_come_back(here: Callabl
     here(whole)
     assert (PLACE / "sft/model/model.safetensors").read_text() == "sft of newer pairs"
     assert (PLACE / "sft2/model/model.safetensors").read_text() == "sft2 of newer pairs"
-    assert not whole.stale("main", STEP, ["sft2"])
+    assert not whole.why_stale("main", STEP, ["sft2"])
 
 
 @pytest.mark.parametrize("names", [("sft", "sft2"), ("sft2", "sft")])
@@ -197,14 +197,14 @@ def test_results_of_a_model_come_back_with_those_that_they_are_made_from(
         of = whole()
         made(of, "sft", weights=f"sft {age}", pairs=changed_pairs(age))
         made(of, "sft2", weights=f"sft2 {age}", parent="sft")
-        evaluated(of, generate, "sft2", f"answers {age}", Path(of.manifest("main", STEP, "sft2")))
-        evaluated(of, judge, "sft2", f"verdicts {age}", Path(of.manifest("main", generate, "sft2")))
+        evaluated(of, generate, "sft2", f"answers {age}", Path(of.manifest_path("main", STEP, "sft2")))
+        evaluated(of, judge, "sft2", f"verdicts {age}", Path(of.manifest_path("main", generate, "sft2")))
         here(project({}))
     of = whole()
     here(of)
-    assert (Path(of.manifest("main", judge, "sft2")).with_name("sft2.jsonl")).read_text() == "verdicts newer"
+    assert (Path(of.manifest_path("main", judge, "sft2")).with_name("sft2.jsonl")).read_text() == "verdicts newer"
     for each in (of, whole()):  # what the first has read before results moved is no answer
-        assert [each.stale("main", step, ["sft2"]) for step in (STEP, generate, judge)] == [None] * 3
+        assert [each.why_stale("main", step, ["sft2"]) for step in (STEP, generate, judge)] == [None] * 3
 
 
 def test_a_model_stays_aside_where_one_above_it_has_other_input(here: Callable[..., Any]) -> None:
@@ -217,24 +217,24 @@ def test_a_model_stays_aside_where_one_above_it_has_other_input(here: Callable[.
     without = project({"sft": SFT})
     here(without)
     changed_pairs("newer")
-    assert without.stale("main", STEP, ["sft"]) and not unused.coming_back(project(models))
+    assert without.why_stale("main", STEP, ["sft"]) and not unused.moves_back(project(models))
     changed_pairs("older")
-    assert [move.task for move in unused.coming_back(project(models))] == ["sft2", "sft3"]
+    assert [move.task for move in unused.moves_back(project(models))] == ["sft2", "sft3"]
 
     here(project(models))
     here(project({name: models[name] for name in ("sft", "sft2")}))
     changed_pairs("newer")
-    assert not unused.coming_back(project(models)), "the parent is as its own parent made it, which has other input"
-    for path in (manifest := Path(whole.manifest("main", STEP, "sft")), record.beside(manifest)):
+    assert not unused.moves_back(project(models)), "the parent is as its own parent made it, which has other input"
+    for path in (manifest := Path(whole.manifest_path("main", STEP, "sft")), record.path_of(manifest)):
         path.unlink()
-    assert [move.task for move in unused.coming_back(project(models))] == ["sft3"], "what is gone is not made again"
+    assert [move.task for move in unused.moves_back(project(models))] == ["sft3"], "what is gone is not made again"
 
 
 def test_a_model_comes_back_to_the_variant_that_has_it_now(here: Callable[..., Any]) -> None:
     """What main no longer has, a variant that shared it still needs: no model is trained again for that."""
     both, one = project({"sft": SFT}, {"hot": {}}), project({}, {"hot": {"models": {"sft": SFT}}})
     before = made(both, "sft")
-    assert one.manifest("hot", STEP, "sft").startswith("results/hot/")
+    assert one.manifest_path("hot", STEP, "sft").startswith("results/hot/")
     after = here(one)
     assert after == {name.replace("/main/", "/hot/"): held for name, held in before.items()}
 
@@ -246,34 +246,34 @@ def test_results_of_other_input_or_in_part_or_begun_stay_aside(here: Callable[..
     pairs = Path("results/main/finetune/pairs/manifest.json")
     pairs.parent.mkdir(parents=True)
     Manifest("finetune.pairs", "z").write(pairs, [])
-    assert not unused.coming_back(project({"sft": SFT})), "the pairs are others"
+    assert not unused.moves_back(project({"sft": SFT})), "the pairs are others"
     pairs.unlink()
     Manifest.copy_of(pairs).unlink()
-    (folder,) = unused.set_aside()
+    (folder,) = unused.find_set_aside()
     weights = folder.folder / "sft/model/model.safetensors"
     weights.rename(folder.folder / "lost")
-    assert not unused.coming_back(whole), "a file is missing"
+    assert not unused.moves_back(whole), "a file is missing"
     (folder.folder / "lost").rename(weights)
-    Path(whole.manifest("main", STEP, "sft")).parent.mkdir(parents=True)
-    record.beside(Path(whole.manifest("main", STEP, "sft"))).write_text("{}")
-    assert not unused.coming_back(whole), "the model was begun again"
-    record.beside(Path(whole.manifest("main", STEP, "sft"))).unlink()
+    Path(whole.manifest_path("main", STEP, "sft")).parent.mkdir(parents=True)
+    record.path_of(Path(whole.manifest_path("main", STEP, "sft"))).write_text("{}")
+    assert not unused.moves_back(whole), "the model was begun again"
+    record.path_of(Path(whole.manifest_path("main", STEP, "sft"))).unlink()
     assert here(whole) == before
 
-    manifest = Path(whole.manifest("main", STEP, "sft"))
-    Manifest.forget(manifest)
+    manifest = Path(whole.manifest_path("main", STEP, "sft"))
+    Manifest.remove_with_copy(manifest)
     here(project({}))
-    (folder,) = unused.set_aside()
+    (folder,) = unused.find_set_aside()
     assert folder.folder.name == f"sft.{digest(whole.fingerprint('main', STEP, 'sft'))}", "known by its record"
-    assert not unused.coming_back(whole)
+    assert not unused.moves_back(whole)
 
 
 def test_a_move_that_was_cut_off_is_made_to_its_end(here: Callable[..., Any]) -> None:
     whole, without = project({"sft": SFT}), project({})
     before = made(whole, "sft")
     for of, moves in (
-        (without, lambda: list(unused.leaving(without.variants))),
-        (whole, lambda: unused.coming_back(whole)),
+        (without, lambda: list(unused.moves_aside(without.variants))),
+        (whole, lambda: unused.moves_back(whole)),
     ):
         for number in range(len(before)):
             (move,) = moves()
@@ -294,12 +294,12 @@ def test_links_are_not_followed(here: Callable[..., Any], tmp_path: Path) -> Non
     here(project({}))
     Path("results/main/unused").rename(tmp_path / "elsewhere")
     Path("results/main/unused").symlink_to(tmp_path / "elsewhere")
-    assert not unused.set_aside() and not unused.coming_back(project({"sft": SFT}))
+    assert not unused.find_set_aside() and not unused.moves_back(project({"sft": SFT}))
 
 
 def test_what_a_person_reads(here: Callable[..., Any]) -> None:
     of = project({"sft": SFT}, {"hot": {"models": {"sft": {"learning_rate": 0.5}}}})
     made(of, "sft")
     made(of, "sft", "hot")
-    moves = list(unused.leaving(project({}, {"hot": {}}).variants))
-    assert re.fullmatch(r"14 files \(\d+ kB\) of the models sft, sft of hot", unused.described(moves))
+    moves = list(unused.moves_aside(project({}, {"hot": {}}).variants))
+    assert re.fullmatch(r"14 files \(\d+ kB\) of the models sft, sft of hot", unused.moves_text(moves))

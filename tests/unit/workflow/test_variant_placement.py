@@ -24,7 +24,7 @@ def test_no_fingerprint_and_no_folder_depends_on_placement(tmp_path: Path, monke
     train = {"processes": 8, "nodes": 2, "micro_batch": 1, "checkpoint_every": 7}
     found = project(tmp_path, monkeypatch, {"large": {"pretrain": {"train": train}}})
     assert found.fingerprint("large", "pretrain.train") == found.fingerprint("main", "pretrain.train")
-    assert found.folder("large", "pretrain.train") == "results/main/pretrain/train"
+    assert found.step_folder("large", "pretrain.train") == "results/main/pretrain/train"
 
 
 def test_of_what_is_shared_the_owner_s_placement_holds_and_a_line_says_so(
@@ -35,7 +35,7 @@ def test_of_what_is_shared_the_owner_s_placement_holds_and_a_line_says_so(
     variants = {name: {"pretrain": {"train": train}} for name, train in (("own", own), ("twice", twice))}
     variants |= {f"log-{number}": {"pretrain": {"train": {"log_every": number}}} for number in (2, 3, 4, 5, 6)}
     found = project(tmp_path, monkeypatch, variants)
-    assert list(variant_placement.lines(found)) == [
+    assert list(variant_placement.difference_lines(found)) == [
         "pretrain.train.micro_batch is 2, as own has it, which makes the result: twice has 1",
         "pretrain.train.log_every is 10, as main has it, which makes the result: log-2 has 2, log-3 has 3, log-4 has 4, 2 more have others",
     ]
@@ -43,5 +43,5 @@ def test_of_what_is_shared_the_owner_s_placement_holds_and_a_line_says_so(
 
 def test_a_model_s_own_placement_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = project(tmp_path, monkeypatch, {"wide": {"models": {"sft": {"processes": 4}}}})
-    (line,) = variant_placement.lines(found)
+    (line,) = variant_placement.difference_lines(found)
     assert line == "finetune.train.processes is 1, as main has it, which makes the result: wide has 4"

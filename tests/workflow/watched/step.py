@@ -7,12 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from crawl2llm.core.console import log, setup
-from crawl2llm.training.processes import RESUBMIT, listen
+from crawl2llm.core.console import log, set_up_logging
+from crawl2llm.training.processes import RESUBMIT, on_stop_signal
 
 stopping: list[int] = []
 step, task, how, manifest, file = sys.argv[1:]
-setup(f"{step} {task}".rstrip(), Path(file))
+set_up_logging(f"{step} {task}".rstrip(), Path(file))
 print("a library's own words on stdout", flush=True)
 log.info("12/40 documents, 3.0/s, 9s left")
 if how == "warn":
@@ -32,7 +32,7 @@ elif how == "silent":
 elif how == "seconds":  # long enough to be drawn several times
     time.sleep(3)
 elif how == "training":  # as one ends that is told to
-    listen(lambda number, _: stopping.append(number))
+    on_stop_signal(lambda number, _: stopping.append(number))
     end = time.monotonic() + 60
     while not stopping and time.monotonic() < end:
         time.sleep(0.1)

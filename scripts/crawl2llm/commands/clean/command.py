@@ -15,29 +15,29 @@ from pathlib import Path
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.project import Project
-from crawl2llm.commands.accept import agreed
+from crawl2llm.commands.accept import person_agrees
 from crawl2llm.commands.clean import candidates
 from crawl2llm.commands.clean.candidates import KINDS, Item
 from crawl2llm.core import code_snapshot, run_folder, run_lock
-from crawl2llm.core.console import put, setup
+from crawl2llm.core.console import print_line, set_up_logging
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.nested_dicts import flat
+from crawl2llm.core.nested_dicts import flatten
 from crawl2llm.slurm import guard
-from crawl2llm.training.estimate.parts import gigabytes
-from crawl2llm.workflow.stale_results import order
+from crawl2llm.training.estimate.parts import format_bytes
+from crawl2llm.workflow.stale_results import removal_order
 
-SHOWN = 5  # keys that a text names
+MOST_KEYS = 5  # keys that a text names
 
 
-def lines(items: list[Item], notes: Iterable[str]) -> Iterator[str]:
+def removal_lines(items: list[Item], notes: Iterable[str]) -> Iterator[str]:
     """What could be removed, an entry a line, and what stays."""
-    yield from (item.line() for item in items)
+    yield from (item.format_line() for item in items)
     yield from notes
     total = sum(item.bytes for item in items)
-    yield f"{gigabytes(total):>9}  in all" if items else "nothing to free: the config uses all that is here"
+    yield f"{format_bytes(total):>9}  in all" if items else "nothing to free: the config uses all that is here"
 
 
-def remove(items: Iterable[Item]) -> Iterator[str]:
+def remove_items(items: Iterable[Item]) -> Iterator[str]:
     """Remove entries in the order of `stale_results.order`. Returns a line for each path that cannot be removed."""
     for item in items:
         for path in item.paths:
@@ -45,49 +45,51 @@ def remove(items: Iterable[Item]) -> Iterator[str]:
                 yield f"{path} stays: it is a link, or lies behind one"
                 continue
             try:
-                for file in sorted(candidates.files(path), key=order):
+                for file in sorted(candidates.files_below(path), key=removal_order):
                     file.unlink(missing_ok=True)
                 if path.is_dir():
                     shutil.rmtree(path)
             except OSError as error:
-                yield run_folder.words(error, path)
+                yield run_folder.error_line(error, path)
             for folder in path.parents[:-1]:
                 with contextlib.suppress(OSError):  # not empty
                     folder.rmdir()
 
 
-def other_config(project: Project) -> str:
+def config_change_text(project: Project) -> str:
     """Which keys differ from the config that the last run here had, in words; "" without a run, and with its config."""
     for path in sorted(code_snapshot.FOLDER.glob("*.json")):
         try:
-            before = flat(json.loads(path.read_bytes()))
+            before = flatten(json.loads(path.read_bytes()))
         except (OSError, ValueError, AttributeError):
             continue
-        now, absent = flat(json.loads(json.dumps(project.variants["main"]))), object()
+        now, absent = flatten(json.loads(json.dumps(project.variants["main"]))), object()
         keys = sorted(key for key in before.keys() | now.keys() if before.get(key, absent) != now.get(key, absent))
         if keys:
-            more = f" and {len(keys) - SHOWN} more" if keys[SHOWN:] else ""
-            return f"the last run here had another config: {', '.join(keys[:SHOWN])}{more} differ"
+            more = f" and {len(keys) - MOST_KEYS} more" if keys[MOST_KEYS:] else ""
+            return f"the last run here had another config: {', '.join(keys[:MOST_KEYS])}{more} differ"
     return ""
 
 
-def parser() -> command_line.Parser:
+def argument_parser() -> command_line.Parser:
     """The command line."""
-    made = command_line.described(
+    parser = command_line.command_parser(
         "crawl2llm clean", __doc__, "--dry-run\n  crawl2llm clean checkpoints caches --configfile mine.yaml --yes"
     )
-    made.add_argument("kinds", nargs="*", metavar="KIND", help=f"what to look for: {', '.join(KINDS)} (all)")
-    made.add_argument("-n", "--dry-run", action="store_true", help="look only: nothing is asked, removed or written")
-    made.add_argument("--yes", action="store_true", help="do not ask")
-    command_line.configfile_option(made, "the run's config (config.yaml of its folder)")
-    made.add_argument("--directory", type=Path, default=Path(), help="the run's working directory, as of Snakemake (.)")
-    return made
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"what to look for: {', '.join(KINDS)} (all)")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="look only: nothing is asked, removed or written")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    command_line.add_configfile_option(parser, "the run's config (config.yaml of its folder)")
+    parser.add_argument(
+        "--directory", type=Path, default=Path(), help="the run's working directory, as of Snakemake (.)"
+    )
+    return parser
 
 
-@command_line.answered
+@command_line.report_errors
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
-    setup("clean")
+    args = argument_parser().parse_args(argv)
+    set_up_logging("clean")
     if unknown := [kind for kind in args.kinds if kind not in KINDS]:
         raise InputError(f"{unknown[0]!r} is nothing to look for; allowed are {', '.join(KINDS)}")
     if not args.directory.is_dir():
@@ -95,33 +97,33 @@ def main(argv: list[str] | None = None) -> int:
     kinds = tuple(args.kinds) or KINDS
     configs = [Path(name).absolute() for name in args.configfile]
     with contextlib.chdir(args.directory):
-        project = Project.of_files(configs)
-        other = other_config(project)
+        project = Project.from_files(configs)
+        config_change = config_change_text(project)
         if args.dry_run:
-            items, notes = candidates.removable(project, kinds)
-            put("\n".join(lines(items, [*notes, *filter(None, [other])])))
+            items, notes = candidates.removable_items(project, kinds)
+            print_line("\n".join(removal_lines(items, [*notes, *filter(None, [config_change])])))
             return 0
-        if other and args.yes and not configs:
-            raise InputError(f"{other}. Name the run's config: --configfile FILE")
+        if config_change and args.yes and not configs:
+            raise InputError(f"{config_change}. Name the run's config: --configfile FILE")
         try:
-            with run_lock.held(run_lock.RUN):
-                guard.check(guard.DRIVER)
-                return clean(project, kinds, args.yes, other)
+            with run_lock.hold_lock(run_lock.RUN):
+                guard.check_driver(guard.DRIVER_FILE)
+                return list_and_remove(project, kinds, args.yes, config_change)
         except (run_lock.Busy, guard.GuardError, run_folder.Unusable) as error:
-            return command_line.fail(str(error))
+            return command_line.print_error(str(error))
 
 
-def clean(project: Project, kinds: tuple[str, ...], yes: bool, other: str) -> int:
+def list_and_remove(project: Project, kinds: tuple[str, ...], yes: bool, config_change: str) -> int:
     """List what the config does not use, and remove it if a person agrees; the exit status. other: of `other_config`."""
-    items, notes = candidates.removable(project, kinds)
-    put("\n".join(lines(items, [*notes, *filter(None, [other])])))
+    items, notes = candidates.removable_items(project, kinds)
+    print_line("\n".join(removal_lines(items, [*notes, *filter(None, [config_change])])))
     if not items:
         return 0
-    if not (yes or agreed("remove this? [y/N] ")):
-        put("nothing was removed")
+    if not (yes or person_agrees("remove this? [y/N] ")):
+        print_line("nothing was removed")
         return 1
-    failures = list(remove(items))
-    put("\n".join([*failures, "the rest was removed" if failures else "removed"]))
+    failures = list(remove_items(items))
+    print_line("\n".join([*failures, "the rest was removed" if failures else "removed"]))
     return int(bool(failures))
 
 

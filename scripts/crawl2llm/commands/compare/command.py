@@ -14,15 +14,15 @@ from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.steps import NUMBERED, STEPS
-from crawl2llm.commands.compare.collect import load, record
-from crawl2llm.core.console import put, quantity
+from crawl2llm.commands.compare.collect import load_record, run_record
+from crawl2llm.core.console import format_quantity, print_line
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import pretty, write_atomically
-from crawl2llm.core.nested_dicts import flat
+from crawl2llm.core.manifest import pretty_json, write_atomically
+from crawl2llm.core.nested_dicts import flatten
 
 Row = dict[str, Any]
 # Of the summaries, what a text tells: the last part of a key.
-TOLD = (
+SHOWN_MEASURES = (
     "bits_per_byte",
     "loss",
     "validation_loss",
@@ -33,20 +33,20 @@ TOLD = (
     "roc_auc",
     "heldout_loss_after",
 )
-ADDED = ("documents", "tokens", "bytes")  # of the summaries of a step by shard, what adds up
-SHOWN = 40
-NAMED = 3  # steps that do not go together with the others
-WIDTH = 60  # characters of a value
+SUMMED_KEYS = ("documents", "tokens", "bytes")  # of the summaries of a step by shard, what adds up
+MOST_LINES = 40
+MOST_STEPS = 3  # steps that do not go together with the others
+VALUE_WIDTH = 60  # characters of a value
 PAGE = Path("results/main/report/now/compare.html")
 
 
-def differing(one: Row, other: Row) -> dict[str, list[Any]]:
+def differing_values(one: Row, other: Row) -> dict[str, list[Any]]:
     """Key → [in A, in B] of the leaves that are not the same; None for one that is not there."""
-    a, b = flat(one), flat(other)
+    a, b = flatten(one), flatten(other)
     return {key: [a.get(key), b.get(key)] for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)}
 
 
-def difference(one: Row, other: Row) -> Row:
+def compare_records(one: Row, other: Row) -> Row:
     """What differs between two records, by kind."""
     a, b = one["steps"], other["steps"]
     both = [step for step in a if step in b]
@@ -59,21 +59,37 @@ def difference(one: Row, other: Row) -> Row:
         "outdated": {name: of.get("outdated", {}) for name, of in (("a", one), ("b", other))},
         "other_settings": {name: of.get("other_settings", []) for name, of in (("a", one), ("b", other))},
         "steps": {"only_a": [step for step in a if step not in b], "only_b": [step for step in b if step not in a]},
-        "settings": differing(*({step: _settings(of[step], both_of[step]) for step in both} for of in (a, b))),
-        "code": {step: found for step in both if (found := _code(a[step], b[step]))},
+        "settings": differing_values(
+            *({step: _step_settings(of[step], both_of[step]) for step in both} for of in (a, b))
+        ),
+        "code": {step: found for step in both if (found := _changed_modules(a[step], b[step]))},
         "input": [
             step
             for step in both
-            if len({json.dumps(one, sort_keys=True) for one in _shared(a, b, step, "sources")}) > 1
+            if len({json.dumps(one, sort_keys=True) for one in _shared_tasks(a, b, step, "sources")}) > 1
         ],
-        "versions": _merged({step: differing(_one(a[step]["versions"]), _one(b[step]["versions"])) for step in both}),
-        "machine": _merged({step: differing(_one(a[step]["machine"]), _one(b[step]["machine"])) for step in both}),
+        "versions": _merge_by_key(
+            {
+                step: differing_values(_single_values(a[step]["versions"]), _single_values(b[step]["versions"]))
+                for step in both
+            }
+        ),
+        "machine": _merge_by_key(
+            {
+                step: differing_values(_single_values(a[step]["machine"]), _single_values(b[step]["machine"]))
+                for step in both
+            }
+        ),
         "partial": {
             step: {name: [of[step]["tasks"], of[step]["of"]] for name, of in (("a", a), ("b", b))} for step in partial
         },
-        "counts": differing({step: a[step]["counts"] for step in whole}, {step: b[step]["counts"] for step in whole}),
-        "sums": differing(*({step: sums(of[step]["summary"]) for step in whole if _by_shard(step)} for of in (a, b))),
-        "measures": differing(*_measures(a, b, whole, partial)),
+        "counts": differing_values(
+            {step: a[step]["counts"] for step in whole}, {step: b[step]["counts"] for step in whole}
+        ),
+        "sums": differing_values(
+            *({step: summary_sums(of[step]["summary"]) for step in whole if _is_by_shard(step)} for of in (a, b))
+        ),
+        "measures": differing_values(*_both_summaries(a, b, whole, partial)),
         "seconds": {step: [a[step]["seconds"], b[step]["seconds"]] for step in both},
         "same_files": [step for step in both if a[step]["files"] == b[step]["files"]],
     }
@@ -84,58 +100,62 @@ def _is_partial(a: Row, b: Row, step: str) -> bool:
     return any(of[step]["tasks"] < of[step]["of"] for of in (a, b))
 
 
-def _by_shard(step: str) -> bool:
+def _is_by_shard(step: str) -> bool:
     return step in STEPS and STEPS[step].per == "shard"
 
 
-def _numbered(step: str) -> bool:
+def _has_numbered_tasks(step: str) -> bool:
     """Whether its tasks are pieces of one result: a text tells their sum."""
     return step in STEPS and STEPS[step].per in NUMBERED
 
 
-def sums(by_task: Row) -> Row:
+def summary_sums(by_task: Row) -> Row:
     """What adds up of the summaries of a step's tasks, over all tasks, by dotted key."""
     out: Row = {}
     for summary in by_task.values():
-        for key, value in flat(summary).items():
-            if key.rpartition(".")[2] in ADDED and isinstance(value, int):
+        for key, value in flatten(summary).items():
+            if key.rpartition(".")[2] in SUMMED_KEYS and isinstance(value, int):
                 out[key] = out.get(key, 0) + value
     return out
 
 
-def _shared(a: Row, b: Row, step: str, what: str) -> tuple[Row, Row]:
+def _shared_tasks(a: Row, b: Row, step: str, section: str) -> tuple[Row, Row]:
     """A part of a step's tasks in A and in B; of a step that is not complete, of the tasks that both have."""
-    one, other = a[step][what], b[step][what]
+    one, other = a[step][section], b[step][section]
     if not _is_partial(a, b, step):
         return one, other
     shared = [task for task in one if task in other]
     return {task: one[task] for task in shared}, {task: other[task] for task in shared}
 
 
-def _measures(a: Row, b: Row, whole: list[str], partial: list[str]) -> tuple[Row, Row]:
+def _both_summaries(a: Row, b: Row, whole: list[str], partial: list[str]) -> tuple[Row, Row]:
     """The summaries of A and of B by step and task; without a level for the tasks where there is one."""
-    found = {step: _shared(a, b, step, "summary") for step in (*whole, *partial)}
-    one, other = ({step: _level(both[side]) for step, both in found.items()} for side in (0, 1))
+    summaries = {step: _shared_tasks(a, b, step, "summary") for step in (*whole, *partial)}
+    one, other = ({step: _without_task_level(both[side]) for step, both in summaries.items()} for side in (0, 1))
     return one, other
 
 
-def _level(by_task: Row) -> Row:
+def _without_task_level(by_task: Row) -> Row:
     """Without the level of the tasks where there is no more than one."""
     return dict(by_task[""]) if list(by_task) == [""] else by_task
 
 
-def _one(values: dict[str, list[Any]]) -> Row:
+def _single_values(values: dict[str, list[Any]]) -> Row:
     """The only value of each key; where tasks had several, all."""
     return {key: found[0] if len(found) == 1 else found for key, found in values.items()}
 
 
-def _settings(step: Row, tasks: Row) -> Row:
+def _step_settings(step: Row, tasks: Row) -> Row:
     """The settings of a step's tasks. tasks: those of A or B by name, so that settings told once are told by task where the other's are."""
-    own = {task: of["config"] for task, of in step["by"].items()}
-    return _level(dict.fromkeys([task for task in tasks if task] or [""], own[""]) if list(own) == [""] else own)
+    settings_by_task = {task: of["config"] for task, of in step["by"].items()}
+    return _without_task_level(
+        dict.fromkeys([task for task in tasks if task] or [""], settings_by_task[""])
+        if list(settings_by_task) == [""]
+        else settings_by_task
+    )
 
 
-def _code(one: Row, other: Row) -> list[str]:
+def _changed_modules(one: Row, other: Row) -> list[str]:
     """The modules that differ."""
     sides = []
     for step in (one, other):
@@ -145,98 +165,106 @@ def _code(one: Row, other: Row) -> list[str]:
     return sorted(key for key in {*a, *b} if a.get(key) != b.get(key))
 
 
-def _merged(by_step: dict[str, dict[str, list[Any]]]) -> dict[str, list[Any]]:
+def _merge_by_key(by_step: dict[str, dict[str, list[Any]]]) -> dict[str, list[Any]]:
     """The same difference of many steps once, by the last part of its key."""
     out: dict[str, list[Any]] = {}
-    for found in by_step.values():
-        out |= {key.rpartition(".")[2]: values for key, values in found.items()}
+    for differences in by_step.values():
+        out |= {key.rpartition(".")[2]: values for key, values in differences.items()}
     return out
 
 
-def short(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value in a line."""
     text = f"{value:.6g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+    return text if len(text) <= VALUE_WIDTH else f"{text[: VALUE_WIDTH - 1]}…"
 
 
-def part(title: str, rows: dict[str, list[Any]]) -> Iterator[str]:
+def section_lines(title: str, rows: dict[str, list[Any]]) -> Iterator[str]:
     """A title and a line for each difference; nothing where there is none."""
     if rows:
         yield f"{title}:"
-        yield from (f"  {key}: {short(a)} → {short(b)}" for key, (a, b) in list(rows.items())[:SHOWN])
-        if len(rows) > SHOWN:
-            yield f"  … {len(rows) - SHOWN:,} more: --json lists all"
+        yield from (
+            f"  {key}: {format_value(a)} → {format_value(b)}" for key, (a, b) in list(rows.items())[:MOST_LINES]
+        )
+        if len(rows) > MOST_LINES:
+            yield f"  … {len(rows) - MOST_LINES:,} more: --json lists all"
 
 
-def apart(found: Row) -> Iterator[str]:
+def inconsistency_lines(comparison: Row) -> Iterator[str]:
     """What of A or B does not go together with the rest of it, as text."""
     for name in ("a", "b"):
-        late = list(found["outdated"][name].items())
-        for step, why in late[:NAMED]:
+        late = list(comparison["outdated"][name].items())
+        for step, why in late[:MOST_STEPS]:
             yield f"{name.upper()} is not of one run: {step}: {why}"
-        if len(late) > NAMED:
-            yield f"  and {len(late) - NAMED:,} more steps of {name.upper()}"
-        if steps := found["other_settings"][name]:
-            more = f" and {len(steps) - NAMED:,} more" if len(steps) > NAMED else ""
-            yield f"{name.upper()} has results of other settings or code than its config has now: {', '.join(steps[:NAMED])}{more}"
+        if len(late) > MOST_STEPS:
+            yield f"  and {len(late) - MOST_STEPS:,} more steps of {name.upper()}"
+        if steps := comparison["other_settings"][name]:
+            more = f" and {len(steps) - MOST_STEPS:,} more" if len(steps) > MOST_STEPS else ""
+            yield f"{name.upper()} has results of other settings or code than its config has now: {', '.join(steps[:MOST_STEPS])}{more}"
 
 
-def lines(found: Row) -> Iterator[str]:
+def comparison_lines(comparison: Row) -> Iterator[str]:
     """The difference as text."""
     for name in ("a", "b"):
-        of = found[name]
+        of = comparison[name]
         yield f"{name.upper()}: {of['variant']}, crawl2llm {of['crawl2llm']}, {of['written']}"
-    yield from apart(found)
+    yield from inconsistency_lines(comparison)
     for key, name in (("only_a", "A"), ("only_b", "B")):
-        if found["steps"][key]:
-            yield f"steps of {name} alone: {', '.join(found['steps'][key])}"
-    yield from part("settings", found["settings"])
-    if found["code"]:
-        yield f"other code: {', '.join(found['code'])}"
-    if found["input"]:
-        yield f"other source files: {', '.join(found['input'])}"
-    yield from part("versions", found["versions"])
-    yield from part("machine", found["machine"])
-    for step, of in found["partial"].items():
+        if comparison["steps"][key]:
+            yield f"steps of {name} alone: {', '.join(comparison['steps'][key])}"
+    yield from section_lines("settings", comparison["settings"])
+    if comparison["code"]:
+        yield f"other code: {', '.join(comparison['code'])}"
+    if comparison["input"]:
+        yield f"other source files: {', '.join(comparison['input'])}"
+    yield from section_lines("versions", comparison["versions"])
+    yield from section_lines("machine", comparison["machine"])
+    for step, of in comparison["partial"].items():
         (a, of_a), (b, of_b) = of["a"], of["b"]
         yield f"A has {a} of {of_a} tasks of {step}, B {b} of {of_b}: counts of that step are not compared"
-    yield from part("documents", {key: value for key, value in found["counts"].items() if not key.endswith(".in")})
-    told = {
+    yield from section_lines(
+        "documents", {key: value for key, value in comparison["counts"].items() if not key.endswith(".in")}
+    )
+    measures = {
         key: value
-        for key, value in found["measures"].items()
-        if key.rpartition(".")[2] in TOLD and not _numbered(".".join(key.split(".")[:2]))
+        for key, value in comparison["measures"].items()
+        if key.rpartition(".")[2] in SHOWN_MEASURES and not _has_numbered_tasks(".".join(key.split(".")[:2]))
     }
-    yield from part("measures", found["sums"] | told)
-    took = [sum(values[side] or 0 for values in found["seconds"].values()) for side in (0, 1)]
-    yield f"seconds of all tasks: {took[0]:,.0f} → {took[1]:,.0f}"
-    yield f"{len(found['same_files'])} of {len(found['seconds'])} steps have the same files, byte by byte"
+    yield from section_lines("measures", comparison["sums"] | measures)
+    seconds = [sum(values[side] or 0 for values in comparison["seconds"].values()) for side in (0, 1)]
+    yield f"seconds of all tasks: {seconds[0]:,.0f} → {seconds[1]:,.0f}"
+    yield f"{len(comparison['same_files'])} of {len(comparison['seconds'])} steps have the same files, byte by byte"
 
 
-def options(parser: command_line.Parser) -> None:
-    command_line.configfile_option(parser, "the run's config: with it, results that variants share are found exactly")
+def add_options(parser: command_line.Parser) -> None:
+    command_line.add_configfile_option(
+        parser, "the run's config: with it, results that variants share are found exactly"
+    )
 
 
-def page(given: list[str]) -> int:
+def write_page(configfiles: list[str]) -> int:
     """Write the page over all variants of what is there. Raises InputError where nothing is."""
     from crawl2llm.stages.report import variants
-    from crawl2llm.stages.report.compare import project
+    from crawl2llm.stages.report.compare import read_project
 
-    run = project(given or ["config.yaml"])
-    found, held = variants.look(run, run.variants["main"]["report"]["compare"])
-    if not any(made for variant in held.values() for made in variant.made.values()):
+    run = read_project(configfiles or ["config.yaml"])
+    report, results_by_variant = variants.read_comparison(run, run.variants["main"]["report"]["compare"])
+    if not any(made for variant in results_by_variant.values() for made in variant.manifests.values()):
         raise InputError(f"no variant has any result in {Path('results').absolute()}: run it first")
-    write_atomically(PAGE.with_name("compare.json"), pretty(found))
-    write_atomically(PAGE, variants.render(run, found, held, ""))
-    missing = [row["name"] for row in found["variants"] if row["missing"] or row["damaged"]]
-    put(f"{quantity(len(found['variants']), 'variant')} in {quantity(len(found['settings']), 'setting')}: {PAGE}")
+    write_atomically(PAGE.with_name("compare.json"), pretty_json(report))
+    write_atomically(PAGE, variants.render(run, report, results_by_variant, ""))
+    missing = [row["name"] for row in report["variants"] if row["missing"] or row["damaged"]]
+    print_line(
+        f"{format_quantity(len(report['variants']), 'variant')} in {format_quantity(len(report['settings']), 'setting')}: {PAGE}"
+    )
     if missing:
-        put(f"not complete: {', '.join(missing)}")
+        print_line(f"not complete: {', '.join(missing)}")
     return 0
 
 
-@command_line.answered
+@command_line.report_errors
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.described(
+    parser = command_line.command_parser(
         "crawl2llm compare",
         __doc__,
         "results/main results/other\n  crawl2llm compare old.json results/main --json\n  crawl2llm compare --page --configfile mine.yaml",
@@ -249,21 +277,21 @@ def main(argv: list[str] | None = None) -> int:
         help=f"write {PAGE}, of the variants of --configfile (config.yaml) that are there",
     )
     parser.add_argument("--json", action="store_true", help="the whole difference as JSON")
-    options(parser)
+    add_options(parser)
     args = parser.parse_args(argv)
-    given = [str(Path(path).absolute()) for path in args.configfile]
+    configfiles = [str(Path(path).absolute()) for path in args.configfile]
     if args.page:
-        return page(given)
+        return write_page(configfiles)
     if args.a is None or args.b is None:
         raise InputError("A and B: give two folders of results or records, or --page for all variants of a run")
-    found = difference(load(args.a, given), load(args.b, given))
-    return command_line.show(args, found, lambda: lines(found))
+    comparison = compare_records(load_record(args.a, configfiles), load_record(args.b, configfiles))
+    return command_line.print_findings(args, comparison, lambda: comparison_lines(comparison))
 
 
-@command_line.answered
-def write(argv: list[str] | None = None) -> int:
+@command_line.report_errors
+def write_record(argv: list[str] | None = None) -> int:
     """`crawl2llm record`."""
-    parser = command_line.described(
+    parser = command_line.command_parser(
         "crawl2llm record",
         "A run's record: one JSON with the settings, code, versions, machine, checksums and summaries of a variant's results.",
         "results/main --out run.json",
@@ -272,15 +300,15 @@ def write(argv: list[str] | None = None) -> int:
         "results", type=Path, nargs="?", default=Path("results/main"), help="results of a variant (results/main)"
     )
     parser.add_argument("--out", type=Path, help="the file to write (else it is printed)")
-    options(parser)
+    add_options(parser)
     args = parser.parse_args(argv)
     if not args.results.is_dir():
         raise InputError(f"{args.results} is no folder; give that of a variant, such as results/main")
-    found = pretty(record(args.results, [str(Path(path).absolute()) for path in args.configfile]))
+    text = pretty_json(run_record(args.results, [str(Path(path).absolute()) for path in args.configfile]))
     if args.out:
-        write_atomically(args.out, found)
+        write_atomically(args.out, text)
     else:
-        put(found, end="")
+        print_line(text, end="")
     return 0
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from crawl2llm.commands.compare.command import write as main
+from crawl2llm.commands.compare.command import write_record as main
 
 __all__ = ["main"]

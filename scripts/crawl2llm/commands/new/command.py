@@ -17,11 +17,11 @@ from typing import Any
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import config_schema
-from crawl2llm.chain.command_line import answered, described
-from crawl2llm.commands.new.estimate import DATA_HALF, NODE_CORES, Estimate, estimate
-from crawl2llm.commands.new.places import LENGTHS, Source, Wanted, sources
-from crawl2llm.commands.new.sample import Sampled, look
-from crawl2llm.core.console import duration, log, put, quantity, setup
+from crawl2llm.chain.command_line import command_parser, report_errors
+from crawl2llm.commands.new.estimate import DATA_FACTOR, NODE_CORES, Estimate, estimate_run
+from crawl2llm.commands.new.places import LENGTHS, Source, SourceOptions, find_sources
+from crawl2llm.commands.new.sample import Sample, read_sample
+from crawl2llm.core.console import format_duration, format_quantity, log, print_line, set_up_logging
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import write_atomically
 from crawl2llm.core.root import ROOT
@@ -31,74 +31,76 @@ from crawl2llm.stages.ingest.extract import DAMAGE
 from crawl2llm.stages.report.cautions import LEAST_HELD_OUT
 from crawl2llm.training.cost_estimate import MFU
 
-SHARE = 0.1  # least share of the text for a language to be kept without being named
+LEAST_SHARE = 0.1  # least share of the text for a language to be kept without being named
 SHARDS = 64
 
 
-def shares(found: list[tuple[Source, Sampled]]) -> dict[str, float]:
+def language_shares(samples: list[tuple[Source, Sample]]) -> dict[str, float]:
     """The share of each language in the text, the largest first; `unsure` is what is below the threshold."""
     total: dict[str, float] = {}
-    for source, seen in found:
-        for name, size in seen.text.items():
-            total[name] = total.get(name, 0.0) + size * source.bytes / max(seen.bytes, 1)
-    whole = sum(total.values()) or 1.0
-    return {name: size / whole for name, size in sorted(total.items(), key=lambda item: (-item[1], item[0]))}
+    for source, sample in samples:
+        for name, size in sample.text_bytes.items():
+            total[name] = total.get(name, 0.0) + size * source.bytes / max(sample.bytes, 1)
+    text_size = sum(total.values()) or 1.0
+    return {name: size / text_size for name, size in sorted(total.items(), key=lambda item: (-item[1], item[0]))}
 
 
-def chosen(found: dict[str, float], wanted: list[str], kept: Iterable[str]) -> list[str]:
+def languages_to_keep(shares: dict[str, float], requested: list[str], surviving: Iterable[str]) -> list[str]:
     """The languages to keep: those that are asked for, or those with a good share of the text.
 
     kept: those of which the filters left something in the sample; others are chosen only where they are asked for.
 
     One that the sample lacks is left out with a warning. Raises InputError where it lacks all.
     """
-    known = {name: share for name, share in found.items() if name not in ("unsure", "und")}
-    if not known:
+    recognised = {name: share for name, share in shares.items() if name not in ("unsure", "und")}
+    if not recognised:
         raise InputError("the sample held no text in a language that was recognised: is this a crawl of pages or text?")
-    shown = ", ".join(f"{other} {share:.0%}" for other, share in list(found.items())[:8])
-    for name in [name for name in wanted if name not in known]:
-        log.warning("--languages %s: the sample held no text of it, so it is left out; it held %s", name, shown)
-    if wanted and not (wanted := [name for name in wanted if name in known]):
-        raise InputError(f"--languages: the sample held no text of any of them; it held {shown}")
-    left = [name for name in known if name in set(kept)] or list(known)
-    return wanted or [name for name in left if known[name] >= SHARE] or left[:1]
+    shares_text = ", ".join(f"{other} {share:.0%}" for other, share in list(shares.items())[:8])
+    for name in [name for name in requested if name not in recognised]:
+        log.warning("--languages %s: the sample held no text of it, so it is left out; it held %s", name, shares_text)
+    if requested and not (requested := [name for name in requested if name in recognised]):
+        raise InputError(f"--languages: the sample held no text of any of them; it held {shares_text}")
+    candidates = [name for name in recognised if name in set(surviving)] or list(recognised)
+    return requested or [name for name in candidates if recognised[name] >= LEAST_SHARE] or candidates[:1]
 
 
-def start(config: Path) -> str:
+def run_command(config: Path) -> str:
     """The command that runs a config from the working directory, to which its paths are relative; it works as typed.
 
     Where the project's programs are not those on the PATH, as in an environment that is not activated, it names their folder first.
     """
     programs = Path(sys.executable).parent
-    there = shutil.which("snakemake")
-    path = "" if there and Path(there).parent.samefile(programs) else f'PATH={shlex.quote(str(programs))}:"$PATH" '
+    snakemake = shutil.which("snakemake")
+    path = (
+        "" if snakemake and Path(snakemake).parent.samefile(programs) else f'PATH={shlex.quote(str(programs))}:"$PATH" '
+    )
     place = "" if Path("Snakefile").exists() else f"--snakefile {shlex.quote(str(ROOT / 'Snakefile'))} "
     profile = shlex.quote(str(ROOT / "profiles/local")) if place else "profiles/local"
     return f"{path}snakemake {place}--profile {profile} --configfile {shlex.quote(str(config))}"
 
 
-def words(value: Any) -> str:
+def yaml_text(value: Any) -> str:
     """A value as YAML on one line; texts are quoted, so that `no` stays a language."""
     return json.dumps(value, ensure_ascii=False)
 
 
-def notes(source: Source) -> list[str]:
+def source_comments(source: Source) -> list[str]:
     """What else there is to say of a source, as comments."""
     out = []
     if preset := source.keys.get("preset"):
         out.append(f"#   Its columns are those of {preset}, so `preset` says where text, address and so on are.")
     if "text_key" in source.keys:
         out.append(f"#   The text is under {source.keys['text_key']}.")
-    if source.unknown == len(source.files):
+    if source.unknown_lengths == len(source.files):
         out.append(
             "#   The server does not tell their lengths: each counts as what was read of it, and estimates are too low."
         )
-    elif source.unknown:
+    elif source.unknown_lengths:
         out.append(
-            f"#   {quantity(source.unknown, 'length is', 'lengths are')} not known (at most {LENGTHS:,} are asked for): each counts as the "
+            f"#   {format_quantity(source.unknown_lengths, 'length is', 'lengths are')} not known (at most {LENGTHS:,} are asked for): each counts as the "
             "mean of the others."
         )
-    if source.remote:
+    if source.is_remote:
         out.append("#   They come over the network, in each run that reads them; the times below are without that.")
     return out
 
@@ -115,104 +117,106 @@ def digits_note(digits: int) -> str:
     )
 
 
-def held_out_note(made: Estimate) -> list[str]:
+def held_out_note(estimate: Estimate) -> list[str]:
     """How many documents are held out, and that they are few if they are, as comments."""
-    held = round(made.documents * made.validation_fraction)
-    said = f"# About {quantity(held, 'document is', 'documents are')} held out from training, to measure the models on."
-    if held >= LEAST_HELD_OUT:
-        return [said]
+    held_out = round(estimate.documents * estimate.validation_fraction)
+    comment = f"# About {format_quantity(held_out, 'document is', 'documents are')} held out from training, to measure the models on."
+    if held_out >= LEAST_HELD_OUT:
+        return [comment]
     return [
-        said,
+        comment,
         f"# So FEW (less than {LEAST_HELD_OUT}) that what is measured on them may be far off; a corpus of this size makes a weak model.",
         "# More documents help most; a larger validation_fraction takes them from training.",
     ]
 
 
-def nothing_left(found: list[tuple[Source, Sampled]], patterns: list[str], languages: list[str]) -> str:
+def empty_corpus_text(samples: list[tuple[Source, Sample]], patterns: list[str], languages: list[str]) -> str:
     """Why no config is written for a sample of which the filters leave no document."""
-    documents = sum(seen.documents.total() for _, seen in found)
-    there = ", ".join(f"{name} {share:.0%}" for name, share in list(shares(found).items())[:8])
+    documents = sum(seen.documents.total() for _, seen in samples)
+    shares_text = ", ".join(f"{name} {share:.0%}" for name, share in list(language_shares(samples).items())[:8])
     return (
-        f"the sample of {' '.join(patterns)} has {quantity(documents, 'document')} with text, and the filters language (for "
-        f"{', '.join(languages)}) and heuristics leave none of them: the corpus would be empty. Languages, by text: {there}. Give more or "
+        f"the sample of {' '.join(patterns)} has {format_quantity(documents, 'document')} with text, and the filters language (for "
+        f"{', '.join(languages)}) and heuristics leave none of them: the corpus would be empty. Languages, by text: {shares_text}. Give more or "
         "other files, or other languages (--languages); for text that the heuristics are not made for, such as code, start from a config "
         "in configs/, with other `filters`"
     )
 
 
-def text(
-    found: list[tuple[Source, Sampled]], languages: list[str], made: Estimate, name: str, shards: int, digits: int
+def config_text(
+    samples: list[tuple[Source, Sample]], languages: list[str], estimate: Estimate, name: str, shards: int, digits: int
 ) -> str:
     """The config as YAML with comments."""
-    train, model = made.settings, made.settings["model"]
+    train, model = estimate.settings, estimate.settings["model"]
     trained = train["steps"] * train["global_batch_tokens"]
-    keep = configuration.validate({})["quality"]["select"]["keep_fraction"]
-    listed = ", ".join(f"{language} {share:.1%}" for language, share in list(shares(found).items())[:10])
+    keep_fraction = configuration.validate({})["quality"]["select"]["keep_fraction"]
+    languages_text = ", ".join(
+        f"{language} {share:.1%}" for language, share in list(language_shares(samples).items())[:10]
+    )
     lines = [
-        f"# Written by `crawl2llm new` after a look at a sample. Run it: {start(Path(name))}",
+        f"# Written by `crawl2llm new` after a look at a sample. Run it: {run_command(Path(name))}",
         "# Every key: docs/config.md. What is not set here has its default.",
         "#",
     ]
-    for source, seen in found:
-        rejected = sum(seen.rejected.values())
+    for source, sample in samples:
+        rejected = sum(sample.rejected.values())
         # All damage, and of the rest what is most common, four in all or more.
-        shown = sorted(seen.rejected.most_common(), key=lambda each: each[0] not in DAMAGE)
-        shown = shown[: max(4, sum(why in DAMAGE for why, _ in shown))]
-        if others := rejected - sum(number for _, number in shown):
-            shown.append(("others", others))
-        reasons = ", ".join(f"{reason} {number:,}" for reason, number in shown)
+        rejections = sorted(sample.rejected.most_common(), key=lambda each: each[0] not in DAMAGE)
+        rejections = rejections[: max(4, sum(why in DAMAGE for why, _ in rejections))]
+        if other_count := rejected - sum(number for _, number in rejections):
+            rejections.append(("others", other_count))
+        reasons = ", ".join(f"{reason} {number:,}" for reason, number in rejections)
         lines += [
-            f"# {', '.join(source.patterns)}: {quantity(len(source.files), 'file')}, {source.bytes / 1e6:,.1f} MB of kind {source.kind}.",
-            *notes(source),
-            f"#   Sample: {quantity(seen.files, 'file')}, {seen.bytes / 1e6:,.1f} MB: "
-            f"{quantity(seen.documents.total(), 'document')} with text and {quantity(rejected, 'record')} without"
+            f"# {', '.join(source.patterns)}: {format_quantity(len(source.files), 'file')}, {source.bytes / 1e6:,.1f} MB of kind {source.kind}.",
+            *source_comments(source),
+            f"#   Sample: {format_quantity(sample.files, 'file')}, {sample.bytes / 1e6:,.1f} MB: "
+            f"{format_quantity(sample.documents.total(), 'document')} with text and {format_quantity(rejected, 'record')} without"
             + (f" ({reasons})" if reasons else "")
             + ".",
         ]
     lines += [
-        f"# Languages, by text: {listed}.",
+        f"# Languages, by text: {languages_text}.",
         *[
             f"# The filters left NOTHING of {language} in the sample: a model of it needs other texts or other filters."
-            for language in made.left
+            for language in estimate.emptied_languages
         ],
         "# Estimates, if the rest is as the sample, after language and heuristics:",
-        f"#   {quantity(made.documents, 'document')}, {made.text_bytes / 1e6:,.1f} MB of text, {made.tokens:,} training tokens.",
-        f"#   The model that fits: {made.parameters:,} parameters, {trained:,} tokens trained on "
-        f"({trained / max(made.tokens, 1):.1f} passes).",
+        f"#   {format_quantity(estimate.documents, 'document')}, {estimate.text_bytes / 1e6:,.1f} MB of text, {estimate.tokens:,} training tokens.",
+        f"#   The model that fits: {estimate.parameters:,} parameters, {trained:,} tokens trained on "
+        f"({trained / max(estimate.tokens, 1):.1f} passes).",
         "#   Assumed, not measured: all of these documents stay in the corpus. Duplicates are dropped as well, and with a curated",
-        f"#   source the quality classifier keeps {keep:.0%} of the others (quality.select.keep_fraction): the corpus is smaller then.",
-        f"#   Here: {duration(made.data_here)} for the data on all cores "
-        f"({duration(made.starts_here)} of it to start {quantity(made.tasks, 'task')}), "
-        f"{duration(made.train_here)} for pretraining",
-        f"#   on {quantity(train['threads'], 'thread')}, by the sample's processor time and a few steps timed here, as if nothing "
+        f"#   source the quality classifier keeps {keep_fraction:.0%} of the others (quality.select.keep_fraction): the corpus is smaller then.",
+        f"#   Here: {format_duration(estimate.data_here)} for the data on all cores "
+        f"({format_duration(estimate.starts_here)} of it to start {format_quantity(estimate.tasks, 'task')}), "
+        f"{format_duration(estimate.train_here)} for pretraining",
+        f"#   on {format_quantity(train['threads'], 'thread')}, by the sample's processor time and a few steps timed here, as if nothing "
         "else ran. Assumed: all data steps",
-        f"#   take {DATA_HALF:.0f} times what reading, language and heuristics take. Fine-tuning, evaluation and report come on top",
+        f"#   take {DATA_FACTOR:.0f} times what reading, language and heuristics take. Fine-tuning, evaluation and report come on top",
         "#   (1.5 minutes on 2 cores for a model of 0.6 million parameters, measured with `make demo`).",
-        f"#   One node of eight H100: {duration(made.data_node)} for the data on {NODE_CORES} cores, "
-        f"{duration(made.train_node)} for pretraining",
+        f"#   One node of eight H100: {format_duration(estimate.data_node)} for the data on {NODE_CORES} cores, "
+        f"{format_duration(estimate.train_node)} for pretraining",
         f"#   (assumes {MFU:.0%} of the peak and 0.05 s a step at least; not measured).",
         *digits_note(digits).splitlines(),
-        *held_out_note(made),
+        *held_out_note(estimate),
         "",
         "ingest:",
         "  extract:",
         f"    shards: {shards} # tasks that the files are spread over",
         "    sources:",
-        *[f"      - {words(source.entry())}" for source, _ in found],
+        *[f"      - {yaml_text(source.config_entry())}" for source, _ in samples],
         "      # What the quality classifier learns to prefer, if you have it:",
         '      # - {"name": "books", "kind": "text", "curated": true, "paths": ["books/*.txt"]}',
         "",
         "language:",
         "  select:",
-        f"    languages: {words(languages)}",
+        f"    languages: {yaml_text(languages)}",
         "",
         "corpus:",
         "  split:",
-        f"    validation_fraction: {made.validation_fraction:g} # of the documents, held out from training",
+        f"    validation_fraction: {estimate.validation_fraction:g} # of the documents, held out from training",
         "",
         "tokenize:",
         "  train:",
-        f"    vocabulary: {made.vocabulary}",
+        f"    vocabulary: {estimate.vocabulary}",
         f"    digits: {digits}",
         "",
         "pretrain:",
@@ -233,27 +237,27 @@ def text(
     return "\n".join(lines)
 
 
-def positive(given: str) -> int:
+def positive_number(text: str) -> int:
     """A number from 1, as an option has it."""
-    if not given.isdecimal() or not int(given):
-        raise argparse.ArgumentTypeError(f"{given!r} is no number from 1")
-    return int(given)
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1")
+    return int(text)
 
 
-def options(given: str) -> dict[str, Any]:
+def file_system_options(text: str) -> dict[str, Any]:
     """The options of a file system, in JSON."""
     try:
-        found = json.loads(given)
+        value = json.loads(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(f'not a mapping in JSON, as {{"anon": true}}: {given}')
-    return found
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f'not a mapping in JSON, as {{"anon": true}}: {text}')
+    return value
 
 
-def parser() -> argparse.ArgumentParser:
+def argument_parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = described(
+    parser = command_parser(
         "crawl2llm new",
         __doc__,
         "mine.yaml --from 'crawl/*.warc.gz' --languages en de\n"
@@ -261,8 +265,8 @@ def parser() -> argparse.ArgumentParser:
         "  crawl2llm new mine.yaml --from CC-MAIN-2026-08 --files 100 --format wet",
         allow_abbrev=False,
     )
-    made.add_argument("config", type=Path, help="the file to write")
-    made.add_argument(
+    parser.add_argument("config", type=Path, help="the file to write")
+    parser.add_argument(
         "--from",
         dest="patterns",
         required=True,
@@ -272,77 +276,81 @@ def parser() -> argparse.ArgumentParser:
         help="files of WARC, WET, ARC, text, JSON Lines or Parquet: paths, globs, URLs (https, s3, hf; also globs, "
         "at a web server if it lists its files), @list.txt of either; or a crawl of Common Crawl, such as CC-MAIN-2026-08",
     )
-    made.add_argument("--files", type=positive, metavar="N", help="of a crawl: so many of its files, chosen by a hash")
-    made.add_argument("--format", choices=["warc", "wet", "arc"], default="", help="of a crawl; default: warc")
-    made.add_argument(
+    parser.add_argument(
+        "--files", type=positive_number, metavar="N", help="of a crawl: so many of its files, chosen by a hash"
+    )
+    parser.add_argument("--format", choices=["warc", "wet", "arc"], default="", help="of a crawl; default: warc")
+    parser.add_argument(
         "--base",
         default="",
         metavar="PLACE",
         help="of a crawl: the URL or folder of a mirror; default: https://data.commoncrawl.org/",
     )
-    made.add_argument(
+    parser.add_argument(
         "--text-key",
         default="",
         metavar="COLUMN",
         help="of JSON Lines and Parquet: the column of the text, where it is not found",
     )
-    made.add_argument(
+    parser.add_argument(
         "--options",
-        type=options,
+        type=file_system_options,
         default={},
         metavar="JSON",
         help="""of remote files: options of fsspec, as '{"anon": true}'; secrets are named, as {env:NAME}""",
     )
-    made.add_argument(
+    parser.add_argument(
         "--languages",
         nargs="+",
         default=[],
         metavar="CODE",
         help="languages to keep; default: those with 10 %% of the text",
     )
-    made.add_argument(
+    parser.add_argument(
         "--digits",
         type=int,
         choices=range(10),
-        default=config_schema.completed("tokenize.train", {})["digits"],
+        default=config_schema.fill_defaults("tokenize.train", {})["digits"],
         metavar="N",
         help="split numbers into groups of up to so many digits (0: not at all); for an export as GGUF "
         f"{' or '.join(map(str, gguf_support.PRE))} (default: %(default)s)",
     )
-    made.add_argument("--force", action="store_true", help="write over a file that is there")
-    return made
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    return parser
 
 
-@answered
+@report_errors
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
-    setup("new")
+    args = argument_parser().parse_args(argv)
+    set_up_logging("new")
     if args.config.exists() and not args.force:
         raise InputError(f"{args.config} is there already; give another name, or --force to write over it")
     if not args.config.parent.is_dir():
         raise InputError(f"{args.config}: there is no folder {args.config.parent}")
     check_names(args.languages, "--languages")
-    wanted = Wanted(args.files, args.format, args.base, args.options, args.text_key)
-    found = [(source, look(source)) for source in sources(args.patterns, wanted)]
-    if not any(seen.documents.total() for _, seen in found):
-        reasons = ", ".join(f"{reason} {n:,}" for _, seen in found for reason, n in seen.rejected.most_common(4))
-        example = next((f"; the first: {seen.example}" for _, seen in found if seen.example), "")
+    request = SourceOptions(args.files, args.format, args.base, args.options, args.text_key)
+    samples = [(source, read_sample(source)) for source in find_sources(args.patterns, request)]
+    if not any(sample.documents.total() for _, sample in samples):
+        reasons = ", ".join(f"{reason} {n:,}" for _, seen in samples for reason, n in seen.rejected.most_common(4))
+        example = next((f"; the first: {seen.example}" for _, seen in samples if seen.example), "")
         raise InputError(
             f"the sample of {' '.join(args.patterns)} held no document with text: {reasons or 'nothing'}{example}"
         )
-    kept = [name for _, seen in found for name, number in seen.kept_documents.items() if number]
-    languages = chosen(shares(found), args.languages, kept)
-    if not any(seen.kept_documents[name] for _, seen in found for name in languages):
-        raise InputError(nothing_left(found, args.patterns, languages))
-    shards = max(1, min(SHARDS, sum(len(source.files) for source, _ in found)))
-    made = text(found, languages, estimate(found, languages, shards), str(args.config), shards, args.digits)
+    surviving = [name for _, seen in samples for name, number in seen.kept_documents.items() if number]
+    languages = languages_to_keep(language_shares(samples), args.languages, surviving)
+    if not any(seen.kept_documents[name] for _, seen in samples for name in languages):
+        raise InputError(empty_corpus_text(samples, args.patterns, languages))
+    shards = max(1, min(SHARDS, sum(len(source.files) for source, _ in samples)))
+    content = config_text(
+        samples, languages, estimate_run(samples, languages, shards), str(args.config), shards, args.digits
+    )
     import yaml
 
-    configuration.validate(yaml.safe_load(made), source=str(args.config))
-    write_atomically(args.config, made)
-    comments = [line.removeprefix("#").removeprefix(" ") for line in made.splitlines()[3:] if line.startswith("#")]
-    put("\n".join(comments))
-    put(f"\nwrote {args.config}; look at it, then: {start(args.config)}")
+    configuration.validate(yaml.safe_load(content), source=str(args.config))
+    write_atomically(args.config, content)
+    comments = [line.removeprefix("#").removeprefix(" ") for line in content.splitlines()[3:] if line.startswith("#")]
+    print_line("\n".join(comments))
+    print_line(f"\nwrote {args.config}; look at it, then: {run_command(args.config)}")
     return 0
 
 

@@ -10,25 +10,25 @@ from typing import Any, NamedTuple
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import config_schema, steps
 from crawl2llm.commands.new.places import Source
-from crawl2llm.commands.new.sample import Sampled
-from crawl2llm.core.processors import cores
+from crawl2llm.commands.new.sample import Sample
+from crawl2llm.core.processors import usable_cores
 from crawl2llm.training import auto
 from crawl2llm.training.cost_estimate import MFU
 from crawl2llm.training.gpus import KINDS
-from crawl2llm.training.vocabulary_size import TABLE, entries
+from crawl2llm.training.vocabulary_size import TABLE, vocabulary_entries
 
 # Bytes of text a token by entries of the vocabulary, English: 2.7 was measured on a run of this project,
 # the others are what such tokenizers usually reach.
 BYTES_A_TOKEN = dict(zip((number for _, number in TABLE), (2.7, 3.1, 3.5, 3.9, 4.2, 4.4), strict=True))
-DATA_HALF = (
+DATA_FACTOR = (
     4.0  # the steps up to the tokens take this many times what reading, language and heuristics of a sample take
 )
 # To start a task: Python, the libraries, Snakemake's own. Measured on a run that had hardly any data: 1.0 to 1.3 seconds of
 # processor time a task, sampled and so a lower bound.
 TASK_SECONDS = 1.5
 TRAINING_SECONDS = 8.0  # the same for the pretraining: torch and DeepSpeed in each of its processes
-BEFORE = steps.PLAN  # the steps up to the tokens stand before it
-OWN = {"name": "own", "kind": "warc", "paths": ["own"]}  # any source that is no crawl of this machine
+STEP_AFTER_DATA = steps.PLAN  # the steps up to the tokens stand before it
+ANY_SOURCE = {"name": "own", "kind": "warc", "paths": ["own"]}  # any source that is no crawl of this machine
 H100 = KINDS["h100"].peak
 STEP_SECONDS = 0.05  # assumed least time of a step on GPUs
 NODE_CORES = 96
@@ -55,37 +55,37 @@ class Estimate(NamedTuple):
     tasks: int  # up to the tokens
     starts_here: float  # within data_here
     validation_fraction: float  # of the documents
-    left: list[str]  # languages that were asked for, of which the filters left nothing in the sample
+    emptied_languages: list[str]  # languages that were asked for, of which the filters left nothing in the sample
 
 
-def starts(shards: int, cores: int) -> tuple[int, float]:
+def task_starts(shards: int, cores: int) -> tuple[int, float]:
     """(tasks up to the tokens, seconds of the clock to start them): the steps one after the other, each on all cores."""
-    config = configuration.validate({"ingest": {"extract": {"shards": shards, "sources": [OWN]}}})
-    order = steps.used(config)
-    before = order[: order.index(BEFORE)]
-    numbers = [len(steps.tasks(step, config)) for step in before if step != "crawl.render"]
-    return sum(numbers), TASK_SECONDS * sum(-(-number // cores) for number in numbers)
+    config = configuration.validate({"ingest": {"extract": {"shards": shards, "sources": [ANY_SOURCE]}}})
+    order = steps.used_steps(config)
+    data_steps = order[: order.index(STEP_AFTER_DATA)]
+    task_counts = [len(steps.task_ids(step, config)) for step in data_steps if step != "crawl.render"]
+    return sum(task_counts), TASK_SECONDS * sum(-(-number // cores) for number in task_counts)
 
 
-def speed(threads: int) -> float:
+def operations_per_second(threads: int) -> float:
     """Floating-point operations a second of training on this machine, idle: a few steps of a model of 1.4 million parameters."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the workflow sets it (rules/common.smk)
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.set_num_threads(threads)
-    wanted, vocabulary = auto.row(3_000_000), 4096
+    row, vocabulary = auto.table_row(3_000_000), 4096
     shape = LlamaConfig(
-        hidden_size=wanted.hidden_size,
-        intermediate_size=wanted.intermediate_size,
-        num_hidden_layers=wanted.layers,
-        num_attention_heads=wanted.heads,
+        hidden_size=row.hidden_size,
+        intermediate_size=row.intermediate_size,
+        num_hidden_layers=row.layers,
+        num_attention_heads=row.heads,
         vocab_size=vocabulary,
         tie_word_embeddings=True,
     )
     model = LlamaForCausalLM(shape)
-    tokens = torch.zeros((4, wanted.context), dtype=torch.long)
-    cost = auto.operations({**wanted._asdict(), "tie_embeddings": True}, vocabulary) * tokens.numel()
+    tokens = torch.zeros((4, row.context), dtype=torch.long)
+    cost = auto.training_flops_per_token({**row._asdict(), "tie_embeddings": True}, vocabulary) * tokens.numel()
     times = []
     for _ in range(3):  # the first warms up
         start = time.process_time()  # of all threads: the machine may be busy with other things
@@ -98,43 +98,43 @@ def validation_fraction(documents: float) -> float:
     """The share of so many documents that is held out, in whole per cent: what makes HELD_OUT of them, from the key's default on, at most
     MOST_HELD_OUT.
     """
-    least = float(config_schema.completed("corpus.split", {})["validation_fraction"])
+    least = float(config_schema.fill_defaults("corpus.split", {})["validation_fraction"])
     return min(MOST_HELD_OUT, max(least, math.ceil(100 * HELD_OUT / max(documents, 1)) / 100))
 
 
-def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: int) -> Estimate:
+def estimate_run(samples: list[tuple[Source, Sample]], languages: list[str], shards: int) -> Estimate:
     """What a run over the sources would take, if the rest of the files is as their sample."""
     documents = text = reading = 0.0
-    for source, seen in found:
-        scale = source.bytes / max(seen.bytes, 1)
-        documents += scale * sum(seen.kept_documents[name] for name in languages)
-        text += scale * sum(seen.kept[name] for name in languages)
-        reading += scale * seen.seconds
-    held = validation_fraction(documents)
-    text *= 1 - held
-    vocabulary = entries("auto", int(text))
+    for source, sample in samples:
+        scale = source.bytes / max(sample.bytes, 1)
+        documents += scale * sum(sample.kept_documents[name] for name in languages)
+        text += scale * sum(sample.kept_bytes[name] for name in languages)
+        reading += scale * sample.seconds
+    held_out_share = validation_fraction(documents)
+    text *= 1 - held_out_share
+    vocabulary = vocabulary_entries("auto", int(text))
     tokens = int(text / BYTES_A_TOKEN[vocabulary])
-    defaults = config_schema.completed("pretrain.train", {})
+    defaults = config_schema.fill_defaults("pretrain.train", {})
     settings = auto.resolve(defaults, max(tokens, 300), vocabulary)
     trained = settings["steps"] * settings["global_batch_tokens"]
-    operations = float(auto.operations(settings["model"], vocabulary)) * trained
-    usable = cores()
-    tasks, here = starts(shards, usable)
-    gpus = operations / (8 * H100 * MFU)
+    operations = float(auto.training_flops_per_token(settings["model"], vocabulary)) * trained
+    usable = usable_cores()
+    tasks, start_seconds = task_starts(shards, usable)
+    gpu_seconds = operations / (8 * H100 * MFU)
     return Estimate(
         documents=round(documents),
         text_bytes=round(text),
         tokens=tokens,
         vocabulary=vocabulary,
         settings=settings,
-        parameters=auto.parameters(settings["model"], vocabulary)[0],
+        parameters=auto.parameter_totals(settings["model"], vocabulary)[0],
         operations=operations,
-        data_here=DATA_HALF * reading / usable + here,
-        train_here=operations / speed(settings["threads"]) + TRAINING_SECONDS,
-        data_node=DATA_HALF * reading / NODE_CORES + starts(shards, NODE_CORES)[1],
-        train_node=max(gpus, settings["steps"] * STEP_SECONDS) + TRAINING_SECONDS,
+        data_here=DATA_FACTOR * reading / usable + start_seconds,
+        train_here=operations / operations_per_second(settings["threads"]) + TRAINING_SECONDS,
+        data_node=DATA_FACTOR * reading / NODE_CORES + task_starts(shards, NODE_CORES)[1],
+        train_node=max(gpu_seconds, settings["steps"] * STEP_SECONDS) + TRAINING_SECONDS,
         tasks=tasks,
-        starts_here=here,
-        validation_fraction=held,
-        left=[name for name in languages if not any(seen.kept_documents[name] for _, seen in found)],
+        starts_here=start_seconds,
+        validation_fraction=held_out_share,
+        emptied_languages=[name for name in languages if not any(seen.kept_documents[name] for _, seen in samples)],
     )

@@ -13,26 +13,26 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.heuristics_rules import rules
-from crawl2llm.commands.new.places import NAMES, PREFIX, Source, length, some
+from crawl2llm.chain.heuristics_rules import active_rules
+from crawl2llm.commands.new.places import NAMES, PREFIX, Source, file_length, take_evenly
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
-from crawl2llm.filters.heuristics.measures import Limits, measure
-from crawl2llm.filters.heuristics.select import judge
+from crawl2llm.filters.heuristics.measures import Limits, measure_document
+from crawl2llm.filters.heuristics.select import judge_document
 from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.stages.ingest.decompress import SUFFIXES, is_tar
-from crawl2llm.stages.ingest.extract import reader
+from crawl2llm.stages.ingest.extract import source_reader
 from crawl2llm.stages.ingest.files import File, First
 from crawl2llm.stages.ingest.transfer_errors import TransferError
 from crawl2llm.stages.ingest.warc import Page, Rejected
-from crawl2llm.text.stop_words import tables
+from crawl2llm.text.stop_words import stop_words_by_language
 
-FILES, REMOTE = 16, 4  # most files of the sample, here and over a network
+MOST_FILES, MOST_REMOTE_FILES = 16, 4  # most files of the sample, here and over a network
 SECONDS = 30.0  # after which no further file is begun
 
 
 @dataclass
-class Sampled:
+class Sample:
     """What the sample held. `text` and `kept` are bytes of text by language, before and after the heuristics.
 
     bytes: of the files, as they lie there, that the documents were in.
@@ -41,47 +41,47 @@ class Sampled:
     files: int = 0
     bytes: int = 0
     documents: Counter[str] = field(default_factory=Counter)
-    text: Counter[str] = field(default_factory=Counter)
-    kept: Counter[str] = field(default_factory=Counter)
+    text_bytes: Counter[str] = field(default_factory=Counter)
+    kept_bytes: Counter[str] = field(default_factory=Counter)
     kept_documents: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     example: str = ""  # the first record that was rejected, and why
 
 
-def spread(files: list[File], number: int) -> list[File]:
+def sampled_files(files: list[File], number: int) -> list[File]:
     """Up to `number` of the files, evenly spread over the list, empty ones left out."""
-    return some([file for file in files if length(file) != 0], number)
+    return take_evenly([file for file in files if file_length(file) != 0], number)
 
 
-def rows(file: File) -> int:
+def row_count(file: File) -> int:
     """The rows of a Parquet file; 0 where that cannot be read."""
     import pyarrow.parquet as pq
 
-    from crawl2llm.stages.ingest.parquet import BROKEN
+    from crawl2llm.stages.ingest.parquet import DAMAGE_ERRORS
 
     try:
         with file.open("rb", 0) as stream, pq.ParquetFile(stream) as opened:
             return int(opened.metadata.num_rows)
-    except BROKEN:
+    except DAMAGE_ERRORS:
         return 0
 
 
-def first_rows(pages: Generator[Page | Rejected], count: Callable[[Page | Rejected], int], total: int) -> float:
+def count_first_rows(pages: Generator[Page | Rejected], count: Callable[[Page | Rejected], int], total: int) -> float:
     """Count rows until they have PREFIX bytes of text; the share of the file's `total` rows that these are."""
-    done = text = 0
+    rows_read = text = 0
     with closing(pages):
         for page in pages:
-            done += 1
+            rows_read += 1
             text += max(count(page), 100)  # rows without text are not read without end
             if text >= PREFIX:
-                return min(done / max(total, done), 1.0)
+                return min(rows_read / max(total, rows_read), 1.0)
     return 1.0
 
 
-def beginning(source: Source, file: File) -> tuple[File, float]:
+def file_beginning(source: Source, file: File) -> tuple[File, float]:
     """(what a reader gets of a file, bytes of the file that this is); of Parquet the whole, for its reader is stopped."""
-    size = length(file)
+    size = file_length(file)
     # Of text in one compressed stream only the whole file can be read; of everything else the beginning will do.
     packed = source.kind == "text" and file.suffix.lower() in SUFFIXES and not is_tar(file)
     if source.kind == "parquet" or packed or (size is not None and size <= PREFIX):
@@ -89,22 +89,22 @@ def beginning(source: Source, file: File) -> tuple[File, float]:
     return First(file, PREFIX), PREFIX
 
 
-def look(source: Source, seconds: float = SECONDS) -> Sampled:
+def read_sample(source: Source, seconds: float = SECONDS) -> Sample:
     """Read a sample of the source's files: documents, languages, and what the heuristics would keep.
 
     Raises InputError, with the URL, for a remote file that cannot be read.
     """
     defaults = configuration.validate({})
-    settings = {**defaults["ingest"]["extract"], "sources": [source.entry()]}
-    read = reader(source.entry(), settings)
+    settings = {**defaults["ingest"]["extract"], "sources": [source.config_entry()]}
+    read = source_reader(source.config_entry(), settings)
     identify = Identifier(model_path(defaults["language"]["score"]["model"]))
-    words, limits = tables({}), Limits()
-    active = rules(defaults["heuristics"]["select"])
+    stop_words, limits = stop_words_by_language({}), Limits()
+    active = active_rules(defaults["heuristics"]["select"])
     threshold = defaults["language"]["select"]["threshold"]
-    out, begin, before = Sampled(), time.monotonic(), time.process_time()
+    out, started_at, cpu_before = Sample(), time.monotonic(), time.process_time()
     progress = Progress(None, f"documents of {NAMES[source.kind]}")
 
-    def count(page: Page | Rejected) -> int:
+    def count_page(page: Page | Rejected) -> int:
         """Count what a reader made; its bytes of text."""
         progress.add()
         if not isinstance(page, Page):
@@ -116,28 +116,32 @@ def look(source: Source, seconds: float = SECONDS) -> Sampled:
         language = language if score >= threshold else "unsure"
         size = len(page.text.encode())
         out.documents[language] += 1
-        out.text[language] += size
-        row: dict[str, Any] = {"id": page.id, "curated": False, **measure(page.text, words.get(language), limits)}
-        if judge(row, active)["kept"]:
-            out.kept[language] += size
+        out.text_bytes[language] += size
+        row: dict[str, Any] = {
+            "id": page.id,
+            "curated": False,
+            **measure_document(page.text, stop_words.get(language), limits),
+        }
+        if judge_document(row, active)["kept"]:
+            out.kept_bytes[language] += size
             out.kept_documents[language] += 1
         return size
 
-    for file in spread(list(source.files), REMOTE if source.remote else FILES):
-        if out.files and time.monotonic() - begin > seconds:
+    for file in sampled_files(list(source.files), MOST_REMOTE_FILES if source.is_remote else MOST_FILES):
+        if out.files and time.monotonic() - started_at > seconds:
             break
-        if source.remote:
+        if source.is_remote:
             log.info("reading the beginning of %s", file)
-        part, size = beginning(source, file)
+        beginning, size = file_beginning(source, file)
         try:
             if source.kind == "parquet":
-                pages = cast("Generator[Page | Rejected]", read(part, file.name))
-                size *= first_rows(pages, count, rows(file))
+                pages = cast("Generator[Page | Rejected]", read(beginning, file.name))
+                size *= count_first_rows(pages, count_page, row_count(file))
             else:
-                for page in read(part, file.name):
-                    count(page)
+                for page in read(beginning, file.name):
+                    count_page(page)
         except TransferError as error:
             raise InputError(str(error)) from error
         out.files, out.bytes = out.files + 1, out.bytes + round(size)
-    out.seconds = time.process_time() - before  # of one core: the machine may be busy with other things
+    out.seconds = time.process_time() - cpu_before  # of one core: the machine may be busy with other things
     return out

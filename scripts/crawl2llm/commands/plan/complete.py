@@ -20,6 +20,6 @@ class Plan:
     costs: dict[str, Estimate]
 
     @property
-    def gpus(self) -> bool:
+    def uses_gpus(self) -> bool:
         """Whether any task uses a GPU."""
-        return any(map(self.work.gpus, self.tasks))
+        return any(map(self.work.gpus_of, self.tasks))

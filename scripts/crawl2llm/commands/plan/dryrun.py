@@ -12,10 +12,13 @@ from crawl2llm.chain import steps
 from crawl2llm.core.manifest import task_of
 
 RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):$")
-FACT = re.compile(r"^ {4}(\w+): (.*)$")
+FACT_LINE = re.compile(r"^ {4}(\w+): (.*)$")
 ERROR = re.compile(r"error: |[\w.]*(Error|Exception)\b")
-ENDS = ("This was a dry-run", "Nothing to be done")  # Snakemake says one of them where it has planned to the end
-FOLDER = re.compile(r"^  Working directory: (.*)$")
+COMPLETE_MESSAGES = (
+    "This was a dry-run",
+    "Nothing to be done",
+)  # Snakemake says one of them where it has planned to the end
+FOLDER_LINE = re.compile(r"^  Working directory: (.*)$")
 
 
 @dataclass
@@ -44,7 +47,7 @@ class Task:
     @cached_property
     def variant(self) -> str:
         """The variant in whose folder it writes: results/<variant>/<stage>/<step>/…"""
-        return folders(self.manifest)[0]
+        return variant_and_step(self.manifest)[0]
 
     @cached_property
     def id(self) -> str:
@@ -57,19 +60,19 @@ class Task:
         return int(self.facts.get("threads", 1))
 
     @property
-    def gpus(self) -> int | None:
+    def requested_gpus(self) -> int | None:
         """GPUs that the profile asks for; None where it asks for none."""
-        found = re.search(r"\bcard=(\d+)", self.facts.get("resources", ""))
-        return int(found.group(1)) if found else None
+        match = re.search(r"\bcard=(\d+)", self.facts.get("resources", ""))
+        return int(match.group(1)) if match else None
 
 
-def folders(manifest: Path) -> tuple[str, str]:
+def variant_and_step(manifest: Path) -> tuple[str, str]:
     """(variant, `stage.step`) of a manifest's path, results/<variant>/<stage>/<step>/…; empty words where it is none."""
     parts = manifest.parts
     return (parts[-4], f"{parts[-3]}.{parts[-2]}") if len(parts) > 3 else ("", "")
 
 
-def read(lines: Iterable[str]) -> tuple[list[Task], list[str]]:
+def parse_output(lines: Iterable[str]) -> tuple[list[Task], list[str]]:
     """(tasks in the order of the plan, without the target rule; lines of errors) from what a dry run prints."""
     tasks: list[Task] = []
     errors: list[str] = []
@@ -78,7 +81,7 @@ def read(lines: Iterable[str]) -> tuple[list[Task], list[str]]:
         if match := RULE.match(line):
             tasks.append(Task(match.group(1)))
             inside = True
-        elif inside and (match := FACT.match(line)):
+        elif inside and (match := FACT_LINE.match(line)):
             tasks[-1].facts.setdefault(match.group(1), match.group(2))
         elif ERROR.match(line) or errors:
             errors.append(line.rstrip())
@@ -87,6 +90,6 @@ def read(lines: Iterable[str]) -> tuple[list[Task], list[str]]:
     return [task for task in tasks if task.rule != "all"], errors
 
 
-def folder(lines: Iterable[str]) -> Path:
+def working_directory(lines: Iterable[str]) -> Path:
     """The folder that the run works in, to which its paths are relative."""
-    return next((Path(match.group(1)) for line in lines if (match := FOLDER.match(line))), Path())
+    return next((Path(match.group(1)) for line in lines if (match := FOLDER_LINE.match(line))), Path())

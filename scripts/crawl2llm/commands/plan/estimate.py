@@ -13,22 +13,22 @@ from functools import cache
 from typing import Any
 
 from crawl2llm.chain import filter_order, halving, model_registry, steps
-from crawl2llm.commands.plan.dryrun import Task, folders
-from crawl2llm.commands.plan.last_run import Last
+from crawl2llm.commands.plan.dryrun import Task, variant_and_step
+from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import auto
-from crawl2llm.training.schedule import plan
+from crawl2llm.training.schedule import make_plan
 
 # The step whose kept documents (pairs, of a fine-tuning) say how much a step has to do, where that is not the last of what it reads.
-READS = {
+COUNTED_AT = {
     "dedup.band": "dedup.exact",
     "dedup.sets": "dedup.exact",
     "dedup.verify": "dedup.exact",
     "dedup.select": "dedup.signature",
-    "quality.calibrate": filter_order.BEFORE,
-    "quality.combine": filter_order.BEFORE,
-    "quality.select": filter_order.BEFORE,
-    "corpus.split": filter_order.BEFORE,
+    "quality.calibrate": filter_order.VERDICTS_BEFORE,
+    "quality.combine": filter_order.VERDICTS_BEFORE,
+    "quality.select": filter_order.VERDICTS_BEFORE,
+    "corpus.split": filter_order.VERDICTS_BEFORE,
     "corpus.heldout": steps.DOCUMENTS,
     "corpus.write": steps.DOCUMENTS,
     "tokenize.encode": "corpus.write",
@@ -37,7 +37,7 @@ READS = {
     "align.train": "align.pairs",
 }
 # These have as much to do as before.
-SAME = (
+UNCHANGED_WORK = (
     "crawl.render",
     *steps.SYNTHESIZE,
     "ingest.list",
@@ -74,15 +74,17 @@ UNCOUNTED = {
 }  # fmt: skip
 
 
-def above(step: str, filters: list[str]) -> str | None:
+def counting_step(step: str, filters: list[str]) -> str | None:
     """The step whose kept documents say how much `step` has to do, where a run uses these filters; None: as much as before."""
-    if step in SAME or step == steps.DOCUMENTS:
+    if step in UNCHANGED_WORK or step == steps.DOCUMENTS:
         return None
-    verdict = filter_order.verdicts(filters, steps.stage_of(step))[-1]
-    said = READS.get(step)
-    if said == filter_order.BEFORE or (said is None and filter_order.BEFORE in steps.STEPS[step].needs):
+    verdict = filter_order.verdict_steps(filters, steps.stage_of(step))[-1]
+    listed_step = COUNTED_AT.get(step)
+    if listed_step == filter_order.VERDICTS_BEFORE or (
+        listed_step is None and filter_order.VERDICTS_BEFORE in steps.STEPS[step].needs
+    ):
         return verdict
-    return said or steps.STEPS[step].needs[0]
+    return listed_step or steps.STEPS[step].needs[0]
 
 
 @dataclass(frozen=True)
@@ -104,39 +106,39 @@ class Estimate:
         )
 
 
-def together(tasks: Iterable[tuple[float, int]], cores: int | None) -> float:
+def parallel_seconds(tasks: Iterable[tuple[float, int]], cores: int | None) -> float:
     """Seconds until the last of one step's tasks, (seconds, threads) each, has ended; cores None: all at once.
 
     No schedule is shorter, and one that starts the longest tasks first is not much longer.
     """
-    held = list(tasks)
-    longest = max((seconds for seconds, _ in held), default=0.0)
+    costs = list(tasks)
+    longest = max((seconds for seconds, _ in costs), default=0.0)
     if cores is None:
         return longest
-    return max(longest, sum(seconds * min(threads, cores) for seconds, threads in held) / cores)
+    return max(longest, sum(seconds * min(threads, cores) for seconds, threads in costs) / cores)
 
 
-def operations(settings: dict[str, Any], tokens: int, vocabulary: int) -> tuple[float, float] | None:
+def training_operations(settings: dict[str, Any], tokens: int, vocabulary: int) -> tuple[float, float] | None:
     """Floating-point operations (of a token, of the whole pre-training) with these settings on `tokens` training tokens.
 
     None for settings that such a corpus cannot go with.
     """
     try:
-        made = auto.resolve(settings, tokens, vocabulary)
-        planned = plan(made, tokens)
+        resolved = auto.resolve(settings, tokens, vocabulary)
+        schedule = make_plan(resolved, tokens)
     except InputError:
         return None
-    each = auto.operations(made["model"], vocabulary)
-    return float(each), float(planned.tokens(planned.steps) * each)
+    per_token = auto.training_flops_per_token(resolved["model"], vocabulary)
+    return float(per_token), float(schedule.tokens_until(schedule.steps) * per_token)
 
 
-def done(summary: dict[str, Any]) -> tuple[float, float] | None:
+def measured_operations(summary: dict[str, Any]) -> tuple[float, float] | None:
     """The same of the pre-training with this summary in its manifest; None where it does not say."""
     try:
-        each = auto.operations(summary["shape"], summary["shape"]["vocabulary"])
+        per_token = auto.training_flops_per_token(summary["shape"], summary["shape"]["vocabulary"])
         # Under a batch_ramp steps differ; an earlier version's manifest may not say the tokens.
         tokens = summary.get("tokens") or summary["steps"] * summary["global_batch_tokens"]
-        return float(each), float(tokens * each)
+        return float(per_token), float(tokens * per_token)
     except (KeyError, TypeError):
         return None
 
@@ -154,122 +156,134 @@ class Work:
 
     def __init__(
         self,
-        last: Last,
+        last_run: LastRun,
         tasks: list[Task],
         variants: dict[str, dict[str, Any]] | None = None,
         sources: dict[str, dict[str, list[str]]] | None = None,
     ) -> None:
-        self.last, self.variants, self.sources = last, variants or {}, sources or {}
-        self.planned: dict[tuple[str, str], list[Task]] = {}
+        self.last, self.variants, self.sources = last_run, variants or {}, sources or {}
+        self.tasks_by_place: dict[tuple[str, str], list[Task]] = {}
         for task in tasks:
-            self.planned.setdefault(folders(task.manifest), []).append(task)
+            self.tasks_by_place.setdefault(variant_and_step(task.manifest), []).append(task)
         # Asked for every task; with 1,000 shards each answer is a sum over as many manifests.
-        self.then, self.reads = cache(self._then), cache(self._reads)
-        self.kept, self.scale = cache(self._kept), cache(self._scale)
+        self.read_before, self.read_now = cache(self._read_before), cache(self._read_now)
+        self.kept_now, self.work_ratio = cache(self._kept_now), cache(self._work_ratio)
 
-    def holder(self, variant: str, step: str) -> str:
+    def owning_variant(self, variant: str, step: str) -> str:
         """The variant whose results of a step this one reads."""
-        return variant if (variant, step) in self.planned or self.last.manifests(variant, step) else "main"
+        return variant if (variant, step) in self.tasks_by_place or self.last.manifests(variant, step) else "main"
 
-    def above(self, variant: str, step: str) -> str | None:
+    def counting_step(self, variant: str, step: str) -> str | None:
         """The step whose kept documents say how much `step` has to do in this variant."""
         config = self.variants.get(variant) or self.variants.get("main") or {}
-        return above(step, filter_order.filters(config) if "filters" in config else list(filter_order.FILTERS))
+        return counting_step(
+            step, filter_order.used_filters(config) if "filters" in config else list(filter_order.FILTERS)
+        )
 
-    def _then(self, variant: str, step: str) -> float:
+    def _read_before(self, variant: str, step: str) -> float:
         """What a step read when it was measured: documents, or bytes of source files."""
-        owner = self.last.before(variant, step)
-        held = self.last.manifests(owner, step).values()
+        owner = self.last.measured_variant(variant, step)
+        manifests = self.last.manifests(owner, step).values()
         if step == "ingest.extract":
-            return float(sum(found.summary.get("bytes_read", 0) for found in held))
+            return float(sum(found.summary.get("bytes_read", 0) for found in manifests))
         if step in UNCOUNTED:
-            read = str(self.above(variant, step))
-            held = self.last.manifests(self.holder(owner, read), read).values()
-            return float(sum(found.counts.get("kept", 0) for found in held))
-        return float(sum(found.counts.get("in", 0) for found in held))
+            counted_step = str(self.counting_step(variant, step))
+            manifests = self.last.manifests(self.owning_variant(owner, counted_step), counted_step).values()
+            return float(sum(found.counts.get("kept", 0) for found in manifests))
+        return float(sum(found.counts.get("in", 0) for found in manifests))
 
-    def _reads(self, variant: str, step: str) -> float | None:
+    def _read_now(self, variant: str, step: str) -> float | None:
         """What a step will read now, in the unit of `then`; None where that is not known before the run."""
         if step == "ingest.extract":
-            tasks = self.planned.get((variant, step), [])
-            planned = {shard for task in tasks for shard in self.owned(task)}
-            rest = [made for shard, made in self.last.manifests(variant, step).items() if shard not in planned]
-            sizes = [*map(self.size, tasks), *(made.summary.get("bytes_read") for made in rest)]
+            tasks = self.tasks_by_place.get((variant, step), [])
+            planned_shards = {shard for task in tasks for shard in self.shards_of(task)}
+            remaining = [
+                made for shard, made in self.last.manifests(variant, step).items() if shard not in planned_shards
+            ]
+            sizes = [*map(self.source_bytes, tasks), *(made.summary.get("bytes_read") for made in remaining)]
             return float(sum(filter(None, sizes))) if None not in sizes else None
-        read = str(self.above(variant, step))
-        return self.kept(self.holder(variant, read), read)
+        counted_step = str(self.counting_step(variant, step))
+        return self.kept_now(self.owning_variant(variant, counted_step), counted_step)
 
-    def _kept(self, variant: str, step: str) -> float | None:
+    def _kept_now(self, variant: str, step: str) -> float | None:
         """Documents that a step keeps now: those that it kept, or as large a share as before of what it will read."""
-        owner = self.last.before(variant, step) if (variant, step) in self.planned else variant
-        held = self.last.manifests(owner, step).values()
-        kept = float(sum(found.counts.get("kept", 0) for found in held))
-        if (variant, step) in self.planned:
-            kept *= ratio(self.reads(variant, step), self.then(variant, step))
+        owner = self.last.measured_variant(variant, step) if (variant, step) in self.tasks_by_place else variant
+        manifests = self.last.manifests(owner, step).values()
+        kept = float(sum(found.counts.get("kept", 0) for found in manifests))
+        if (variant, step) in self.tasks_by_place:
+            kept *= ratio(self.read_now(variant, step), self.read_before(variant, step))
         return kept or None
 
-    def owned(self, task: Task) -> list[str]:
+    def shards_of(self, task: Task) -> list[str]:
         """The shards (bands, the model) of a task."""
         config = self.variants.get(task.variant)
-        return steps.owned(task.step, task.id, config) if config else [task.id]
+        return steps.result_ids_of_task(task.step, task.id, config) if config else [task.id]
 
-    def read_then(self, task: Task) -> int | None:
+    def source_bytes_before(self, task: Task) -> int | None:
         """Bytes of source files from which all results of a task of ingest.extract were made; None where one is not there."""
-        held = self.last.manifests(self.last.before(task.variant, task.step), task.step)
-        sizes = [held[shard].summary.get("bytes_read") if shard in held else None for shard in self.owned(task)]
+        manifests = self.last.manifests(self.last.measured_variant(task.variant, task.step), task.step)
+        sizes = [
+            manifests[shard].summary.get("bytes_read") if shard in manifests else None for shard in self.shards_of(task)
+        ]
         return sum(filter(None, sizes)) if None not in sizes else None
 
-    def size(self, task: Task) -> int | None:
+    def source_bytes(self, task: Task) -> int | None:
         """Bytes of the source files that a task of ingest.extract will read; None where that is not known."""
         if task.inputs:  # the demo's crawl: as large as before
-            return self.read_then(task)
+            return self.source_bytes_before(task)
         if task.variant not in self.sources:
             return None
         files = self.sources[task.variant]
         try:
             return sum(
                 (self.last.folder / entry.split("=", 1)[1]).stat().st_size
-                for shard in self.owned(task)
+                for shard in self.shards_of(task)
                 for entry in files.get(shard, [])
             )
         except OSError:
             return None
 
-    def _scale(self, variant: str, step: str, model: str = "") -> float:
+    def _work_ratio(self, variant: str, step: str, model: str = "") -> float:
         """How much more a step has to do now than when it was measured, for this model where it has a task for each; 1: not known."""
-        if step != "ingest.extract" and self.above(variant, step) is None:
+        if step != "ingest.extract" and self.counting_step(variant, step) is None:
             return 1.0
-        by_documents = ratio(self.reads(variant, step), self.then(variant, step))
-        if step in steps.MAKERS and (more := self._operations(variant)):
+        by_documents = ratio(self.read_now(variant, step), self.read_before(variant, step))
+        if step in steps.MAKERS and (operation_ratios := self._operation_ratios(variant)):
             return (
-                more[1]
+                operation_ratios[1]
                 if step == model_registry.BASE_STEP
-                else by_documents * self._epochs(variant, step, model) * more[0]
+                else by_documents * self._epoch_ratio(variant, step, model) * operation_ratios[0]
             )
         return by_documents
 
-    def _operations(self, variant: str) -> tuple[float, float] | None:
+    def _operation_ratios(self, variant: str) -> tuple[float, float] | None:
         """The operations (of a token, of the whole pre-training) over those of the one that was measured; None where one is unknown."""
-        made = self.last.manifests(self.last.before(variant, "pretrain.train"), "pretrain.train").get("")
+        manifest = self.last.manifests(self.last.measured_variant(variant, "pretrain.train"), "pretrain.train").get("")
         config = self.variants.get(variant)
-        if made is None or config is None or (then := done(made.summary)) is None:
+        if manifest is None or config is None or (before := measured_operations(manifest.summary)) is None:
             return None
-        owner = self.holder(variant, "tokenize.encode")
-        shards = self.last.manifests(self.last.before(owner, "tokenize.encode"), "tokenize.encode").values()
+        owner = self.owning_variant(variant, "tokenize.encode")
+        shards = self.last.manifests(self.last.measured_variant(owner, "tokenize.encode"), "tokenize.encode").values()
         tokens = sum(shard.summary.get("train", {}).get("tokens", 0) for shard in shards)
-        more = self.scale(owner, "tokenize.encode") if (owner, "tokenize.encode") in self.planned else 1.0
-        wanted = config["tokenize"]["train"]["vocabulary"]
-        vocabulary = wanted if isinstance(wanted, int) else made.summary["shape"]["vocabulary"]
-        now = operations(config["pretrain"]["train"], round(tokens * more), vocabulary)
-        return (now[0] / then[0], now[1] / then[1]) if now else None
+        token_ratio = (
+            self.work_ratio(owner, "tokenize.encode") if (owner, "tokenize.encode") in self.tasks_by_place else 1.0
+        )
+        vocabulary_setting = config["tokenize"]["train"]["vocabulary"]
+        vocabulary = (
+            vocabulary_setting if isinstance(vocabulary_setting, int) else manifest.summary["shape"]["vocabulary"]
+        )
+        now = training_operations(config["pretrain"]["train"], round(tokens * token_ratio), vocabulary)
+        return (now[0] / before[0], now[1] / before[1]) if now else None
 
-    def _epochs(self, variant: str, step: str, model: str) -> float:
+    def _epoch_ratio(self, variant: str, step: str, model: str) -> float:
         """The epochs of a training over those of the one that was measured: of the same model, or of the first that was."""
         config = self.variants.get(variant)
-        measured = self.last.measured(self.last.before(variant, step), step)
-        like = model if model in measured else next(iter(measured), "")
-        then = self.last.record(variant, step, like).get("fingerprint", {}).get("config", {}).get("epochs")
-        return ratio(model_registry.section(config, step, model).get("epochs"), then) if config else 1.0
+        measured = self.last.task_seconds(self.last.measured_variant(variant, step), step)
+        similar_model = model if model in measured else next(iter(measured), "")
+        epochs_before = (
+            self.last.record(variant, step, similar_model).get("fingerprint", {}).get("config", {}).get("epochs")
+        )
+        return ratio(model_registry.section(config, step, model).get("epochs"), epochs_before) if config else 1.0
 
     def seconds(self, task: Task) -> float | None:
         """Seconds that a task may take; None where its step was never measured, or not on a GPU, which it is to have now.
@@ -278,65 +292,65 @@ class Work:
         """
         config = self.variants.get(task.variant)
         if task.step not in (steps.RUNG, model_registry.BASE_STEP) or config is None or not halving.is_used(config):
-            return self._seconds(task)
+            return self._whole_seconds(task)
         shares = [0.0, *config["sweep"]["halving"]["rungs"], 1.0]
-        if self.last.measured("main", steps.RUNG):  # then so is what a training takes after its last rung
-            return self._seconds(task)
+        if self.last.task_seconds("main", steps.RUNG):  # then so is what a training takes after its last rung
+            return self._whole_seconds(task)
         if task.step == model_registry.BASE_STEP:
-            whole, rung = self._seconds(task), len(shares) - 1
+            whole, rung = self._whole_seconds(task), len(shares) - 1
         else:
-            name, rung = halving.parsed(task.id)
+            name, rung = halving.parse_task(task.id)
             train = f"results/{name}/{steps.folder_of(model_registry.BASE_STEP)}/manifest.json"
-            whole = self._seconds(Task(steps.rule_of(model_registry.BASE_STEP), {**task.facts, "output": train}))
+            whole = self._whole_seconds(Task(steps.rule_of(model_registry.BASE_STEP), {**task.facts, "output": train}))
         return None if whole is None else whole * (shares[rung] - shares[rung - 1])
 
-    def _seconds(self, task: Task) -> float | None:
+    def _whole_seconds(self, task: Task) -> float | None:
         variant, step = task.variant, task.step
-        owner = self.last.before(variant, step)
-        measured = self.last.measured(owner, step)
-        then, now = self.last.gpus(variant, step, task.id), self.gpus(task)
-        if not measured or (now and then == 0):
+        owner = self.last.measured_variant(variant, step)
+        measured = self.last.task_seconds(owner, step)
+        gpus_before, gpus_now = self.last.gpus_used(variant, step, task.id), self.gpus_of(task)
+        if not measured or (gpus_now and gpus_before == 0):
             return None
-        cards = ratio(then, now)  # twice the GPUs, half the time
+        gpu_ratio = ratio(gpus_before, gpus_now)  # twice the GPUs, half the time
         config = self.variants.get(variant)
-        number = len(steps.tasks(step, config) if config else self.planned.get((variant, step), [])) or 1
-        if step == "ingest.extract" and (size := self.size(task)) is not None:
-            same = len(measured) == number or len(self.owned(task)) == 1  # the task had these shards then too
-            if same and task.id in measured and (before := self.read_then(task)):
+        task_count = len(steps.task_ids(step, config) if config else self.tasks_by_place.get((variant, step), [])) or 1
+        if step == "ingest.extract" and (size := self.source_bytes(task)) is not None:
+            same = len(measured) == task_count or len(self.shards_of(task)) == 1  # the task had these shards then too
+            if same and task.id in measured and (before := self.source_bytes_before(task)):
                 return measured[task.id] * size / before
-            return sum(measured.values()) * ratio(size, self.then(variant, step))
+            return sum(measured.values()) * ratio(size, self.read_before(variant, step))
         if steps.STEPS[step].per == "model":  # a new one takes as long as the others
-            known = [measured[task.id]] if task.id in measured else list(measured.values())
-            return sum(known) / len(known) * self.scale(variant, step, task.id) * cards
-        trained = self.last.training(owner) if step == model_registry.BASE_STEP else 0.0
+            known_seconds = [measured[task.id]] if task.id in measured else list(measured.values())
+            return sum(known_seconds) / len(known_seconds) * self.work_ratio(variant, step, task.id) * gpu_ratio
+        trained = self.last.training_seconds(owner) if step == model_registry.BASE_STEP else 0.0
         if task.id in measured and 0 < trained <= measured[task.id]:  # more: of several starts
             # Start and end take as long as before, however long the training is.
-            return measured[task.id] - trained + trained * self.scale(variant, step) * cards
-        if task.id in measured and len(measured) == number:  # as many tasks as then: each has what it had
-            return measured[task.id] * self.scale(variant, step) * cards
-        return sum(measured.values()) * self.scale(variant, step) / number * cards
+            return measured[task.id] - trained + trained * self.work_ratio(variant, step) * gpu_ratio
+        if task.id in measured and len(measured) == task_count:  # as many tasks as then: each has what it had
+            return measured[task.id] * self.work_ratio(variant, step) * gpu_ratio
+        return sum(measured.values()) * self.work_ratio(variant, step) / task_count * gpu_ratio
 
-    def gpus(self, task: Task) -> int:
+    def gpus_of(self, task: Task) -> int:
         """GPUs that a task will have: as the profile asks, else those of the config where the last result was made on any."""
-        if task.gpus is not None:
-            return task.gpus
-        then = self.last.gpus(task.variant, task.step, task.id)
+        if task.requested_gpus is not None:
+            return task.requested_gpus
+        gpus_before = self.last.gpus_used(task.variant, task.step, task.id)
         config = self.variants.get(task.variant) or self.variants.get("main")
-        if not then or config is None or task.step not in steps.MAKERS:
-            return then or 0  # of a rung too: what its contender had there
-        own = model_registry.section(config, task.step, task.id)
-        return int(own["processes"]) * int(own.get("nodes", 1))
+        if not gpus_before or config is None or task.step not in steps.MAKERS:
+            return gpus_before or 0  # of a rung too: what its contender had there
+        settings = model_registry.section(config, task.step, task.id)
+        return int(settings["processes"]) * int(settings.get("nodes", 1))
 
 
-def by_rule(tasks: list[Task], work: Work, cores: int | None) -> dict[str, Estimate]:
+def estimates_by_rule(tasks: list[Task], work: Work, cores: int | None) -> dict[str, Estimate]:
     """What the tasks of each rule will take, on `cores` cores of this machine, or all at once (None)."""
-    found: dict[str, list[tuple[Task, float | None]]] = {}
+    timed_tasks_by_rule: dict[str, list[tuple[Task, float | None]]] = {}
     for task in tasks:
-        found.setdefault(task.rule, []).append((task, work.seconds(task)))
-    out = {}
-    for rule, held in found.items():
-        known = [(task, seconds) for task, seconds in held if seconds is not None]
-        hours = sum(seconds * work.gpus(task) for task, seconds in known) / 3600
-        wall = together([(seconds, task.threads) for task, seconds in known], cores)
-        out[rule] = Estimate(wall, hours, len(held) - len(known), len(held))
-    return out
+        timed_tasks_by_rule.setdefault(task.rule, []).append((task, work.seconds(task)))
+    estimates = {}
+    for rule, timed_tasks in timed_tasks_by_rule.items():
+        measured = [(task, seconds) for task, seconds in timed_tasks if seconds is not None]
+        hours = sum(seconds * work.gpus_of(task) for task, seconds in measured) / 3600
+        wall = parallel_seconds([(seconds, task.threads) for task, seconds in measured], cores)
+        estimates[rule] = Estimate(wall, hours, len(timed_tasks) - len(measured), len(timed_tasks))
+    return estimates

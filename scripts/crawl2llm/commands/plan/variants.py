@@ -9,48 +9,50 @@ from typing import TYPE_CHECKING
 
 from crawl2llm.chain import steps
 from crawl2llm.chain.project import Project
-from crawl2llm.commands.plan.estimate import Estimate, by_rule
-from crawl2llm.commands.plan.reasons import listed
-from crawl2llm.commands.plan.words import about, hours
+from crawl2llm.commands.plan.estimate import Estimate, estimates_by_rule
+from crawl2llm.commands.plan.reasons import join_with_and
+from crawl2llm.commands.plan.words import gpu_hours_text, time_text
 
 if TYPE_CHECKING:
     from crawl2llm.commands.plan.complete import Plan
 
-NAMED = 3  # steps, or variants, that a line names
+MOST_NAMES = 3  # steps, or variants, that a line names
 
 
-def owners(project: Project, variant: str) -> dict[str, list[str]]:
+def owners_by_step(project: Project, variant: str) -> dict[str, list[str]]:
     """step → the variants whose folders hold its results as this variant reads them; of a step that makes models there may be several."""
     config = project.variants[variant]
     return {
         step: list(
-            dict.fromkeys(project.folder(variant, step, task).split("/")[1] for task in steps.models(step, config))
+            dict.fromkeys(
+                project.step_folder(variant, step, task).split("/")[1] for task in steps.task_models(step, config)
+            )
         )
-        for step in steps.used(config)
+        for step in steps.used_steps(config)
     }
 
 
-def shares(found: dict[str, list[str]], variant: str) -> str:
+def sharing_text(owners: dict[str, list[str]], variant: str) -> str:
     """How many steps of a variant have the results of others, and of which: `19 of 27 steps with main, 2 with seed-1`."""
-    whose = Counter(owner for names in found.values() for owner in names if owner != variant)
-    if not whose:
+    owner_counts = Counter(owner for names in owners.values() for owner in names if owner != variant)
+    if not owner_counts:
         return "nothing"
-    whole = "all" if all(variant not in names for names in found.values()) else ""
-    (first, number), *rest = whose.most_common()
-    words = [f"{whole or f'{number} of {len(found)} steps'} with {first}"]
-    words = [f"all {len(found)} steps: {number} with {first}"] if whole and rest else words
-    more = len(rest) - NAMED
-    words += [f"{count} with {name}" for name, count in rest[:NAMED]] + [f"{more} variants more"] * (more > 0)
+    whole = "all" if all(variant not in names for names in owners.values()) else ""
+    (first, number), *rest = owner_counts.most_common()
+    words = [f"{whole or f'{number} of {len(owners)} steps'} with {first}"]
+    words = [f"all {len(owners)} steps: {number} with {first}"] if whole and rest else words
+    more = len(rest) - MOST_NAMES
+    words += [f"{count} with {name}" for name, count in rest[:MOST_NAMES]] + [f"{more} variants more"] * (more > 0)
     return ", ".join(words)
 
 
-def few(names: list[str]) -> str:
+def steps_text(names: list[str]) -> str:
     """Steps in words, the first of many: `pretrain.plan, pretrain.train, finetune.train and 4 more`."""
-    more = len(names) - NAMED
-    return listed(names) if more <= 1 else f"{', '.join(names[:NAMED])} and {more} more"
+    more = len(names) - MOST_NAMES
+    return join_with_and(names) if more <= 1 else f"{', '.join(names[:MOST_NAMES])} and {more} more"
 
 
-def table(plan: Plan, width: int) -> Iterator[str]:
+def variant_lines(plan: Plan, width: int) -> Iterator[str]:
     """A line for each variant, in the order of the config, at most `width` columns wide; none where there is main alone.
 
     A line that would say the same of steps as the one before says `as above`, so that fifty variants stay readable.
@@ -59,25 +61,25 @@ def table(plan: Plan, width: int) -> Iterator[str]:
     if project is None or len(project.variants) < 2:
         return
     longest = max(map(len, ("variant", *project.variants)))
-    card = f"{'GPU-h':>8} " * plan.gpus
+    card = f"{'GPU-h':>8} " * plan.uses_gpus
     yield f"{'variant':<{longest}} {'tasks':>6} {'about':>8} {card} shares; runs"
     before = ""
     for variant in project.variants:
         tasks = [task for task in plan.tasks if task.variant == variant]
-        cost = sum(by_rule(tasks, plan.work, plan.cores).values(), Estimate())
+        cost = sum(estimates_by_rule(tasks, plan.work, plan.cores).values(), Estimate())
         running = {task.step for task in tasks}
         names = [step for step in steps.STEPS if step in running]
-        found = owners(project, variant)
+        owners = owners_by_step(project, variant)
         words = (
-            f"{shares(found, variant)}; {few(names) or 'nothing'}"
+            f"{sharing_text(owners, variant)}; {steps_text(names) or 'nothing'}"
             if variant != "main"
-            else f"–; {few(names) or 'nothing'}"
+            else f"–; {steps_text(names) or 'nothing'}"
         )
-        card = f"{hours(cost) if tasks else '':>8} " * plan.gpus
-        head = f"{variant:<{longest}} {len(tasks):>6,} {about(cost) if tasks else '':>8} {card} "
-        said = "as above" if words == before and len(words) > len("as above") else words
+        card = f"{gpu_hours_text(cost) if tasks else '':>8} " * plan.uses_gpus
+        head = f"{variant:<{longest}} {len(tasks):>6,} {time_text(cost) if tasks else '':>8} {card} "
+        shown_words = "as above" if words == before and len(words) > len("as above") else words
         yield from textwrap.wrap(
-            said,
+            shown_words,
             max(width, len(head) + 24),
             initial_indent=head,
             subsequent_indent=" " * len(head),

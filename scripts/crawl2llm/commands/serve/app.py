@@ -20,26 +20,26 @@ from typing import Any
 
 from aiohttp import web
 
-from crawl2llm.commands.serve.catalog import Offer, described, opened
+from crawl2llm.commands.serve.catalog import Offer, describe_offer, open_offer
 from crawl2llm.commands.serve.connections import Connections
-from crawl2llm.commands.serve.generate import Ended, Wanted
+from crawl2llm.commands.serve.generate import AnswerEnd, GenerationRequest
 from crawl2llm.commands.serve.generate import Model as Transformers
 from crawl2llm.commands.serve.gguf import Model as LlamaCpp
-from crawl2llm.commands.serve.requests import Asked, Refused, asked
-from crawl2llm.commands.serve.speculative import Ahead
+from crawl2llm.commands.serve.requests import ApiRequest, RefusedRequest, parse_request
+from crawl2llm.commands.serve.speculative import Speculation
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import ManifestError
 
 PAGE = Path(__file__).with_name("page.html")
-LARGEST = 4 << 20  # bytes of a request
-LOADED = 2  # models in memory at a time
+LARGEST_REQUEST = 4 << 20  # bytes of a request
+MOST_LOADED = 2  # models in memory at a time
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
-Parts = AsyncGenerator[str | Wanted | Ended, None]
+Parts = AsyncGenerator[str | GenerationRequest | AnswerEnd, None]
 Model = Transformers | LlamaCpp
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -47,229 +47,262 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Server:
     """What a run offers behind HTTP. waiting: the most answers that are asked for at a time; ahead: speculative decoding."""
 
-    def __init__(self, offers: Mapping[str, Offer], first: str, waiting: int, ahead: Ahead | None = None) -> None:
-        self.offers, self.first, self.waiting, self.ahead = offers, first, waiting, ahead
+    def __init__(
+        self, offers: Mapping[str, Offer], first_model: str, waiting: int, speculation: Speculation | None = None
+    ) -> None:
+        self.offers, self.first, self.waiting, self.ahead = offers, first_model, waiting, speculation
         self.models: dict[str, Model] = {}
         self.thread = ThreadPoolExecutor(1, "generate")
-        self.open = 0  # answers that wait or are generated
-        self.begun = int(time.time())
+        self.open_answers = 0  # answers that wait or are generated
+        self.started_at = int(time.time())
         self.connections = Connections()
 
-    def app(self) -> web.Application:
+    def build_application(self) -> web.Application:
         """The application, for aiohttp."""
-        made = web.Application(client_max_size=LARGEST, middlewares=[self.arrival, refusals])
-        made.router.add_get("/", self.page)
-        made.router.add_get("/v1/models", self.list)
-        made.router.add_post("/v1/chat/completions", self.answer)
-        made.router.add_post("/v1/completions", self.answer)
-        return made
+        application = web.Application(client_max_size=LARGEST_REQUEST, middlewares=[self.note_arrival, error_responses])
+        application.router.add_get("/", self.send_page)
+        application.router.add_get("/v1/models", self.list_models)
+        application.router.add_post("/v1/chat/completions", self.answer_request)
+        application.router.add_post("/v1/completions", self.answer_request)
+        return application
 
     @web.middleware
-    async def arrival(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def note_arrival(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """The head of a request is there."""
         self.connections.end_wait(request.transport)
         return await handler(request)
 
-    async def page(self, request: web.Request) -> web.Response:
+    async def send_page(self, request: web.Request) -> web.Response:
         """The page to chat in."""
         headers = {"Content-Security-Policy": POLICY, "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff"}
         return web.Response(text=PAGE.read_text(encoding="utf-8"), content_type="text/html", headers=headers)
 
-    async def list(self, request: web.Request) -> web.Response:
+    async def list_models(self, request: web.Request) -> web.Response:
         """GET /v1/models; `context` in tokens and whether a model `chats` are this server's own."""
-        found = []
+        models = []
         for name in sorted(self.offers, key=lambda name: name != self.first):
-            about = await asyncio.to_thread(described, self.offers[name])  # a header is read by a process
-            found.append({"id": name, "object": "model", "created": self.begun, "owned_by": "crawl2llm", **about})
-        return web.json_response({"object": "list", "data": found})
+            facts = await asyncio.to_thread(describe_offer, self.offers[name])  # a header is read by a process
+            models.append({"id": name, "object": "model", "created": self.started_at, "owned_by": "crawl2llm", **facts})
+        return web.json_response({"object": "list", "data": models})
 
-    def loaded(self, name: str) -> Model:
+    def load_model(self, name: str) -> Model:
         """A model, which is loaded when it is first asked for; in the thread that generates."""
         if name in self.models:
             self.models[name] = self.models.pop(name)  # the last one used is the last
         else:
-            while len(self.models) >= LOADED:
+            while len(self.models) >= MOST_LOADED:
                 del self.models[next(iter(self.models))]
-            self.models[name] = opened(self.offers[name], self.ahead)
+            self.models[name] = open_offer(self.offers[name], self.ahead)
             log.info("loaded %s", name)
         return self.models[name]
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def answer_request(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/chat/completions and /v1/completions."""
         kind = "chat.completions" if "chat" in request.path else "completions"
         if request.content_type != "application/json":
-            raise Refused(f"Content-Type is {request.content_type}; it must be application/json", status=415)
+            raise RefusedRequest(f"Content-Type is {request.content_type}; it must be application/json", status=415)
         try:
             async with asyncio.timeout(self.connections.arrival):
                 body = await request.json()
         except TimeoutError:
-            raise Refused(f"the body did not arrive within {self.connections.arrival:.0f} s", status=408) from None
+            raise RefusedRequest(
+                f"the body did not arrive within {self.connections.arrival:.0f} s", status=408
+            ) from None
         except (ValueError, LookupError, RecursionError) as error:  # LookupError: a charset that is none
-            raise Refused(f"the body is not JSON: {error}") from error
-        found = asked(kind, body)
-        if found.model not in self.offers:
-            said = f"the model {found.model!r} does not exist; there are {', '.join(self.offers)}"
-            raise Refused(said, "model", "model_not_found", 404)
-        if self.open >= self.waiting:
-            raise Refused(
-                f"{self.open} answers are waited for already", None, "rate_limit_exceeded", 429, "rate_limit_error"
+            raise RefusedRequest(f"the body is not JSON: {error}") from error
+        api_request = parse_request(kind, body)
+        if api_request.model not in self.offers:
+            message = f"the model {api_request.model!r} does not exist; there are {', '.join(self.offers)}"
+            raise RefusedRequest(message, "model", "model_not_found", 404)
+        if self.open_answers >= self.waiting:
+            raise RefusedRequest(
+                f"{self.open_answers} answers are waited for already",
+                None,
+                "rate_limit_exceeded",
+                429,
+                "rate_limit_error",
             )
-        self.open += 1
+        self.open_answers += 1
         try:
-            async with aclosing(self.generated(found)) as parts:
-                what = await anext(parts)
-                assert isinstance(what, Wanted)
-                told = Told(found, what)
-                return await (streamed(request, told, parts) if found.stream else whole(told, parts))
+            async with aclosing(self.answer_parts(api_request)) as parts:
+                generation = await anext(parts)
+                assert isinstance(generation, GenerationRequest)
+                answer_format = AnswerFormat(api_request, generation)
+                return await (
+                    stream_response(request, answer_format, parts)
+                    if api_request.stream
+                    else whole_response(answer_format, parts)
+                )
         finally:
-            self.open -= 1
+            self.open_answers -= 1
 
-    def generate(self, found: Asked, say: Callable[[str | Wanted], None], stopped: threading.Event) -> Ended:
+    def load_and_generate(
+        self, api_request: ApiRequest, say: Callable[[str | GenerationRequest], None], stopped: threading.Event
+    ) -> AnswerEnd:
         """A request from its model's weights to its answer's end, in the thread that generates. Raises Refused.
 
         In one piece: who waits in line holds no model, so that no more than LOADED are in memory.
         """
         try:
-            model = self.loaded(found.model)
+            model = self.load_model(api_request.model)
         except (InputError, ManifestError, OSError) as error:
-            raise Refused(str(error), "model", "model_not_loaded", 500, "server_error") from error
-        what = wanted(found, model)
-        say(what)
-        return model.answer(what, say, stopped)
+            raise RefusedRequest(str(error), "model", "model_not_loaded", 500, "server_error") from error
+        generation = generation_request(api_request, model)
+        say(generation)
+        return model.generate_answer(generation, say, stopped)
 
-    async def generated(self, found: Asked) -> Parts:
+    async def answer_parts(self, api_request: ApiRequest) -> Parts:
         """What is asked of the model, the pieces of its answer, and at last why it ended. Whoever stops reading stops the model."""
-        loop, queue, stopped = asyncio.get_running_loop(), asyncio.Queue[str | Wanted](), threading.Event()
+        loop, queue, stopped = asyncio.get_running_loop(), asyncio.Queue[str | GenerationRequest](), threading.Event()
 
-        def say(piece: str | Wanted) -> None:
+        def say(piece: str | GenerationRequest) -> None:
             loop.call_soon_threadsafe(queue.put_nowait, piece)
 
-        work = loop.run_in_executor(self.thread, partial(self.generate, found, say, stopped))
-        piece: asyncio.Future[str | Wanted] | None = None
+        generating = loop.run_in_executor(self.thread, partial(self.load_and_generate, api_request, say, stopped))
+        piece: asyncio.Future[str | GenerationRequest] | None = None
         try:
-            while not work.done() or not queue.empty():
+            while not generating.done() or not queue.empty():
                 piece = asyncio.ensure_future(queue.get())
-                either: list[asyncio.Future[Any]] = [piece, work]
+                either: list[asyncio.Future[Any]] = [piece, generating]
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if piece.done():
                     yield piece.result()
                 else:  # what the thread said last was put before its end is seen
                     piece.cancel()
-            yield await work
+            yield await generating
         finally:
             stopped.set()
-            work.cancel()
+            generating.cancel()
             if piece:
                 piece.cancel()
 
 
-class Told:
+class AnswerFormat:
     """An answer in OpenAI's words."""
 
-    def __init__(self, found: Asked, what: Wanted) -> None:
-        self.found, self.wanted = found, what
-        self.id = f"{'chatcmpl' if found.chat else 'cmpl'}-{uuid.uuid4().hex}"
+    def __init__(self, api_request: ApiRequest, generation: GenerationRequest) -> None:
+        self.found, self.generation = api_request, generation
+        self.id = f"{'chatcmpl' if api_request.chat else 'cmpl'}-{uuid.uuid4().hex}"
         self.created = int(time.time())
 
-    def head(self, chunk: bool) -> dict[str, Any]:
+    def common_fields(self, chunk: bool) -> dict[str, Any]:
         """What all objects begin with."""
         name = ("chat.completion.chunk" if chunk else "chat.completion") if self.found.chat else "text_completion"
         return {"id": self.id, "object": name, "created": self.created, "model": self.found.model}
 
-    def part(self, text: str | None, reason: str | None = None, *, first: bool = False) -> dict[str, Any]:
+    def stream_chunk(self, text: str | None, reason: str | None = None, *, first: bool = False) -> dict[str, Any]:
         """A chunk of a stream."""
         role = {"role": "assistant"} if first else {}
-        said: dict[str, Any] = (
+        text_fields: dict[str, Any] = (
             {"delta": role | ({} if text is None else {"content": text})} if self.found.chat else {"text": text or ""}
         )
-        return {**self.head(chunk=True), "choices": [{"index": 0, **said, "logprobs": None, "finish_reason": reason}]}
+        return {
+            **self.common_fields(chunk=True),
+            "choices": [{"index": 0, **text_fields, "logprobs": None, "finish_reason": reason}],
+        }
 
-    def all(self, text: str, ended: Ended) -> dict[str, Any]:
+    def whole_answer(self, text: str, ended: AnswerEnd) -> dict[str, Any]:
         """An answer that is not streamed."""
-        said: dict[str, Any] = (
+        text_fields: dict[str, Any] = (
             {"message": {"role": "assistant", "content": text}} if self.found.chat else {"text": text}
         )
-        choice = {"index": 0, **said, "logprobs": None, "finish_reason": ended.reason}
-        return {**self.head(chunk=False), "choices": [choice], "usage": self.usage(ended)}
+        choice = {"index": 0, **text_fields, "logprobs": None, "finish_reason": ended.reason}
+        return {**self.common_fields(chunk=False), "choices": [choice], "usage": self.token_usage(ended)}
 
-    def usage(self, ended: Ended) -> dict[str, int]:
+    def token_usage(self, ended: AnswerEnd) -> dict[str, int]:
         """How many tokens there were."""
-        given = len(self.wanted.prompt)
-        return {"prompt_tokens": given, "completion_tokens": ended.tokens, "total_tokens": given + ended.tokens}
+        prompt_tokens = len(self.generation.prompt)
+        return {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": ended.tokens,
+            "total_tokens": prompt_tokens + ended.tokens,
+        }
 
 
-def wanted(found: Asked, model: Model) -> Wanted:
+def generation_request(api_request: ApiRequest, model: Model) -> GenerationRequest:
     """A request as the model takes it. Raises Refused for what its context has no room for, or its template cannot lay out."""
-    if not found.chat:
-        prompt = model.encoded(found.prompt)
+    if not api_request.chat:
+        prompt = model.text_ids(api_request.prompt)
     elif model.chats:
         try:
-            prompt = model.chat(list(found.messages))
+            prompt = model.chat_ids(list(api_request.messages))
         except InputError as error:
-            raise Refused(str(error), "messages", "chat_template") from error
+            raise RefusedRequest(str(error), "messages", "chat_template") from error
     else:
-        raise Refused(
-            f"{found.model} has no chat template: it was not fine-tuned. Ask /v1/completions",
+        raise RefusedRequest(
+            f"{api_request.model} has no chat template: it was not fine-tuned. Ask /v1/completions",
             "model",
             "no_chat_template",
         )
     room = model.context - len(prompt)
     if room < 1:
-        where = "messages" if found.chat else "prompt"
-        words = (
-            f"this has {len(prompt):,} tokens, and the context of {found.model} is {model.context:,} with the answer"
-        )
-        raise Refused(words, where, "context_length_exceeded")
-    most = min(found.max_tokens, room)
-    return Wanted(prompt, most, found.temperature, found.top_p, found.seed, found.stop, bare=found.chat)
+        parameter = "messages" if api_request.chat else "prompt"
+        message = f"this has {len(prompt):,} tokens, and the context of {api_request.model} is {model.context:,} with the answer"
+        raise RefusedRequest(message, parameter, "context_length_exceeded")
+    max_tokens = min(api_request.max_tokens, room)
+    return GenerationRequest(
+        prompt,
+        max_tokens,
+        api_request.temperature,
+        api_request.top_p,
+        api_request.seed,
+        api_request.stop,
+        strip_start=api_request.chat,
+    )
 
 
-async def whole(told: Told, parts: Parts) -> web.Response:
+async def whole_response(answer_format: AnswerFormat, parts: Parts) -> web.Response:
     """The answer in one piece."""
-    found = [part async for part in parts]
-    ended = found.pop()
-    assert isinstance(ended, Ended)
-    return web.json_response(told.all("".join(map(str, found)), ended))
+    pieces = [part async for part in parts]
+    ended = pieces.pop()
+    assert isinstance(ended, AnswerEnd)
+    return web.json_response(answer_format.whole_answer("".join(map(str, pieces)), ended))
 
 
-async def streamed(request: web.Request, told: Told, parts: Parts) -> web.StreamResponse:
+async def stream_response(request: web.Request, answer_format: AnswerFormat, parts: Parts) -> web.StreamResponse:
     """The answer as server-sent events."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await response.prepare(request)
 
-    async def send(body: dict[str, Any]) -> None:
+    async def send_event(body: dict[str, Any]) -> None:
         await response.write(f"data: {json.dumps(body, ensure_ascii=False)}\n\n".encode())
 
-    if told.found.chat:
-        await send(told.part("", first=True))
+    if answer_format.found.chat:
+        await send_event(answer_format.stream_chunk("", first=True))
     try:
         async for part in parts:
-            await send(told.part(None, part.reason) if isinstance(part, Ended) else told.part(str(part)))
-            if isinstance(part, Ended) and told.found.usage:
-                await send({**told.head(chunk=True), "choices": [], "usage": told.usage(part)})
+            await send_event(
+                answer_format.stream_chunk(None, part.reason)
+                if isinstance(part, AnswerEnd)
+                else answer_format.stream_chunk(str(part))
+            )
+            if isinstance(part, AnswerEnd) and answer_format.found.usage:
+                await send_event(
+                    {**answer_format.common_fields(chunk=True), "choices": [], "usage": answer_format.token_usage(part)}
+                )
     except (RuntimeError, MemoryError) as error:  # torch's; the status is sent already
         log.exception("%s", request.path)
-        await send(Refused(f"the model failed: {error}", None, None, 500, "server_error").body())
+        await send_event(RefusedRequest(f"the model failed: {error}", None, None, 500, "server_error").error_body())
     await response.write(b"data: [DONE]\n\n")
     await response.write_eof()
     return response
 
 
 @web.middleware
-async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def error_responses(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Errors in OpenAI's shape; nothing for a name of a host that is not this machine's own."""
     try:
         if request.host.rpartition(":")[0] not in HOSTS and request.host not in HOSTS:
-            raise Refused(f"this server answers at {' and '.join(HOSTS[:2])}, not at {request.host}", status=403)
+            raise RefusedRequest(f"this server answers at {' and '.join(HOSTS[:2])}, not at {request.host}", status=403)
         return await handler(request)
-    except Refused as error:
-        return web.json_response(error.body(), status=error.status)
+    except RefusedRequest as error:
+        return web.json_response(error.error_body(), status=error.status)
     except web.HTTPException as error:
-        refused = Refused(f"{request.method} {request.path}: {error.reason}", status=error.status)
-        return web.json_response(refused.body(), status=error.status)
+        refusal = RefusedRequest(f"{request.method} {request.path}: {error.reason}", status=error.status)
+        return web.json_response(refusal.error_body(), status=error.status)
     except ConnectionError:  # whoever asked has gone, and nobody reads what is returned
         return web.Response(status=499)
     except Exception:
         log.exception("%s %s", request.method, request.path)
-        refused = Refused("the server failed; its terminal says how", None, None, 500, "server_error")
-        return web.json_response(refused.body(), status=500)
+        refusal = RefusedRequest("the server failed; its terminal says how", None, None, 500, "server_error")
+        return web.json_response(refusal.error_body(), status=500)

@@ -10,7 +10,7 @@ from crawl2llm.chain.model_registry import EXPORT_STEP
 from crawl2llm.chain.steps import folder_of
 from crawl2llm.commands.serve import generate, gguf, speculative
 from crawl2llm.commands.serve.gguf import Export
-from crawl2llm.commands.serve.speculative import Ahead
+from crawl2llm.commands.serve.speculative import Speculation
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
@@ -21,62 +21,66 @@ from crawl2llm.workflow import unused
 Offer = Path | Export  # a model's manifest, or a GGUF file
 
 
-def exports(results: Path) -> dict[str, list[Export]]:
+def gguf_exports(results: Path) -> dict[str, list[Export]]:
     """The GGUF files of each export in the results of a variant, in the order of its types. Raises ManifestError."""
-    found = {}
+    exports_by_name = {}
     for path in sorted(results.glob(f"{folder_of(EXPORT_STEP)}/*.manifest.json")):
-        files = Manifest.parse(path).summary["gguf"]
-        found[model_loading.name(path)] = [Export(path, one["type"], one["file"]) for one in files]
-    return found
+        files = Manifest.read_unchecked(path).summary["gguf"]
+        exports_by_name[model_loading.model_name(path)] = [Export(path, one["type"], one["file"]) for one in files]
+    return exports_by_name
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Add --type, --draft and --lookup."""
     parser.add_argument(
         "--type", help="of a model that is exported as GGUF, the file of this type (default: the last in its `types`)"
     )
-    speculative.options(parser)
+    speculative.add_options(parser)
 
 
-def asked(args: argparse.Namespace) -> tuple[dict[str, Offer], str, Ahead]:
+def choose_offers(args: argparse.Namespace) -> tuple[dict[str, Offer], str, Speculation]:
     """(what is offered, the name of what is shown first, how tokens are said ahead), by the options `results`, `model`, `type`, `draft`
     and `lookup`.
 
     Raises InputError that names what is not there and what is. Where tokens are said ahead, GGUF files are left out.
     """
-    models, made = generate.manifests(args.results), exports(args.results)
-    told = speculative.asked(args, models)
-    files = {f"{name}:{one.type}": one for name, held in made.items() for one in held}
-    why = (
+    models, exports_by_name = generate.model_manifests(args.results), gguf_exports(args.results)
+    speculation = speculative.parse_speculation(args, models)
+    files = {f"{name}:{one.type}": one for name, held in exports_by_name.items() for one in held}
+    obstacle = (
         "--draft and --lookup are of models that transformers runs"
-        if told != Ahead()
-        else gguf_support.missing(gguf_support.tools())
+        if speculation != Speculation()
+        else gguf_support.tools_problem(gguf_support.tools_folder())
     )
-    first = chosen(models, made, args.model, args.type)
-    if first in files and why:
-        raise InputError(f"{first} is run by llama.cpp; {why}")
-    if files and why:
-        log.info("left out: %s, which llama.cpp runs; %s", ", ".join(files), why)
-    return {**models, **({} if why else files)}, first, told
+    first = choose_first(models, exports_by_name, args.model, args.type)
+    if first in files and obstacle:
+        raise InputError(f"{first} is run by llama.cpp; {obstacle}")
+    if files and obstacle:
+        log.info("left out: %s, which llama.cpp runs; %s", ", ".join(files), obstacle)
+    return {**models, **({} if obstacle else files)}, first, speculation
 
 
-def chosen(models: dict[str, Path], made: dict[str, list[Export]], name: str | None, kind: str | None) -> str:
+def choose_first(
+    models: dict[str, Path], exports_by_name: dict[str, list[Export]], name: str | None, kind: str | None
+) -> str:
     """The name of what is shown first: that which is named, by its type where it is exported, or the last model that was made.
 
     Raises InputError for one that is not there.
     """
     if name is None:
         name = max(models, key=lambda other: models[other].stat().st_mtime)
-    name, _, said = name.partition(":")
-    kind = kind or said or None
-    there = ", ".join([*models, *made])
-    if name not in models and name not in made:
-        raise InputError(f"there is no model {name!r}; there are {there}{set_aside(name, next(iter(models.values())))}")
+    name, _, type_in_name = name.partition(":")
+    kind = kind or type_in_name or None
+    names = ", ".join([*models, *exports_by_name])
+    if name not in models and name not in exports_by_name:
+        raise InputError(
+            f"there is no model {name!r}; there are {names}{set_aside_hint(name, next(iter(models.values())))}"
+        )
     if name in models:
         if kind:
             raise InputError(f"{name} has no types: it is no export as GGUF")
         return name
-    types = [one.type for one in made[name]]
+    types = [one.type for one in exports_by_name[name]]
     if not types:
         raise InputError(
             f"{name} is exported as safetensors alone, the weights of the model that it is made from; talk to that: {', '.join(models)}"
@@ -86,24 +90,24 @@ def chosen(models: dict[str, Path], made: dict[str, list[Export]], name: str | N
     return f"{name}:{kind.lower() if kind else types[-1]}"
 
 
-def set_aside(name: str, manifest: Path) -> str:
+def set_aside_hint(name: str, manifest: Path) -> str:
     """Where a model is that the config no longer has, for an error; "" of one that is not set aside. manifest: of a model of the run."""
     results = next((path for path in manifest.absolute().parents if path.name == unused.RESULTS.name), None)
-    found = [held for held in (unused.set_aside(results) if results else []) if held.model == name]
+    aside_results = [held for held in (unused.find_set_aside(results) if results else []) if held.model == name]
     return (
-        f". The config no longer has {name}: its results are in {found[0].folder}, and come back with it"
-        if found
+        f". The config no longer has {name}: its results are in {aside_results[0].folder}, and come back with it"
+        if aside_results
         else ""
     )
 
 
-def opened(offer: Offer, told: Ahead | None = None) -> generate.Model | gguf.Model:
+def open_offer(offer: Offer, speculation: Speculation | None = None) -> generate.Model | gguf.Model:
     """What is offered, in memory. Raises as generate.Model and gguf.Model."""
-    return gguf.Model(offer) if isinstance(offer, Export) else generate.Model(offer, told)
+    return gguf.Model(offer) if isinstance(offer, Export) else generate.Model(offer, speculation)
 
 
-def described(offer: Offer) -> dict[str, Any]:
+def describe_offer(offer: Offer) -> dict[str, Any]:
     """What it is without loading it: `context` in tokens, and whether it `chats`."""
     if isinstance(offer, Export):
-        return {"context": model_loading.CONTEXT, "chats": False} | gguf.described(offer)
-    return generate.described(offer)
+        return {"context": model_loading.CONTEXT, "chats": False} | gguf.describe_file(offer)
+    return generate.describe_model(offer)

@@ -22,7 +22,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import CODE
 
 PROGRAM = "crawl2llm.commands.serve.template_worker"
-TIME = "it did not come to an end within a second of processor time"
+TIME_ERROR = "it did not come to an end within a second of processor time"
 
 
 class ChatTemplate:
@@ -37,37 +37,37 @@ class ChatTemplate:
         """A conversation as text, up to where its answer begins. Raises InputError for one that the template cannot lay out."""
         line = json.dumps({"template": self.template, "messages": messages, "special": self.special})
         with self.lock:
-            answer = self._ask(line)
+            answer = self._ask_worker(line)
         if "error" in answer:
             raise InputError(f"{self.where}: its chat template cannot lay out this conversation: {answer['error']}")
         return answer["text"]
 
-    def _ask(self, line: str) -> dict[str, str]:
+    def _ask_worker(self, line: str) -> dict[str, str]:
         if self.process and self.process.poll() is not None:  # it died since
-            self._forget()
-        process = self.process = self.process or self._started()
+            self._close_pipes()
+        process = self.process = self.process or self._start_worker()
         assert process.stdin and process.stdout
         try:
             process.stdin.write(line + "\n")
             process.stdin.flush()
-            if said := process.stdout.readline():
-                return dict(json.loads(said))
+            if reply := process.stdout.readline():
+                return dict(json.loads(reply))
         except OSError:
             pass
         process.wait()
-        self._forget()
+        self._close_pipes()
         ended = -process.returncode
         if ended == signal.SIGPROF:
-            return {"error": TIME}
+            return {"error": TIME_ERROR}
         name = signal.Signals(ended).name if ended in set(signal.Signals) else f"status {process.returncode}"
         return {"error": f"its process ended with {name}"}
 
-    def _forget(self) -> None:
+    def _close_pipes(self) -> None:
         """Close the pipes of a process that ended."""
         self.process = None
         self.end()
 
-    def _started(self) -> subprocess.Popen[str]:
+    def _start_worker(self) -> subprocess.Popen[str]:
         paths = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
         environment: dict[str, Any] = {
             **os.environ,
@@ -79,7 +79,7 @@ class ChatTemplate:
             [sys.executable, "-m", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             env=environment,
         )  # fmt: skip
-        self.end = weakref.finalize(self, _end, process)
+        self.end = weakref.finalize(self, _end_process, process)
         assert process.stdout
         if process.stdout.readline() != "ready\n":
             process.kill()
@@ -89,7 +89,7 @@ class ChatTemplate:
         return process
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end_process(process: subprocess.Popen[str]) -> None:
     """End a process whose template nobody asks any more."""
     process.kill()
     process.wait()

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 Messages = list[dict[str, str]]
 
 
-def spelled(messages: Messages, special: Mapping[str, int]) -> bool:
+def spells_special_token(messages: Messages, special: Mapping[str, int]) -> bool:
     """Whether a message spells a special token."""
     return any(name in message["content"] for message in messages for name in special)
 
 
-def ids(
+def conversation_ids(
     messages: Messages,
     special: Mapping[str, int],
-    laid_out: Callable[[Messages], str],
-    cut: Callable[[str], list[int]],
+    lay_out: Callable[[Messages], str],
+    encode: Callable[[str], list[int]],
 ) -> list[int]:
     """The token ids of a conversation.
 
@@ -28,21 +28,21 @@ def ids(
     text, as in tokenize.encode.
     """
     if not special:
-        return cut(laid_out(messages))
-    said = "".join(message["content"] for message in messages)
+        return encode(lay_out(messages))
+    conversation = "".join(message["content"] for message in messages)
     # Characters for private use, which the conversation does not hold, stand for its special tokens until the template's are known.
-    free = (mark for mark in map(chr, range(0xF0000, 0xFFFFE)) if mark not in said)
+    free = (mark for mark in map(chr, range(0xF0000, 0xFFFFE)) if mark not in conversation)
     marks = {name: next(free) for name in sorted(special, key=len, reverse=True)}
-    text = laid_out([message | {"content": replaced(message["content"], marks)} for message in messages])
+    text = lay_out([message | {"content": replace_all(message["content"], marks)} for message in messages])
     names = {mark: name for name, mark in marks.items()}
-    found: list[int] = []
+    token_ids: list[int] = []
     for part in re.split(f"({'|'.join(map(re.escape, marks))})", text):
-        found += [special[part]] if part in special else cut(replaced(part, names))
-    return found
+        token_ids += [special[part]] if part in special else encode(replace_all(part, names))
+    return token_ids
 
 
-def replaced(text: str, by: Mapping[str, str]) -> str:
+def replace_all(text: str, replacements: Mapping[str, str]) -> str:
     """A text with each key of `by` as its value."""
-    for old, new in by.items():
+    for old, new in replacements.items():
         text = text.replace(old, new)
     return text

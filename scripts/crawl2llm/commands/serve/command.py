@@ -14,21 +14,25 @@ from pathlib import Path
 
 from aiohttp import web
 
-from crawl2llm.chain.command_line import described, fail
+from crawl2llm.chain.command_line import command_parser, print_error
 from crawl2llm.commands.serve.app import HOSTS, Server
-from crawl2llm.commands.serve.catalog import asked, options
-from crawl2llm.core.console import put, setup
+from crawl2llm.commands.serve.catalog import add_options, choose_offers
+from crawl2llm.core.console import print_line, set_up_logging
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import ManifestError
 
-LARGEST = 65535  # of all ports
+LARGEST_PORT = 65535  # of all ports
 
 
-async def serve(server: Server, port: int) -> None:
+async def serve_until_signal(server: Server, port: int) -> None:
     """Answer until SIGINT or SIGTERM. Raises OSError where the port is taken."""
     limits = server.connections
     runner = web.AppRunner(
-        server.app(), handler_cancellation=True, access_log=None, shutdown_timeout=2, keepalive_timeout=limits.arrival
+        server.build_application(),
+        handler_cancellation=True,
+        access_log=None,
+        shutdown_timeout=2,
+        keepalive_timeout=limits.arrival,
     )
     await runner.setup()
     ended = asyncio.Event()
@@ -40,7 +44,7 @@ async def serve(server: Server, port: int) -> None:
             limits.bounded_factory(runner.server), HOSTS[0], port, reuse_address=True
         )
         address = f"http://{HOSTS[0]}:{listening.sockets[0].getsockname()[1]}"
-        put(
+        print_line(
             f"{', '.join(server.offers)}: {address} to chat, {address}/v1 for OpenAI's clients; Ctrl-C ends it",
             flush=True,
         )
@@ -51,7 +55,7 @@ async def serve(server: Server, port: int) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = described("crawl2llm serve", __doc__, "sft --port 8000")
+    parser = command_parser("crawl2llm serve", __doc__, "sft --port 8000")
     parser.add_argument(
         "model",
         nargs="?",
@@ -67,20 +71,20 @@ def main(argv: list[str] | None = None) -> int:
         default=100,
         help="most answers that are asked for at a time; more are refused (default: 100)",
     )
-    options(parser)
+    add_options(parser)
     args = parser.parse_args(argv)
-    setup("serve")
-    if not 0 <= args.port <= LARGEST:
-        return fail(f"--port {args.port}: it must be from 0 to {LARGEST:,}")
+    set_up_logging("serve")
+    if not 0 <= args.port <= LARGEST_PORT:
+        return print_error(f"--port {args.port}: it must be from 0 to {LARGEST_PORT:,}")
     try:
-        offers, first, ahead = asked(args)
-        server = Server(offers, first, args.waiting, ahead)
-        server.loaded(server.first)
-        asyncio.run(serve(server, args.port))
+        offers, first, speculation = choose_offers(args)
+        server = Server(offers, first, args.waiting, speculation)
+        server.load_model(server.first)
+        asyncio.run(serve_until_signal(server, args.port))
     except (InputError, ManifestError) as error:
-        return fail(str(error))
+        return print_error(str(error))
     except OSError as error:
-        return fail(f"--port {args.port}: {error}")
+        return print_error(f"--port {args.port}: {error}")
     return 0
 
 

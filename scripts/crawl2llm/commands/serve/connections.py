@@ -14,60 +14,64 @@ from typing import Any
 
 from crawl2llm.core.console import log
 
-MOST = 512  # connections at a time, or half of the files that the process may have open
+MOST_CONNECTIONS = 512  # connections at a time, or half of the files that the process may have open
 ARRIVAL = 30.0  # seconds in which the head of a request has to arrive, and then its body
-PAUSE = 60.0  # seconds between two lines of the log on connections that are refused
+LOG_PAUSE = 60.0  # seconds between two lines of the log on connections that are refused
 
 
 class Connections:
     """The open connections. most: None for MOST."""
 
-    def __init__(self, most: int | None = None, arrival: float = ARRIVAL) -> None:
+    def __init__(self, most: int | None = None, arrival_seconds: float = ARRIVAL) -> None:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self.most, self.arrival = most or min(MOST, files // 2), arrival
-        self.open = self.refused = 0
-        self.logged = -PAUSE
+        self.most, self.arrival = most or min(MOST_CONNECTIONS, files // 2), arrival_seconds
+        self.open_count = self.refused_count = 0
+        self.logged_at = -LOG_PAUSE
         # Transport of a connection without a request yet: what will close it.
-        self.late: dict[Any, asyncio.TimerHandle] = {}
+        self.arrival_timers: dict[Any, asyncio.TimerHandle] = {}
 
     def end_wait(self, transport: Any) -> None:
         """The head of the first request of a connection is there; aiohttp's keep-alive bounds the next."""
-        if timer := self.late.pop(transport, None):
+        if timer := self.arrival_timers.pop(transport, None):
             timer.cancel()
 
-    def refuse(self, transport: Any) -> None:
+    def refuse_connection(self, transport: Any) -> None:
         """Close a connection that is one too many, with a line of the log once a minute."""
         transport.abort()
-        self.refused += 1
-        if time.monotonic() - self.logged >= PAUSE:
-            log.warning("%d connections are open, which is the most: %d more were closed", self.open, self.refused)
-            self.logged, self.refused = time.monotonic(), 0
+        self.refused_count += 1
+        if time.monotonic() - self.logged_at >= LOG_PAUSE:
+            log.warning(
+                "%d connections are open, which is the most: %d more were closed", self.open_count, self.refused_count
+            )
+            self.logged_at, self.refused_count = time.monotonic(), 0
 
     def bounded_factory(self, make: Callable[[], Any]) -> Callable[[], asyncio.Protocol]:
         """A factory of protocols for asyncio, of those that `make` makes."""
-        return lambda: Bounded(make(), self)
+        return lambda: BoundedProtocol(make(), self)
 
 
-class Bounded(asyncio.Protocol):
+class BoundedProtocol(asyncio.Protocol):
     """A protocol that hands everything on, if its connection is not one too many."""
 
     def __init__(self, inner: Any, all_of_them: Connections) -> None:
-        self.inner, self.all, self.transport = inner, all_of_them, None
+        self.inner, self.connections, self.transport = inner, all_of_them, None
 
     def connection_made(self, transport: Any) -> None:
-        if self.all.open >= self.all.most:
-            self.all.refuse(transport)
+        if self.connections.open_count >= self.connections.most:
+            self.connections.refuse_connection(transport)
             return
         self.transport = transport
-        self.all.open += 1
-        self.all.late[transport] = asyncio.get_running_loop().call_later(self.all.arrival, transport.abort)
+        self.connections.open_count += 1
+        self.connections.arrival_timers[transport] = asyncio.get_running_loop().call_later(
+            self.connections.arrival, transport.abort
+        )
         self.inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.transport is None:
             return
-        self.all.open -= 1
-        self.all.end_wait(self.transport)
+        self.connections.open_count -= 1
+        self.connections.end_wait(self.transport)
         self.inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

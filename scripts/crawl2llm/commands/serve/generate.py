@@ -12,19 +12,19 @@ from crawl2llm.chain.model_registry import BASE
 from crawl2llm.chain.steps import LANGUAGE_MODELS, folder_of
 from crawl2llm.commands.serve import chat_tokens
 from crawl2llm.commands.serve.chat_template import ChatTemplate
-from crawl2llm.commands.serve.speculative import Ahead
+from crawl2llm.commands.serve.speculative import Speculation
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import model_loading, quantized_weights
 from crawl2llm.training.template import CHAT
 
-TRAINED = "pretrain/train/manifest.json"
-COLDEST = 1e-5  # below it a temperature is 0, as vLLM's is: logits over it are no numbers any more
+BASE_MANIFEST = "pretrain/train/manifest.json"
+LEAST_TEMPERATURE = 1e-5  # below it a temperature is 0, as vLLM's is: logits over it are no numbers any more
 # Of the models, also those that are made from others.
-MADE = tuple(f"{folder_of(step)}/*.manifest.json" for step in LANGUAGE_MODELS)
+MODEL_PATTERNS = tuple(f"{folder_of(step)}/*.manifest.json" for step in LANGUAGE_MODELS)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class GenerationRequest:
     """What is asked of a model. prompt: token ids. temperature 0 takes the likeliest token. stop: texts before which it ends.
 
     bare: without white space before its first word: the template's, between a question and its answer.
@@ -36,32 +36,32 @@ class Wanted:
     top_p: float = 1.0
     seed: int | None = None
     stop: tuple[str, ...] = ()
-    bare: bool = False
+    strip_start: bool = False
 
 
 @dataclass(frozen=True)
-class Ended:
+class AnswerEnd:
     """Why a text ended, as OpenAI calls it (`stop`: the model's end token or a stop text; `length`), and how many tokens were generated."""
 
     reason: str
     tokens: int
 
 
-def manifests(results: Path) -> dict[str, Path]:
+def model_manifests(results: Path) -> dict[str, Path]:
     """The manifest of each model in the results of a variant, `base` first. Raises InputError where there is none."""
-    found = {BASE: results / TRAINED} if (results / TRAINED).is_file() else {}
-    made = [path for pattern in MADE for path in sorted(results.glob(pattern)) if path.is_file()]
-    found |= {name: path for path in made if (name := model_loading.name(path)) != BASE}
-    if not found:
+    manifest_of = {BASE: results / BASE_MANIFEST} if (results / BASE_MANIFEST).is_file() else {}
+    paths = [path for pattern in MODEL_PATTERNS for path in sorted(results.glob(pattern)) if path.is_file()]
+    manifest_of |= {name: path for path in paths if (name := model_loading.model_name(path)) != BASE}
+    if not manifest_of:
         raise InputError(
             f"{results} holds no model; run the workflow first, or name the results of another variant with --results"
         )
-    return found
+    return manifest_of
 
 
-def described(manifest: Path) -> dict[str, Any]:
+def describe_model(manifest: Path) -> dict[str, Any]:
     """What a model is without loading it: `context` in tokens, and whether it `chats`."""
-    folder = model_loading.home(manifest) / "model"
+    folder = model_loading.model_folder(manifest) / "model"
     config = quantized_weights.config_of(folder)  # {} of one that cannot be read: loading it says what is wrong
     return {"context": model_loading.context_by(config.get), "chats": (folder / CHAT).is_file()}
 
@@ -73,67 +73,71 @@ class Model:
     does not read, and as Ahead.given.
     """
 
-    def __init__(self, manifest: Path, ahead: Ahead | None = None) -> None:
-        _, folder = model_loading.weights(manifest)
-        self.model, self.tokenizer = model_loading.load(
-            folder, "bf16" if quantized_weights.device() == "cuda" else "fp32"
+    def __init__(self, manifest: Path, speculation_options: Speculation | None = None) -> None:
+        _, folder = model_loading.verify_weights(manifest)
+        self.model, self.tokenizer = model_loading.load_model(
+            folder, "bf16" if quantized_weights.inference_device() == "cuda" else "fp32"
         )
-        self.model = quantized_weights.place(self.model)
+        self.model = quantized_weights.place_model(self.model)
         self.context = model_loading.context_of(self.model.config)
         self.chats = bool(self.tokenizer.chat_template)
         if self.chats:
             self.template = ChatTemplate(
                 self.tokenizer.get_chat_template(), self.tokenizer.special_tokens_map, str(folder / CHAT)
             )
-        self.ahead = (ahead or Ahead()).given(manifest, self.model, self.tokenizer)
+        self.ahead = (speculation_options or Speculation()).generate_options(manifest, self.model, self.tokenizer)
 
-    def chat(self, messages: chat_tokens.Messages) -> list[int]:
+    def chat_ids(self, messages: chat_tokens.Messages) -> list[int]:
         """The token ids of a conversation as the model was trained on it, up to where its answer begins; see commands/serve/chat_tokens.py.
 
         Raises InputError as ChatTemplate.
         """
         special = {str(token): number for number, token in self.tokenizer.added_tokens_decoder.items() if token.special}
-        if not chat_tokens.spelled(messages, special):
-            return self.encoded(self.template(messages))
+        if not chat_tokens.spells_special_token(messages, special):
+            return self.text_ids(self.template(messages))
         backend = self.tokenizer.backend_tokenizer
         backend.encode_special_tokens = True
         try:
-            return chat_tokens.ids(
+            return chat_tokens.conversation_ids(
                 messages, special, self.template, lambda text: list(backend.encode(text, add_special_tokens=False).ids)
             )
         finally:
             backend.encode_special_tokens = False
 
-    def encoded(self, text: str) -> list[int]:
+    def text_ids(self, text: str) -> list[int]:
         """The token ids of a text; of none the end token, after which a document begins."""
         return list(self.tokenizer(text)["input_ids"]) or [self.tokenizer.eos_token_id]
 
-    def answer(self, wanted: Wanted, say: Callable[[str], None], stopped: threading.Event) -> Ended:
+    def generate_answer(
+        self, generation: GenerationRequest, say: Callable[[str], None], stopped: threading.Event
+    ) -> AnswerEnd:
         """Generate, and `say` each piece of text as soon as it is there, until an end, or `stopped` is set."""
         import torch
         from tokenizers.decoders import DecodeStream
         from transformers import StoppingCriteria, StoppingCriteriaList
 
         stream, backend = DecodeStream(skip_special_tokens=True), self.tokenizer.backend_tokenizer
-        writer = Writer(lambda token: stream.step(backend, token) or "", wanted, say)
+        writer = Writer(lambda token: stream.step(backend, token) or "", generation, say)
 
         class Stops(StoppingCriteria):
             def __call__(self, input_ids: Any, scores: Any, **options: Any) -> Any:
-                return torch.full((1,), stopped.is_set() or writer.found, device=input_ids.device)
+                return torch.full((1,), stopped.is_set() or writer.found_stop, device=input_ids.device)
 
-        if wanted.seed is not None:
-            torch.manual_seed(wanted.seed)
-        how: dict[str, Any] = {"do_sample": False}
-        if wanted.temperature >= COLDEST:
-            how = {"do_sample": True, "temperature": wanted.temperature, "top_p": wanted.top_p, "top_k": 0}
-        given = torch.tensor([wanted.prompt], device=self.model.device)
+        if generation.seed is not None:
+            torch.manual_seed(generation.seed)
+        sampling: dict[str, Any] = {"do_sample": False}
+        if generation.temperature >= LEAST_TEMPERATURE:
+            sampling = {"do_sample": True, "temperature": generation.temperature, "top_p": generation.top_p, "top_k": 0}
+        prompt = torch.tensor([generation.prompt], device=self.model.device)
         with torch.inference_mode():
             self.model.generate(
-                given, attention_mask=torch.ones_like(given), max_new_tokens=wanted.max_tokens, streamer=writer,
+                prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=generation.max_tokens, streamer=writer,
                 stopping_criteria=StoppingCriteriaList([Stops()]), eos_token_id=self.tokenizer.eos_token_id,
-                pad_token_id=self.tokenizer.pad_token_id, **how, **self.ahead,
+                pad_token_id=self.tokenizer.pad_token_id, **sampling, **self.ahead,
             )  # fmt: skip
-        return Ended("stop" if writer.found or writer.last == self.tokenizer.eos_token_id else "length", writer.tokens)
+        return AnswerEnd(
+            "stop" if writer.found_stop or writer.last_token == self.tokenizer.eos_token_id else "length", writer.tokens
+        )
 
 
 class Writer:
@@ -142,51 +146,60 @@ class Writer:
     text_of: the whole characters that a token completes, given one after the other.
     """
 
-    def __init__(self, text_of: Callable[[int], str], wanted: Wanted, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, text_of: Callable[[int], str], generation: GenerationRequest, say: Callable[[str], None]
+    ) -> None:
         self.text_of = text_of
-        self.stop, self.bare, self.say = wanted.stop, wanted.bare, say
-        self.held = ""  # may be the beginning of a stop text
-        self.found = False  # a stop text
-        self.tokens, self.last, self.prompt = 0, -1, True
+        self.stop, self.bare, self.say = generation.stop, generation.strip_start, say
+        self.pending = ""  # may be the beginning of a stop text
+        self.found_stop = False  # a stop text
+        self.tokens, self.last_token, self.awaits_prompt = 0, -1, True
 
     def put(self, value: Any) -> None:
         """The prompt, and then token after token."""
-        if self.prompt:
-            self.prompt = False
+        if self.awaits_prompt:
+            self.awaits_prompt = False
             return
         for token in value.reshape(-1).tolist():
-            if self.found:  # several come at once where they were said ahead
+            if self.found_stop:  # several come at once where they were said ahead
                 return
-            self.take(token)
+            self.take_token(token)
 
-    def take(self, token: int) -> None:
+    def take_token(self, token: int) -> None:
         """One token."""
-        self.tokens, self.last = self.tokens + 1, token
-        self.write(self.text_of(token))
+        self.tokens, self.last_token = self.tokens + 1, token
+        self.write_text(self.text_of(token))
 
-    def write(self, text: str) -> None:
+    def write_text(self, text: str) -> None:
         """Say the text as far as no stop text can begin in it."""
-        if self.found:
+        if self.found_stop:
             return
         if self.bare:
             text = text.lstrip()
             self.bare = not text
-        self.held += text
-        ends = [at for stop in self.stop if (at := self.held.find(stop)) >= 0]
-        self.found = bool(ends)
-        sure = min(ends) if ends else len(self.held) - max((self._begun(stop) for stop in self.stop), default=0)
+        self.pending += text
+        ends = [at for stop in self.stop if (at := self.pending.find(stop)) >= 0]
+        self.found_stop = bool(ends)
+        sure = (
+            min(ends) if ends else len(self.pending) - max((self._stop_overlap(stop) for stop in self.stop), default=0)
+        )
         if sure:
-            self.say(self.held[:sure])
-        self.held = "" if self.found else self.held[sure:]
+            self.say(self.pending[:sure])
+        self.pending = "" if self.found_stop else self.pending[sure:]
 
-    def _begun(self, stop: str) -> int:
+    def _stop_overlap(self, stop: str) -> int:
         """How many characters at the end may be the beginning of a stop text."""
         return next(
-            (size for size in range(min(len(stop) - 1, len(self.held)), 0, -1) if self.held.endswith(stop[:size])), 0
+            (
+                size
+                for size in range(min(len(stop) - 1, len(self.pending)), 0, -1)
+                if self.pending.endswith(stop[:size])
+            ),
+            0,
         )
 
     def end(self) -> None:
         """No more tokens come."""
-        if self.held and not self.found:
-            self.say(self.held)
-            self.held = ""
+        if self.pending and not self.found_stop:
+            self.say(self.pending)
+            self.pending = ""

@@ -7,16 +7,16 @@ import sys
 import threading
 from pathlib import Path
 
-from crawl2llm.chain.command_line import described, fail
-from crawl2llm.commands.serve.catalog import asked, opened, options
-from crawl2llm.commands.serve.generate import Wanted
-from crawl2llm.core.console import put
+from crawl2llm.chain.command_line import command_parser, print_error
+from crawl2llm.commands.serve.catalog import add_options, choose_offers, open_offer
+from crawl2llm.commands.serve.generate import GenerationRequest
+from crawl2llm.core.console import print_line
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import ManifestError
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = described("crawl2llm sample", __doc__, '"What does heapq.heappop do?" --model sft --temperature 0')
+    parser = command_parser("crawl2llm sample", __doc__, '"What does heapq.heappop do?" --model sft --temperature 0')
     parser.add_argument("prompt", help="a question, or a text to go on with")
     parser.add_argument("--model", help="a model, or an export as GGUF (default: the last model made)")
     parser.add_argument(
@@ -26,28 +26,32 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--temperature", type=float, default=0.8, help="0 takes the likeliest token (default: 0.8)")
     parser.add_argument("--top-p", type=float, default=0.95, help="default: 0.95")
     parser.add_argument("--seed", type=int, help="the same seed gives the same text on the same machine")
-    options(parser)
+    add_options(parser)
     args = parser.parse_args(argv)
     os.environ.setdefault("DS_ACCELERATOR", "cpu")  # DeepSpeed's import, also by transformers, warns without it
     try:
-        offers, name, ahead = asked(args)
-        model = opened(offers[name], ahead)
-        prompt = model.chat([{"role": "user", "content": args.prompt}]) if model.chats else model.encoded(args.prompt)
+        offers, name, speculation = choose_offers(args)
+        model = open_offer(offers[name], speculation)
+        prompt = (
+            model.chat_ids([{"role": "user", "content": args.prompt}]) if model.chats else model.text_ids(args.prompt)
+        )
         if (room := model.context - len(prompt)) < 1:
             raise InputError(
                 f"the prompt has {len(prompt):,} tokens; the context of {name} is {model.context:,} with the answer"
             )
         if args.max_tokens < 1 or args.temperature < 0 or not 0 < args.top_p <= 1:
             raise InputError("--max-tokens is at least 1, --temperature at least 0, --top-p above 0 and at most 1")
-        wanted = Wanted(prompt, min(args.max_tokens, room), args.temperature, args.top_p, args.seed, bare=model.chats)
+        generation = GenerationRequest(
+            prompt, min(args.max_tokens, room), args.temperature, args.top_p, args.seed, strip_start=model.chats
+        )
         if not args.model:
-            put(f"{name}:", file=sys.stderr, flush=True)
+            print_line(f"{name}:", file=sys.stderr, flush=True)
         if not model.chats:
-            put(args.prompt, end="", flush=True)
-        model.answer(wanted, lambda text: put(text, end="", flush=True), threading.Event())
-        put()
+            print_line(args.prompt, end="", flush=True)
+        model.generate_answer(generation, lambda text: print_line(text, end="", flush=True), threading.Event())
+        print_line()
     except (InputError, ManifestError, OSError) as error:
-        return fail(str(error))
+        return print_error(str(error))
     return 0
 
 

@@ -15,17 +15,17 @@ from typing import Any
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import model_loading
 
-TOKENS = 10  # that are looked up, where --lookup names no number
+LOOKUP_TOKENS = 10  # that are looked up, where --lookup names no number
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Speculation:
     """How tokens are said ahead: by the model of a manifest, or by looking up `lookup` of them in the text; by neither, not at all."""
 
     draft: Path | None = None
     lookup: int = 0
 
-    def given(self, manifest: Path, model: Any, tokenizer: Any) -> dict[str, Any]:
+    def generate_options(self, manifest: Path, model: Any, tokenizer: Any) -> dict[str, Any]:
         """What `generate` of `model`, which is that of `manifest`, is told; nothing of the draft model itself.
 
         Raises InputError for a draft model with another vocabulary, ManifestError for one whose files are damaged.
@@ -36,17 +36,17 @@ class Ahead:
             return {}
         from transformers.utils import logging
 
-        folder = model_loading.weights(self.draft)[1]
-        draft, other = model_loading.load(folder, "bf16" if model.dtype.itemsize == 2 else "fp32")
-        if other.get_vocab() != tokenizer.get_vocab():
+        folder = model_loading.verify_weights(self.draft)[1]
+        draft, draft_tokenizer = model_loading.load_model(folder, "bf16" if model.dtype.itemsize == 2 else "fp32")
+        if draft_tokenizer.get_vocab() != tokenizer.get_vocab():
             raise InputError(
-                f"the draft model {model_loading.name(self.draft)} has another vocabulary than {model_loading.name(manifest)}"
+                f"the draft model {model_loading.model_name(self.draft)} has another vocabulary than {model_loading.model_name(manifest)}"
             )
         logging.set_verbosity_error()  # it warns of how it calls itself
         return {"assistant_model": draft.to(model.device).eval()}
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Add --draft and --lookup."""
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
@@ -56,17 +56,17 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--lookup",
         type=int,
         nargs="?",
-        const=TOKENS,
+        const=LOOKUP_TOKENS,
         default=0,
         metavar="N",
-        help=f"speculative decoding: so many tokens are taken from where the text said the same before (default: {TOKENS})",
+        help=f"speculative decoding: so many tokens are taken from where the text said the same before (default: {LOOKUP_TOKENS})",
     )
 
 
-def asked(args: argparse.Namespace, manifests: dict[str, Path]) -> Ahead:
+def parse_speculation(args: argparse.Namespace, manifests: dict[str, Path]) -> Speculation:
     """What the options ask for. Raises InputError that names a model that is not there, or a number below 0."""
     if args.lookup < 0:
         raise InputError(f"--lookup is {args.lookup}; it must be at least 1")
     if args.draft is not None and args.draft not in manifests:
         raise InputError(f"--draft: there is no model {args.draft!r}; there are {', '.join(manifests)}")
-    return Ahead(manifests.get(args.draft), args.lookup)
+    return Speculation(manifests.get(args.draft), args.lookup)

@@ -20,7 +20,7 @@ MEMORY = 256 << 20  # bytes beside what the libraries take
 LONGEST = 16 << 20  # characters of a conversation that was laid out: no model has a context for more
 
 
-def limit() -> None:
+def limit_process() -> None:
     """Limit the memory of this process, and have the end of a time end it; it leaves no core file."""
     size = int(Path("/proc/self/statm").read_text().split()[0]) if sys.platform == "linux" else 0
     memory, hard = size * resource.getpagesize() + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -33,9 +33,12 @@ def limit() -> None:
 def answer_to(line: str) -> dict[str, str]:
     """The answer to a question, a line of JSON."""
     try:
-        asked: dict[str, Any] = json.loads(line)
+        question: dict[str, Any] = json.loads(line)
         rendered: Any = render_jinja_template(
-            [asked["messages"]], chat_template=asked["template"], add_generation_prompt=True, **asked["special"]
+            [question["messages"]],
+            chat_template=question["template"],
+            add_generation_prompt=True,
+            **question["special"],
         )
         text = str(rendered[0][0])  # of the first conversation; beside it stand spans of answers
         if len(text) > LONGEST:
@@ -50,7 +53,7 @@ def answer_to(line: str) -> dict[str, str]:
 
 
 def main() -> None:
-    limit()
+    limit_process()
     answers = open(1, "w", buffering=1, encoding="ascii", closefd=False)  # noqa: SIM115 - for as long as the process lives
     answers.write("ready\n")
     for line in sys.stdin:

@@ -8,21 +8,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from crawl2llm.chain import filter_order, steps
-from crawl2llm.commands.trace.data_order import Reading
-from crawl2llm.commands.trace.results import Results, matching, one
+from crawl2llm.commands.trace.data_order import DataOrder
+from crawl2llm.commands.trace.results import Results, matching_rows, row_of_document
 from crawl2llm.core.errors import InputError
-from crawl2llm.formats.documents import opened
+from crawl2llm.formats.documents import open_parquet
 from crawl2llm.text.opcodes import opcodes
 
 Row = dict[str, Any]
-DROPPED = ".dropped"  # beside the documents of ingest.extract: what was none, and why
-KNOWN = ("id", "source", "curated")  # of signals, what is said once
-AROUND = 40  # characters that are shown beside an edit
-NEAR = 5  # addresses that are named where one is not there
-LONG = 1_000  # characters of an address from which on it is not compared with others
+DROPPED_SUFFIX = ".dropped"  # beside the documents of ingest.extract: what was none, and why
+COMMON_COLUMNS = ("id", "source", "curated")  # of signals, what is said once
+CONTEXT_CHARACTERS = 40  # characters that are shown beside an edit
+MOST_ADDRESSES = 5  # addresses that are named where one is not there
+LONGEST_ADDRESS = 1_000  # characters of an address from which on it is not compared with others
 
 
-def find(results: Results, key: str) -> tuple[list[Row], list[Row]]:
+def find_documents(results: Results, key: str) -> tuple[list[Row], list[Row]]:
     """(documents, records that ingest dropped) of an id or a URL. Documents have `shard` and `row`, their place.
 
     Raises InputError where nothing has it, with the nearest addresses.
@@ -31,41 +31,46 @@ def find(results: Results, key: str) -> tuple[list[Row], list[Row]]:
     names = ["id", "text", "source", "curated", "url", "date", "metadata"]
     documents = [
         {**row, "shard": shard}
-        for shard, path in results.tables(steps.DOCUMENTS)
-        for row in matching(path, column, [key], names)
+        for shard, path in results.shard_tables(steps.DOCUMENTS)
+        for row in matching_rows(path, column, [key], names)
     ]
     dropped = [
         {**row, "shard": shard}
-        for shard, path in results.tables(steps.DOCUMENTS, DROPPED)
+        for shard, path in results.shard_tables(steps.DOCUMENTS, DROPPED_SUFFIX)
         if path.exists()
-        for row in matching(
+        for row in matching_rows(
             path, "url" if column == "url" else "record_id", [key], ["file", "record_id", "url", "reason", "detail"]
         )
     ]
     if not documents and not dropped:
-        near = nearest(results, key) if column == "url" else []
+        similar = nearest_addresses(results, key) if column == "url" else []
         raise InputError(
-            f"no document has the {column} {key!r}" + (f"; the nearest are {', '.join(near)}" if near else "")
+            f"no document has the {column} {key!r}" + (f"; the nearest are {', '.join(similar)}" if similar else "")
             + ("" if column == "url" else "; an id has 32 hexadecimal digits, a URL is given whole")
         )  # fmt: skip
     return documents, dropped
 
 
-def nearest(results: Results, url: str) -> list[str]:
+def nearest_addresses(results: Results, url: str) -> list[str]:
     """Addresses of documents that are like a URL: those of its host, if there are any."""
     host = urlsplit(url if "://" in url else f"//{url}").hostname or ""
-    same, others = set[str](), set[str]()
-    for _, path in results.tables(steps.DOCUMENTS):
-        with opened(path) as file:
+    same_host, other_hosts = set[str](), set[str]()
+    for _, path in results.shard_tables(steps.DOCUMENTS):
+        with open_parquet(path) as file:
             for batch in file.iter_batches(columns=["url"]):
-                for found in batch.column("url").to_pylist():
-                    (same if found and host and host in found else others).add(found or "")
-    some = sorted(same) or (sorted(others)[:20_000] if len(others) < 1_000_000 else [])
+                for known_url in batch.column("url").to_pylist():
+                    (same_host if known_url and host and host in known_url else other_hosts).add(known_url or "")
+    candidates = sorted(same_host) or (sorted(other_hosts)[:20_000] if len(other_hosts) < 1_000_000 else [])
     # difflib's time grows with the product of two lengths.
-    return difflib.get_close_matches(url[:LONG], [address for address in some if len(address) <= LONG], NEAR, 0.4)
+    return difflib.get_close_matches(
+        url[:LONGEST_ADDRESS],
+        [address for address in candidates if len(address) <= LONGEST_ADDRESS],
+        MOST_ADDRESSES,
+        0.4,
+    )
 
 
-def journey(results: Results, document: Row, reading: Reading | None) -> Iterator[Row]:
+def document_journey(results: Results, document: Row, reading: DataOrder | None) -> Iterator[Row]:
     """What each step says of a document, in the steps' order; a row has `step` and what follows from it. document: of `find`.
 
     reading: of the training, where it has ended.
@@ -76,41 +81,41 @@ def journey(results: Results, document: Row, reading: Reading | None) -> Iterato
         **{key: document[key] for key in ("shard", "row", "source", "curated", "url", "date", "metadata")},
         "characters": len(document["text"]),
     }
-    used = filter_order.filters(results.config)
-    for step in filter_order.verdicts(used):
-        verdict = one(results.table(step, shard), name)
+    filters = filter_order.used_filters(results.config)
+    for step in filter_order.verdict_steps(filters):
+        verdict = row_of_document(results.shard_table(step, shard), name)
         if verdict is None:
             return
-        said: Row = {
+        step_row: Row = {
             "step": step,
             **{key: verdict[key] for key in verdict if key not in ("id", "row") and verdict[key] is not None},
         }
         stage = steps.stage_of(step)
         for scorer in (f"{stage}.score", f"{stage}.compare", f"{stage}.combine"):
-            if scorer in steps.STEPS and (signals := one(results.table(scorer, shard), name)):
-                said.setdefault("measures", {}).update(
-                    {key: value for key, value in signals.items() if key not in (*KNOWN, "row")}
+            if scorer in steps.STEPS and (signals := row_of_document(results.shard_table(scorer, shard), name)):
+                step_row.setdefault("measures", {}).update(
+                    {key: value for key, value in signals.items() if key not in (*COMMON_COLUMNS, "row")}
                 )
         edits = filter_order.FILTERS[stage].edits if stage in filter_order.FILTERS else ""
-        if edits and (found := spans(results, f"{stage}.{edits}", shard, document)):
-            said["spans"] = found
+        if edits and (removed := removed_spans(results, f"{stage}.{edits}", shard, document)):
+            step_row["spans"] = removed
         if keeper := verdict["duplicate_of"]:
-            said["keeper"] = kept(results, keeper)
-        yield said
+            step_row["keeper"] = find_keeper(results, keeper)
+        yield step_row
         if not verdict["kept"]:
             return
-    if split := one(results.table("corpus.split", shard), name):
+    if split := row_of_document(results.shard_table("corpus.split", shard), name):
         yield {
             "step": "corpus.split",
             **{key: split[key] for key in split if key not in ("id", "row") and split[key] is not None},
         }
-    if held := one(results.table("corpus.heldout", shard), name):
+    if heldout := row_of_document(results.shard_table("corpus.heldout", shard), name):
         yield {
             "step": "corpus.heldout",
-            **{key: held[key] for key in held if key not in ("id", "row") and held[key] is not None},
-            **({"keeper": kept(results, held["duplicate_of"])} if held["duplicate_of"] else {}),
+            **{key: heldout[key] for key in heldout if key not in ("id", "row") and heldout[key] is not None},
+            **({"keeper": find_keeper(results, heldout["duplicate_of"])} if heldout["duplicate_of"] else {}),
         }
-    if reading and (piece := reading.place(name)):
+    if reading and (piece := reading.place_of(name)):
         base, _, _ = reading.file_of(piece.shard, piece.source)
         yield {
             "step": "tokenize.encode",
@@ -120,41 +125,41 @@ def journey(results: Results, document: Row, reading: Reading | None) -> Iterato
             "offset": piece.start - base,
             "stream": [piece.start, piece.end],
         }
-        taken = reading.steps(piece.start, piece.end)
+        steps_read = reading.steps_reading(piece.start, piece.end)
         yield {
             "step": "pretrain.train",
-            "windows": reading.holding(piece.start, piece.end).tolist(),
-            "read_at": taken,
+            "windows": reading.windows_holding(piece.start, piece.end).tolist(),
+            "read_at": steps_read,
             "of_steps": [reading.first, reading.last],
         }
 
 
-def spans(results: Results, step: str, shard: str, document: Row) -> list[Row]:
+def removed_spans(results: Results, step: str, shard: str, document: Row) -> list[Row]:
     """What a step removes from a document or replaces, with what stands around it in the original text."""
-    path = results.path(step, shard).parent / "spans" / f"{shard}.parquet"
+    path = results.manifest_path(step, shard).parent / "spans" / f"{shard}.parquet"
     text, out = document["text"], []
-    for row in matching(path, "id", [document["id"]], ["start", "end", "replacement", "rule"]):
+    for row in matching_rows(path, "id", [document["id"]], ["start", "end", "replacement", "rule"]):
         start, end = row["start"], row["end"]
         out.append(
             {
                 **{key: row[key] for key in ("rule", "start", "end", "replacement")},
-                "before": text[max(0, start - AROUND) : start],
+                "before": text[max(0, start - CONTEXT_CHARACTERS) : start],
                 "removed": text[start:end],
-                "after": text[end : end + AROUND],
+                "after": text[end : end + CONTEXT_CHARACTERS],
             }
         )
     return out
 
 
-def kept(results: Results, name: str) -> Row:
+def find_keeper(results: Results, name: str) -> Row:
     """The document that another is a duplicate of: `id, url, shard, text`; its id alone where it is of another run."""
-    for shard, path in results.tables(steps.DOCUMENTS):
-        if row := one(path, name, ["id", "url", "source", "text"]):
+    for shard, path in results.shard_tables(steps.DOCUMENTS):
+        if row := row_of_document(path, name, ["id", "url", "source", "text"]):
             return {**row, "shard": shard}
     return {"id": name}
 
 
-def beside(one: str, other: str, width: int = 56, most: int = 40) -> list[str]:
+def side_by_side(one: str, other: str, width: int = 56, most: int = 40) -> list[str]:
     """Two texts side by side, line by line: ` ` the same, `|` changed, `<` in the first alone, `>` in the second alone."""
     left, right = one.splitlines(), other.splitlines()
     out = []
@@ -174,11 +179,11 @@ def beside(one: str, other: str, width: int = 56, most: int = 40) -> list[str]:
             )
             mark = " " if kind == "equal" else "<" if other_ is None else ">" if one_ is None else "|"
             out.append((mark, one_ or "", other_ or ""))
-    lines = [f"{cut(a, width):{width}} {mark} {cut(b, width)}" for mark, a, b in out[:most]]
+    lines = [f"{shorten_line(a, width):{width}} {mark} {shorten_line(b, width)}" for mark, a, b in out[:most]]
     return [*lines, *([f"… {len(out) - most:,} more lines"] if len(out) > most else [])]
 
 
-def cut(text: str, width: int) -> str:
+def shorten_line(text: str, width: int) -> str:
     """The beginning of a text as one line of at most `width` characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1]}…"

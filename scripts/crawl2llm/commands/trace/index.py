@@ -21,57 +21,58 @@ import numpy as np
 import numpy.typing as npt
 
 from crawl2llm.core.console import Progress
-from crawl2llm.core.manifest import pretty, write_atomically
-from crawl2llm.filters.decontaminate.words import words
-from crawl2llm.filters.substrings.words import Words, grams, least
-from crawl2llm.formats.documents import count, opened, rows
-from crawl2llm.formats.external_partition import Spill, by_hash
+from crawl2llm.core.manifest import pretty_json, write_atomically
+from crawl2llm.filters.decontaminate.words import split_words
+from crawl2llm.filters.substrings.words import HashCache, ngram_hashes, sliding_minimum
+from crawl2llm.formats.documents import count_rows, open_parquet, rows
+from crawl2llm.formats.external_partition import Spill, part_by_hash
 
-WORDS, WINDOW = 5, 4  # of an n-gram; n-grams of which one is kept
-SURE = WORDS + WINDOW - 1  # words in a row that are always found
+NGRAM_WORDS, WINDOW = 5, 4  # of an n-gram; n-grams of which one is kept
+SURE_WORDS = NGRAM_WORDS + WINDOW - 1  # words in a row that are always found
 PARTS = 256
 POSTING = np.dtype([("hash", "u8"), ("document", "u4")])  # document: its number over all files, in their order
-MOST = 2_000  # documents that are read for one question
+MOST_DOCUMENTS = 2_000  # documents that are read for one question
 FORMAT = 2
 Hashes = npt.NDArray[np.uint64]
-_known = Words()
+_word_hashes = HashCache()
 
 
-def fingerprints(text: str) -> Hashes:
+def text_fingerprints(text: str) -> Hashes:
     """The distinct fingerprints of a text, sorted; none of one with fewer words than SURE."""
-    found = [_known[word.decode("utf-8", "surrogatepass")] for word in words(text)]
-    if len(found) < SURE:
+    word_hashes = [_word_hashes[word.decode("utf-8", "surrogatepass")] for word in split_words(text)]
+    if len(word_hashes) < SURE_WORDS:
         return np.zeros(0, np.uint64)
-    return np.unique(least(grams(np.array(found, np.uint64), WORDS), WINDOW))
+    return np.unique(sliding_minimum(ngram_hashes(np.array(word_hashes, np.uint64), NGRAM_WORDS), WINDOW))
 
 
-def build(folder: Path, files: Sequence[Path], mark: str) -> None:
+def build_index(folder: Path, files: Sequence[Path], mark: str) -> None:
     """Write the index of files of documents in place of what is in `folder`. mark: what tells their content."""
-    made = folder.with_name(f"{folder.name}.part")
-    for old in (made, folder):
+    new_folder = folder.with_name(f"{folder.name}.part")
+    for old in (new_folder, folder):
         shutil.rmtree(old, ignore_errors=True)
-    spill = Spill(made / "spilled", PARTS, POSTING)
-    numbers = [count(path) for path in files]
+    spill = Spill(new_folder / "spilled", PARTS, POSTING)
+    numbers = [count_rows(path) for path in files]
     progress, number = Progress(sum(numbers), "documents"), 0
     for path in files:
         for row in rows(path, ["text"]):
-            found = np.empty(len(hashes := fingerprints(row["text"])), POSTING)
-            found["hash"], found["document"] = hashes, number
-            spill.add(by_hash(hashes, PARTS), found)
+            entries = np.empty(len(hashes := text_fingerprints(row["text"])), POSTING)
+            entries["hash"], entries["document"] = hashes, number
+            spill.add(part_by_hash(hashes, PARTS), entries)
             number += 1
             progress.add()
     postings = []
     for part in range(PARTS):
-        found = np.sort(spill.part(part), order=["hash", "document"])
-        for key in ("hash", "document") if len(found) else ():
-            found[key].tofile(made / f"{part:03d}.{key}")
-        postings.append(len(found))
-        (made / "spilled" / str(part)).unlink(missing_ok=True)
-    shutil.rmtree(made / "spilled")
+        entries = np.sort(spill.part(part), order=["hash", "document"])
+        for key in ("hash", "document") if len(entries) else ():
+            entries[key].tofile(new_folder / f"{part:03d}.{key}")
+        postings.append(len(entries))
+        (new_folder / "spilled" / str(part)).unlink(missing_ok=True)
+    shutil.rmtree(new_folder / "spilled")
     write_atomically(
-        made / "index.json", pretty({"format": FORMAT, "of": mark, "documents": numbers, "postings": postings})
+        new_folder / "index.json",
+        pretty_json({"format": FORMAT, "of": mark, "documents": numbers, "postings": postings}),
     )
-    made.replace(folder)
+    new_folder.replace(folder)
 
 
 @dataclass(frozen=True)
@@ -82,47 +83,51 @@ class Index:
     files: list[Path]
     ends: list[int]  # of each file: the number of the document after its last
 
-    def documents(self, hashes: Hashes) -> Counter[int]:
+    def count_shared(self, hashes: Hashes) -> Counter[int]:
         """Document → how many of the fingerprints it has."""
-        found: Counter[int] = Counter()
-        parts = by_hash(hashes, PARTS)
+        shared: Counter[int] = Counter()
+        parts = part_by_hash(hashes, PARTS)
         for part in np.unique(parts).tolist():
             if not (self.folder / f"{part:03d}.hash").exists():
                 continue  # no document has one of them
             keys = np.memmap(self.folder / f"{part:03d}.hash", "<u8", "r")
-            of = np.memmap(self.folder / f"{part:03d}.document", "<u4", "r")
-            wanted = hashes[parts == part]
-            for first, last in zip(np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, "right"), strict=True):
-                found.update(of[first:last].tolist())
-        return found
+            document_numbers = np.memmap(self.folder / f"{part:03d}.document", "<u4", "r")
+            part_hashes = hashes[parts == part]
+            for first, last in zip(
+                np.searchsorted(keys, part_hashes), np.searchsorted(keys, part_hashes, "right"), strict=True
+            ):
+                shared.update(document_numbers[first:last].tolist())
+        return shared
 
-    def rows(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def document_rows(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """The documents of these numbers, in their order in the files; reads the row groups that hold one."""
-        wanted = np.sort(np.array(numbers, np.int64))
+        sorted_numbers = np.sort(np.array(numbers, np.int64))
         for path, begin, end in zip(self.files, [0, *self.ends], self.ends, strict=False):
-            inside = wanted[np.searchsorted(wanted, begin) : np.searchsorted(wanted, end)] - begin
-            if not len(inside):
+            numbers_inside = (
+                sorted_numbers[np.searchsorted(sorted_numbers, begin) : np.searchsorted(sorted_numbers, end)] - begin
+            )
+            if not len(numbers_inside):
                 continue
-            with opened(path) as file:
+            with open_parquet(path) as file:
                 first = 0
                 for group in range(file.num_row_groups):
                     last = first + file.metadata.row_group(group).num_rows
-                    some = inside[(inside >= first) & (inside < last)] - first
-                    if len(some):
-                        yield from file.read_row_group(group, columns=list(columns)).take(some).to_pylist()
+                    group_rows = numbers_inside[(numbers_inside >= first) & (numbers_inside < last)] - first
+                    if len(group_rows):
+                        yield from file.read_row_group(group, columns=list(columns)).take(group_rows).to_pylist()
                     first = last
 
 
-def there(folder: Path, files: list[Path], mark: str) -> Index | None:
+def open_index(folder: Path, files: list[Path], mark: str) -> Index | None:
     """The index in `folder`; None where there is none, one of other text, or one of which something is lacking, as after a broken copy."""
     try:
-        told = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-        if (told["format"], told["of"]) != (FORMAT, mark):
+        facts = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        if (facts["format"], facts["of"]) != (FORMAT, mark):
             return None
-        for part, number in enumerate(told["postings"]):
+        for part, number in enumerate(facts["postings"]):
             for key in ("hash", "document") if number else ():
                 if (folder / f"{part:03d}.{key}").stat().st_size != number * POSTING[key].itemsize:
                     return None
-        return Index(folder, files, list(accumulate(told["documents"])))
+        return Index(folder, files, list(accumulate(facts["documents"])))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -15,17 +15,17 @@ from crawl2llm.commands.trace.data_order import TRAIN
 from crawl2llm.commands.trace.results import Results
 from crawl2llm.core.errors import InputError
 
-LEAST = 20  # steps before any is judged, the judged one included: OLMo-core's
-SHOWN = 5
-OUT = 3.0  # standard deviations from which a step stands out
+LEAST_STEPS = 20  # steps before any is judged, the judged one included: OLMo-core's
+MOST_SPIKES = 5
+OUTLYING = 3.0  # standard deviations from which a step stands out
 LOSSES = "losses.jsonl"
 
 
-def deviations(losses: npt.NDArray[np.float64], window: int) -> npt.NDArray[np.float64]:
+def loss_deviations(losses: npt.NDArray[np.float64], window: int) -> npt.NDArray[np.float64]:
     """How many standard deviations each loss is above the mean of the `window` before it, [steps]; −inf of the first LEAST − 1."""
     out = np.full(len(losses), -np.inf)
     number = np.minimum(np.arange(len(losses)), window)
-    for size in range(LEAST - 1, min(window, len(losses) - 1) + 1):
+    for size in range(LEAST_STEPS - 1, min(window, len(losses) - 1) + 1):
         at = np.flatnonzero(number == size)
         before = np.lib.stride_tricks.sliding_window_view(losses[:-1], size)[at - size]
         spread = before.std(axis=1, ddof=1)
@@ -34,20 +34,23 @@ def deviations(losses: npt.NDArray[np.float64], window: int) -> npt.NDArray[np.f
     return out
 
 
-def largest(results: Results, most: int = SHOWN) -> list[dict[str, Any]]:
+def largest_spikes(results: Results, most: int = MOST_SPIKES) -> list[dict[str, Any]]:
     """The steps of the base model's training that stand out most, the farthest first. Raises InputError for a training of too few steps."""
-    made = results.made(TRAIN)
-    if made is None:
-        raise InputError(f"{results.path(TRAIN)} is not there: no training has ended whose steps could be told")
-    rows = [row for row in made.rows(LOSSES) if "loss" in row]
-    if len(rows) < LEAST:
+    manifest = results.read_manifest(TRAIN)
+    if manifest is None:
         raise InputError(
-            f"--spike compares a step with those before it; the training has {len(rows)} steps, and {LEAST} are the least"
+            f"{results.manifest_path(TRAIN)} is not there: no training has ended whose steps could be told"
         )
-    found = deviations(
+    rows = [row for row in manifest.rows(LOSSES) if "loss" in row]
+    if len(rows) < LEAST_STEPS:
+        raise InputError(
+            f"--spike compares a step with those before it; the training has {len(rows)} steps, and {LEAST_STEPS} are the least"
+        )
+    deviations = loss_deviations(
         np.array([row["loss"] for row in rows], np.float64), results.config["pretrain"]["train"]["spike_window"]
     )
-    order = [at for at in np.argsort(-found, kind="stable")[:most] if found[at] > -np.inf]
+    order = [at for at in np.argsort(-deviations, kind="stable")[:most] if deviations[at] > -np.inf]
     return [
-        {"step": rows[at]["step"], "loss": rows[at]["loss"], "deviations": round(float(found[at]), 2)} for at in order
+        {"step": rows[at]["step"], "loss": rows[at]["loss"], "deviations": round(float(deviations[at]), 2)}
+        for at in order
     ]

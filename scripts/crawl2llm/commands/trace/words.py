@@ -7,151 +7,151 @@ from typing import Any
 
 from crawl2llm.commands.trace import document, spikes
 from crawl2llm.commands.trace.results import Results
-from crawl2llm.core.console import quantity
+from crawl2llm.core.console import format_quantity
 
 Row = dict[str, Any]
-SHOWN = 20  # documents, hosts or steps in a text; --json has all
-STALE = 5  # steps of other settings that a text names
-BEGINNING = 100  # characters of a text that are shown
+MOST_LINES = 20  # documents, hosts or steps in a text; --json has all
+MOST_STALE = 5  # steps of other settings that a text names
+TEXT_CHARACTERS = 100  # characters of a text that are shown
 
 
-def numbers(found: Sequence[int]) -> str:
+def numbers_text(steps: Sequence[int]) -> str:
     """`3, 17 and 40`; of many the first, and how many more."""
-    if not found:
+    if not steps:
         return "none"
-    some = [f"{one:,}" for one in found[:SHOWN]]
-    return ", ".join(some) + (f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else "")
+    texts = [f"{one:,}" for one in steps[:MOST_LINES]]
+    return ", ".join(texts) + (f" and {len(steps) - MOST_LINES:,} more" if len(steps) > MOST_LINES else "")
 
 
-def lines_of_journey(found: Row) -> Iterator[str]:
+def journey_lines(report: Row) -> Iterator[str]:
     """A journey as text."""
-    for one in found["dropped"]:
-        yield f"dropped by ingest.extract, {one['shard']}: {one['reason']}" + (
-            f" ({one['detail']})" if one["detail"] else ""
+    for dropped in report["dropped"]:
+        yield f"dropped by ingest.extract, {dropped['shard']}: {dropped['reason']}" + (
+            f" ({dropped['detail']})" if dropped["detail"] else ""
         )
-        yield f"  record {one['record_id']} of {one['file']}"
-    for each in found["documents"]:
-        first = each["steps"][0]
-        yield f"document {each['id']}"
+        yield f"  record {dropped['record_id']} of {dropped['file']}"
+    for journey in report["documents"]:
+        first = journey["steps"][0]
+        yield f"document {journey['id']}"
         yield f"  {first['url'] or '(no address)'}"
         place = f"shard {first['shard']}, row {first['row']:,}"
         yield f"  source {first['source']}, {place}, {first['characters']:,} characters, {first['date'] or 'no date'}"
-        for said in each["steps"][1:]:
-            yield from map("  {}".format, lines_of_step(said, each))
-        if not said_to_the_end(each):
+        for step_row in journey["steps"][1:]:
+            yield from map("  {}".format, step_lines(step_row, journey))
+        if not is_followed_to_end(journey):
             yield "  that is all that is there of it so far"
 
 
-def said_to_the_end(each: Row) -> bool:
+def is_followed_to_end(journey: Row) -> bool:
     """Whether a document was dropped, held out, or followed to the training."""
-    last = each["steps"][-1]
+    last = journey["steps"][-1]
     return not last.get("kept", True) or last["step"] == "pretrain.train" or last.get("split", "train") != "train"
 
 
-def lines_of_step(said: Row, each: Row) -> Iterator[str]:
+def step_lines(step_row: Row, journey: Row) -> Iterator[str]:
     """One step of a journey as text."""
-    step = said["step"]
+    step = step_row["step"]
     if step == "corpus.split":
-        yield f"{step:22} {said.get('split', 'dropped')}" + (
-            f", duplicate of {said['duplicate_of']}" if "duplicate_of" in said else ""
+        yield f"{step:22} {step_row.get('split', 'dropped')}" + (
+            f", duplicate of {step_row['duplicate_of']}" if "duplicate_of" in step_row else ""
         )
     elif step == "tokenize.encode":
         yield (
-            f"{step:22} {said['tokens']:,} tokens from {said['offset']:,} on of {said['shard']}:{said['source']} "
-            f"(stream {said['stream'][0]:,} to {said['stream'][1]:,})"
+            f"{step:22} {step_row['tokens']:,} tokens from {step_row['offset']:,} on of {step_row['shard']}:{step_row['source']} "
+            f"(stream {step_row['stream'][0]:,} to {step_row['stream'][1]:,})"
         )
     elif step == "pretrain.train":
-        first, last = said["of_steps"]
-        yield f"{step:22} read at step {numbers(said['read_at'])}, of {first:,} to {last:,}"
+        first, last = step_row["of_steps"]
+        yield f"{step:22} read at step {numbers_text(step_row['read_at'])}, of {first:,} to {last:,}"
     else:
-        yield f"{step:22} " + ("kept" if said["kept"] else "dropped") + verdict(said)
-        for span in said.get("spans", [])[:SHOWN]:
+        yield f"{step:22} " + ("kept" if step_row["kept"] else "dropped") + verdict_text(step_row)
+        for span in step_row.get("spans", [])[:MOST_LINES]:
             put = f" → {span['replacement']!r}" if span["replacement"] else ""
-            yield f"  {span['rule']}: {document.cut(span['before'], 30)}[{document.cut(span['removed'], 60)}]{put}"
-        if keeper := said.get("keeper"):
+            yield f"  {span['rule']}: {document.shorten_line(span['before'], 30)}[{document.shorten_line(span['removed'], 60)}]{put}"
+        if keeper := step_row.get("keeper"):
             yield f"  keeper {keeper['id']} {keeper.get('url', '')}"
 
 
-def verdict(said: Row) -> str:
+def verdict_text(step_row: Row) -> str:
     """` by words_min: 20 (threshold 50)`, and other rules that would drop it."""
-    out = f" by {said['rule']}" if "rule" in said else ""
-    if "value" in said:
-        out += f": {said['value']:.6g} (threshold {said['threshold']:.6g})"
-    if "similarity" in said:
-        out += f", similarity {said['similarity']:.3f}"
-    if "detail" in said:
-        out += f": {said['detail']}"
-    others = [rule for rule in said.get("rules", []) if rule != said.get("rule")]
-    return out + (f"; also {', '.join(others)}" if others else "")
+    out = f" by {step_row['rule']}" if "rule" in step_row else ""
+    if "value" in step_row:
+        out += f": {step_row['value']:.6g} (threshold {step_row['threshold']:.6g})"
+    if "similarity" in step_row:
+        out += f", similarity {step_row['similarity']:.3f}"
+    if "detail" in step_row:
+        out += f": {step_row['detail']}"
+    other_rules = [rule for rule in step_row.get("rules", []) if rule != step_row.get("rule")]
+    return out + (f"; also {', '.join(other_rules)}" if other_rules else "")
 
 
-def lines_of_step_read(found: Row) -> Iterator[str]:
+def batch_lines(report: Row) -> Iterator[str]:
     """The documents of a training step as text."""
-    spiked = found.get("spikes", [])
-    out = [one for one in spiked if one["deviations"] > spikes.OUT]
-    if spiked and not out:
-        yield f"no step stands out ({spikes.OUT:g} standard deviations); the largest:"
-    for one in out or spiked:
+    spike_rows = report.get("spikes", [])
+    outlying = [one for one in spike_rows if one["deviations"] > spikes.OUTLYING]
+    if spike_rows and not outlying:
+        yield f"no step stands out ({spikes.OUTLYING:g} standard deviations); the largest:"
+    for one in outlying or spike_rows:
         side = "above" if one["deviations"] >= 0 else "below"
         yield (
             f"step {one['step']:,}: loss {one['loss']:.4f}, {abs(one['deviations']):.1f} standard deviations {side} the mean of the steps "
             "before"
         )
-    twice = len(found["windows"]) * found["window"] - found["tokens"]
+    in_two_windows = len(report["windows"]) * report["window"] - report["tokens"]
     yield (
-        f"step {found['step']:,}: {quantity(found['tokens'], 'token')} of {quantity(len(found['documents']), 'document')}, in "
-        f"{quantity(len(found['windows']), 'window')} of {found['window']:,}"
-        + (f" ({twice:,} are in two windows)" if twice else "")
+        f"step {report['step']:,}: {format_quantity(report['tokens'], 'token')} of {format_quantity(len(report['documents']), 'document')}, in "
+        f"{format_quantity(len(report['windows']), 'window')} of {report['window']:,}"
+        + (f" ({in_two_windows:,} are in two windows)" if in_two_windows else "")
     )
-    for one in found["documents"][:SHOWN]:
+    for one in report["documents"][:MOST_LINES]:
         yield f"  {one['tokens']:>7,}  {one['id']}  {one['url'] or '(no address)'}"
-        yield f"           {document.cut(one['text'], BEGINNING)}"
-    if len(found["documents"]) > SHOWN:
-        yield f"  … {len(found['documents']) - SHOWN:,} more: --json lists all"
+        yield f"           {document.shorten_line(one['text'], TEXT_CHARACTERS)}"
+    if len(report["documents"]) > MOST_LINES:
+        yield f"  … {len(report['documents']) - MOST_LINES:,} more: --json lists all"
 
 
-def lines_until(found: Row) -> Iterator[str]:
+def until_lines(report: Row) -> Iterator[str]:
     """What was read until a step as text."""
     yield (
-        f"until step {found['until']:,}: {quantity(found['tokens_read'], 'token')} read in {quantity(found['windows'], 'window')} of "
-        f"{found['window']:,}, "
-        f"{found['distinct_tokens']:,} different ones of "
-        f"{quantity(found['documents'], 'document')}"
+        f"until step {report['until']:,}: {format_quantity(report['tokens_read'], 'token')} read in {format_quantity(report['windows'], 'window')} of "
+        f"{report['window']:,}, "
+        f"{report['distinct_tokens']:,} different ones of "
+        f"{format_quantity(report['documents'], 'document')}"
     )
-    for what in ("source", "host"):
-        yield f"  by {what}:"
-        for name, of in list(found[f"by_{what}"].items())[:SHOWN]:
-            yield f"    {of['tokens']:>12,} tokens  {of['documents']:>8,} documents  {name or '(none)'}"
+    for grouping in ("source", "host"):
+        yield f"  by {grouping}:"
+        for name, counts in list(report[f"by_{grouping}"].items())[:MOST_LINES]:
+            yield f"    {counts['tokens']:>12,} tokens  {counts['documents']:>8,} documents  {name or '(none)'}"
 
 
-def lines(found: Row) -> Iterator[str]:
+def answer_lines(report: Row) -> Iterator[str]:
     """An answer as text."""
-    if "until" in found:
-        yield from lines_until(found)
-    elif "step" in found:
-        yield from lines_of_step_read(found)
-    elif "tokens" in found:
-        one = found["document"]
-        yield f"{found['tokens']}: {one['id']}  {one['url'] or '(no address)'}"
-        yield f"  {document.cut(one['text'], BEGINNING)}"
-        yield f"  read at step {numbers(found['read_at'])}"
+    if "until" in report:
+        yield from until_lines(report)
+    elif "step" in report:
+        yield from batch_lines(report)
+    elif "tokens" in report:
+        document_row = report["document"]
+        yield f"{report['tokens']}: {document_row['id']}  {document_row['url'] or '(no address)'}"
+        yield f"  {document.shorten_line(document_row['text'], TEXT_CHARACTERS)}"
+        yield f"  read at step {numbers_text(report['read_at'])}"
     else:
-        yield from lines_of_journey(found)
+        yield from journey_lines(report)
 
 
-def lines_of_stale(found: Sequence[str]) -> Iterator[str]:
+def stale_lines(stale: Sequence[str]) -> Iterator[str]:
     """What is not of today's settings as text."""
-    for one in found[:STALE]:
-        yield f"not of today's settings: {one}"
-    if len(found) > STALE:
-        yield f"and {len(found) - STALE:,} more; is this the config that the run was started with? --configfile names it"
+    for line in stale[:MOST_STALE]:
+        yield f"not of today's settings: {line}"
+    if len(stale) > MOST_STALE:
+        yield f"and {len(stale) - MOST_STALE:,} more; is this the config that the run was started with? --configfile names it"
 
 
-def both_texts(results: Results, found: Row) -> Iterator[str]:
+def duplicate_text_lines(results: Results, report: Row) -> Iterator[str]:
     """Of each dropped duplicate its text and its keeper's, side by side."""
-    for each in found["documents"]:
-        for said in each["steps"]:
-            if "text" in said.get("keeper", {}):
-                texts = document.find(results, each["id"])[0][0]["text"]
-                yield f"  {'this document':56}   keeper {said['keeper']['id']}"
-                yield from (f"  {line}" for line in document.beside(texts, said["keeper"]["text"]))
+    for journey in report["documents"]:
+        for step_row in journey["steps"]:
+            if "text" in step_row.get("keeper", {}):
+                texts = document.find_documents(results, journey["id"])[0][0]["text"]
+                yield f"  {'this document':56}   keeper {step_row['keeper']['id']}"
+                yield from (f"  {line}" for line in document.side_by_side(texts, step_row["keeper"]["text"]))

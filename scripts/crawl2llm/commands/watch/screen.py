@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from crawl2llm.chain.steps import MAKERS, stage_of
-from crawl2llm.commands.watch.lines import remaining
-from crawl2llm.commands.watch.run import LATE, Run, Step, Task, documents, lost
-from crawl2llm.core.console import clean, duration, quantity
+from crawl2llm.commands.watch.lines import time_left_text
+from crawl2llm.commands.watch.run import LATE_SECONDS, Run, Step, Task, documents_text, loss_text
+from crawl2llm.core.console import escape_controls, format_duration, format_quantity
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
 
-BAR = 12  # columns
+BAR_WIDTH = 12  # columns
 PER_SECOND = 2.0
 
 
@@ -40,25 +40,25 @@ def can_draw(stream: TextIO) -> bool:
 
 
 @contextlib.contextmanager
-def redirected(log: Path) -> Iterator[TextIO]:
+def redirect_output(log: Path) -> Iterator[TextIO]:
     """Send this process's stdout and stderr, and those of what it starts, into `log`; yields the screen that stderr was.
 
     The programs of a run print as they like; their own logs hold the same lines.
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = [os.dup(number) for number in (1, 2)]
+    saved_descriptors = [os.dup(number) for number in (1, 2)]
     target = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     for number in (1, 2):
         os.dup2(target, number)
     os.close(target)
-    with open(os.dup(kept[1]), "w", encoding="utf-8", errors="replace", buffering=1) as screen:
+    with open(os.dup(saved_descriptors[1]), "w", encoding="utf-8", errors="replace", buffering=1) as screen:
         try:
             yield screen
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            for number, saved in zip((1, 2), kept, strict=True):
+            for number, saved in zip((1, 2), saved_descriptors, strict=True):
                 os.dup2(saved, number)
                 os.close(saved)
 
@@ -79,24 +79,24 @@ class Screen:
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
 
-    def say(self, line: str) -> None:
+    def print_above(self, line: str) -> None:
         """A line above the screen."""
-        self.console.print(clean(line), markup=False, soft_wrap=True)
+        self.console.print(escape_controls(line), markup=False, soft_wrap=True)
 
-    def planned(self, log: str) -> None:
+    def begin_run(self, log: str) -> None:
         """The run begins."""
         self.log = log
         self.live.start()
 
-    def finished(self, name: str, step: Step) -> None:
+    def finish_task(self, name: str, step: Step) -> None:
         """Nothing is printed: the screen shows it."""
 
-    def tick(self, now: float) -> None:
+    def show_progress(self, now: float) -> None:
         """Draw again."""
         if self.live.is_started:
             self.live.refresh()
 
-    def stop(self, keep: bool) -> None:
+    def end_run(self, keep: bool) -> None:
         """The run is over; `keep` leaves its last state on the terminal."""
         if self.live.is_started:
             self.live.transient = not keep
@@ -107,22 +107,26 @@ class Screen:
         from rich.console import Group
         from rich.text import Text
 
-        self._measure()
+        self._measure_terminal()
         now = time.monotonic()
-        head = f"{self.run.done:,} of {quantity(self.run.total, 'task')}, {duration(now - self.run.began)}"
-        left = remaining(self.run, now) if self.run.done < self.run.total else ""
-        rows = [Text("; ".join(part for part in (head, left) if part), style="bold")]
-        if kept := documents(self.run.kept()):
-            rows.append(Text(kept))
+        head = (
+            f"{self.run.done:,} of {format_quantity(self.run.total, 'task')}, {format_duration(now - self.run.began)}"
+        )
+        left_text = time_left_text(self.run, now) if self.run.done < self.run.total else ""
+        rows = [Text("; ".join(part for part in (head, left_text) if part), style="bold")]
+        if kept_text := documents_text(self.run.kept_documents()):
+            rows.append(Text(kept_text))
         trained = [task for name in MAKERS if name in self.run.steps for task in self.run.steps[name].running.values()]
         for task in trained:
-            if line := training(task):
+            if line := training_text(task):
                 rows.append(Text(f"{task}: {line}"))
         for row in rows:
             row.no_wrap, row.overflow = True, "ellipsis"
-        return Group(*rows, self._table(now), Text(f"log: {self.log}", style="dim", no_wrap=True, overflow="ellipsis"))
+        return Group(
+            *rows, self._stage_table(now), Text(f"log: {self.log}", style="dim", no_wrap=True, overflow="ellipsis")
+        )
 
-    def _table(self, now: float) -> Table:
+    def _stage_table(self, now: float) -> Table:
         """One row for each stage, so that it fits 24 lines."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -131,15 +135,17 @@ class Screen:
         for justify in ("left", "left", "right", "right"):
             table.add_column(justify=justify, no_wrap=True)
         table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-        for stage, steps in stages(self.run).items():
+        for stage, steps in steps_by_stage(self.run).items():
             total, done = sum(step.total for step in steps.values()), sum(step.done for step in steps.values())
             busy = any(step.running for step in steps.values())
             style = "bold" if busy else "dim" if done < total else ""
-            bar = ProgressBar(total=total, completed=done, width=BAR)
-            table.add_row(stage, bar, f"{done:,}/{total:,}", elapsed(steps, now), doing(steps), style=style)
+            bar = ProgressBar(total=total, completed=done, width=BAR_WIDTH)
+            table.add_row(
+                stage, bar, f"{done:,}/{total:,}", elapsed_text(steps, now), activity_text(steps), style=style
+            )
         return table
 
-    def _measure(self) -> None:
+    def _measure_terminal(self) -> None:
         """The terminal's size now: rich would ask stdout and stderr, which belong to the log."""
         from rich.console import ConsoleDimensions
 
@@ -151,25 +157,25 @@ class Screen:
             self.console.size = ConsoleDimensions(size.columns, size.lines)
 
 
-def stages(run: Run) -> dict[str, dict[str, Step]]:
+def steps_by_stage(run: Run) -> dict[str, dict[str, Step]]:
     """Stage → its steps, in the workflow's order."""
-    found: dict[str, dict[str, Step]] = {}
+    steps_of: dict[str, dict[str, Step]] = {}
     for name, step in run.steps.items():
-        found.setdefault(stage_of(name), {})[name] = step
-    return found
+        steps_of.setdefault(stage_of(name), {})[name] = step
+    return steps_of
 
 
-def elapsed(steps: dict[str, Step], now: float) -> str:
+def elapsed_text(steps: dict[str, Step], now: float) -> str:
     """Seconds from a stage's first start to now, or to the end of its newest task while none runs; "" before it."""
     starts = [step.began for step in steps.values() if step.began is not None]
     if not starts:
         return ""
     if any(step.running for step in steps.values()):
-        return duration(now - min(starts))
-    return duration(max(step.newest_stop or 0 for step in steps.values()) - min(starts))
+        return format_duration(now - min(starts))
+    return format_duration(max(step.newest_stop or 0 for step in steps.values()) - min(starts))
 
 
-def doing(steps: dict[str, Step]) -> str:
+def activity_text(steps: dict[str, Step]) -> str:
     """What a stage is at, from the newest line of its newest task; what it kept, when it is over."""
     running = [task for step in steps.values() for task in step.running.values()]
     if running:
@@ -177,29 +183,33 @@ def doing(steps: dict[str, Step]) -> str:
         more = f" (+{len(running) - 1})" if len(running) > 1 else ""
         message = f": {newest.tail.message}" if newest.tail and newest.tail.message else ""
         return f"{str(newest).split('.', 1)[-1]}{more}{message}"
-    counted = [step for step in steps.values() if step.read]
+    counted = [step for step in steps.values() if step.documents_read]
     if counted:
-        read, kept = kept_by(counted)
+        read, kept = read_and_kept(counted)
         return f"{kept:,} of {read:,} kept"
     return next((step.result for step in reversed(steps.values()) if step.result and step.total == 1), "")
 
 
-def kept_by(counted: list[Step]) -> tuple[int, int]:
+def read_and_kept(counted: list[Step]) -> tuple[int, int]:
     """(documents that a stage's first step read, those that its last step kept), of main alone.
 
     Of the last step, with all variants, if main has none there or the first step ran for fewer shards.
     """
-    read, kept = counted[0].of_main[0], counted[-1].of_main[1]
-    return (read, kept) if counted[-1].of_main[0] and kept <= read else (counted[-1].read, counted[-1].kept)
+    read, kept = counted[0].main_documents[0], counted[-1].main_documents[1]
+    return (
+        (read, kept)
+        if counted[-1].main_documents[0] and kept <= read
+        else (counted[-1].documents_read, counted[-1].documents_kept)
+    )
 
 
-def training(task: Task) -> str:
+def training_text(task: Task) -> str:
     """`loss 2.345 nats a token, 12,000 tokens/s, 3m10s left` of a training that runs."""
     if task.tail is None or task.tail.loss is None:
         return ""
-    parts = [lost(task.step, task.tail.loss), task.tail.speed]
-    if task.tail.left:
-        left, written = task.tail.left
-        if (now := left - (time.time() - written)) > -LATE:
-            parts.append(f"{duration(max(0.0, now))} left")
+    parts = [loss_text(task.step, task.tail.loss), task.tail.speed]
+    if task.tail.time_left:
+        seconds_left, written = task.tail.time_left
+        if (now := seconds_left - (time.time() - written)) > -LATE_SECONDS:
+            parts.append(f"{format_duration(max(0.0, now))} left")
     return ", ".join(part for part in parts if part)

@@ -21,30 +21,30 @@ import yaml
 
 from crawl2llm.chain import command_line, config_schema, filter_order, skip_pandas, steps
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.fingerprint import settings
+from crawl2llm.chain.fingerprint import tracked_settings
 from crawl2llm.chain.project import Project
-from crawl2llm.commands.trace.results import Results, matching, opened_results, options
+from crawl2llm.commands.trace.results import Results, add_options, matching_rows, open_results
 from crawl2llm.commands.whatif import select, words
 from crawl2llm.core import record
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import canonical
-from crawl2llm.core.nested_dicts import flat, lookup, merged, placed
-from crawl2llm.formats.documents import opened
+from crawl2llm.core.manifest import canonical_json
+from crawl2llm.core.nested_dicts import flatten, lookup, merge_dicts, nest_value
+from crawl2llm.formats.documents import open_parquet
 from crawl2llm.workflow.project_checks import check_configs
 
 Row = dict[str, Any]
 SAMPLES = 5
 # Filters whose verdict on a document depends on which others there are.
-TOGETHER = ("boilerplate", "dedup", "paragraphs", "substrings", "quality")
+JOINT_FILTERS = ("boilerplate", "dedup", "paragraphs", "substrings", "quality")
 
 
-def edited(results: Results, given: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+def apply_edits(results: Results, edits: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """(the config under the edits, the select steps whose settings they change). given: `key=value`, values as YAML.
 
     Raises InputError for what is no edit, or changes more than select steps, and ConfigError for a key or value that the schema refuses.
     """
     tree: dict[str, Any] = {}
-    for word in given:
+    for word in edits:
         key, equals, value = word.partition("=")
         if not equals:
             raise InputError(
@@ -52,117 +52,117 @@ def edited(results: Results, given: Sequence[str]) -> tuple[dict[str, Any], list
             )
         step = ".".join(key.split(".")[:2])
         if not step.endswith(".select") or step not in steps.STEPS:
-            known = ", ".join(f"{name}.select" for name in filter_order.filters(results.config))
+            known_steps = ", ".join(f"{name}.select" for name in filter_order.used_filters(results.config))
             raise InputError(
                 f"{key} is no key of a select step, so its results would have to be made: crawl2llm plan says what runs. Steps that can be "
-                f"asked are {known}"
+                f"asked are {known_steps}"
             )
-        if steps.stage_of(step) not in filter_order.filters(results.config):
+        if steps.stage_of(step) not in filter_order.used_filters(results.config):
             raise InputError(
                 f"{key}: the run does not use {steps.stage_of(step)}: filters is {results.config['filters']}"
             )
         try:
-            tree = merged(tree, placed(key, yaml.safe_load(value)))
+            tree = merge_dicts(tree, nest_value(key, yaml.safe_load(value)))
         except yaml.YAMLError as error:
-            said = " ".join(str(getattr(error, "problem", None) or error).split())
-            raise InputError(f"{word!r}: not a value in YAML: {said}") from error
-    whole = configuration.validate(merged(results.config, tree), "the edit")
+            problem = " ".join(str(getattr(error, "problem", None) or error).split())
+            raise InputError(f"{word!r}: not a value in YAML: {problem}") from error
+    whole = configuration.validate(merge_dicts(results.config, tree), "the edit")
     check_configs(Project(whole, results.project.held))
     changed = [
         step
-        for step in filter_order.verdicts(filter_order.filters(whole))[1:]
+        for step in filter_order.verdict_steps(filter_order.used_filters(whole))[1:]
         if lookup(whole, step) != lookup(results.config, step)
     ]
     return whole, changed
 
 
-def columns(path: Path, *names: str) -> pa.Table:
+def read_columns(path: Path, *names: str) -> pa.Table:
     """Columns of a table. Not by pyarrow's read_table, which loads a library for folders of tables that takes longer than the rest."""
-    with opened(path) as file:
+    with open_parquet(path) as file:
         return file.read(list(names))
 
 
-def judged(path: Path) -> dict[str, Row]:
+def read_verdicts(path: Path) -> dict[str, Row]:
     """id → verdict of a table: `kept, rule, value, threshold`. Held in memory: one shard's."""
-    table = columns(path, "id", "kept", "rule", "value", "threshold")
+    table = read_columns(path, "id", "kept", "rule", "value", "threshold")
     return {row["id"]: row for row in table.to_pylist()}
 
 
-def facts(results: Results, shard: str) -> dict[str, tuple[str, str]]:
+def source_and_language(results: Results, shard: str) -> dict[str, tuple[str, str]]:
     """id → (source, language) of a shard's documents; the language is "" where none was found."""
-    path = results.table(steps.DOCUMENTS, shard)
+    path = results.shard_table(steps.DOCUMENTS, shard)
     assert path is not None
-    table = columns(path, "id", "source")
-    found = dict(zip(table["id"].to_pylist(), table["source"].to_pylist(), strict=True))
-    named: dict[str, str] = {}
-    if labels := results.table("language.score", shard):
-        known = columns(labels, "id", "language")
-        named = dict(zip(known["id"].to_pylist(), known["language"].to_pylist(), strict=True))
-    return {name: (source, named.get(name) or "") for name, source in found.items()}
+    table = read_columns(path, "id", "source")
+    source_by_id = dict(zip(table["id"].to_pylist(), table["source"].to_pylist(), strict=True))
+    language_by_id: dict[str, str] = {}
+    if labels := results.shard_table("language.score", shard):
+        label_table = read_columns(labels, "id", "language")
+        language_by_id = dict(zip(label_table["id"].to_pylist(), label_table["language"].to_pylist(), strict=True))
+    return {name: (source, language_by_id.get(name) or "") for name, source in source_by_id.items()}
 
 
-def tokens(results: Results, shard: str) -> dict[str, int]:
+def tokens_by_id(results: Results, shard: str) -> dict[str, int]:
     """id → tokens of a shard's documents that are in the corpus."""
-    made = results.made("tokenize.encode", shard)
+    encoded = results.read_manifest("tokenize.encode", shard)
     out: dict[str, int] = {}
-    for name in sorted(made.files if made else ()):
-        if made and name.endswith(".docs.parquet"):
-            table = columns(made.file(name), "id", "tokens")
+    for name in sorted(encoded.files if encoded else ()):
+        if encoded and name.endswith(".docs.parquet"):
+            table = read_columns(encoded.file(name), "id", "tokens")
             out |= dict(zip(table["id"].to_pylist(), table["tokens"].to_pylist(), strict=True))
     return out
 
 
-def otherwise(results: Results) -> dict[str, dict[str, list[Any]]]:
+def changed_settings(results: Results) -> dict[str, dict[str, list[Any]]]:
     """By select step: key → [what its results were made with, what the config has], where these differ; by the first task's record."""
-    found = {}
-    for step in filter_order.verdicts(filter_order.filters(results.config))[1:]:
-        path = results.path(step, steps.ids(step, results.config)[0])
-        held = record.read(path).get("fingerprint", {}).get("config")
-        if held is None:
+    changes_by_step = {}
+    for step in filter_order.verdict_steps(filter_order.used_filters(results.config))[1:]:
+        path = results.manifest_path(step, steps.result_ids(step, results.config)[0])
+        made_with = record.read(path).get("fingerprint", {}).get("config")
+        if made_with is None:
             continue
-        today = json.loads(canonical(settings(step, results.config)))
-        was, now = (flat(config_schema.completed(step, each)) for each in (held, today))
+        today = json.loads(canonical_json(tracked_settings(step, results.config)))
+        was, now = (flatten(config_schema.fill_defaults(step, each)) for each in (made_with, today))
         if differ := {key: [was.get(key), now.get(key)] for key in {**was, **now} if was.get(key) != now.get(key)}:
-            found[step] = differ
-    return found
+            changes_by_step[step] = differ
+    return changes_by_step
 
 
 class Step:
     """What a filter does before and after the edits, over all shards."""
 
-    def __init__(self, step: str, is_edited: bool, exact: bool) -> None:
-        self.step, self.edited, self.exact = step, is_edited, exact
+    def __init__(self, step: str, is_edited: bool, is_exact: bool) -> None:
+        self.step, self.is_edited, self.exact = step, is_edited, is_exact
         self.before, self.after = _Counts(), _Counts()
-        self.perhaps = 0  # documents that came back in a filter before
+        self.may_come_back = 0  # documents that came back in a filter before
         self.gone: list[Row] = []
         self.back: list[Row] = []
         self.changes = Counter[str]()
 
-    def compare(self, name: str, old: Row, new: Row, samples: int, shard: str) -> None:
+    def compare_verdicts(self, name: str, old: Row, new: Row, samples: int, shard: str) -> None:
         """Note a document whose verdict is another: `gone` or `back`; the nearest to their thresholds are kept as samples."""
         if old["kept"] == new["kept"]:
             return
-        what, verdict = ("gone", new) if old["kept"] else ("back", old)
-        self.changes[what] += 1
-        held = getattr(self, what)
-        held.append({**verdict, "shard": shard})
-        held.sort(key=lambda row: (_distance(row), row["id"]))
-        del held[samples:]
+        direction, verdict = ("gone", new) if old["kept"] else ("back", old)
+        self.changes[direction] += 1
+        samples_held = getattr(self, direction)
+        samples_held.append({**verdict, "shard": shard})
+        samples_held.sort(key=lambda row: (_threshold_distance(row), row["id"]))
+        del samples_held[samples:]
 
-    def told(self) -> Row:
+    def to_row(self) -> Row:
         return {
             "step": self.step,
-            "edited": self.edited,
+            "edited": self.is_edited,
             "exact": self.exact,
-            "before": self.before.told(),
-            "after": self.after.told(),
-            "perhaps": self.perhaps,
+            "before": self.before.to_row(),
+            "after": self.after.to_row(),
+            "perhaps": self.may_come_back,
             "gone": self.changes["gone"],
             "back": self.changes["back"],
         }
 
 
-def _distance(row: Row) -> float:
+def _threshold_distance(row: Row) -> float:
     """How far a value is from its threshold, in thresholds; a rule that compares no number is the farthest."""
     if row["value"] is None or row["threshold"] is None:
         return float("inf")
@@ -173,11 +173,11 @@ class _Counts:
     """Documents into a filter, kept, and dropped by rule; kept by source and language."""
 
     def __init__(self) -> None:
-        self.number, self.kept, self.dropped = 0, 0, Counter[str]()
+        self.total, self.kept, self.dropped = 0, 0, Counter[str]()
         self.by_source, self.by_language = Counter[str](), Counter[str]()
 
     def add(self, verdict: Row, about: tuple[str, str]) -> None:
-        self.number += 1
+        self.total += 1
         if not verdict["kept"]:
             self.dropped[verdict["rule"]] += 1
             return
@@ -185,62 +185,73 @@ class _Counts:
         self.by_source[about[0]] += 1
         self.by_language[about[1]] += 1
 
-    def told(self) -> Row:
+    def to_row(self) -> Row:
         by = {"by_source": self.by_source, "by_language": self.by_language}
         return {
-            "in": self.number, "kept": self.kept, "dropped": dict(sorted(self.dropped.items())),
+            "in": self.total, "kept": self.kept, "dropped": dict(sorted(self.dropped.items())),
             **{name: dict(found.most_common()) for name, found in by.items()},
         }  # fmt: skip
 
 
-def surely(used: Sequence[str], changed: Sequence[str], config: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+def step_exactness(
+    verdict_steps: Sequence[str], changed: Sequence[str], config: dict[str, Any]
+) -> Iterator[tuple[str, bool]]:
     """(step, whether its verdicts on the documents that reach it are those of a run) of select steps in their order.
 
     Not where they depend on which other documents there are, nor where they read the text that an edited filter before them leaves.
     """
-    filters = [steps.stage_of(step) for step in used]
+    filters = [steps.stage_of(step) for step in verdict_steps]
     behind = False
-    for step, stage in zip(used, filters, strict=True):
-        together = stage in TOGETHER or (stage == "heuristics" and steps.is_used("heuristics.calibrate", config))
-        reads = any(filter_order.EDITS in of.needs for of in filter_order.FILTERS[stage].steps.values())
-        other_text = reads and not set(changed).isdisjoint(filter_order.edits(filters, stage))
+    for step, stage in zip(verdict_steps, filters, strict=True):
+        together = stage in JOINT_FILTERS or (stage == "heuristics" and steps.is_used("heuristics.calibrate", config))
+        reads = any(
+            filter_order.EDITS_BEFORE in filter_facts.needs
+            for filter_facts in filter_order.FILTERS[stage].steps.values()
+        )
+        other_text = reads and not set(changed).isdisjoint(filter_order.edit_steps(filters, stage))
         yield step, not other_text and not (behind and together)
         behind = behind or step in changed
 
 
-def answer(results: Results, given: Sequence[str], samples: int = SAMPLES) -> Row:
+def whatif_report(results: Results, edits: Sequence[str], samples: int = SAMPLES) -> Row:
     """What `main` tells."""
-    config, changed = edited(results, given)
-    used = filter_order.verdicts(filter_order.filters(config))[1:]
-    found = [Step(step, step in changed, exact) for step, exact in surely(used, changed, config)]
+    config, changed = apply_edits(results, edits)
+    verdict_steps = filter_order.verdict_steps(filter_order.used_filters(config))[1:]
+    filter_steps = [
+        Step(step, step in changed, exact) for step, exact in step_exactness(verdict_steps, changed, config)
+    ]
     total = {"before": 0, "after": 0, "perhaps": 0, "tokens_before": 0, "tokens_after": 0}
     with tempfile.TemporaryDirectory() as name:
-        other = {step: select.verdicts(results, config, step, Path(name) / step) for step in changed}
+        tables_by_step = {step: select.verdict_tables(results, config, step, Path(name) / step) for step in changed}
         for shard in results.shards:
-            about, sizes = facts(results, shard), tokens(results, shard)
-            first = results.table(filter_order.FIRST, shard)
+            labels, sizes = source_and_language(results, shard), tokens_by_id(results, shard)
+            first = results.shard_table(filter_order.FIRST_VERDICTS, shard)
             if first is None:
-                raise InputError(f"{results.path(filter_order.FIRST)} is not there: no document was judged yet")
-            old = {row["id"] for row in judged(first).values() if row["kept"]}
+                raise InputError(
+                    f"{results.manifest_path(filter_order.FIRST_VERDICTS)} is not there: no document was judged yet"
+                )
+            old = {row["id"] for row in read_verdicts(first).values() if row["kept"]}
             new, perhaps = set(old), set[str]()
-            for one in found:
-                table = results.table(one.step, shard)
+            for filter_step in filter_steps:
+                table = results.shard_table(filter_step.step, shard)
                 if table is None:
                     raise InputError(
-                        f"{results.path(one.step, shard)} is not there: run the workflow up to {one.step} first"
+                        f"{results.manifest_path(filter_step.step, shard)} is not there: run the workflow up to {filter_step.step} first"
                     )
-                was = judged(table)
-                now = judged(other[one.step][shard]) if one.edited else was
-                one.perhaps += len(perhaps)
-                for key, verdict in was.items():
-                    one.before.add(verdict, about[key])
+                verdicts_before = read_verdicts(table)
+                verdicts_now = (
+                    read_verdicts(tables_by_step[filter_step.step][shard]) if filter_step.is_edited else verdicts_before
+                )
+                filter_step.may_come_back += len(perhaps)
+                for key, verdict in verdicts_before.items():
+                    filter_step.before.add(verdict, labels[key])
                     if key in new:
-                        one.after.add(now[key], about[key])
-                        one.compare(key, verdict, now[key], samples, shard)
-                old = {key for key, verdict in was.items() if verdict["kept"]}
-                alive = {key for key in new if key in now and now[key]["kept"]}
+                        filter_step.after.add(verdicts_now[key], labels[key])
+                        filter_step.compare_verdicts(key, verdict, verdicts_now[key], samples, shard)
+                old = {key for key, verdict in verdicts_before.items() if verdict["kept"]}
+                alive = {key for key in new if key in verdicts_now and verdicts_now[key]["kept"]}
                 # What was dropped here, and is not any more, has no verdict in the filters behind.
-                perhaps |= {key for key in alive if not was[key]["kept"]}
+                perhaps |= {key for key in alive if not verdicts_before[key]["kept"]}
                 new = alive - perhaps
             total["before"] += len(old)
             total["after"] += len(new)
@@ -248,42 +259,42 @@ def answer(results: Results, given: Sequence[str], samples: int = SAMPLES) -> Ro
             total["tokens_before"] += sum(sizes.get(key, 0) for key in old)
             total["tokens_after"] += sum(sizes.get(key, 0) for key in new)
     return {
-        "edits": list(given),
-        "other_settings": otherwise(results),
-        "steps": [one.told() for one in found],
+        "edits": list(edits),
+        "other_settings": changed_settings(results),
+        "steps": [one.to_row() for one in filter_steps],
         "corpus": total,
         "samples": {
-            one.step: {what: shown(results, getattr(one, what)) for what in ("gone", "back")}
-            for one in found
-            if one.edited
+            one.step: {what: sample_rows(results, getattr(one, what)) for what in ("gone", "back")}
+            for one in filter_steps
+            if one.is_edited
         },
     }
 
 
-def shown(results: Results, rows: list[Row]) -> list[Row]:
+def sample_rows(results: Results, rows: list[Row]) -> list[Row]:
     """Samples with their addresses and texts."""
     out = []
     for row in rows:
-        path = results.table(steps.DOCUMENTS, row["shard"])
+        path = results.shard_table(steps.DOCUMENTS, row["shard"])
         assert path is not None
-        (of,) = matching(path, "id", [row["id"]], ["url", "source", "text"])
-        out.append({**row, "url": of["url"], "source": of["source"], "text": of["text"][:400]})
+        (document,) = matching_rows(path, "id", [row["id"]], ["url", "source", "text"])
+        out.append({**row, "url": document["url"], "source": document["source"], "text": document["text"][:400]})
     return out
 
 
-@command_line.answered
+@command_line.report_errors
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.described(
+    parser = command_line.command_parser(
         "crawl2llm whatif", __doc__, "heuristics.select.gopher_quality.words_min=30 quality.select.keep_fraction=0.5"
     )
     parser.add_argument("edits", nargs="+", metavar="KEY=VALUE", help="keys of select steps with other values, as YAML")
     parser.add_argument("--samples", type=int, default=SAMPLES, help=f"documents shown in each direction ({SAMPLES})")
-    options(parser)
+    add_options(parser)
     args = parser.parse_args(argv)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(skip_pandas.without_pandas(filter_order.FIRST))
-        found = answer(opened_results(args, stack), args.edits, args.samples)
-    return command_line.show(args, found, lambda: words.lines(found))
+        stack.enter_context(skip_pandas.without_pandas(filter_order.FIRST_VERDICTS))
+        report = whatif_report(open_results(args, stack), args.edits, args.samples)
+    return command_line.print_findings(args, report, lambda: words.whatif_lines(report))
 
 
 if __name__ == "__main__":

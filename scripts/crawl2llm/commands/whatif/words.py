@@ -6,35 +6,39 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from crawl2llm.commands.trace.document import cut
+from crawl2llm.commands.trace.document import shorten_line
 
 Row = dict[str, Any]
-NAMED = 5  # keys of a step that was made with other settings
+MOST_KEYS = 5  # keys of a step that was made with other settings
 
 
-def _written(value: Any) -> str:
-    return cut(json.dumps(value, ensure_ascii=False), 60)
+def _value_text(value: Any) -> str:
+    return shorten_line(json.dumps(value, ensure_ascii=False), 60)
 
 
-def lines(found: Row) -> Iterator[str]:
+def whatif_lines(report: Row) -> Iterator[str]:
     """The answer as text."""
-    for step, differ in found["other_settings"].items():
-        some = [f"{key}: {_written(was)} → {_written(now)}" for key, (was, now) in list(differ.items())[:NAMED]]
+    for step, differ in report["other_settings"].items():
+        some = [
+            f"{key}: {_value_text(was)} → {_value_text(now)}" for key, (was, now) in list(differ.items())[:MOST_KEYS]
+        ]
         yield (
-            f"{step} was made with other settings than this config has ({', '.join(some + ['…'] * (len(differ) > NAMED))}): "
+            f"{step} was made with other settings than this config has ({', '.join(some + ['…'] * (len(differ) > MOST_KEYS))}): "
             "is it the config that the run was started with? --configfile names it"
         )
     yield f"{'':24} {'in':>10} {'kept':>10}   {'in':>10} {'kept':>10}"
     yield f"{'filter':24} {'before':>10} {'':>10}   {'after':>10}"
-    for one in found["steps"]:
-        before, after = one["before"], one["after"]
-        marks = ["edited"] * one["edited"] + ["by the scores of before: sure after a run"] * (not one["exact"])
+    for step_row in report["steps"]:
+        before, after = step_row["before"], step_row["after"]
+        marks = ["edited"] * step_row["edited"] + ["by the scores of before: sure after a run"] * (
+            not step_row["exact"]
+        )
         mark = "; ".join(marks)
-        more = f" and {one['perhaps']:,} that come back" if one["perhaps"] else ""
+        more = f" and {step_row['perhaps']:,} that come back" if step_row["perhaps"] else ""
         yield (
-            f"{one['step']:24} {before['in']:>10,} {before['kept']:>10,}   {after['in']:>10,} {after['kept']:>10,}   {mark}{more}"
+            f"{step_row['step']:24} {before['in']:>10,} {before['kept']:>10,}   {after['in']:>10,} {after['kept']:>10,}   {mark}{more}"
         ).rstrip()
-        if one["edited"]:
+        if step_row["edited"]:
             rules = sorted({*before["dropped"], *after["dropped"]})
             yield from (
                 f"    {rule}: {before['dropped'].get(rule, 0):,} → {after['dropped'].get(rule, 0):,} dropped"
@@ -49,17 +53,19 @@ def lines(found: Row) -> Iterator[str]:
                 ]
                 if differ:
                     yield f"    kept by {title}: {', '.join(differ)}"
-    of = found["corpus"]
-    yield f"documents of the corpus: {of['before']:,} → {of['after']:,}" + (
-        f", and up to {of['perhaps']:,} that come back" if of["perhaps"] else ""
+    corpus = report["corpus"]
+    yield f"documents of the corpus: {corpus['before']:,} → {corpus['after']:,}" + (
+        f", and up to {corpus['perhaps']:,} that come back" if corpus["perhaps"] else ""
     )
-    if of["tokens_before"]:
-        yield f"tokens of the corpus: {of['tokens_before']:,} → {of['tokens_after']:,}, without those that come back"
-    for step, both in found["samples"].items():
-        for what, rows in both.items():
+    if corpus["tokens_before"]:
+        yield f"tokens of the corpus: {corpus['tokens_before']:,} → {corpus['tokens_after']:,}, without those that come back"
+    for step, both in report["samples"].items():
+        for direction, rows in both.items():
             if rows:
-                yield f"{step}, nearest the threshold that would {'go' if what == 'gone' else 'come back'}:"
+                yield f"{step}, nearest the threshold that would {'go' if direction == 'gone' else 'come back'}:"
             for row in rows:
-                said = f": {row['value']:.6g} (threshold {row['threshold']:.6g})" if row["value"] is not None else ""
-                yield f"  {row['rule']}{said}  {row['url']}"
-                yield f"    {cut(row['text'], 110)}"
+                comparison = (
+                    f": {row['value']:.6g} (threshold {row['threshold']:.6g})" if row["value"] is not None else ""
+                )
+                yield f"  {row['rule']}{comparison}  {row['url']}"
+                yield f"    {shorten_line(row['text'], 110)}"

@@ -19,34 +19,34 @@ from crawl2llm.formats.documents import shard_of
 from crawl2llm.formats.hash_shuffle import Dealer
 
 
-def takes_part(row: dict[str, Any], skipped_by: list[str]) -> int | None:
+def participating_host(row: dict[str, Any], skipped_by: list[str]) -> int | None:
     """The hash of a document's host; None where its lines are neither counted nor taken out."""
-    return None if row["curated"] or row["source"] in skipped_by else keys.host_of(row["url"])
+    return None if row["curated"] or row["source"] in skipped_by else keys.hash_of_host(row["url"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
-    counted = 0
-    with Dealer(out, keys.LINE, keys.merged) as dealer:
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
+    counted_documents = 0
+    with Dealer(out, keys.LINE, keys.merge_counts) as dealer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated", "url"]):
-            if (host := takes_part(row, settings["skipped_by"])) is not None:
-                dealer.add(keys.rows(row["text"], host))
-                counted += 1
+            if (host := participating_host(row, settings["skipped_by"])) is not None:
+                dealer.add(keys.line_rows(row["text"], host))
+                counted_documents += 1
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    manifest.summary = {"counted": counted, "rows": dealer.rows}
+    manifest.summary = {"counted": counted_documents, "rows": dealer.rows}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "boilerplate.count",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/count/00000.manifest.json",
     )
-    surviving_texts.options(parser)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_options(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -19,32 +19,32 @@ import numpy.typing as npt
 from crawl2llm.chain import command_line
 from crawl2llm.chain.steps import number_of_parts
 from crawl2llm.core.console import Progress
-from crawl2llm.core.manifest import Manifest, scratch
-from crawl2llm.filters.boilerplate.keys import DOCUMENTS, LINE, merged
-from crawl2llm.formats.document_numbers import starts
+from crawl2llm.core.manifest import Manifest, scratch_folder
+from crawl2llm.filters.boilerplate.keys import DOCUMENTS, LINE, merge_counts
+from crawl2llm.formats.document_numbers import group_starts
 from crawl2llm.formats.documents import shard_of
-from crawl2llm.formats.hash_shuffle import Answers, Rows, of_part, pieces
+from crawl2llm.formats.hash_shuffle import Answers, Rows, pieces_of_part, rows_of_part
 
 
-def hosts(files: list[Path], part: int, parts: int) -> Rows:
+def host_counts(files: list[Path], part: int, parts: int) -> Rows:
     """The documents of every host of the part: rows of LINE, sorted by host."""
-    found = np.zeros(0, LINE)
-    for _, shard in groupby(of_part(files, part, parts, LINE), key=itemgetter(0)):
-        found = merged(np.concatenate((found, *(rows[rows["key"] == DOCUMENTS] for _, rows in shard))))
-    return found
+    counts = np.zeros(0, LINE)
+    for _, shard in groupby(rows_of_part(files, part, parts, LINE), key=itemgetter(0)):
+        counts = merge_counts(np.concatenate((counts, *(rows[rows["key"] == DOCUMENTS] for _, rows in shard))))
+    return counts
 
 
-def frequent(rows: Rows, hosts: Rows, documents_min: int, share_min: float) -> npt.NDArray[np.bool_]:
+def frequent_rows(rows: Rows, hosts: Rows, documents_min: int, share_min: float) -> npt.NDArray[np.bool_]:
     """Which rows are of a frequent line, (rows,). rows: of LINE, all of each key among them; hosts: from `hosts`."""
     order = np.argsort(rows["key"], kind="stable")
     ordered = rows[order]
-    first = starts(ordered["key"])
+    first = group_starts(ordered["key"])
     begin = np.flatnonzero(first)
     if not len(begin):
         return np.zeros(0, bool)
     count = np.add.reduceat(ordered["count"], begin)
-    of = hosts["count"][np.searchsorted(hosts["hash"], ordered["hash"][begin])]
-    passes = (count >= documents_min) & (count >= share_min * of) & (ordered["key"][begin] != DOCUMENTS)
+    host_documents = hosts["count"][np.searchsorted(hosts["hash"], ordered["hash"][begin])]
+    passes = (count >= documents_min) & (count >= share_min * host_documents) & (ordered["key"][begin] != DOCUMENTS)
     out = np.empty(len(rows), bool)
     out[order] = passes[np.cumsum(first) - 1]
     return out
@@ -52,31 +52,31 @@ def frequent(rows: Rows, hosts: Rows, documents_min: int, share_min: float) -> n
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     part, parts = shard_of(args.manifest), number_of_parts(len(args.counts))
-    known = hosts(args.counts, int(part), parts)
+    host_rows = host_counts(args.counts, int(part), parts)
     out = args.manifest.with_name(f"{part}.parquet")
-    progress = Progress(len(known), "hosts")
-    progress.add(len(known))
-    lines = found = 0
-    with scratch(args.manifest.with_name(f".{part}")) as folder:
+    progress = Progress(len(host_rows), "hosts")
+    progress.add(len(host_rows))
+    lines = frequent_lines = 0
+    with scratch_folder(args.manifest.with_name(f".{part}")) as folder:
         answers = Answers(folder / "answers", args.counts)
-        for shard, rows in pieces(args.counts, int(part), parts, LINE, folder / "rows", key="key"):
-            passes = frequent(rows, known, settings["documents_min"], settings["share_min"])
+        for shard, rows in pieces_of_part(args.counts, int(part), parts, LINE, folder / "rows", key="key"):
+            passes = frequent_rows(rows, host_rows, settings["documents_min"], settings["share_min"])
             answers.add(shard[passes], rows["key"][passes])
             lines += len(np.unique(rows["key"][rows["key"] != DOCUMENTS]))
-            found += len(np.unique(rows["key"][passes]))
+            frequent_lines += len(np.unique(rows["key"][passes]))
         answers.write(out)
-    manifest.summary = {"hosts": len(known), "lines": lines, "frequent": found}
+    manifest.summary = {"hosts": len(host_rows), "lines": lines, "frequent": frequent_lines}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "boilerplate.frequent",
         __doc__,
         "--config config.yaml --counts results/main/boilerplate/count/*.manifest.json --manifest /tmp/frequent/000.manifest.json",
     )
     parser.add_argument("--counts", required=True, type=Path, nargs="+", help="manifests of boilerplate.count")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -14,39 +14,41 @@ from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.boilerplate import keys
-from crawl2llm.filters.boilerplate.count import takes_part
-from crawl2llm.filters.edit_filter import Scored
+from crawl2llm.filters.boilerplate.count import participating_host
+from crawl2llm.filters.edit_filter import EditWriter
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import shard_of
-from crawl2llm.formats.hash_shuffle import answers
-from crawl2llm.text.blocks import taken_out
+from crawl2llm.formats.hash_shuffle import read_answers
+from crawl2llm.text.blocks import removal_spans
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    frequent = set(answers(args.frequent, int(shard_of(args.documents)))["hash"].tolist())
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    frequent = set(read_answers(args.frequent, int(shard_of(args.documents)))["hash"].tolist())
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     columns = ["source", "curated", "url"]
-    with Scored(args.manifest) as scored:
+    with EditWriter(args.manifest) as writer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, columns, originals=True):
-            host = takes_part(row, settings["skipped_by"]) if frequent else None
-            found = keys.keys(row["text"], host) if host is not None else []
-            gone = [number for number, key in enumerate(found) if key in frequent]
-            scored.add(row, taken_out(row["text"], gone, "frequent") if gone else [], len(gone))
+            host = participating_host(row, settings["skipped_by"]) if frequent else None
+            line_keys = keys.line_keys(row["text"], host) if host is not None else []
+            removed_lines = [number for number, key in enumerate(line_keys) if key in frequent]
+            writer.add_document(
+                row, removal_spans(row["text"], removed_lines, "frequent") if removed_lines else [], len(removed_lines)
+            )
             progress.add()
-    scored.fill(manifest, "lines")
-    return scored.files
+    writer.fill_manifest(manifest, "lines")
+    return writer.files
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "boilerplate.score",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --frequent results/main/boilerplate/frequent/*.manifest.json"
         " --manifest /tmp/score/00000.manifest.json",
     )
-    surviving_texts.options(parser)
+    surviving_texts.add_options(parser)
     parser.add_argument("--frequent", required=True, type=Path, nargs="+", help="manifests of boilerplate.frequent")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -14,64 +14,64 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
-from crawl2llm.core.console import Progress, log, put, setup
+from crawl2llm.core.console import Progress, log, print_line, set_up_logging
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import pretty, write_atomically
+from crawl2llm.core.manifest import pretty_json, write_atomically
 from crawl2llm.filters.decontaminate import corpora, cuts, items
 from crawl2llm.filters.decontaminate import index as indexing
-from crawl2llm.filters.decontaminate.search import Index, Match, index
+from crawl2llm.filters.decontaminate.search import Index, Match, build_index
 from crawl2llm.formats.public_tasks.presets import PRESETS
 from crawl2llm.formats.public_tasks.rows import CORE
-from crawl2llm.formats.spans import Edited, Span
+from crawl2llm.formats.spans import EditedText, Span
 
 EXAMPLE = (
     "corpus/*.jsonl.zst --tasks hellaswag mmlu --data olmo_tasks.tar.zst --out clean\n"
     "  crawl2llm decontaminate corpus --items own.jsonl --question prompt --answer reply"
 )
-MATCHES = "matches.jsonl"
+MATCHES_FILE = "matches.jsonl"
 
 
 class Cleaner:
     """Searches each document, counts what is found, and says what is left of it."""
 
-    def __init__(self, found: Index, most: float, action: str, cut_max: float, matches: Any) -> None:
-        self.index, self.most, self.action, self.cut_max, self.matches = found, most, action, cut_max, matches
+    def __init__(self, index: Index, overlap_max: float, action: str, cut_max: float, matches: Any) -> None:
+        self.index, self.most, self.action, self.cut_max, self.matches = index, overlap_max, action, cut_max, matches
         self.fates = Counter[str]()
-        self.sets: dict[str, dict[str, set[str]]] = {}
+        self.found_by_set: dict[str, dict[str, set[str]]] = {}
 
     def __call__(self, name: str, text: str) -> str | None:
         """The text of a document, as it is or cut; None for one that is dropped."""
-        found = [match for match in self.index.find([text])[0] if match.overlap > self.most]
-        if not found:
+        matches = [match for match in self.index.find_matches([text])[0] if match.overlap > self.most]
+        if not matches:
             self.fates["clean"] += 1
             return text
-        places = cuts.joined((match.start, match.end) for match in found)
-        drop = self.action == cuts.DROP or cuts.share(places, len(text)) > self.cut_max
-        self._tell(name, found, "dropped" if drop else "cut")
-        return None if drop else Edited(text, [Span(start, end) for start, end in places]).text
+        places = cuts.merge_spans((match.start, match.end) for match in matches)
+        drop = self.action == cuts.DROP or cuts.covered_share(places, len(text)) > self.cut_max
+        self._record_matches(name, matches, "dropped" if drop else "cut")
+        return None if drop else EditedText(text, [Span(start, end) for start, end in places]).text
 
-    def _tell(self, name: str, found: list[Match], fate: str) -> None:
+    def _record_matches(self, name: str, matches: list[Match], fate: str) -> None:
         self.fates[fate] += 1
-        for match in found:
-            of = self.sets.setdefault(match.set, {"items": set(), "documents": set()})
-            of["items"].add(match.item)
-            of["documents"].add(name)
+        for match in matches:
+            set_counts = self.found_by_set.setdefault(match.set, {"items": set(), "documents": set()})
+            set_counts["items"].add(match.item)
+            set_counts["documents"].add(name)
             if self.matches:
                 line = {"document": name, "fate": fate, **asdict(match)}
                 self.matches.write(json.dumps(line, ensure_ascii=False) + "\n")
 
-    def report(self, of: list[items.Item]) -> dict[str, Any]:
+    def make_report(self, searched_items: list[items.Item]) -> dict[str, Any]:
         """The numbers: documents by what became of them, and of each set its items, those too short, and those found."""
-        sizes = Counter(item.set for item in of)
-        short = Counter(item.set for item in of if item.short)
+        sizes = Counter(item.set for item in searched_items)
+        short = Counter(item.set for item in searched_items if item.short)
         return {
             "documents": {name: self.fates[name] for name in ("clean", "dropped", "cut")},
             "sets": {
                 name: {
                     "items": size,
                     "short": short[name],
-                    **{key: len(self.sets.get(name, {}).get(key, ())) for key in ("documents",)},
-                    "found": len(self.sets.get(name, {}).get("items", ())),
+                    **{key: len(self.found_by_set.get(name, {}).get(key, ())) for key in ("documents",)},
+                    "found": len(self.found_by_set.get(name, {}).get("items", ())),
                 }
                 for name, size in sizes.items()
             },
@@ -81,10 +81,10 @@ class Cleaner:
         }
 
 
-def given(args: argparse.Namespace) -> tuple[list[items.Item], dict[str, Any]]:
+def items_and_settings(args: argparse.Namespace) -> tuple[list[items.Item], dict[str, Any]]:
     """The items to search for, and the settings of the search. Raises InputError where there are none."""
     if args.index:
-        return items.read(args.index)
+        return items.read_items(args.index)
     if not (args.tasks or args.items):
         raise InputError("nothing to search for: give --tasks with --data, --items, or --index")
     columns = {"question": args.question, **({"answer": args.answer} if args.answer else {})}
@@ -97,60 +97,64 @@ def given(args: argparse.Namespace) -> tuple[list[items.Item], dict[str, Any]]:
         "words": args.words,
         "short_words": args.short_words,
     }
-    how = indexing.search(settings)
-    return items.items(indexing.collected(settings), how["words"], how["short_words"]), how
+    search_settings = indexing.search_settings(settings)
+    return items.build_items(
+        indexing.collect_items(settings), search_settings["words"], search_settings["short_words"]
+    ), search_settings
 
 
-def run(args: argparse.Namespace) -> int:
-    files = corpora.files(args.corpus)
+def search_corpus(args: argparse.Namespace) -> int:
+    files = corpora.corpus_files(args.corpus)
     if args.out and any((args.out / place).resolve() == file.resolve() for file, place in files):
         raise InputError(f"--out {args.out} is where the corpus lies: name another folder")
-    found, how = given(args)
-    log.info("%s items of %d sets", f"{len(found):,}", len({item.set for item in found}))
-    most = cuts.limit({"overlap_max": args.overlap_max}, how["method"])
+    searched_items, search_settings = items_and_settings(args)
+    log.info("%s items of %d sets", f"{len(searched_items):,}", len({item.set for item in searched_items}))
+    overlap_max = cuts.overlap_limit({"overlap_max": args.overlap_max}, search_settings["method"])
     progress = Progress(max(1, sum(file.stat().st_size for file, _ in files)) >> 10, "kB of files")
     read = 0
     matches = None
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
-        matches = (args.out / MATCHES).open("w", encoding="utf-8")
-    cleaner = Cleaner(index(found, how), most, args.action, args.cut_max, matches)
+        matches = (args.out / MATCHES_FILE).open("w", encoding="utf-8")
+    cleaner = Cleaner(build_index(searched_items, search_settings), overlap_max, args.action, args.cut_max, matches)
 
-    def told(count: int) -> None:
+    def report_progress(count: int) -> None:
         nonlocal read
         before, read = read >> 10, read + count
         progress.add((read >> 10) - before, f"{cleaner.fates.total():,} documents")
 
     try:
         for file, place in files:
-            corpora.edited(file, args.out / place if args.out else None, args.text_key, cleaner, told)
+            corpora.edit_file(file, args.out / place if args.out else None, args.text_key, cleaner, report_progress)
     finally:
         if matches:
             matches.close()
-    report = cleaner.report(found)
+    report = cleaner.make_report(searched_items)
     if args.out:
-        write_atomically(args.out / "report.json", pretty(report))
-    show(report, args.out)
+        write_atomically(args.out / "report.json", pretty_json(report))
+    print_report(report, args.out)
     return 0
 
 
-def show(report: dict[str, Any], out: Path | None) -> None:
+def print_report(report: dict[str, Any], out: Path | None) -> None:
     """Print the numbers."""
-    done = report["documents"]
-    put(f"{'set':32} {'items':>8} {'short':>8} {'found':>8} {'documents':>10}")
-    for name, of in report["sets"].items():
-        put(f"{name:32} {of['items']:8,} {of['short']:8,} {of['found']:8,} {of['documents']:10,}")
-    dirty = done["dropped"] + done["cut"]
-    put(
-        f"{dirty:,} of {sum(done.values()):,} documents hold items: {done['dropped']:,} to drop, {done['cut']:,} to cut"
+    documents = report["documents"]
+    print_line(f"{'set':32} {'items':>8} {'short':>8} {'found':>8} {'documents':>10}")
+    for name, set_counts in report["sets"].items():
+        print_line(
+            f"{name:32} {set_counts['items']:8,} {set_counts['short']:8,} {set_counts['found']:8,} {set_counts['documents']:10,}"
+        )
+    dirty = documents["dropped"] + documents["cut"]
+    print_line(
+        f"{dirty:,} of {sum(documents.values()):,} documents hold items: {documents['dropped']:,} to drop, {documents['cut']:,} to cut"
     )
     if out:
-        put(f"what is left is in {out}, with report.json and {MATCHES}")
+        print_line(f"what is left is in {out}, with report.json and {MATCHES_FILE}")
 
 
-@command_line.answered
+@command_line.report_errors
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.described("crawl2llm decontaminate", __doc__, EXAMPLE)
+    parser = command_line.command_parser("crawl2llm decontaminate", __doc__, EXAMPLE)
     parser.add_argument("corpus", nargs="+", type=Path, help="files, or folders of files")
     parser.add_argument("--text-key", default="text", help="column of the text (default: %(default)s)")
     parser.add_argument("--tasks", nargs="+", default=[], choices=[*PRESETS, CORE], metavar="TASK", help="public tasks")
@@ -177,8 +181,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, help="a folder for the cleaned corpus, report.json and matches.jsonl")
     args = parser.parse_args(argv)
-    setup("decontaminate")
-    return run(args)
+    set_up_logging("decontaminate")
+    return search_corpus(args)
 
 
 if __name__ == "__main__":

@@ -18,53 +18,62 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import items, sets
 
-WORDS = {"ngram": 13, "idf": 5}  # of a stretch, where `words` is null: GPT-3's and decon's
+DEFAULT_WORDS = {"ngram": 13, "idf": 5}  # of a stretch, where `words` is null: GPT-3's and decon's
 
 
-def collected(settings: dict[str, Any]) -> Iterator[tuple[str, str, items.Asked]]:
+def collect_items(settings: dict[str, Any]) -> Iterator[tuple[str, str, items.QuestionAndAnswer]]:
     """(set, id, what is asked) of all that the settings name. Raises InputError for data that is missing or wrong, or a set named twice."""
     if settings["tasks"]:
-        yield from sets.of_tasks(settings["tasks"], settings["data"], settings["hub"])
+        yield from sets.task_items(settings["tasks"], settings["data"], settings["hub"])
     names = set(settings["tasks"])
     for number, entry in enumerate(settings["files"]):
         key = f"decontaminate.index.files[{number}]"
-        name = entry.get("name") or sets.name_of(entry["path"])
+        name = entry.get("name") or sets.default_set_name(entry["path"])
         if name in names:
             raise InputError(f"{key} is the set {name!r}, and there is another of that name: give it another `name`")
         names.add(name)
-        yield from sets.of_file(entry, key)
+        yield from sets.file_items(entry, key)
 
 
-def search(settings: dict[str, Any]) -> dict[str, Any]:
+def search_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """`method`, `words` of a stretch and `short_words`, as `search.index` takes them."""
-    words = settings["words"] or WORDS[settings["method"]]
+    words = settings["words"] or DEFAULT_WORDS[settings["method"]]
     return {"method": settings["method"], "words": words, "short_words": settings["short_words"]}
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    how = search(settings)
-    found = items.items(collected(settings), how["words"], how["short_words"])
-    if not found:
+    search = search_settings(settings)
+    searched_items = items.build_items(collect_items(settings), search["words"], search["short_words"])
+    if not searched_items:
         raise InputError("decontaminate.index: no items in the tasks and files that it names")
     out = args.manifest.with_name(items.FILE)
-    items.write(out, found)
-    of: dict[str, dict[str, int]] = {}
-    for item in found:
-        one = of.setdefault(item.set, {"items": 0, "short": 0})
-        one["items"] += 1
-        one["short"] += item.short
-    short = sum(one["short"] for one in of.values())
-    log.info("%s items of %d sets; %s are too short to search for", f"{len(found):,}", len(of), f"{short:,}")
-    manifest.counts = {"in": len(found), "kept": len(found) - short, "dropped": {"short": short} if short else {}}
-    manifest.summary = {"sets": of, "search": how, "tasks": settings["tasks"]}
+    items.write_items(out, searched_items)
+    counts_by_set: dict[str, dict[str, int]] = {}
+    for item in searched_items:
+        set_counts = counts_by_set.setdefault(item.set, {"items": 0, "short": 0})
+        set_counts["items"] += 1
+        set_counts["short"] += item.short
+    short = sum(one["short"] for one in counts_by_set.values())
+    log.info(
+        "%s items of %d sets; %s are too short to search for",
+        f"{len(searched_items):,}",
+        len(counts_by_set),
+        f"{short:,}",
+    )
+    manifest.counts = {
+        "in": len(searched_items),
+        "kept": len(searched_items) - short,
+        "dropped": {"short": short} if short else {},
+    }
+    manifest.summary = {"sets": counts_by_set, "search": search, "tasks": settings["tasks"]}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "decontaminate.index", __doc__, "--config config.yaml --manifest /tmp/index/manifest.json"
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

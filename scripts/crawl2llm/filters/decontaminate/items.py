@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.filters.decontaminate.words import words
+from crawl2llm.filters.decontaminate.words import split_words
 from crawl2llm.formats.documents import Writer, rows
 
 FILE = "items.parquet"  # of decontaminate.index
-Asked = tuple[
+QuestionAndAnswer = tuple[
     list[str], str
 ]  # the question, in each form that it may be written; the right answer, "" where there is none
-BETWEEN = (b"", b"answer", b"a")  # what may stand between a short question and its answer
-ALIKE = 3  # items of a set that may have the same words; of brackets alone, as in BIG-bench's dyck_languages, a thousand have
+ANSWER_MARKS = (b"", b"answer", b"a")  # what may stand between a short question and its answer
+MOST_ALIKE = 3  # items of a set that may have the same words; of brackets alone, as in BIG-bench's dyck_languages, a thousand have
 SCHEMA = pa.schema(
     [
         ("set", pa.string()),
@@ -46,50 +46,57 @@ class Item:
     short: bool = False
 
 
-def item(of: str, name: str, asked: Asked, n: int, least: int) -> Item:
+def build_item(set_name: str, name: str, texts: QuestionAndAnswer, n: int, least_words: int) -> Item:
     """An item as it is searched for by stretches of `n` words.
 
     A question of fewer than `n` or `least` words counts where it is found as a whole; of fewer than `least` (GPT-3 takes 8:
     arXiv:2005.14165, appendix C) together with its answer, and not at all where both have fewer.
     """
-    questions = [found for found in dict.fromkeys(tuple(words(text)) for text in asked[0]) if found]
-    answer = words(asked[1])
+    questions = [form for form in dict.fromkeys(tuple(split_words(text)) for text in texts[0]) if form]
+    answer = split_words(texts[1])
     length = min(map(len, questions), default=0)
-    whole = length < max(n, least)
-    if questions and length < least:
-        if length + len(answer) < least or not answer:
-            return Item(of, name, [_joined(one) for one in questions], _joined(answer), True, True)
-        questions = [(*one, *filter(None, [mark]), *answer) for one in questions for mark in BETWEEN]
+    whole = length < max(n, least_words)
+    if questions and length < least_words:
+        if length + len(answer) < least_words or not answer:
+            return Item(
+                set_name, name, [_join_words(form_words) for form_words in questions], _join_words(answer), True, True
+            )
+        questions = [(*one, *filter(None, [mark]), *answer) for one in questions for mark in ANSWER_MARKS]
         answer = []
-    return Item(of, name, [_joined(one) for one in questions], _joined(answer), whole, not questions)
+    return Item(set_name, name, [_join_words(one) for one in questions], _join_words(answer), whole, not questions)
 
 
-def _joined(found: Iterable[bytes]) -> str:
-    return b" ".join(found).decode("utf-8", "replace")
+def _join_words(word_list: Iterable[bytes]) -> str:
+    return b" ".join(word_list).decode("utf-8", "replace")
 
 
-def items(asked: Iterable[tuple[str, str, Asked]], n: int, least: int) -> list[Item]:
+def build_items(questions: Iterable[tuple[str, str, QuestionAndAnswer]], n: int, least_words: int) -> list[Item]:
     """The items of (set, id, what is asked)."""
-    found, texts = [], dict[tuple[str, ...], set[str]]()
-    for of, name, one in asked:
-        made = item(of, name, one, n, least)
-        texts.setdefault((of, *made.questions, made.answer), set()).add("\x1f".join([*one[0], one[1]]))
-        found.append(made)
-    return [replace(one, short=one.short or len(texts[one.set, *one.questions, one.answer]) > ALIKE) for one in found]
+    all_items, texts = [], dict[tuple[str, ...], set[str]]()
+    for set_name, name, entry in questions:
+        built_item = build_item(set_name, name, entry, n, least_words)
+        texts.setdefault((set_name, *built_item.questions, built_item.answer), set()).add(
+            "\x1f".join([*entry[0], entry[1]])
+        )
+        all_items.append(built_item)
+    return [
+        replace(one, short=one.short or len(texts[one.set, *one.questions, one.answer]) > MOST_ALIKE)
+        for one in all_items
+    ]
 
 
-def write(path: Path, items: Iterable[Item]) -> None:
+def write_items(path: Path, items: Iterable[Item]) -> None:
     """Write items as a table."""
     with Writer(path, SCHEMA) as writer:
-        for one in items:
-            writer.add(asdict(one))
+        for item in items:
+            writer.add(asdict(item))
 
 
-def read(manifest: Path) -> tuple[list[Item], dict[str, object]]:
+def read_items(manifest: Path) -> tuple[list[Item], dict[str, object]]:
     """(the items, the settings of the search) that decontaminate.index left. Raises ManifestError for a damaged file."""
-    made = Manifest.read(manifest)
-    return list(_read(made.file(FILE))), dict(made.summary["search"])
+    index_manifest = Manifest.read(manifest)
+    return list(_read_table(index_manifest.file(FILE))), dict(index_manifest.summary["search"])
 
 
-def _read(path: Path) -> Iterator[Item]:
+def _read_table(path: Path) -> Iterator[Item]:
     yield from (Item(**row) for row in rows(path))

@@ -8,20 +8,24 @@ import numpy.typing as npt
 Hashes = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
 # Of splitmix64 (Steele, Lea and Flood 2014, figure 19); the last one, which is odd, also weighs a word's place in a stretch.
-GAMMA, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+GAMMA, FIRST_FACTOR, SECOND_FACTOR = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
 WEIGHT = 0xD1342543DE82EF95
-ROOM = 16  # places of the first table for each hash: one of 16 that are not in the set gets through it
+FLAGS_PER_HASH = 16  # places of the first table for each hash: one of 16 that are not in the set gets through it
 
 
-def mixed(numbers: npt.NDArray[np.int64]) -> Hashes:
+def hash_numbers(numbers: npt.NDArray[np.int64]) -> Hashes:
     """A hash of each number."""
-    found = numbers.astype(np.uint64) * GAMMA
-    found = (found ^ (found >> np.uint64(30))) * FIRST
-    found = (found ^ (found >> np.uint64(27))) * SECOND
-    return found ^ (found >> np.uint64(31))
+    hashes = numbers.astype(np.uint64) * GAMMA
+    hashes = (hashes ^ (hashes >> np.uint64(30))) * FIRST_FACTOR
+    hashes = (hashes ^ (hashes >> np.uint64(27))) * SECOND_FACTOR
+    return hashes ^ (hashes >> np.uint64(31))
 
 
-def stretches(words: Hashes, n: int) -> Hashes:
+def hash_stretches(words: Hashes, n: int) -> Hashes:
     """The hash of each stretch of n of the words' hashes, (words − n + 1,): a polynomial in WEIGHT modulo 2^64.
 
     Those of 2, 4, 8, … words come from each other, and n is put together from them: of 13 words in 10 operations on arrays.
@@ -46,21 +50,21 @@ class HashSet:
 
     def __init__(self, hashes: Hashes) -> None:
         self.sorted = np.unique(hashes)
-        bits = max(10, int(np.ceil(np.log2(max(1, len(self.sorted)) * ROOM))))
+        bits = max(10, int(np.ceil(np.log2(max(1, len(self.sorted)) * FLAGS_PER_HASH))))
         self.shift = np.uint64(64 - bits)
         self.flags = np.zeros(1 << bits, bool)
-        self.flags[self._short(self.sorted)] = True
+        self.flags[self._flag_index(self.sorted)] = True
 
-    def _short(self, hashes: Hashes) -> Hashes:
+    def _flag_index(self, hashes: Hashes) -> Hashes:
         return hashes >> self.shift
 
-    def find(self, hashes: Hashes) -> tuple[Places, Places]:
+    def find_places(self, hashes: Hashes) -> tuple[Places, Places]:
         """(places in `hashes`, places in `sorted`) of those that are in the set."""
-        some = np.flatnonzero(self.flags[self._short(hashes)])
-        if not len(some) or not len(self.sorted):
+        flagged_places = np.flatnonzero(self.flags[self._flag_index(hashes)])
+        if not len(flagged_places) or not len(self.sorted):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        wanted = hashes[some]
-        at = np.searchsorted(self.sorted, wanted)
+        flagged_hashes = hashes[flagged_places]
+        at = np.searchsorted(self.sorted, flagged_hashes)
         at[at == len(self.sorted)] = 0
-        right = self.sorted[at] == wanted
-        return some[right], at[right]
+        is_in_set = self.sorted[at] == flagged_hashes
+        return flagged_places[is_in_set], at[is_in_set]

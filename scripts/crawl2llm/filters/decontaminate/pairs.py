@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.filters.decontaminate import cuts, items
-from crawl2llm.filters.decontaminate.search import index
+from crawl2llm.filters.decontaminate.search import build_index
 
 
 class Guard:
@@ -18,14 +18,19 @@ class Guard:
     def __init__(self, manifest: Path | None, settings: dict[str, Any]) -> None:
         self.index = None
         if manifest:
-            found, how = items.read(manifest)
-            self.index = index(found, how)
-            self.most = cuts.limit(settings["decontaminate"], self.index.method)
+            guarded_items, search_settings = items.read_items(manifest)
+            self.index = build_index(guarded_items, search_settings)
+            self.overlap_max = cuts.overlap_limit(settings["decontaminate"], self.index.method)
 
-    def reason(self, question: str, *answers: str | None) -> str:
+    def drop_reason(self, question: str, *answers: str | None) -> str:
         """`in_hellaswag` for a question with one of its answers that hold an item of hellaswag; "" for one that holds none."""
         if self.index is None:
             return ""
         texts = [f"{question}\n{answer}" for answer in answers if answer] or [question]
-        found = [match for of in self.index.find(texts) for match in of if match.overlap > self.most]
-        return f"in_{min(match.set for match in found)}" if found else ""
+        matches = [
+            match
+            for text_matches in self.index.find_matches(texts)
+            for match in text_matches
+            if match.overlap > self.overlap_max
+        ]
+        return f"in_{min(match.set for match in matches)}" if matches else ""

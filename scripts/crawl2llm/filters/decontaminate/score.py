@@ -22,7 +22,7 @@ from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import items
-from crawl2llm.filters.decontaminate.search import Index, Match, index
+from crawl2llm.filters.decontaminate.search import Index, Match, build_index
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of
 
@@ -39,7 +39,7 @@ SIGNAL = pa.schema(
         ("item", pa.string()),
     ]
 )
-MATCH = pa.schema(
+MATCH_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
         ("url", pa.string()),
@@ -57,72 +57,72 @@ MATCH = pa.schema(
 
 
 @cache
-def loaded(manifest: Path) -> Index:
+def load_index(manifest: Path) -> Index:
     """The index of a manifest of decontaminate.index; of all shards of a task the same."""
-    found, how = items.read(manifest)
-    return index(found, how)
+    searched_items, search_settings = items.read_items(manifest)
+    return build_index(searched_items, search_settings)
 
 
-def matches_of(manifest: Path) -> Path:
+def matches_file(manifest: Path) -> Path:
     """Where the matches of a shard's manifest are."""
     return manifest.parent / "matches" / f"{shard_of(manifest)}.parquet"
 
 
-def searched(rows: Iterator[dict[str, Any]], found: Index) -> Iterator[tuple[dict[str, Any], list[Match]]]:
+def rows_with_matches(rows: Iterator[dict[str, Any]], index: Index) -> Iterator[tuple[dict[str, Any], list[Match]]]:
     """Each row with its matches, in characters of its `text`."""
-    while some := list(islice(rows, BATCH)):
-        yield from zip(some, found.find([row["text"] for row in some]), strict=True)
+    while batch := list(islice(rows, BATCH)):
+        yield from zip(batch, index.find_matches([row["text"] for row in batch]), strict=True)
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress, documents = Progress(surviving_texts.number(args.documents, args.verdicts), "documents"), 0
+    progress, documents = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents"), 0
     columns = ["source", "curated", "url"]
-    with Writer(out, SIGNAL) as writer, Writer(matches_of(args.manifest), MATCH) as places:
+    with Writer(out, SIGNAL) as writer, Writer(matches_file(args.manifest), MATCH_SCHEMA) as places:
         texts = surviving_texts.texts(args.documents, args.verdicts, args.edits, columns, originals=True)
-        for row, found in searched(texts, loaded(args.index)):
-            for one in found:
-                start, end = row["original"](one.start, one.end)
-                told = {key: getattr(one, key) for key in ("set", "item", "overlap", "words", "answered")}
+        for row, matches in rows_with_matches(texts, load_index(args.index)):
+            for match in matches:
+                start, end = row["original"](match.start, match.end)
+                fields = {key: getattr(match, key) for key in ("set", "item", "overlap", "words", "answered")}
                 places.add(
                     {
                         "id": row["id"],
                         "url": row["url"] or "",
-                        **told,
+                        **fields,
                         "start": start,
                         "end": end,
-                        "searched_start": one.start,
-                        "searched_end": one.end,
+                        "searched_start": match.start,
+                        "searched_end": match.end,
                     }
                 )
-            best = found[0] if found else None
+            best = matches[0] if matches else None
             writer.add(
                 {
                     **{key: row[key] for key in ("id", "source", "curated")},
                     "characters": len(row["text"]),
-                    "matches": len(found),
+                    "matches": len(matches),
                     "overlap": best.overlap if best else 0.0,
                     "set": best.set if best else None,
                     "item": best.item if best else None,
                 }
             )
-            documents += bool(found)
+            documents += bool(matches)
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    manifest.summary = {"method": loaded(args.index).method, "with_matches": documents}
-    return [out, matches_of(args.manifest)]
+    manifest.summary = {"method": load_index(args.index).method, "with_matches": documents}
+    return [out, matches_file(args.manifest)]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "decontaminate.score",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --index results/main/decontaminate/index/manifest.json "
         "--manifest /tmp/00000.manifest.json",
     )
-    surviving_texts.options(parser)
+    surviving_texts.add_options(parser)
     parser.add_argument("--index", required=True, type=Path, help="manifest of decontaminate.index")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

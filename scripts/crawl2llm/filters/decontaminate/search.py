@@ -18,25 +18,25 @@ import numpy as np
 import numpy.typing as npt
 
 from crawl2llm.filters.decontaminate.items import Item
-from crawl2llm.filters.decontaminate.ngrams import HashSet, Places, mixed, stretches
-from crawl2llm.filters.decontaminate.words import places, words
+from crawl2llm.filters.decontaminate.ngrams import HashSet, Places, hash_numbers, hash_stretches
+from crawl2llm.filters.decontaminate.words import split_words, word_spans
 
 NGRAM, IDF = "ngram", "idf"
-MISSES = 11  # stretches that may be missing between two of a passage: question_max_consecutive_misses of decon's config/default.yaml
-NEAR = 50  # words after a question that its answer may stand in: short_answer_window_length there
-SHORT_ANSWER, ANSWER_STRETCH, FAR = (
+MOST_MISSES = 11  # stretches that may be missing between two of a passage: question_max_consecutive_misses of decon's config/default.yaml
+SHORT_ANSWER_WINDOW = 50  # words after a question that its answer may stand in: short_answer_window_length there
+SHORT_ANSWER, ANSWER_STRETCH, LONG_ANSWER_WINDOW = (
     3,
     3,
     100,
 )  # words: short_answer_token_threshold, answer_ngram_size, min_long_answer_window there
 IDF_LEAST = 0.3  # scores below are not recorded: every page has stretches such as `which of the following is`
 IDF_SEED = 0.15  # share of a question's weight below which nothing else is looked at
-QUESTION, ANSWER, SURE = (
+QUESTION, ANSWER, FULL_WEIGHT_STRETCHES = (
     0.75,
     0.25,
     20,
 )  # DEFAULT_WEIGHT_QA_*, and the stretches from which a question counts in full: scoring.rs there
-PERFECT, LONG, BAR = (
+PERFECT_WORDS, LONG_WORDS, LONG_BAR = (
     20,
     50,
     0.8,
@@ -70,132 +70,142 @@ class _Form:
 class Index:
     """Items ready to be searched for. method, words, short_words: keys of decontaminate.index."""
 
-    def __init__(self, items: Sequence[Item], method: str, n: int, least: int) -> None:
-        self.items, self.method = [one for one in items if not one.short], method
-        self.known: dict[bytes, int] = {}  # word → number, from 1; 0 is any other word
+    def __init__(self, items: Sequence[Item], method: str, n: int, least_words: int) -> None:
+        self.items, self.method = [item for item in items if not item.short], method
+        self.word_numbers: dict[bytes, int] = {}  # word → number, from 1; 0 is any other word
         self.forms: list[_Form] = []
-        self.answers = [self._numbers(one.answer) for one in self.items]
+        self.answers = [self._numbers_of_words(one.answer) for one in self.items]
         flat: list[Words] = []
         at = 0
         for number, one in enumerate(self.items):
             for text in one.questions:
-                found = self._numbers(text)
-                self.forms.append(_Form(number, at, len(found), min(n, least) if one.whole else n))
-                flat.append(found)
-                at += len(found)
+                numbers = self._numbers_of_words(text)
+                self.forms.append(_Form(number, at, len(numbers), min(n, least_words) if one.whole else n))
+                flat.append(numbers)
+                at += len(numbers)
         self.words: Words = np.concatenate(flat) if flat else np.zeros(0, np.int32)
-        self.hashes = mixed(np.arange(len(self.known) + 1))
-        self.of = {size: self._stretches(size) for size in sorted({form.n for form in self.forms})}
-        self.weights, self.totals = self._weights()
+        self.hashes = hash_numbers(np.arange(len(self.word_numbers) + 1))
+        self.stretches_by_length = {
+            size: self._index_stretches(size) for size in sorted({form.n for form in self.forms})
+        }
+        self.weights, self.totals = self._weigh_stretches()
 
-    def _numbers(self, text: str) -> Words:
-        known = self.known
+    def _numbers_of_words(self, text: str) -> Words:
+        word_numbers = self.word_numbers
         return np.array(
-            [known.setdefault(word, len(known) + 1) for word in text.encode().split(b" ") if word], np.int32
+            [word_numbers.setdefault(word, len(word_numbers) + 1) for word in text.encode().split(b" ") if word],
+            np.int32,
         )
 
-    def _stretches(self, n: int) -> tuple[HashSet, Places, Places]:
+    def _index_stretches(self, n: int) -> tuple[HashSet, Places, Places]:
         """(the hashes of all stretches of n words, where those of each begin in the next, the places of the stretches in `words`)."""
-        some = [form for form in self.forms if form.n == n]
+        sized_forms = [form for form in self.forms if form.n == n]
         # A stretch that begins at one of these ends in the same form.
-        at = np.concatenate([np.arange(form.first, form.first + form.length - n + 1) for form in some])
-        hashes = stretches(self.hashes[self.words], n)[at]
+        word_places = np.concatenate([np.arange(form.first, form.first + form.length - n + 1) for form in sized_forms])
+        hashes = hash_stretches(self.hashes[self.words], n)[word_places]
         order = np.argsort(hashes, kind="stable")
-        found = HashSet(hashes)
-        return found, np.searchsorted(hashes[order], found.sorted, "left"), at[order]
+        hash_set = HashSet(hashes)
+        return hash_set, np.searchsorted(hashes[order], hash_set.sorted, "left"), word_places[order]
 
-    def _weights(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def _weigh_stretches(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """(the weight of the stretch at each word, their sum for each form)."""
         self.lengths = np.array([form.length - form.n + 1 for form in self.forms], np.int64)
         self.form_of = np.repeat(np.arange(len(self.forms)), [form.length for form in self.forms]).astype(np.int32)
         weights = np.ones(len(self.words))
         item_of = np.array([form.item for form in self.forms], np.int64)
-        for found, starts, at in self.of.values():
-            row = np.repeat(np.arange(len(found.sorted)), np.diff(np.append(starts, len(at))))
+        for hash_set, starts, at in self.stretches_by_length.values():
+            row = np.repeat(np.arange(len(hash_set.sorted)), np.diff(np.append(starts, len(at))))
             pairs = np.unique(np.stack((row, item_of[self.form_of[at]])), axis=1)
-            frequency = np.bincount(pairs[0], minlength=len(found.sorted))
+            frequency = np.bincount(pairs[0], minlength=len(hash_set.sorted))
             weights[at] = np.log(max(2, len(self.items)) / frequency)[row]
         totals = np.zeros(len(self.forms))
         for number, form in enumerate(self.forms):
             totals[number] = weights[form.first : form.first + form.length - form.n + 1].sum()
         return weights, totals
 
-    def find(self, texts: Sequence[str]) -> list[list[Match]]:
+    def find_matches(self, texts: Sequence[str]) -> list[list[Match]]:
         """The items in each text, those of the highest overlap first; of the same item several where they do not share a word."""
-        get = self.known.get
-        each = [np.array([get(word, 0) for word in words(text)], np.int32) for text in texts]
-        ends = np.cumsum([len(found) + 1 for found in each])
+        get = self.word_numbers.get
+        numbers_by_text = [np.array([get(word, 0) for word in split_words(text)], np.int32) for text in texts]
+        ends = np.cumsum([len(numbers) + 1 for numbers in numbers_by_text])
         joined = np.zeros(
             int(ends[-1]) if len(ends) else 0, np.int32
         )  # a 0 after each text, which no stretch goes over
-        for found, end in zip(each, ends.tolist(), strict=True):
+        for found, end in zip(numbers_by_text, ends.tolist(), strict=True):
             joined[end - 1 - len(found) : end - 1] = found
         hits: list[list[tuple[Places, Places]]] = [[] for _ in texts]
         hashes = self.hashes[joined]
-        for n, (known, starts, at) in self.of.items():
-            where, row = known.find(stretches(hashes, n))
-            bounds = np.searchsorted(where, np.concatenate(([0], ends)))
+        for n, (hash_set, starts, at) in self.stretches_by_length.items():
+            hit_places, row = hash_set.find_places(hash_stretches(hashes, n))
+            bounds = np.searchsorted(hit_places, np.concatenate(([0], ends)))
             stops = np.append(starts, len(at))
             for number in np.flatnonzero(np.diff(bounds)).tolist():
-                some = slice(bounds[number], bounds[number + 1])
-                rows = row[some]
+                text_slice = slice(bounds[number], bounds[number + 1])
+                rows = row[text_slice]
                 counts = stops[rows + 1] - stops[rows]
                 offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-                here = np.repeat(where[some] - (ends[number] - 1 - len(each[number])), counts)
-                there = at[np.repeat(stops[rows], counts) + offset]
-                same = np.ones(len(here), bool)
+                text_places = np.repeat(
+                    hit_places[text_slice] - (ends[number] - 1 - len(numbers_by_text[number])), counts
+                )
+                item_places = at[np.repeat(stops[rows], counts) + offset]
+                same = np.ones(len(text_places), bool)
                 for step in range(n):  # a hash may be that of other words
-                    inside = np.minimum(here + step, len(each[number]) - 1)
-                    same &= each[number][inside] == self.words[there + step]
-                same &= here + n <= len(each[number])
-                hits[number].append((here[same], there[same]))
-        return [self._matches(text, found, of) if of else [] for text, found, of in zip(texts, each, hits, strict=True)]
+                    inside = np.minimum(text_places + step, len(numbers_by_text[number]) - 1)
+                    same &= numbers_by_text[number][inside] == self.words[item_places + step]
+                same &= text_places + n <= len(numbers_by_text[number])
+                hits[number].append((text_places[same], item_places[same]))
+        return [
+            self._text_matches(text, found, text_hits) if text_hits else []
+            for text, found, text_hits in zip(texts, numbers_by_text, hits, strict=True)
+        ]
 
-    def _matches(self, text: str, found: Words, hits: list[tuple[Places, Places]]) -> list[Match]:
-        here, there = (np.concatenate(part) for part in zip(*hits, strict=True))
-        forms = self.form_of[there]
+    def _text_matches(self, text: str, numbers: Words, hits: list[tuple[Places, Places]]) -> list[Match]:
+        text_places, item_places = (np.concatenate(part) for part in zip(*hits, strict=True))
+        forms = self.form_of[item_places]
         if self.method == IDF:  # most have too little, wherever they are
-            distinct = np.unique(there)
-            some, at = np.unique(self.form_of[distinct], return_inverse=True)
+            distinct = np.unique(item_places)
+            found_forms, at = np.unique(self.form_of[distinct], return_inverse=True)
             sums = np.bincount(at, self.weights[distinct])
-            enough = np.isin(forms, some[sums >= IDF_SEED * self.totals[some]])
-            here, there, forms = here[enough], there[enough], forms[enough]
-        order = np.lexsort((here, forms))
-        here, there, forms = here[order], there[order], forms[order]
+            enough = np.isin(forms, found_forms[sums >= IDF_SEED * self.totals[found_forms]])
+            text_places, item_places, forms = text_places[enough], item_places[enough], forms[enough]
+        order = np.lexsort((text_places, forms))
+        text_places, item_places, forms = text_places[order], item_places[order], forms[order]
         cuts = np.flatnonzero(forms[1:] != forms[:-1]) + 1
         candidates = []
         for group in np.split(np.arange(len(forms)), cuts) if len(forms) else ():
             form = self.forms[forms[group[0]]]
-            gaps = np.flatnonzero(np.diff(here[group]) > form.n + MISSES) + 1
+            gaps = np.flatnonzero(np.diff(text_places[group]) > form.n + MOST_MISSES) + 1
             for part in np.split(group, gaps):
-                candidates += self._measured(int(forms[part[0]]), here[part], there[part], found)
-        return self._kept(text, candidates)
+                candidates += self._measure_passage(int(forms[part[0]]), text_places[part], item_places[part], numbers)
+        return self._best_matches(text, candidates)
 
-    def _measured(
-        self, number: int, here: Places, there: Places, found: Words
+    def _measure_passage(
+        self, number: int, text_places: Places, item_places: Places, numbers: Words
     ) -> list[tuple[float, int, int, int, int, bool]]:
         """(overlap, item, words found, first word, word after the last, answered) of one passage; none where it counts for nothing."""
         form = self.forms[number]
         item = self.items[form.item]
-        distinct = np.unique(there - form.first)
+        distinct = np.unique(item_places - form.first)
         covered = np.zeros(form.length + 1, np.int64)
         np.add.at(covered, distinct, 1)
         np.add.at(covered, distinct + form.n, -1)
         count = int(np.count_nonzero(np.cumsum(covered[:-1])))
-        first, end = int(here[0]), int(here[-1]) + form.n
+        first, end = int(text_places[0]), int(text_places[-1]) + form.n
         if item.whole and count < form.length:
             return []
-        share, stop = _answer(found[end : end + max(FAR, 2 * len(self.answers[form.item]))], self.answers[form.item])
-        answered = share >= BAR
+        share, stop = _answer_share(
+            numbers[end : end + max(LONG_ANSWER_WINDOW, 2 * len(self.answers[form.item]))], self.answers[form.item]
+        )
+        answered = share >= LONG_BAR
         if self.method == NGRAM or item.whole:
             overlap = count / form.length
         else:
-            overlap = self._scored(form, number, distinct, share)
+            overlap = self._idf_score(form, number, distinct, share)
             if overlap < IDF_LEAST:
                 return []
         return [(overlap, form.item, count, first, end + stop if answered else end, answered)]
 
-    def _scored(self, form: _Form, number: int, distinct: Places, answer: float) -> float:
+    def _idf_score(self, form: _Form, number: int, distinct: Places, answer: float) -> float:
         """decon's score: question and answer weighted by how much the question tells, and scaled where both are short."""
         total = self.totals[number]
         score = (
@@ -205,47 +215,51 @@ class Index:
         )
         length = len(self.answers[form.item])
         if length:
-            sure = min(1.0, 0.5 + 0.5 * self.lengths[number] / SURE)
+            sure = min(1.0, 0.5 + 0.5 * self.lengths[number] / FULL_WEIGHT_STRETCHES)
             score = score * QUESTION * sure + answer * (ANSWER + QUESTION * (1 - sure))
         score = min(1.0, score)
-        position = min(1.0, max(0.0, (form.length + length - PERFECT) / (LONG - PERFECT)))
-        bar = 1.0 - (1.0 - BAR) * position
-        return score if score > 1 - 1e-9 else score * BAR / bar
+        position = min(1.0, max(0.0, (form.length + length - PERFECT_WORDS) / (LONG_WORDS - PERFECT_WORDS)))
+        bar = 1.0 - (1.0 - LONG_BAR) * position
+        return score if score > 1 - 1e-9 else score * LONG_BAR / bar
 
-    def _kept(self, text: str, candidates: list[tuple[float, int, int, int, int, bool]]) -> list[Match]:
+    def _best_matches(self, text: str, candidates: list[tuple[float, int, int, int, int, bool]]) -> list[Match]:
         """As matches with places in characters, the best first; of an item those that share no word with a better one."""
         if not candidates:
             return []
-        where = places(text)
-        taken: dict[int, list[tuple[int, int]]] = {}
+        spans_by_word = word_spans(text)
+        taken_spans: dict[int, list[tuple[int, int]]] = {}
         out = []
-        for overlap, number, count, first, end, answered in sorted(candidates, key=lambda one: (-one[0], one[1:])):
-            if any(first < other and begin < end for begin, other in taken.get(number, ())):
+        for overlap, number, count, first, end, answered in sorted(
+            candidates, key=lambda candidate: (-candidate[0], candidate[1:])
+        ):
+            if any(first < other_end and begin < end for begin, other_end in taken_spans.get(number, ())):
                 continue
-            taken.setdefault(number, []).append((first, end))
+            taken_spans.setdefault(number, []).append((first, end))
             item = self.items[number]
-            start, stop = int(where[first, 0]), int(where[end - 1, 1])
+            start, stop = int(spans_by_word[first, 0]), int(spans_by_word[end - 1, 1])
             out.append(Match(item.set, item.id, round(overlap, 6), count, start, stop, answered))
         return out
 
 
-def _answer(after: Words, answer: Words) -> tuple[float, int]:
+def _answer_share(after: Words, answer: Words) -> tuple[float, int]:
     """(how much of an answer the words after a question have, how many words up to its end): a short one word by word, a long one by
     stretches of three words.
     """
     if not len(answer):
         return 0.0, 0
     size = min(len(answer), ANSWER_STRETCH) if len(answer) > SHORT_ANSWER else len(answer)
-    window = after[: max(FAR, 2 * len(answer))] if len(answer) > SHORT_ANSWER else after[:NEAR]
+    window = (
+        after[: max(LONG_ANSWER_WINDOW, 2 * len(answer))] if len(answer) > SHORT_ANSWER else after[:SHORT_ANSWER_WINDOW]
+    )
     if len(window) < size:
         return 0.0, 0
-    wanted = {tuple(one) for one in np.lib.stride_tricks.sliding_window_view(answer, size).tolist()}
-    given = [tuple(one) for one in np.lib.stride_tricks.sliding_window_view(window, size).tolist()]
-    at = [place for place, one in enumerate(given) if one in wanted]
+    answer_stretches = {tuple(stretch) for stretch in np.lib.stride_tricks.sliding_window_view(answer, size).tolist()}
+    window_stretches = [tuple(one) for one in np.lib.stride_tricks.sliding_window_view(window, size).tolist()]
+    at = [place for place, one in enumerate(window_stretches) if one in answer_stretches]
     last = (at[-1] if len(answer) > SHORT_ANSWER else at[0]) + size if at else 0
-    return len(wanted.intersection(given)) / len(wanted), last
+    return len(answer_stretches.intersection(window_stretches)) / len(answer_stretches), last
 
 
-def index(items: Sequence[Item], settings: dict[str, Any]) -> Index:
+def build_index(items: Sequence[Item], settings: dict[str, Any]) -> Index:
     """The index of items with the settings of decontaminate.index."""
     return Index(items, settings["method"], settings["words"], settings["short_words"])

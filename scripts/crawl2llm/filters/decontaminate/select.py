@@ -16,64 +16,74 @@ import pyarrow as pa
 from crawl2llm.chain import command_line
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import cuts
-from crawl2llm.filters.decontaminate.score import MATCH
+from crawl2llm.filters.decontaminate.score import MATCH_SCHEMA
 from crawl2llm.formats import spans
 from crawl2llm.formats.documents import Writer, rows, select_shard, shard_of
 
-FOUND = MATCH.append(pa.field("fate", pa.string()))
+FOUND_SCHEMA = MATCH_SCHEMA.append(pa.field("fate", pa.string()))
 
 
-def found_of(manifest: Path) -> Path:
+def found_items_file(manifest: Path) -> Path:
     """Where the items that were found in a shard are."""
     return manifest.parent / "found" / f"{shard_of(manifest)}.parquet"
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     signals = Manifest.read(args.signals)
-    most = cuts.limit(settings, signals.summary["method"])
+    overlap_max = cuts.overlap_limit(settings, signals.summary["method"])
     action, cut_max = settings["action"], settings["cut_max"]
-    held: dict[str, list[dict[str, Any]]] = {}  # matches by document: those of a shard
+    matches_by_document: dict[str, list[dict[str, Any]]] = {}  # matches by document: those of a shard
     for row in rows(signals.file(f"matches/{shard_of(args.signals)}.parquet")):
-        if row["overlap"] > most:
-            held.setdefault(row["id"], []).append(row)
+        if row["overlap"] > overlap_max:
+            matches_by_document.setdefault(row["id"], []).append(row)
     fates: dict[str, str] = {}
 
-    def judged(row: dict[str, Any]) -> dict[str, Any]:
-        places = [(one["searched_start"], one["searched_end"]) for one in held.get(row["id"], [])]
-        return cuts.judge({**row, "cut": cuts.share(places, row["characters"])}, most, action, cut_max)
+    def judge_row(row: dict[str, Any]) -> dict[str, Any]:
+        places = [
+            (item_match["searched_start"], item_match["searched_end"])
+            for item_match in matches_by_document.get(row["id"], [])
+        ]
+        return cuts.judge_document(
+            {**row, "cut": cuts.covered_share(places, row["characters"])}, overlap_max, action, cut_max
+        )
 
-    def told(row: dict[str, Any], verdict: dict[str, Any]) -> None:
-        if row["id"] in held:
+    def record_fate(row: dict[str, Any], verdict: dict[str, Any]) -> None:
+        if row["id"] in matches_by_document:
             exempt = row["source"] in settings["skipped_by"]
             fates[row["id"]] = "left" if exempt else "cut" if verdict["kept"] else "dropped"
 
-    files = select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"], told)
-    places, found = spans.file_of(args.manifest), found_of(args.manifest)
-    of: dict[str, dict[str, int]] = {}
-    with Writer(places, spans.SCHEMA) as writer, Writer(found, FOUND) as items:
-        for name, matches in held.items():
+    files = select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"], record_fate)
+    places, found_file = spans.file_of(args.manifest), found_items_file(args.manifest)
+    counts_by_set: dict[str, dict[str, int]] = {}
+    with Writer(places, spans.SCHEMA) as writer, Writer(found_file, FOUND_SCHEMA) as items:
+        for name, matches in matches_by_document.items():
             for one in matches:
                 items.add({**one, "fate": fates[name]})
             for key in {one["set"] for one in matches}:
-                one = of.setdefault(key, {"documents": 0, "matches": 0})
+                one = counts_by_set.setdefault(key, {"documents": 0, "matches": 0})
                 one["documents"] += 1
                 one["matches"] += sum(match["set"] == key for match in matches)
             if fates[name] == "cut":
-                for start, end in cuts.joined((one["start"], one["end"]) for one in matches):
-                    writer.add({"id": name, "start": start, "end": end, "replacement": "", "rule": cuts.RULE})
+                for start, end in cuts.merge_spans((one["start"], one["end"]) for one in matches):
+                    writer.add({"id": name, "start": start, "end": end, "replacement": "", "rule": cuts.OVERLAP_RULE})
     count = {fate: sum(one == fate for one in fates.values()) for fate in ("dropped", "cut", "left")}
-    manifest.summary |= {"overlap_max": most, "action": action, "sets": dict(sorted(of.items())), "fates": count}
-    return [*files, places, found]
+    manifest.summary |= {
+        "overlap_max": overlap_max,
+        "action": action,
+        "sets": dict(sorted(counts_by_set.items())),
+        "fates": count,
+    }
+    return [*files, places, found_file]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "decontaminate.select",
         __doc__,
         "--config config.yaml --signals results/main/decontaminate/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
     )
     parser.add_argument("--signals", required=True, type=Path, help="manifest of the same decontaminate.score shard")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

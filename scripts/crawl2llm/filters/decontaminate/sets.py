@@ -14,43 +14,43 @@ from typing import Any
 import pyarrow as pa
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import canonical
-from crawl2llm.filters.decontaminate.items import Asked
+from crawl2llm.core.manifest import canonical_json
+from crawl2llm.filters.decontaminate.items import QuestionAndAnswer
 from crawl2llm.formats.documents import document_id
 from crawl2llm.formats.public_tasks import core, hub, presets
 from crawl2llm.formats.public_tasks.presets import PRESETS
-from crawl2llm.formats.public_tasks.rows import CORE, ids, mapped, usable
-from crawl2llm.formats.public_tasks.task_files import Given, Row, check, lines
+from crawl2llm.formats.public_tasks.rows import CORE, row_ids, rows_in_layout, usable_files
+from crawl2llm.formats.public_tasks.task_files import Row, TaskFiles, check_row, numbered_rows
 
 LABEL = re.compile(r"^\s*(?:question|context|passage|q)\s*:", re.IGNORECASE)
 ENDING = re.compile(r"\b(?:answer|a)\s*:\s*$", re.IGNORECASE)
 CALCULATED = re.compile(r"<<[^<>]*+>>")  # GSM8K's marks of the calculator
-TEXT = (".txt", ".text")
+TEXT_SUFFIXES = (".txt", ".text")
 
 
-def _labeled(name: str) -> Callable[[Row], Asked]:
-    def asked(row: Row) -> Asked:
+def _labelled_reader(name: str) -> Callable[[Row], QuestionAndAnswer]:
+    def question_and_answer(row: Row) -> QuestionAndAnswer:
         at = row["choices"]["label"].index(row["answerKey"].strip())
         return [row[name]], row["choices"]["text"][at]
 
-    return asked
+    return question_and_answer
 
 
-def _winogrande(row: Row) -> Asked:
+def _winogrande_question(row: Row) -> QuestionAndAnswer:
     return [row["sentence"].replace("_", f" {row['option' + str(row['answer'])]} ", 1), row["sentence"]], ""
 
 
-ASKED: dict[str, Callable[[Row], Asked]] = {
+QUESTION_READERS: dict[str, Callable[[Row], QuestionAndAnswer]] = {
     "hellaswag": lambda row: ([f"{row['ctx_a']} {row['ctx_b']}"], row["endings"][int(row["label"])]),
-    "arc_easy": _labeled("question"),
-    "arc_challenge": _labeled("question"),
+    "arc_easy": _labelled_reader("question"),
+    "arc_challenge": _labelled_reader("question"),
     "piqa": lambda row: ([row["goal"]], row[f"sol{row['label'] + 1}"]),
-    "winogrande": _winogrande,
+    "winogrande": _winogrande_question,
     "lambada": lambda row: ([row["text"]], ""),
     "boolq": lambda row: ([row["question"]], ""),
-    "openbookqa": _labeled("question_stem"),
+    "openbookqa": _labelled_reader("question_stem"),
     "copa": lambda row: ([row["premise"]], row[f"choice{row['label'] + 1}"]),
-    "commonsense_qa": _labeled("question"),
+    "commonsense_qa": _labelled_reader("question"),
     "sciq": lambda row: ([row["question"]], row["correct_answer"]),
     "siqa": lambda row: ([f"{row['context']} {row['question']}"], row["answer" + " ABC"[int(row["label"])]]),
     "mmlu": lambda row: ([row["question"]], row["choices"][row["answer"]]),
@@ -59,9 +59,9 @@ ASKED: dict[str, Callable[[Row], Asked]] = {
 }
 
 
-def of_core(task: core.Core, row: Row) -> Asked:
+def core_question(task: core.Core, row: Row) -> QuestionAndAnswer:
     """Question and right answer of a row of CORE. What stands before the last `Question:` is a passage."""
-    contexts, answers, gold = core.asked(task, row)
+    contexts, answers, gold = core.contexts_and_answers(task, row)
     context, answer = contexts[min(gold, len(contexts) - 1)], answers[min(gold, len(answers) - 1)]
     if task.kind == core.SCHEMA or task is core.TASKS["lambada_openai"]:
         return [f"{context} {answer}"], ""
@@ -69,88 +69,90 @@ def of_core(task: core.Core, row: Row) -> Asked:
     return [LABEL.sub("", ENDING.sub("", question))], answer
 
 
-def of_tasks(tasks: list[str], data: list[str], from_hub: bool) -> Iterator[tuple[str, str, Asked]]:
+def task_items(tasks: list[str], data: list[str], from_hub: bool) -> Iterator[tuple[str, str, QuestionAndAnswer]]:
     """(set, id, what is asked) of every row of public tasks, whatever evaluate.public.limit takes of them; ids as evaluate.stage's.
 
     Raises InputError where there is no data of a task, or wrong data.
     """
-    of = [PRESETS[name] for name in tasks if name != CORE]
-    named = [name for preset in of for name in presets.names(preset)]
-    named += [file for name in core.TASKS for file in core.files(name)] if CORE in tasks else []
-    given = Given(data, named)
+    task_presets = [PRESETS[name] for name in tasks if name != CORE]
+    file_names = [name for preset in task_presets for name in presets.item_file_names(preset)]
+    file_names += [file for name in core.TASKS for file in core.file_names(name)] if CORE in tasks else []
+    task_data = TaskFiles(data, file_names)
     for name in tasks:
         if name == CORE:
-            yield from _core(given)
+            yield from _core_items(task_data)
             continue
         preset = PRESETS[name]
-        files = given.named(presets.names(preset))
-        files = files if preset.every else usable(files, preset)
+        files = task_data.files_named(presets.item_file_names(preset))
+        files = files if preset.in_several_files else usable_files(files, preset)
         if not files and from_hub:
-            files = hub.copied(name, preset)[0]
+            files = hub.copy_rows(name, preset)[0]
         if not files:
             raise InputError(
                 f"decontaminate searches for {name!r}, and {data} has no file of its items: "
-                f"{' or '.join(f'{one}.jsonl' for one in presets.names(preset)[:4])}; give it in evaluate.public.data, or leave the task "
+                f"{' or '.join(f'{base_name}.jsonl' for base_name in presets.item_file_names(preset)[:4])}; give it in evaluate.public.data, or leave the task "
                 "out of decontaminate.index.tasks"
             )
-        rows = mapped(files, preset)
-        if preset.every:
-            rows = list({canonical(row): row for row in rows}.values())
-        yield from ((name, key, ASKED[name](row)) for key, row in zip(ids(name, rows), rows, strict=True))
+        rows = rows_in_layout(files, preset)
+        if preset.in_several_files:
+            rows = list({canonical_json(row): row for row in rows}.values())
+        yield from (
+            (name, key, QUESTION_READERS[name](row)) for key, row in zip(row_ids(name, rows), rows, strict=True)
+        )
 
 
-def _core(given: Given) -> Iterator[tuple[str, str, Asked]]:
+def _core_items(task_data: TaskFiles) -> Iterator[tuple[str, str, QuestionAndAnswer]]:
     for name, task in core.TASKS.items():
         columns = core.COLUMNS[task.kind]
-        for shown, raw in given.named(core.files(name)):
-            first = next(lines(shown, raw), None)
+        for file_name, raw in task_data.files_named(core.file_names(name)):
+            first = next(numbered_rows(file_name, raw), None)
             if first and columns.keys() <= first[1].keys():
                 rows = []
-                for number, row in lines(shown, raw):
-                    check(shown, number, row, columns)
+                for number, row in numbered_rows(file_name, raw):
+                    check_row(file_name, number, row, columns)
                     rows.append({key: row[key] for key in columns})
-                found = zip(ids(f"{CORE}.{name}", rows), rows, strict=True)
-                yield from ((f"{CORE}.{name}", key, of_core(task, row)) for key, row in found)
+                keyed_rows = zip(row_ids(f"{CORE}.{name}", rows), rows, strict=True)
+                yield from ((f"{CORE}.{name}", key, core_question(task, row)) for key, row in keyed_rows)
                 break
 
 
-def of_file(entry: dict[str, Any], key: str) -> Iterator[tuple[str, str, Asked]]:
+def file_items(entry: dict[str, Any], key: str) -> Iterator[tuple[str, str, QuestionAndAnswer]]:
     """(set, id, what is asked) of every item of a local file: a row of JSON Lines, by its columns, or a line of text.
 
     entry: `path`, and perhaps `name`, `question` (columns, joined) and `answer` (a column). key: how errors call it. Raises InputError.
     """
     path = Path(entry["path"])
-    name = entry.get("name") or name_of(path)
+    name = entry.get("name") or default_set_name(path)
     seen = dict[str, int]()
-    for question, answer in _rows(path, entry, key):
-        text = canonical([question, answer])
+    for question, answer in _question_rows(path, entry, key):
+        text = canonical_json([question, answer])
         seen[text] = seen.get(text, -1) + 1
         yield name, document_id(name, text, str(seen[text])), ([question], answer)
 
 
-def name_of(path: Path | str) -> str:
+def default_set_name(path: Path | str) -> str:
     """`own` of `data/own.jsonl.zst`: what a set is called that has no name."""
     return Path(path).name.split(".")[0]
 
 
-def _rows(path: Path, entry: dict[str, Any], key: str) -> Iterator[tuple[str, str]]:
+def _question_rows(path: Path, entry: dict[str, Any], key: str) -> Iterator[tuple[str, str]]:
     columns, answer = entry.get("question", ["text"]), entry.get("answer")
     bare = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
     try:
         with pa.input_stream(path, compression="detect") as stream:
             raw = stream.read()
-        if bare.suffix in TEXT:
+        if bare.suffix in TEXT_SUFFIXES:
             yield from ((line, "") for line in raw.decode("utf-8-sig").splitlines() if line.strip())
             return
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{key}: {path}: {error}") from error
-    for number, row in lines(str(path), raw):
-        found = [row.get(column) for column in (*columns, *([answer] if answer else []))]
-        for column, value in zip((*columns, answer), found, strict=False):
+    for number, row in numbered_rows(str(path), raw):
+        values = [row.get(column) for column in (*columns, *([answer] if answer else []))]
+        for column, value in zip((*columns, answer), values, strict=False):
             if not isinstance(value, str):
                 raise InputError(
                     f"{key}: {path}, line {number}: column {column!r} is {value!r}; it must be text. The row has {', '.join(sorted(row))}: "
                     "`question` lists the columns of a question, `answer` names that of its answer"
                 )
-        texts = [str(value) for value in found]
+        texts = [str(value) for value in values]
         yield " ".join(texts[: len(columns)]), texts[-1] if answer else ""

@@ -21,7 +21,7 @@ SPACE = 32
 Codes = npt.NDArray[np.uint32]
 
 
-def form(character: str) -> str:
+def normal_form(character: str) -> str:
     """What one character becomes: nothing, a space, or its normal form; between spaces where it is a word."""
     if character in APOSTROPHES:
         return ""
@@ -41,51 +41,51 @@ def form(character: str) -> str:
     return "".join(out)
 
 
-class _Forms:
+class _NormalForms:
     """`form` over whole texts with NumPy; each character's form is worked out once."""
 
     def __init__(self) -> None:
         self.single: Codes = np.full(0x110000, UNKNOWN, "<u4")  # the one character that a character becomes, or LONGER
         self.longer: dict[int, str] = {}  # what others become
-        kept = [chr(code) for code in range(128) if form(chr(code))]
-        self.removed = bytes(code for code in range(128) if chr(code) not in kept)
-        self.ascii = bytes(ord(form(chr(code)) or " ") for code in range(128)) + bytes(range(128, 256))
+        kept_characters = [chr(code) for code in range(128) if normal_form(chr(code))]
+        self.removed = bytes(code for code in range(128) if chr(code) not in kept_characters)
+        self.ascii = bytes(ord(normal_form(chr(code)) or " ") for code in range(128)) + bytes(range(128, 256))
 
-    def _learn(self, codes: list[int]) -> None:
+    def _learn_forms(self, codes: list[int]) -> None:
         for code in codes:
-            found = form(chr(code))
-            if len(found) == 1:
-                self.single[code] = ord(found)
+            form = normal_form(chr(code))
+            if len(form) == 1:
+                self.single[code] = ord(form)
             else:
-                self.single[code], self.longer[code] = LONGER, found
+                self.single[code], self.longer[code] = LONGER, form
 
     def __call__(self, text: str) -> tuple[Codes, npt.NDArray[np.int64] | None]:
         """(normalised characters, the place in the text of each; None: each at its own)."""
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-        found = self.single.take(codes)
-        if len(codes) and found.max() == UNKNOWN:
-            self._learn(np.unique(codes[found == UNKNOWN]).tolist())
-            found = self.single.take(codes)
-        if not len(codes) or found.max() < LONGER:
-            return found, None
-        places = np.flatnonzero(found == LONGER)
+        singles = self.single.take(codes)
+        if len(codes) and singles.max() == UNKNOWN:
+            self._learn_forms(np.unique(codes[singles == UNKNOWN]).tolist())
+            singles = self.single.take(codes)
+        if not len(codes) or singles.max() < LONGER:
+            return singles, None
+        places = np.flatnonzero(singles == LONGER)
         lengths = np.ones(len(codes), np.int64)
         forms = [self.longer[code] for code in codes[places].tolist()]
-        lengths[places] = [len(one) for one in forms]
-        out = np.repeat(found, lengths)
+        lengths[places] = [len(form) for form in forms]
+        out = np.repeat(singles, lengths)
         joined = "".join(forms).encode("utf-32-le", "surrogatepass")
-        out[np.repeat(found == LONGER, lengths)] = np.frombuffer(joined, "<u4")
+        out[np.repeat(singles == LONGER, lengths)] = np.frombuffer(joined, "<u4")
         return out, np.repeat(np.arange(len(codes)), lengths)
 
 
 @cache
-def _forms() -> _Forms:
-    return _Forms()
+def _normal_forms() -> _NormalForms:
+    return _NormalForms()
 
 
-def words(text: str) -> list[bytes]:
+def split_words(text: str) -> list[bytes]:
     """The words of a text in UTF-8, in order."""
-    forms = _forms()
+    forms = _normal_forms()
     if text.isascii():
         return text.encode().translate(forms.ascii, forms.removed).split()
     codes, _ = forms(text)
@@ -96,9 +96,9 @@ def words(text: str) -> list[bytes]:
     return [word for word in normal.encode("utf-8", "surrogatepass").split(b" ") if word]
 
 
-def places(text: str) -> npt.NDArray[np.int64]:
+def word_spans(text: str) -> npt.NDArray[np.int64]:
     """(words, 2): the first character of each word of `words`, and the character after its last, in the text."""
-    codes, origin = _forms()(text)
+    codes, origin = _normal_forms()(text)
     if not len(codes):
         return np.zeros((0, 2), np.int64)
     inside = np.concatenate(([False], codes != SPACE, [False]))

@@ -24,59 +24,59 @@ import pyarrow as pa
 from crawl2llm.chain import command_line
 from crawl2llm.chain.steps import number_of_parts
 from crawl2llm.core.console import Progress
-from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.dedup import previous_corpora
 from crawl2llm.formats.document_numbers import (
     DUPLICATE,
     EARLIER,
-    HASHED,
+    HASHED_DOCUMENT,
     HELD_DOCUMENTS,
     PAIR,
-    WANTED,
+    WANTED_DOCUMENT,
     Numbers,
     Shard,
-    by_shard,
     column,
-    exempt,
-    first_of,
-    hashed,
-    in_order,
-    members,
-    opening,
+    common_value,
+    exempt_rows,
+    first_document,
+    group_starts,
+    hashed_rows,
+    occur_in,
+    opening_rows,
     part_of,
-    read,
-    repeated,
-    same,
-    shards,
-    split,
-    starts,
+    priority_order,
+    read_columns,
+    read_shards,
+    repeated_values,
+    shards_and_rows,
+    tables_by_shard,
 )
 from crawl2llm.formats.documents import GROUP, Writer, shard_of
-from crawl2llm.formats.external_partition import Spill, by_hash, ranges
+from crawl2llm.formats.external_partition import Spill, count_parts, part_by_hash
 from crawl2llm.text.signatures import band_name
 
 CHUNK = 1 << 16  # lower documents whose pairs are in memory at a time
-SHARDS = 16  # shards whose wanted documents are sorted at a time
+SHARDS_SORTED = 16  # shards whose wanted documents are sorted at a time
 ENDS = np.dtype([("low", "i8"), ("high", "i8")])
 
 
 class Buckets:
     """The documents of the buckets of two or more, sorted by (bucket, priority, id)."""
 
-    def __init__(self, rows: npt.NDArray[np.void], most: int) -> None:
+    def __init__(self, rows: npt.NDArray[np.void], max_candidates: int) -> None:
         """rows: of HASHED, in any order, all of each bucket. most: partners of a document at most."""
-        rows = rows[members(rows["hash"], repeated(rows["hash"].copy()))]
-        rows = rows[in_order(rows, rows["hash"])]
-        first = starts(rows["hash"])
+        rows = rows[occur_in(rows["hash"], repeated_values(rows["hash"].copy()))]
+        rows = rows[priority_order(rows, rows["hash"])]
+        first = group_starts(rows["hash"])
         self.documents: Numbers = rows["document"]
-        self.start = opening(first)
+        self.start = opening_rows(first)
         self.sizes = np.diff(np.append(np.flatnonzero(first), len(rows)))
         position = np.arange(len(rows)) - self.start
-        position[self.documents >= first_of(EARLIER)] = 0  # they are never the lower one
-        self.partners = np.minimum(position, most)
+        position[self.documents >= first_document(EARLIER)] = 0  # they are never the lower one
+        self.partners = np.minimum(position, max_candidates)
         self.cut = position - self.partners
 
-    def pairs(self) -> Iterator[npt.NDArray[np.void]]:
+    def candidate_pairs(self) -> Iterator[npt.NDArray[np.void]]:
         """All pairs as rows of ENDS, in pieces."""
         for at in range(0, len(self.documents), CHUNK):
             partners = self.partners[at : at + CHUNK]
@@ -87,7 +87,7 @@ class Buckets:
             yield out
 
 
-def wanted(pairs: npt.NDArray[np.void], part: Numbers, parts: int) -> Numbers:
+def document_part_keys(pairs: npt.NDArray[np.void], part: Numbers, parts: int) -> Numbers:
     """The documents of pairs and the part that needs each, as `document × parts + part`, each once, sorted. part: of each pair."""
     return np.unique(np.concatenate((pairs["low"], pairs["high"])) * parts + np.concatenate((part, part)))
 
@@ -95,50 +95,52 @@ def wanted(pairs: npt.NDArray[np.void], part: Numbers, parts: int) -> Numbers:
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     band = band_name(int(shard_of(args.manifest)))
     signatures = [Manifest.read(path) for path in args.signals]
-    bands = same(signatures, "bands")
+    bands = common_value(signatures, "bands")
     if band not in map(band_name, range(bands)):
         raise command_line.InputError(f"{args.manifest} names {band}, but the signatures have {bands} bands, from 00")
-    own = shards(args.signals)
+    own_shards = read_shards(args.signals)
     exact = Manifest.read(args.exact)
-    old = previous_corpora.shards(exact.part("earlier"), signatures)
-    everything: list[Shard] = [*own, *old]  # the earlier ones have the higher numbers
-    total = sum(shard.documents for shard in everything)
-    parts = number_of_parts(len(own))
+    earlier_shards = previous_corpora.earlier_shards(exact.summary_part("earlier"), signatures)
+    all_shards: list[Shard] = [*own_shards, *earlier_shards]  # the earlier ones have the higher numbers
+    total = sum(shard.documents for shard in all_shards)
+    parts = number_of_parts(len(own_shards))
     progress = Progress(total, "documents")
     out = args.manifest.with_name(f"{shard_of(args.manifest)}.parquet")
-    aside = out.parent / "wanted" / out.name
+    wanted_file = out.parent / "wanted" / out.name
     documents, buckets, largest = 0, 0, 0
     counts = np.zeros((2, parts), np.int64)  # pairs and cut, of each part
 
-    with scratch(args.manifest.with_name(f".{band}")) as folder:
-        hashes = Spill(folder / "hashes", ranges(total, HELD_DOCUMENTS), HASHED)
-        copies = by_shard(exact.file("duplicates.parquet"), [shard.number for shard in own], DUPLICATE)
-        nothing = (DUPLICATE.empty_table() for _ in old)
-        for shard, gone in zip(everything, chain(copies, nothing), strict=True):
-            first = first_of(shard.number)
-            table = read(shard.path, ["id", band, "words", "curated"])
-            there = table[band].is_valid().to_numpy()
-            there[column(gone, "document") - first] = False
-            there[exempt(shard.path, shard.number, exact.part("skipped_by"))] = False
-            table = table.filter(pa.array(there))
+    with scratch_folder(args.manifest.with_name(f".{band}")) as folder:
+        hashes = Spill(folder / "hashes", count_parts(total, HELD_DOCUMENTS), HASHED_DOCUMENT)
+        copies = tables_by_shard(exact.file("duplicates.parquet"), [shard.number for shard in own_shards], DUPLICATE)
+        no_copies = (DUPLICATE.empty_table() for _ in earlier_shards)
+        for shard, shard_copies in zip(all_shards, chain(copies, no_copies), strict=True):
+            first = first_document(shard.number)
+            table = read_columns(shard.path, ["id", band, "words", "curated"])
+            takes_part = table[band].is_valid().to_numpy()
+            takes_part[column(shard_copies, "document") - first] = False
+            takes_part[exempt_rows(shard.path, shard.number, exact.summary_part("skipped_by"))] = False
+            table = table.filter(pa.array(takes_part))
             values = column(table, band)
-            hashes.add(by_hash(values, hashes.parts), hashed(table, first + np.flatnonzero(there), values))
+            hashes.add(
+                part_by_hash(values, hashes.parts), hashed_rows(table, first + np.flatnonzero(takes_part), values)
+            )
             documents += len(table)
-            progress.add(len(there))
+            progress.add(len(takes_part))
 
         ends = Spill(folder / "pairs", parts, ENDS)
-        needs = Spill(folder / "wanted", 1 + everything[-1].number // SHARDS, np.int64)
+        needs = Spill(folder / "wanted", 1 + all_shards[-1].number // SHARDS_SORTED, np.int64)
         for range_ in range(hashes.parts):
-            found = Buckets(hashes.part(range_), settings["max_candidates"])
-            part = part_of(found.documents, parts)
-            for row, numbers in zip(counts, (found.partners, found.cut), strict=True):
+            range_buckets = Buckets(hashes.part(range_), settings["max_candidates"])
+            part = part_of(range_buckets.documents, parts)
+            for row, numbers in zip(counts, (range_buckets.partners, range_buckets.cut), strict=True):
                 row += np.bincount(part, numbers, parts).astype(np.int64)
-            buckets, largest = buckets + len(found.sizes), max(largest, int(found.sizes.max(initial=0)))
-            for pairs in found.pairs():
+            buckets, largest = buckets + len(range_buckets.sizes), max(largest, int(range_buckets.sizes.max(initial=0)))
+            for pairs in range_buckets.candidate_pairs():
                 part = part_of(pairs["low"], parts)
                 ends.add(part, pairs)
-                keys = wanted(pairs, part, parts)
-                needs.add(split(keys // parts)[0] // SHARDS, keys)
+                keys = document_part_keys(pairs, part, parts)
+                needs.add(shards_and_rows(keys // parts)[0] // SHARDS_SORTED, keys)
 
         with Writer(out, PAIR, GROUP) as writer:
             for number in range(parts):
@@ -147,28 +149,30 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 writer.add_table(
                     pa.table({"part": np.full(len(pairs), number), "low": pairs["low"], "high": pairs["high"]})
                 )
-        with Writer(aside, WANTED, GROUP) as writer:
+        with Writer(wanted_file, WANTED_DOCUMENT, GROUP) as writer:
             for block in range(needs.parts):
                 keys = np.unique(needs.part(block))
                 writer.add_table(pa.table({"document": keys // parts, "part": keys % parts}))
     manifest.summary = {
         "documents": documents,
-        "shingle_words": same(signatures, "shingle_words"),
-        "numbers": same(signatures, "numbers"),
+        "shingle_words": common_value(signatures, "shingle_words"),
+        "numbers": common_value(signatures, "numbers"),
         "bands": bands,
         "parts": parts,
-        "shards": len(own),
+        "shards": len(own_shards),
         "buckets": buckets,
         "largest_bucket": largest,
         "pairs": int(counts[0].sum()),
         "cut": int(counts[1].sum()),
-        "by_part": {str(part): {"pairs": int(made), "cut": int(cut)} for part, (made, cut) in enumerate(counts.T)},
+        "by_part": {
+            str(part): {"pairs": int(pair_count), "cut": int(cut)} for part, (pair_count, cut) in enumerate(counts.T)
+        },
     }
-    return [out, aside]
+    return [out, wanted_file]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "dedup.band",
         __doc__,
         "--config config.yaml --signals results/main/dedup/signature/*.manifest.json"
@@ -176,7 +180,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of dedup.signature")
     parser.add_argument("--exact", required=True, type=Path, help="manifest of dedup.exact")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -19,83 +19,90 @@ import pyarrow as pa
 
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress
-from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.dedup import previous_corpora
 from crawl2llm.formats.document_numbers import (
     DUPLICATE,
     EARLIER,
-    HASHED,
+    HASHED_DOCUMENT,
     HELD_DOCUMENTS,
-    exempt,
-    first_of,
-    hashed,
-    in_order,
-    members,
-    opening,
-    read,
-    repeated,
-    shards,
-    sixteen,
-    split,
-    starts,
+    exempt_rows,
+    first_document,
+    group_starts,
+    hashed_rows,
+    occur_in,
+    opening_rows,
+    priority_order,
+    read_columns,
+    read_shards,
+    repeated_values,
+    shards_and_rows,
+    uint64_halves,
 )
 from crawl2llm.formats.documents import Writer
-from crawl2llm.formats.external_partition import Spill, by_hash, ranges
+from crawl2llm.formats.external_partition import Spill, count_parts, part_by_hash
 
-TEXT = np.dtype([("row", HASHED), ("more", "u8")])  # hash: the first 8 bytes of the text's hash; more: the other 8
+TEXT = np.dtype(
+    [("row", HASHED_DOCUMENT), ("more", "u8")]
+)  # hash: the first 8 bytes of the text's hash; more: the other 8
 COPY = np.dtype([("document", "i8"), ("duplicate_of", "i8")])
-SHARDS = 64  # shards whose duplicates are sorted at a time
+SHARDS_SORTED = 64  # shards whose duplicates are sorted at a time
 
 
-def keepers(texts: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+def duplicates_with_keepers(texts: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     """Every document that is not the first of its text hash, with that first one, as rows of COPY.
 
     texts: rows of TEXT in any order, with all documents of each text hash that is among them. None of an earlier corpus is returned.
     """
-    texts = texts[members(texts["row"]["hash"], repeated(texts["row"]["hash"].copy()))]
-    texts = texts[in_order(texts["row"], texts["more"], texts["row"]["hash"])]
+    texts = texts[occur_in(texts["row"]["hash"], repeated_values(texts["row"]["hash"].copy()))]
+    texts = texts[priority_order(texts["row"], texts["more"], texts["row"]["hash"])]
     rows, more = texts["row"], texts["more"]
-    first = starts(rows["hash"], more)
+    first = group_starts(rows["hash"], more)
     out = np.empty(len(rows), COPY)
-    out["document"], out["duplicate_of"] = rows["document"], rows["document"][opening(first)]
-    return out[~first & (out["document"] < first_of(EARLIER))]
+    out["document"], out["duplicate_of"] = rows["document"], rows["document"][opening_rows(first)]
+    return out[~first & (out["document"] < first_document(EARLIER))]
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     signatures = [Manifest.read(path) for path in args.signals]
-    own, old = shards(args.signals), previous_corpora.shards(settings["earlier"], signatures)
-    total, before = (sum(shard.documents for shard in some) for some in (own, old))
-    progress = Progress(total + before, "documents")
+    own_shards, earlier_shards = (
+        read_shards(args.signals),
+        previous_corpora.earlier_shards(settings["earlier"], signatures),
+    )
+    total, earlier_documents = (
+        sum(shard.documents for shard in shard_list) for shard_list in (own_shards, earlier_shards)
+    )
+    progress = Progress(total + earlier_documents, "documents")
     out = args.manifest.with_name("duplicates.parquet")
     dropped = exempted = 0
-    with scratch(args.manifest.with_name(".exact")) as folder:
-        texts = Spill(folder / "texts", ranges(total + before, HELD_DOCUMENTS), TEXT)
-        for shard in [*own, *old]:
-            table = read(shard.path, ["id", "text_hash", "words", "curated"])
-            there = np.ones(len(table), bool)
-            there[exempt(shard.path, shard.number, settings["skipped_by"])] = False
-            table = table.filter(pa.array(there))
-            halves = sixteen(table["text_hash"], "<u8")
+    with scratch_folder(args.manifest.with_name(".exact")) as folder:
+        texts = Spill(folder / "texts", count_parts(total + earlier_documents, HELD_DOCUMENTS), TEXT)
+        for shard in [*own_shards, *earlier_shards]:
+            table = read_columns(shard.path, ["id", "text_hash", "words", "curated"])
+            takes_part = np.ones(len(table), bool)
+            takes_part[exempt_rows(shard.path, shard.number, settings["skipped_by"])] = False
+            table = table.filter(pa.array(takes_part))
+            halves = uint64_halves(table["text_hash"], "<u8")
             rows = np.empty(len(table), TEXT)
-            rows["row"] = hashed(table, first_of(shard.number) + np.flatnonzero(there), halves[:, 0])
+            rows["row"] = hashed_rows(table, first_document(shard.number) + np.flatnonzero(takes_part), halves[:, 0])
             rows["more"] = halves[:, 1]
-            texts.add(by_hash(halves[:, 0], texts.parts), rows)
-            exempted += len(there) - len(table)
-            progress.add(len(there))
-        blocks = 1 + own[-1].number // SHARDS
+            texts.add(part_by_hash(halves[:, 0], texts.parts), rows)
+            exempted += len(takes_part) - len(table)
+            progress.add(len(takes_part))
+        blocks = 1 + own_shards[-1].number // SHARDS_SORTED
         copies = Spill(folder / "copies", blocks, COPY)
         for part in range(texts.parts):
-            found = keepers(texts.part(part))
-            copies.add(split(found["document"])[0] // SHARDS, found)
-            dropped += len(found)
+            part_copies = duplicates_with_keepers(texts.part(part))
+            copies.add(shards_and_rows(part_copies["document"])[0] // SHARDS_SORTED, part_copies)
+            dropped += len(part_copies)
         with Writer(out, DUPLICATE) as writer:
             for block in range(blocks):
-                found = np.sort(copies.part(block), order="document")
-                writer.add_table(pa.table({name: found[name] for name in DUPLICATE.names}))
+                part_copies = np.sort(copies.part(block), order="document")
+                writer.add_table(pa.table({name: part_copies[name] for name in DUPLICATE.names}))
     manifest.counts = {"in": total, "kept": total - dropped, "dropped": {"exact": dropped}}
     manifest.summary = {
         "earlier": settings["earlier"],
-        "earlier_documents": before,
+        "earlier_documents": earlier_documents,
         "skipped_by": settings["skipped_by"],
         "source_exempt": exempted,
     }
@@ -103,13 +110,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "dedup.exact",
         __doc__,
         "--config config.yaml --signals results/main/dedup/signature/*.manifest.json --manifest /tmp/exact/manifest.json",
     )
     parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of dedup.signature")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,12 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import document_numbers
 from crawl2llm.formats.document_numbers import EARLIER, ZERO, Shingles
-from crawl2llm.formats.documents import opened, shard_of
+from crawl2llm.formats.documents import open_parquet, shard_of
 
 # The shingle sets of an export: of every document, in the order of the signals.
 SETS = pa.schema([("shingles", pa.list_(pa.field("element", pa.uint64(), nullable=False)))])
-AGREE = ("shingle_words", "numbers", "bands", "rows", "seed")  # settings of signatures that can be compared
-OLDER = {"numbers": ZERO}  # settings of exports from before these keys
+COMPARED_SETTINGS = ("shingle_words", "numbers", "bands", "rows", "seed")  # settings of signatures that can be compared
+OLD_DEFAULTS = {"numbers": ZERO}  # settings of exports from before these keys
 
 
 @dataclass(frozen=True)
@@ -31,41 +31,43 @@ class Shard(document_numbers.Shard):
     sets: Path
 
 
-def shards(folders: Sequence[str], signatures: Sequence[Manifest] = ()) -> list[Shard]:
+def earlier_shards(folders: Sequence[str], signatures: Sequence[Manifest] = ()) -> list[Shard]:
     """The shards of these exports. signatures: of this run, whose settings the exports must have.
 
     Raises InputError for a folder without an export, a damaged export, and one of other settings.
     """
-    found: list[Shard] = []
+    all_shards: list[Shard] = []
     for folder in folders:
         manifests = sorted(Path(folder).glob("*.manifest.json"))
         if not manifests:
             raise InputError(f"dedup.exact.earlier: {folder} has no manifest of dedup.export")
         for path in manifests:
-            made = Manifest.parse(path)
-            if made.step != "dedup.export":
-                raise InputError(f"dedup.exact.earlier: {path} is a manifest of {made.step}, not of dedup.export")
-            for fault in made.damage():
+            manifest = Manifest.read_unchecked(path)
+            if manifest.step != "dedup.export":
+                raise InputError(f"dedup.exact.earlier: {path} is a manifest of {manifest.step}, not of dedup.export")
+            for fault in manifest.file_problems():
                 raise InputError(f"dedup.exact.earlier: {fault}")
-            for key in AGREE:
-                there = {**OLDER, **made.summary}[key]
-                here = signatures[0].part(key) if signatures else there
-                if there != here:
+            for key in COMPARED_SETTINGS:
+                stored = {**OLD_DEFAULTS, **manifest.summary}[key]
+                expected = signatures[0].summary_part(key) if signatures else stored
+                if stored != expected:
                     raise InputError(
-                        f"dedup.exact.earlier: {folder} was made with dedup.signature.{key} {there}, here it is {here}: "
+                        f"dedup.exact.earlier: {folder} was made with dedup.signature.{key} {stored}, here it is {expected}: "
                         "use the settings of the export, or leave it out"
                     )
             name = f"{shard_of(path)}.parquet"
-            number = EARLIER + len(found)
-            found.append(Shard(number, made.file(name), made.summary["documents"], made.file(f"sets/{name}")))
-    return found
+            number = EARLIER + len(all_shards)
+            all_shards.append(
+                Shard(number, manifest.file(name), manifest.summary["documents"], manifest.file(f"sets/{name}"))
+            )
+    return all_shards
 
 
-def sets(path: Path, rows: Iterable[int]) -> Iterator[tuple[int, Shingles]]:
+def shingle_sets(path: Path, rows: Iterable[int]) -> Iterator[tuple[int, Shingles]]:
     """(row, its shingles) of these rows (ascending) of a file of SETS; reads the row groups that hold one."""
-    wanted = iter(rows)
-    row = next(wanted, None)
-    with opened(path) as file:
+    remaining_rows = iter(rows)
+    row = next(remaining_rows, None)
+    with open_parquet(path) as file:
         start = 0
         for group in range(file.num_row_groups):
             end = start + file.metadata.row_group(group).num_rows
@@ -74,7 +76,7 @@ def sets(path: Path, rows: Iterable[int]) -> Iterator[tuple[int, Shingles]]:
                 values, ends = lists.values.to_numpy(), lists.offsets.to_numpy()
                 while row is not None and row < end:
                     yield row, values[ends[row - start] : ends[row - start + 1]].copy()
-                    row = next(wanted, None)
+                    row = next(remaining_rows, None)
             start = end
     if row is not None:
         raise InputError(f"{path} has no row {row}: the export was made again; run dedup.exact again")

@@ -23,104 +23,111 @@ from crawl2llm.formats.document_numbers import (
     BLOCK,
     EARLIER,
     SETS,
-    WANTED,
+    WANTED_DOCUMENT,
     Numbers,
     Shingles,
-    between,
     column,
-    first_of,
-    lists,
-    read,
-    same,
-    sixteen,
+    common_value,
+    first_document,
+    read_columns,
+    shingle_lists,
+    table_between,
+    uint64_halves,
 )
-from crawl2llm.formats.documents import Writer, data, shard_of
-from crawl2llm.formats.documents import texts as document_texts
+from crawl2llm.formats.documents import Writer, parquet_file, shard_of
+from crawl2llm.formats.documents import texts_of_ids as document_texts
 from crawl2llm.text.shingles import shingle_set
 
-GROUP = 1 << 20  # shingles of a row group
+GROUP_SHINGLES = 1 << 20  # shingles of a row group
 
 
-def wanted(files: Sequence[Path], shard: int) -> tuple[Numbers, Numbers]:
+def needed_rows(files: Sequence[Path], shard: int) -> tuple[Numbers, Numbers]:
     """(row, part) of the shard's documents that a part needs, sorted, each once. files: WANTED, of all bands."""
     keys = np.zeros(0, np.int64)
     for path in files:  # one after the other: a document is in pairs of most bands
-        table = between(path, "document", first_of(shard), first_of(shard + 1), WANTED)
-        keys = np.union1d(keys, (column(table, "document") - first_of(shard)) << 16 | column(table, "part"))
+        table = table_between(path, "document", first_document(shard), first_document(shard + 1), WANTED_DOCUMENT)
+        keys = np.union1d(keys, (column(table, "document") - first_document(shard)) << 16 | column(table, "part"))
     return keys >> 16, keys & 0xFFFF
 
 
-def texts(documents: Path, ids: list[str], edits: Sequence[Path] = ()) -> Iterator[str]:
+def texts_by_id(documents: Path, ids: list[str], edits: Sequence[Path] = ()) -> Iterator[str]:
     """The texts of these documents of a shard, which are in its order; edits: manifests of the filters that edited texts before.
 
     Raises InputError where one is not there, or they are in another order.
     """
 
-    def moved(name: str) -> command_line.InputError:
+    def moved_error(name: str) -> command_line.InputError:
         return command_line.InputError(
             f"{documents}: the documents are newer than their signatures: {name} is not where it was"
         )
 
-    wanted = pa.array(ids, pa.string())
-    edited, expected = spans.read(edits, documents.stem, wanted), iter(ids)
-    for name, text in document_texts(documents, wanted):
+    wanted_ids = pa.array(ids, pa.string())
+    edits_by_id, expected = spans.read(edits, documents.stem, wanted_ids), iter(ids)
+    for name, text in document_texts(documents, wanted_ids):
         if name != next(expected, None):
-            raise moved(name)
-        yield spans.Edited(text, edited[name]).text if name in edited else text
+            raise moved_error(name)
+        yield spans.EditedText(text, edits_by_id[name]).text if name in edits_by_id else text
     for name in expected:
-        raise moved(name)
+        raise moved_error(name)
 
 
-def in_groups(part: Numbers, sizes: Numbers) -> list[tuple[int, int]]:
+def row_groups(part: Numbers, sizes: Numbers) -> list[tuple[int, int]]:
     """Which rows go into one row group, (first, last + 1): of one part, and about GROUP shingles. part: ascending."""
-    at = np.cumsum(sizes) // GROUP
+    at = np.cumsum(sizes) // GROUP_SHINGLES
     starts = np.flatnonzero(np.diff(part, prepend=-1) | np.diff(at, prepend=-1)).tolist()
     return list(zip(starts, [*starts[1:], len(part)], strict=True))
 
 
-def write(writer: Writer, first: int, rows: Numbers, parts: Numbers, sets: dict[int, Shingles]) -> None:
+def write_block(writer: Writer, first: int, rows: Numbers, parts: Numbers, sets: dict[int, Shingles]) -> None:
     """Write a block of sets by part. first: the shard's first document. rows, parts: (needed,). sets: row → its shingles."""
     order = np.lexsort((rows, parts))
     rows, parts = rows[order], parts[order]
     sizes = np.array([len(sets[row]) for row in rows.tolist()], np.int64)
-    for start, end in in_groups(parts, sizes):
-        found = lists([sets[row] for row in rows[start:end].tolist()])
-        writer.add_group(pa.table([pa.array(parts[start:end]), pa.array(first + rows[start:end]), found], SETS.names))
+    for start, end in row_groups(parts, sizes):
+        shingle_column = shingle_lists([sets[row] for row in rows[start:end].tolist()])
+        writer.add_group(
+            pa.table([pa.array(parts[start:end]), pa.array(first + rows[start:end]), shingle_column], SETS.names)
+        )
 
 
 def write_all(
-    writer: Writer, shard: int, rows: Numbers, parts: Numbers, progress: Progress, found: Iterable[tuple[int, Shingles]]
+    writer: Writer,
+    shard: int,
+    rows: Numbers,
+    parts: Numbers,
+    progress: Progress,
+    shingle_sets: Iterable[tuple[int, Shingles]],
 ) -> int:
     """Write the sets of a shard's documents, a block at a time; returns the number of shingles.
 
     rows, parts: from `wanted`. found: (row, its shingles) of each of these rows, ascending.
     """
     block: dict[int, Shingles] = {}
-    held = start = total = 0
-    for row, shingles in found:
+    block_shingles = start = total = 0
+    for row, shingles in shingle_sets:
         block[row] = shingles
-        held += len(shingles)
-        if held >= BLOCK or row == rows[-1]:
+        block_shingles += len(shingles)
+        if block_shingles >= BLOCK or row == rows[-1]:
             end = int(np.searchsorted(rows, row, "right"))
-            write(writer, first_of(shard), rows[start:end], parts[start:end], block)
-            total, block, held, start = total + held, {}, 0, end
+            write_block(writer, first_document(shard), rows[start:end], parts[start:end], block)
+            total, block, block_shingles, start = total + block_shingles, {}, 0, end
         progress.add()
     return total
 
 
-def of_rows(args: argparse.Namespace, rows: Numbers) -> Iterator[str]:
+def texts_of_rows(args: argparse.Namespace, rows: Numbers) -> Iterator[str]:
     """The texts of these rows of the shard's signals, ascending. Raises InputError where the signals or the documents have moved."""
-    identity = sixteen(read(data(args.signals), ["id"])["id"])
+    identity = uint64_halves(read_columns(parquet_file(args.signals), ["id"])["id"])
     if len(rows) and rows[-1] >= len(identity):
         raise command_line.InputError(
             f"{args.pairs[0]} and others name documents that {args.signals} does not have: run dedup.band again"
         )
     ids = [f"{high:016x}{low:016x}" for high, low in identity[rows].tolist()]
     del identity
-    return texts(data(args.documents), ids, args.edits)
+    return texts_by_id(parquet_file(args.documents), ids, args.edits)
 
 
-def owner(number: int, shards: int) -> int:
+def owning_shard(number: int, shards: int) -> int:
     """The shard of this run whose task writes the sets of an earlier corpus's shard. number: of that one. shards: of this run."""
     return (number - EARLIER) % shards
 
@@ -128,34 +135,40 @@ def owner(number: int, shards: int) -> int:
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard = shard_of(args.manifest)
     bands = [Manifest.read(path) for path in args.pairs]
-    k, numbers, shards = (same(bands, key) for key in ("shingle_words", "numbers", "shards"))
+    k, numbers, shards = (common_value(bands, key) for key in ("shingle_words", "numbers", "shards"))
     files = [found.file(f"wanted/{shard_of(path)}.parquet") for found, path in zip(bands, args.pairs, strict=True)]
-    old = [
-        one
-        for one in previous_corpora.shards(Manifest.read(args.exact).part("earlier"))
-        if owner(one.number, shards) == int(shard)
+    earlier_shards = [
+        earlier_shard
+        for earlier_shard in previous_corpora.earlier_shards(Manifest.read(args.exact).summary_part("earlier"))
+        if owning_shard(earlier_shard.number, shards) == int(shard)
     ]
     out = args.manifest.with_name(f"{shard}.parquet")
     with Writer(out, SETS, hashes=["shingles.list.element"]) as writer:
-        rows, parts = wanted(files, int(shard))
-        own = np.unique(rows)
-        progress = Progress(len(own), "documents")
+        rows, parts = needed_rows(files, int(shard))
+        own_rows = np.unique(rows)
+        progress = Progress(len(own_rows), "documents")
         found = (
-            (row, shingle_set(text, k, numbers)) for row, text in zip(own.tolist(), of_rows(args, own), strict=True)
+            (row, shingle_set(text, k, numbers))
+            for row, text in zip(own_rows.tolist(), texts_of_rows(args, own_rows), strict=True)
         )
         total = write_all(writer, int(shard), rows, parts, progress, found)
-        for one in old:
-            rows, parts = wanted(files, one.number)
+        for one in earlier_shards:
+            rows, parts = needed_rows(files, one.number)
             progress = Progress(len(rows), "documents of earlier corpora")
             total += write_all(
-                writer, one.number, rows, parts, progress, previous_corpora.sets(one.sets, np.unique(rows).tolist())
+                writer,
+                one.number,
+                rows,
+                parts,
+                progress,
+                previous_corpora.shingle_sets(one.sets, np.unique(rows).tolist()),
             )
-    manifest.summary = {"documents": len(own), "shingles": total, "parts": same(bands, "parts")}
+    manifest.summary = {"documents": len(own_rows), "shingles": total, "parts": common_value(bands, "parts")}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "dedup.sets",
         __doc__,
         "--config config.yaml --pairs results/main/dedup/band/*.manifest.json"
@@ -169,7 +182,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--edits", type=Path, nargs="*", default=[], help="manifests of the steps before that edit texts"
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -16,19 +16,19 @@ from typing import Any
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.document_numbers import batched
+from crawl2llm.formats.document_numbers import batch_by_size
 from crawl2llm.formats.documents import Writer, shard_of
 from crawl2llm.text.minhash import MinHasher
-from crawl2llm.text.signatures import names, sign
+from crawl2llm.text.signatures import band_names, compute_signals
 
-BATCH = 1 << 19  # characters of text hashed at a time
+BATCH_CHARACTERS = 1 << 19  # characters of text hashed at a time
 
 
-def schema(bands: int) -> pa.Schema:
+def signal_schema(bands: int) -> pa.Schema:
     """The signals' schema."""
     return pa.schema(
         [
@@ -39,26 +39,28 @@ def schema(bands: int) -> pa.Schema:
             ("shingles", pa.int64()),
             ("source", pa.string()),
             ("curated", pa.bool_()),
-            *((name, pa.uint64()) for name in names(bands)),
+            *((name, pa.uint64()) for name in band_names(bands)),
         ]
     )
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    settings = completed("dedup.signature", settings)
+    settings = fill_defaults("dedup.signature", settings)
     hasher = MinHasher(*(settings[key] for key in ("permutations", "bands", "rows", "seed")))
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     totals = {"words": 0, "shingles": 0}
-    columns = schema(hasher.bands)
-    with Writer(out, columns, hashes=["id", "text_hash", *names(hasher.bands)]) as writer:
+    columns = signal_schema(hasher.bands)
+    with Writer(out, columns, hashes=["id", "text_hash", *band_names(hasher.bands)]) as writer:
         documents = surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"])
-        for batch in batched(documents, lambda row: len(row["text"]), BATCH):
-            signals = sign([row["text"] for row in batch], settings["shingle_words"], hasher, settings["numbers"])
-            for row, found in zip(batch, signals, strict=True):
-                found |= {"id": bytes.fromhex(row["id"]), "source": row["source"], "curated": bool(row["curated"])}
+        for batch in batch_by_size(documents, lambda row: len(row["text"]), BATCH_CHARACTERS):
+            signals = compute_signals(
+                [row["text"] for row in batch], settings["shingle_words"], hasher, settings["numbers"]
+            )
+            for row, signal in zip(batch, signals, strict=True):
+                signal |= {"id": bytes.fromhex(row["id"]), "source": row["source"], "curated": bool(row["curated"])}
                 for key in totals:
-                    totals[key] += found[key]
+                    totals[key] += signal[key]
             writer.add_table(pa.Table.from_pylist(signals, schema=columns))
             progress.add(len(batch))
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
@@ -75,13 +77,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "dedup.signature",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json",
     )
-    surviving_texts.options(parser)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_options(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -23,44 +23,44 @@ from crawl2llm.formats.document_numbers import (
     BLOCK,
     PAIR,
     SETS,
-    VERIFIED,
+    VERIFIED_PAIR,
     Numbers,
     Shingles,
-    batched,
-    between,
+    batch_by_size,
     column,
-    first_of,
-    members,
+    common_value,
+    first_document,
+    group_starts,
+    occur_in,
     part_of,
-    same,
-    split,
-    starts,
+    shards_and_rows,
+    table_between,
 )
-from crawl2llm.formats.documents import Writer, data, opened, shard_of
+from crawl2llm.formats.documents import Writer, open_parquet, parquet_file, shard_of
 from crawl2llm.text.shingles import jaccard
 
 BINS = 20  # of the similarity histogram, 0.05 wide
 
 
-def candidates(files: Iterable[Path], part: int) -> tuple[Numbers, Numbers]:
+def candidate_pairs(files: Iterable[Path], part: int) -> tuple[Numbers, Numbers]:
     """(low, high) of the pairs of one part, each once, sorted. files: PAIR, of all bands."""
     low, high = np.zeros((2, 0), np.int64)
     for path in files:  # one after the other: a pair of similar documents is in most bands
-        table = between(path, "part", part, part + 1, PAIR)
+        table = table_between(path, "part", part, part + 1, PAIR)
         low, high = np.concatenate((low, column(table, "low"))), np.concatenate((high, column(table, "high")))
         order = np.lexsort((high, low))
         low, high = low[order], high[order]
-        first = starts(low, high)
+        first = group_starts(low, high)
         low, high = low[first], high[first]
     return low, high
 
 
-def sets(path: Path, part: int) -> Iterator[tuple[Numbers, Shingles, list[int]]]:
+def sets_of_part(path: Path, part: int) -> Iterator[tuple[Numbers, Shingles, list[int]]]:
     """The sets of one part from a file of SETS, a row group at a time: documents, all their shingles, and where each set begins and ends.
 
     The set of `documents[n]` is `shingles[ends[n] : ends[n + 1]]`.
     """
-    with opened(path) as file:
+    with open_parquet(path) as file:
         for group in range(file.num_row_groups):
             if file.metadata.row_group(group).column(0).statistics.min == part:  # a row group is of one part
                 table = file.read_row_group(group, SETS.names[1:]).combine_chunks()
@@ -68,24 +68,24 @@ def sets(path: Path, part: int) -> Iterator[tuple[Numbers, Shingles, list[int]]]
                 yield column(table, "document"), lists.values.to_numpy(), lists.offsets.to_numpy().tolist()
 
 
-def blocks(files: Iterable[Path], part: int, low: Numbers, most: int) -> Iterator[dict[int, Shingles]]:
+def set_blocks(files: Iterable[Path], part: int, low: Numbers, shingles_max: int) -> Iterator[dict[int, Shingles]]:
     """The sets of the lower documents, in blocks that end with the `most`-th shingle.
 
     files: of the shards that these are in. low: sorted.
     """
 
-    def found() -> Iterator[tuple[int, Shingles]]:
+    def lower_sets() -> Iterator[tuple[int, Shingles]]:
         for path in files:
-            for documents, shingles, ends in sets(path, part):
-                for at in np.flatnonzero(members(documents, low)).tolist():
+            for documents, shingles, ends in sets_of_part(path, part):
+                for at in np.flatnonzero(occur_in(documents, low)).tolist():
                     # A copy: not the row group that it is a part of
                     yield int(documents[at]), shingles[ends[at] : ends[at + 1]].copy()
 
-    return map(dict, batched(found(), lambda one: len(one[1]), most))
+    return map(dict, batch_by_size(lower_sets(), lambda row_and_set: len(row_and_set[1]), shingles_max))
 
 
-def similarities(
-    low: Numbers, high: Numbers, files: Sequence[tuple[int, Path]], part: int, parts: int, most: int = BLOCK
+def measure_similarities(
+    low: Numbers, high: Numbers, files: Sequence[tuple[int, Path]], part: int, parts: int, shingles_max: int = BLOCK
 ) -> npt.NDArray[np.float64]:
     """The Jaccard similarity of every pair, (pairs,) float64.
 
@@ -96,32 +96,32 @@ def similarities(
     progress = Progress(len(low), "pairs")
     order = np.argsort(high, kind="stable")
     by_high = high[order]
-    own = [path for shard, path in files if part_of(np.array([first_of(shard)]), parts)[0] == part]
-    for block in blocks(own, part, low, most):
+    own_files = [path for shard, path in files if part_of(np.array([first_document(shard)]), parts)[0] == part]
+    for block in set_blocks(own_files, part, low, shingles_max):
         for _, path in files:
-            for documents, shingles, ends in sets(path, part):
+            for documents, shingles, ends in sets_of_part(path, part):
                 first, last = (np.searchsorted(by_high, documents, side) for side in ("left", "right"))
                 for at in np.flatnonzero(first < last).tolist():
-                    set_ = shingles[ends[at] : ends[at + 1]]
+                    higher_set = shingles[ends[at] : ends[at + 1]]
                     for row in order[first[at] : last[at]].tolist():
-                        if (other := block.get(int(low[row]))) is not None:
-                            measured[row] = jaccard(other, set_)
+                        if (lower_set := block.get(int(low[row]))) is not None:
+                            measured[row] = jaccard(lower_set, higher_set)
                             progress.add()
     if (missing := np.flatnonzero(np.isnan(measured))).size:
-        names = " and ".join(words(ends[missing]) for ends in (low, high))
+        names = " and ".join(document_text(ends[missing]) for ends in (low, high))
         raise command_line.InputError(
             f"{missing.size} candidate pairs name documents that have no shingle set, for example {names}: run dedup.sets again"
         )
     return measured
 
 
-def words(documents: Numbers) -> str:
+def document_text(documents: Numbers) -> str:
     """The first of these documents for a person."""
-    shard, row = split(documents)
+    shard, row = shards_and_rows(documents)
     return f"document {row[0]} of shard {shard[0]:05d}"
 
 
-def histogram(similarity: npt.NDArray) -> list[int]:
+def similarity_histogram(similarity: npt.NDArray) -> list[int]:
     """The number of pairs in each twentieth of [0, 1]; 1 counts in the last."""
     return np.bincount(np.minimum((similarity * BINS).astype(int), BINS - 1), minlength=BINS).tolist()
 
@@ -129,24 +129,24 @@ def histogram(similarity: npt.NDArray) -> list[int]:
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     part = shard_of(args.manifest)
     bands = [Manifest.read(path) for path in args.pairs]
-    parts = same(bands, "parts")
-    files = [(int(shard_of(path)), data(path)) for path in args.sets]
-    low, high = candidates([data(path) for path in args.pairs], int(part))
-    similarity = similarities(low, high, files, int(part), parts)
+    parts = common_value(bands, "parts")
+    files = [(int(shard_of(path)), parquet_file(path)) for path in args.sets]
+    low, high = candidate_pairs([parquet_file(path) for path in args.pairs], int(part))
+    similarity = measure_similarities(low, high, files, int(part), parts)
     out = args.manifest.with_name(f"{part}.parquet")
-    with Writer(out, VERIFIED) as writer:
+    with Writer(out, VERIFIED_PAIR) as writer:
         writer.add_table(pa.table({"low": low, "high": high, "similarity": similarity}))
     manifest.summary = {
         "pairs": len(low),
-        "cut": sum(band.part("by_part", str(int(part)))["cut"] for band in bands),
-        "similarity": histogram(similarity),
+        "cut": sum(band.summary_part("by_part", str(int(part)))["cut"] for band in bands),
+        "similarity": similarity_histogram(similarity),
         "parts": parts,
     }
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "dedup.verify",
         __doc__,
         "--config config.yaml --pairs results/main/dedup/band/*.manifest.json"
@@ -154,7 +154,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--pairs", required=True, type=Path, nargs="+", help="manifests of dedup.band")
     parser.add_argument("--sets", required=True, type=Path, nargs="+", help="manifests of dedup.sets")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

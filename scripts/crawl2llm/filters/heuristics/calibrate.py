@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow.compute as pc
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.heuristics_rules import Rule, Thresholds, rules
+from crawl2llm.chain.heuristics_rules import Rule, Thresholds, active_rules
 from crawl2llm.core import language_codes
 from crawl2llm.core.console import Progress, log
-from crawl2llm.core.manifest import Manifest, pretty, write_atomically
+from crawl2llm.core.manifest import Manifest, pretty_json, write_atomically
 from crawl2llm.filters.heuristics.measures import MEASURES
-from crawl2llm.filters.heuristics.thresholds import EDGES, FILE, derived, histogram
-from crawl2llm.formats.documents import batches, data, rows, shard_of
+from crawl2llm.filters.heuristics.thresholds import EDGES, FILE, derive_threshold, value_histogram
+from crawl2llm.formats.documents import batches, parquet_file, rows, shard_of
 
 BATCH = 1 << 16  # rows read at a time
 
@@ -35,87 +35,96 @@ class Distributions:
         self.documents: Counter[str] = Counter()
         self.counts: dict[str, np.ndarray] = {}  # language → (measures, bins)
 
-    def add(self, languages: np.ndarray, values: dict[str, np.ndarray]) -> None:
+    def add_documents(self, languages: np.ndarray, values: dict[str, np.ndarray]) -> None:
         """Add documents: their languages, and of each measure their values (NaN: does not apply)."""
         for language in np.unique(languages):
-            of = languages == language
-            held = self.counts.setdefault(str(language), np.zeros((len(self.measures), len(EDGES)), np.int64))
-            self.documents[str(language)] += int(of.sum())
+            is_of_language = languages == language
+            histograms = self.counts.setdefault(str(language), np.zeros((len(self.measures), len(EDGES)), np.int64))
+            self.documents[str(language)] += int(is_of_language.sum())
             for number, measure in enumerate(self.measures):
-                held[number] += histogram(values[measure][of])
+                histograms[number] += value_histogram(values[measure][is_of_language])
 
-    def of(self, language: str, measure: str) -> np.ndarray:
+    def histogram_of(self, language: str, measure: str) -> np.ndarray:
         """The histogram of a measure; of a language without documents, zeros."""
         if language not in self.counts:
             return np.zeros(len(EDGES), np.int64)
-        found: np.ndarray = self.counts[language][self.measures.index(measure)]
-        return found
+        histogram: np.ndarray = self.counts[language][self.measures.index(measure)]
+        return histogram
 
 
-def thresholds(found: Distributions, active: list[Rule], settings: dict[str, Any]) -> dict[str, Thresholds]:
+def language_thresholds(
+    distributions: Distributions, active: list[Rule], settings: dict[str, Any]
+) -> dict[str, Thresholds]:
     """Thresholds by language and rule. A rule that fewer than `least` documents of the language, or of the reference, have a value for is
     left out, and so is the reference, whose thresholds are the config's.
     """
     out: dict[str, Thresholds] = {}
-    least, method, reference = settings["least"], settings["method"], settings["reference"]
-    for language in sorted(found.documents):
-        if language_codes.listed(language, [reference]) or found.documents[language] < least:
+    min_documents, method, reference = settings["least"], settings["method"], settings["reference"]
+    for language in sorted(distributions.documents):
+        if language_codes.is_listed(language, [reference]) or distributions.documents[language] < min_documents:
             continue
         for rule in active:
-            own, other = found.of(language, rule.measure), found.of(reference, rule.measure)
-            if own.sum() < least or (method != "tail" and other.sum() < least):
+            histogram_of_language, histogram_of_reference = (
+                distributions.histogram_of(language, rule.measure),
+                distributions.histogram_of(reference, rule.measure),
+            )
+            if histogram_of_language.sum() < min_documents or (
+                method != "tail" and histogram_of_reference.sum() < min_documents
+            ):
                 continue
-            value = derived(method, rule, MEASURES[rule.measure], own, other, settings["tail"])
+            value = derive_threshold(
+                method, rule, MEASURES[rule.measure], histogram_of_language, histogram_of_reference, settings["tail"]
+            )
             if value is not None:
                 out.setdefault(language, {})[rule.name] = value
     return out
 
 
-def wanted(batch: Any, settings: dict[str, Any]) -> np.ndarray:
+def counted_rows(batch: Any, settings: dict[str, Any]) -> np.ndarray:
     """Which documents' distribution it is: not those of curated sources, nor of sources that skip the filter."""
     skipped = [source in settings["skipped_by"] for source in batch.column("source").to_pylist()]
     return ~(batch.column("curated").to_numpy(zero_copy_only=False) | np.array(skipped, bool))
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    active = [rule for rule in rules(settings["select"]) if rule.name in settings["rules"]]
+    active = [rule for rule in active_rules(settings["select"]) if rule.name in settings["rules"]]
     measures = sorted({rule.measure for rule in active})
-    found = Distributions(measures)
-    language_file = {shard_of(path): data(path) for path in args.languages}
+    distributions = Distributions(measures)
+    language_file = {shard_of(path): parquet_file(path) for path in args.languages}
     progress = Progress(len(args.signals), "shards")
     for path in args.signals:
         language_of = {row["id"]: row["language"] for row in rows(language_file[shard_of(path)], ["id", "language"])}
-        for batch in batches(data(path), ["id", "source", "curated", *measures], size=BATCH):
-            keep = wanted(batch, settings)
+        for batch in batches(parquet_file(path), ["id", "source", "curated", *measures], size=BATCH):
+            keep = counted_rows(batch, settings)
             languages = np.array([language_of[name] for name in batch.column("id").to_pylist()], dtype=object)[keep]
             values = {
                 name: pc.cast(batch.column(name), "double").fill_null(np.nan).to_numpy(zero_copy_only=False)[keep]
                 for name in measures
             }
-            found.add(languages.astype(str), values)
+            distributions.add_documents(languages.astype(str), values)
         progress.add()
-    made = thresholds(found, active, settings)
-    few = {
+    thresholds = language_thresholds(distributions, active, settings)
+    small_languages = {
         name: number
-        for name, number in sorted(found.documents.items())
-        if name not in made and name != settings["reference"]
+        for name, number in sorted(distributions.documents.items())
+        if name not in thresholds and name != settings["reference"]
     }
-    log.info("thresholds of %s languages; %s have the config's", len(made), len(few))
+    log.info("thresholds of %s languages; %s have the config's", len(thresholds), len(small_languages))
     out = args.manifest.with_name(FILE)
-    write_atomically(out, pretty(made))
+    write_atomically(out, pretty_json(thresholds))
     manifest.summary = {
         "method": settings["method"],
         "reference": settings["reference"],
-        "reference_documents": found.documents[settings["reference"]],
-        "documents": {name: found.documents[name] for name in sorted(made)},
-        "default": few,
-        "thresholds": made,
+        "reference_documents": distributions.documents[settings["reference"]],
+        "documents": {name: distributions.documents[name] for name in sorted(thresholds)},
+        "default": small_languages,
+        "thresholds": thresholds,
     }
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "heuristics.calibrate",
         __doc__,
         "--config config.yaml --signals results/main/heuristics/score/*.manifest.json"
@@ -123,7 +132,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of heuristics.score")
     parser.add_argument("--languages", required=True, type=Path, nargs="+", help="manifests of language.score")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

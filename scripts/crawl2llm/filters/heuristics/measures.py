@@ -71,7 +71,7 @@ class Limits:
     punctuation_as_words: bool = False
 
 
-def measure(text: str, stop_words: StopWords | None, limits: Limits) -> Measures:
+def measure_document(text: str, stop_words: StopWords | None, limits: Limits) -> Measures:
     """Every measure of `text` by its name in MEASURES.
 
     None where a measure does not apply: stop words of a language without a list, and the mean word length of text that is
@@ -79,25 +79,25 @@ def measure(text: str, stop_words: StopWords | None, limits: Limits) -> Measures
     """
     tokens = tokenize(text)
     counts = Counter(tokens)
-    lines = c4_lines.lines(text)
+    lines = c4_lines.nonempty_lines(text)
     spaceless = SPACELESS.search(text) is not None
     out: Measures = {}
-    scale = _words(out, text, counts, stop_words, limits, spaceless)
+    scale = _measure_words(out, text, counts, stop_words, limits, spaceless)
     short = limits.short_line // (HAN_WIDTH if scale == EAST_ASIAN_WORD else 1)
-    _lines(out, text, lines, short)
-    out["fineweb_newlines_per_word"] = _share(text.count("\n"), len(tokens) / scale)
+    _measure_lines(out, text, lines, short)
+    out["fineweb_newlines_per_word"] = _share_of(text.count("\n"), len(tokens) / scale)
     for n, characters in ngram_characters(tokens, counts, scale).items():
         name = "top" if n in TOP else "duplicate"
-        out[f"gopher_repetition_{name}_{n}_gram"] = min(_share(characters, len(text)), 1.0)
-    _c4(out, text, lines, limits)
+        out[f"gopher_repetition_{name}_{n}_gram"] = min(_share_of(characters, len(text)), 1.0)
+    _measure_c4(out, text, lines, limits)
     return out
 
 
-def _share(part: float, whole: float) -> float:
+def _share_of(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _words(
+def _measure_words(
     out: Measures, text: str, counts: Counter[str], stop_words: StopWords | None, limits: Limits, spaceless: bool
 ) -> int:
     """Gopher's rules on words. Returns how many tokens make a word: 1, or more where most are of spaceless scripts."""
@@ -121,32 +121,32 @@ def _words(
     mostly = single * 2 > words
     whole = total if limits.punctuation_as_words else words
     out["gopher_quality_words"] = words - single + single // word_size
-    out["gopher_quality_mean_word_length"] = None if mostly else _share(characters, words - single)
-    out["gopher_quality_hashes"] = _share(text.count("#"), whole)
-    out["gopher_quality_ellipses"] = _share(text.count("...") + text.count("…"), whole)
-    out["gopher_quality_alphabetic_words"] = _share(alphabetic, whole)
+    out["gopher_quality_mean_word_length"] = None if mostly else _share_of(characters, words - single)
+    out["gopher_quality_hashes"] = _share_of(text.count("#"), whole)
+    out["gopher_quality_ellipses"] = _share_of(text.count("...") + text.count("…"), whole)
+    out["gopher_quality_alphabetic_words"] = _share_of(alphabetic, whole)
     out["gopher_quality_stop_words"] = stop_words.count(text, counts) if stop_words else None
     return word_size if mostly else 1
 
 
-def _lines(out: Measures, text: str, lines: list[str], short: int) -> None:
+def _measure_lines(out: Measures, text: str, lines: list[str], short: int) -> None:
     """The rules on lines and paragraphs of Gopher and FineWeb."""
     total = len(lines)
-    out["gopher_quality_bullet_lines"] = _share(sum(line.startswith(BULLETS) for line in lines), total)
-    out["gopher_quality_ellipsis_lines"] = _share(sum(line.endswith(ELLIPSES) for line in lines), total)
-    repeated, characters = _duplicates(lines)
-    out["gopher_repetition_duplicate_lines"] = _share(repeated, total)
-    out["gopher_repetition_duplicate_line_characters"] = _share(characters, len(text))
-    out["fineweb_duplicate_line_characters"] = _share(characters, sum(map(len, lines)))
-    out["fineweb_punctuated_lines"] = _share(sum(line[-1] in TERMINAL for line in lines), total)
-    out["fineweb_short_lines"] = _share(sum(len(line) <= short for line in lines), total)
+    out["gopher_quality_bullet_lines"] = _share_of(sum(line.startswith(BULLETS) for line in lines), total)
+    out["gopher_quality_ellipsis_lines"] = _share_of(sum(line.endswith(ELLIPSES) for line in lines), total)
+    repeated, characters = _count_duplicates(lines)
+    out["gopher_repetition_duplicate_lines"] = _share_of(repeated, total)
+    out["gopher_repetition_duplicate_line_characters"] = _share_of(characters, len(text))
+    out["fineweb_duplicate_line_characters"] = _share_of(characters, sum(map(len, lines)))
+    out["fineweb_punctuated_lines"] = _share_of(sum(line[-1] in TERMINAL for line in lines), total)
+    out["fineweb_short_lines"] = _share_of(sum(len(line) <= short for line in lines), total)
     paragraphs = PARAGRAPH.split(text.strip())
-    repeated, characters = _duplicates(paragraphs)
-    out["gopher_repetition_duplicate_paragraphs"] = _share(repeated, len(paragraphs))
-    out["gopher_repetition_duplicate_paragraph_characters"] = _share(characters, len(text))
+    repeated, characters = _count_duplicates(paragraphs)
+    out["gopher_repetition_duplicate_paragraphs"] = _share_of(repeated, len(paragraphs))
+    out["gopher_repetition_duplicate_paragraph_characters"] = _share_of(characters, len(text))
 
 
-def _duplicates(pieces: Sequence[str]) -> tuple[int, int]:
+def _count_duplicates(pieces: Sequence[str]) -> tuple[int, int]:
     """How many pieces occurred before, and their characters."""
     unique = set(pieces)
     if len(unique) == len(pieces):
@@ -154,7 +154,7 @@ def _duplicates(pieces: Sequence[str]) -> tuple[int, int]:
     return len(pieces) - len(unique), sum(map(len, pieces)) - sum(map(len, unique))
 
 
-def _c4(out: Measures, text: str, lines: list[str], limits: Limits) -> None:
+def _measure_c4(out: Measures, text: str, lines: list[str], limits: Limits) -> None:
     """C4's rules: of its line rules, the share of characters on lines that each would remove; sentences on the rest."""
     lower = text.lower()
     script, policy = "javascript" in lower, c4_lines.has_policy(lower)
@@ -167,11 +167,11 @@ def _c4(out: Measures, text: str, lines: list[str], limits: Limits) -> None:
             failed.append("javascript")
         if policy and c4_lines.has_policy(small):
             failed.append("policy")
-        if c4_lines.few_words(line, limits.line_words):
+        if c4_lines.has_few_words(line, limits.line_words):
             failed.append("few_words")
         if c4_lines.has_long_word(line, limits.word_length):
             failed.append("long_word")
-        unterminated = not c4_lines.terminated(line)
+        unterminated = not c4_lines.is_terminated(line)
         if unterminated:
             sums["unterminated"] += len(line)
         for rule in failed:
@@ -182,7 +182,7 @@ def _c4(out: Measures, text: str, lines: list[str], limits: Limits) -> None:
             rest.append(line)
     total = sum(map(len, lines))
     for rule, characters in sums.items():
-        out[f"c4_{rule}_lines"] = _share(characters, total)
+        out[f"c4_{rule}_lines"] = _share_of(characters, total)
     out["c4_lorem_ipsum"] = lower.count("lorem ipsum")
     out["c4_curly_brackets"] = text.count("{")
-    out["c4_sentences"] = c4_lines.sentences(rest)
+    out["c4_sentences"] = c4_lines.count_sentences(rest)

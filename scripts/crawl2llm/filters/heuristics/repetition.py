@@ -27,7 +27,7 @@ def ngram_characters(tokens: list[str], vocabulary: Mapping[str, object], scale:
     space (none where `scale` is above 1), times its occurrences; they may overlap. For n in DUPLICATE: the document is read from the
     left; an n-gram seen before counts with its tokens' characters, and reading continues after it.
     """
-    found = dict.fromkeys((*TOP, *DUPLICATE), 0)
+    characters = dict.fromkeys((*TOP, *DUPLICATE), 0)
     size = len(vocabulary)
     number = dict(zip(vocabulary, range(size), strict=True))
     ids = np.fromiter(map(number.__getitem__, tokens), np.int64, len(tokens))
@@ -36,7 +36,7 @@ def ngram_characters(tokens: list[str], vocabulary: Mapping[str, object], scale:
     gap = 1 if scale == 1 else 0
     for n in TOP:  # where nothing repeats, every n-gram is as frequent as the first
         if len(tokens) >= n * scale:
-            found[n] = int(ends[n * scale]) + gap * (n - 1)
+            characters[n] = int(ends[n * scale]) + gap * (n - 1)
 
     # Positions of the repeated n-grams of the length before, ascending, and the number of the n-gram at each: shape (P,).
     positions, grams = np.arange(len(tokens)), ids
@@ -46,23 +46,23 @@ def ngram_characters(tokens: list[str], vocabulary: Mapping[str, object], scale:
             break
         keys = grams[left] * size + grams[left + 1]
         positions = positions[left]
-        grams, counts = _number(keys)
+        grams, counts = _number_keys(keys)
         occurrences = counts[grams]
-        most = int(counts.max())
-        if most == 1:
+        highest_count = int(counts.max())
+        if highest_count == 1:
             break
         n = length // scale if length % scale == 0 else 0
         if n in TOP:
-            start = int(positions[np.argmax(occurrences == most)])
-            found[n] = (int(ends[start + length] - ends[start]) + gap * (n - 1)) * most
+            start = int(positions[np.argmax(occurrences == highest_count)])
+            characters[n] = (int(ends[start + length] - ends[start]) + gap * (n - 1)) * highest_count
         repeated = occurrences > 1
         positions, grams, size = positions[repeated], grams[repeated], len(counts)
         if n in DUPLICATE:
-            found[n] = _duplicate(positions, grams, ends, length)
-    return found
+            characters[n] = _duplicate_characters(positions, grams, ends, length)
+    return characters
 
 
-def _number(keys: Ints) -> tuple[Ints, Ints]:
+def _number_keys(keys: Ints) -> tuple[Ints, Ints]:
     """Equal keys under one number: (number of each key, how often each number occurs). np.unique at half the cost."""
     order = keys.argsort()
     ordered = keys[order]
@@ -72,16 +72,16 @@ def _number(keys: Ints) -> tuple[Ints, Ints]:
     return numbers, np.bincount(group)
 
 
-def _duplicate(positions: Ints, grams: Ints, ends: Ints, length: int) -> int:
+def _duplicate_characters(positions: Ints, grams: Ints, ends: Ints, length: int) -> int:
     """Characters of n-grams seen before, read from the left without overlap."""
     seen: set[int] = set()
     characters = free = 0
-    for i, gram in zip(positions.tolist(), grams.tolist(), strict=True):
-        if i < free:
+    for position, gram in zip(positions.tolist(), grams.tolist(), strict=True):
+        if position < free:
             continue
         if gram in seen:
-            characters += int(ends[i + length] - ends[i])
-            free = i + length
+            characters += int(ends[position + length] - ends[position])
+            free = position + length
         else:
             seen.add(gram)
     return characters

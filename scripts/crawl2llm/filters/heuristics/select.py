@@ -18,21 +18,23 @@ from crawl2llm.chain.heuristics_rules import ByLanguage, Rule
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.heuristics import thresholds
 from crawl2llm.formats.documents import select_shard
-from crawl2llm.formats.labels_by_document import languages
-from crawl2llm.formats.verdicts import Failed, verdict
+from crawl2llm.formats.labels_by_document import languages_by_id
+from crawl2llm.formats.verdicts import FailedRule, verdict_row
 
 
-def judge(row: dict[str, Any], active: Sequence[Rule]) -> dict[str, Any]:
+def judge_document(row: dict[str, Any], active: Sequence[Rule]) -> dict[str, Any]:
     """The verdict on one signals row under the rules of `active`."""
-    failed = [Failed(rule.name, row[rule.measure], rule.threshold) for rule in active if rule.fails(row[rule.measure])]
-    return verdict(row["id"], failed, stays=row["curated"])
+    failed = [
+        FailedRule(rule.name, row[rule.measure], rule.threshold) for rule in active if rule.fails(row[rule.measure])
+    ]
+    return verdict_row(row["id"], failed, stays=row["curated"])
 
 
 class Tally:
     """Counts, by rule: how many documents it drops, how many it alone drops, how many it does not apply to."""
 
-    def __init__(self, chosen: ByLanguage, language_of: dict[str, str]) -> None:
-        self.chosen, self.language_of = chosen, language_of
+    def __init__(self, rules: ByLanguage, language_of: dict[str, str]) -> None:
+        self.chosen, self.language_of = rules, language_of
         self.languages: dict[str, Counter[str]] = {}
         self.dropped: Counter[str] = Counter()
         self.unique: Counter[str] = Counter()
@@ -42,58 +44,58 @@ class Tally:
     def __call__(self, row: dict[str, Any], verdict: dict[str, Any]) -> None:
         """Count the verdict on a signals row."""
         language = self.language_of.get(row["id"], "")
-        self.not_applicable.update(rule.name for rule in self.chosen.of(language) if row[rule.measure] is None)
+        self.not_applicable.update(rule.name for rule in self.chosen.rules_of(language) if row[rule.measure] is None)
         if self.language_of:
-            found = self.languages.setdefault(language, Counter())
-            found.update(["documents"] if verdict["kept"] else ["documents", "dropped"])
+            counts = self.languages.setdefault(language, Counter())
+            counts.update(["documents"] if verdict["kept"] else ["documents", "dropped"])
         if not verdict["kept"]:
             self.dropped.update(verdict["rules"])
             self.unique.update(verdict["rules"] if len(verdict["rules"]) == 1 else ())
         elif verdict["rules"] and row["curated"]:
             self.curated_exempt += 1
 
-    def summary(self) -> dict[str, Any]:
+    def manifest_summary(self) -> dict[str, Any]:
         """Counts of every active rule and the thresholds, by name, and the curated documents that a rule would have dropped.
 
         Counts are added up over the shards, so they stand apart from the thresholds. Where these differ by language, documents and
         drops by language too.
         """
-        found = {
+        totals = {
             "rules": {
                 name: {
                     "dropped": self.dropped[name],
                     "unique": self.unique[name],
                     "not_applicable": self.not_applicable[name],
                 }
-                for name in self.chosen.names()
+                for name in self.chosen.rule_names()
             },
             "thresholds": {rule.name: rule.threshold for rule in self.chosen.default},
             "curated_exempt": self.curated_exempt,
         }
         if self.languages:
-            found["languages"] = {
+            totals["languages"] = {
                 language: {"documents": counts["documents"], "dropped": counts["dropped"]}
                 for language, counts in sorted(self.languages.items())
             }
-        return found
+        return totals
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    chosen = ByLanguage(settings, thresholds.read(args.thresholds))
+    rules = ByLanguage(settings, thresholds.read_thresholds(args.thresholds))
     # A shard's ids in memory; without thresholds by language there is nothing to look up.
-    language_of = languages(args.languages)
-    tally = Tally(chosen, language_of)
+    language_of = languages_by_id(args.languages)
+    tally = Tally(rules, language_of)
 
-    def judged(row: dict[str, Any]) -> dict[str, Any]:
-        return judge(row, chosen.of(language_of.get(row["id"], "")))
+    def judge_row(row: dict[str, Any]) -> dict[str, Any]:
+        return judge_document(row, rules.rules_of(language_of.get(row["id"], "")))
 
-    files = select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"], tally)
-    manifest.summary |= tally.summary()
+    files = select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"], tally)
+    manifest.summary |= tally.manifest_summary()
     return files
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "heuristics.select",
         __doc__,
         "--config config.yaml --signals results/main/heuristics/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
@@ -109,7 +111,7 @@ def main(argv: list[str] | None = None) -> int:
         default=[],
         help="manifest of the same language.score shard, where thresholds differ by language",
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -30,20 +30,20 @@ DECADES, BINS_OF_DECADE = 7, 500
 EDGES = np.concatenate([np.arange(1001) / 1000, 10.0 ** (np.arange(1, DECADES * BINS_OF_DECADE + 1) / BINS_OF_DECADE)])
 UPPER = np.append(EDGES[1:], EDGES[-1])
 DIGITS = 3  # of a threshold, as in the files of FineWeb2's repository (configs/*.yml)
-NEAR = 1e-6  # a number that is nearer than this to a whole one is that number
+TOLERANCE = 1e-6  # a number that is nearer than this to a whole one is that number
 
 
-def bins(values: np.ndarray) -> np.ndarray:
+def bin_indices(values: np.ndarray) -> np.ndarray:
     """The bin of each value; values lie from 0 up."""
     return np.searchsorted(EDGES, values, side="right") - 1
 
 
-def histogram(values: np.ndarray) -> np.ndarray:
+def value_histogram(values: np.ndarray) -> np.ndarray:
     """How many values are in each bin (int64, one for each of EDGES); NaN counts as no value."""
-    return np.bincount(bins(values[~np.isnan(values)]), minlength=len(EDGES)).astype(np.int64)
+    return np.bincount(bin_indices(values[~np.isnan(values)]), minlength=len(EDGES)).astype(np.int64)
 
 
-def moments(counts: np.ndarray) -> tuple[float, float]:
+def mean_and_deviation(counts: np.ndarray) -> tuple[float, float]:
     """Mean and standard deviation of a histogram, each value taken for its bin's lower edge."""
     total = int(counts.sum())
     mean = float(counts @ EDGES) / total
@@ -52,55 +52,57 @@ def moments(counts: np.ndarray) -> tuple[float, float]:
 
 def share_dropped(counts: np.ndarray, rule: Rule) -> float:
     """The share of values that the rule drops; a value in the same bin as the threshold is not dropped."""
-    at = int(bins(np.array([float(rule.threshold)]))[0])
+    at = int(bin_indices(np.array([float(rule.threshold)]))[0])
     outside = counts[:at] if rule.low else counts[at + 1 :]
     return float(outside.sum() / counts.sum())
 
 
-def cut(counts: np.ndarray, low: bool, share: float) -> float:
+def strictest_edge(counts: np.ndarray, low: bool, share: float) -> float:
     """The strictest edge of a bin as threshold that drops no more than a share of the values."""
-    allowed = math.floor(share * int(counts.sum()) + NEAR)
+    allowed = math.floor(share * int(counts.sum()) + TOLERANCE)
     order = counts if low else counts[::-1]
     beyond = np.cumsum(order) - order  # dropped where the threshold keeps this bin
     last = int(np.searchsorted(beyond, allowed, side="right")) - 1
     return float(EDGES[last] if low else UPPER[len(counts) - 1 - last])
 
 
-def derived(method: str, rule: Rule, kind: str, own: np.ndarray, reference: np.ndarray, tail: float) -> float | None:
+def derive_threshold(
+    method: str, rule: Rule, kind: str, histogram: np.ndarray, reference: np.ndarray, tail: float
+) -> float | None:
     """The threshold of a rule for a language, within what the measure's kind (`count`, `share`, `ratio`) can be.
 
     own, reference: histograms of the measure in the language and in the reference. None where the method says nothing: the reference does
     not vary, or has the median 0.
     """
     if method == "tail":
-        found = cut(own, rule.low, tail)
+        threshold = strictest_edge(histogram, rule.low, tail)
     elif method == "quantile":
         share = share_dropped(reference, rule)
-        found = cut(own, rule.low, share)
+        threshold = strictest_edge(histogram, rule.low, share)
         if not share:  # any threshold beyond all values would do: not a stricter one than the reference has
-            found = min(found, rule.threshold) if rule.low else max(found, rule.threshold)
+            threshold = min(threshold, rule.threshold) if rule.low else max(threshold, rule.threshold)
     elif method == "median_ratio":
-        middle, of_reference = (
-            float(EDGES[np.searchsorted(np.cumsum(each), each.sum() / 2)]) for each in (own, reference)
+        median, reference_median = (
+            float(EDGES[np.searchsorted(np.cumsum(counts), counts.sum() / 2)]) for counts in (histogram, reference)
         )
-        if not of_reference:
+        if not reference_median:
             return None
-        found = rule.threshold * middle / of_reference
+        threshold = rule.threshold * median / reference_median
     else:
-        (mean, deviation), (mean_of, deviation_of) = moments(own), moments(reference)
+        (mean, deviation), (mean_of, deviation_of) = mean_and_deviation(histogram), mean_and_deviation(reference)
         if not deviation_of:
             return None
-        found = mean + (rule.threshold - mean_of) / deviation_of * deviation
-    found = min(max(found, 0.0), 1.0 if kind == "share" else math.inf)
+        threshold = mean + (rule.threshold - mean_of) / deviation_of * deviation
+    threshold = min(max(threshold, 0.0), 1.0 if kind == "share" else math.inf)
     if kind == "count":
-        return math.ceil(found - NEAR) if rule.low else math.floor(found + NEAR)
+        return math.ceil(threshold - TOLERANCE) if rule.low else math.floor(threshold + TOLERANCE)
     unit = 10**DIGITS  # rounded to the looser side
-    return (math.floor(found * unit + NEAR) if rule.low else math.ceil(found * unit - NEAR)) / unit
+    return (math.floor(threshold * unit + TOLERANCE) if rule.low else math.ceil(threshold * unit - TOLERANCE)) / unit
 
 
-def read(manifests: Sequence[Path]) -> dict[str, Thresholds]:
+def read_thresholds(manifests: Sequence[Path]) -> dict[str, Thresholds]:
     """Thresholds by language and rule, of the manifest of heuristics.calibrate; {} without one."""
-    found: dict[str, Thresholds] = {}
+    thresholds: dict[str, Thresholds] = {}
     for path in manifests:
-        found |= json.loads(Manifest.read(path).file(FILE).read_text(encoding="utf-8"))
-    return found
+        thresholds |= json.loads(Manifest.read(path).file(FILE).read_text(encoding="utf-8"))
+    return thresholds

@@ -20,7 +20,7 @@ from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of
-from crawl2llm.formats.labels_by_document import lookup
+from crawl2llm.formats.labels_by_document import language_lookup
 from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.text import unicode_scripts
 
@@ -36,25 +36,27 @@ SIGNAL = pa.schema(
 )
 
 
-def agreement(first: str, others: list[str]) -> float | None:
+def agreement_share(first: str, other_labels: list[str]) -> float | None:
     """The share of models that find the language of the first; None where there is no other, or the first found none."""
-    code = language_codes.language(first)
-    if not others or code == "und":
+    code = language_codes.language_code(first)
+    if not other_labels or code == "und":
         return None
-    return (1 + sum(language_codes.language(label) == code for label in others)) / (1 + len(others))
+    return (1 + sum(language_codes.language_code(label) == code for label in other_labels)) / (1 + len(other_labels))
 
 
-def signals(text: str, first: str, models: list[Identifier], script: bool) -> dict[str, Any]:
+def language_signals(text: str, first: str, models: list[Identifier], script: bool) -> dict[str, Any]:
     """The signals of a text, which language.score found to be `first`."""
-    found = [model(text) for model in models]
-    labels = [label for label, _ in found]
-    counts = unicode_scripts.letters(text) if script else {}
+    label_scores = [model(text) for model in models]
+    labels = [label for label, _ in label_scores]
+    counts = unicode_scripts.letters_by_script(text) if script else {}
     return {
         "labels": labels,
-        "scores": [score for _, score in found],
-        "agreement": agreement(first, labels),
-        "script": unicode_scripts.majority(counts),
-        "script_share": unicode_scripts.share(counts, unicode_scripts.scripts(first)) if script else None,
+        "scores": [score for _, score in label_scores],
+        "agreement": agreement_share(first, labels),
+        "script": unicode_scripts.majority_script(counts),
+        "script_share": unicode_scripts.script_share(counts, unicode_scripts.scripts_of_language(first))
+        if script
+        else None,
     }
 
 
@@ -63,34 +65,34 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         Identifier(model_path(name, "language.compare.models"), "language.compare.models")
         for name in settings["models"]
     ]
-    language_of = lookup(args.languages, args.documents)
+    language_of = language_lookup(args.languages, args.documents)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
-    agreed: dict[str, int] = {}
-    written: dict[str, int] = {}
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
+    agreement_counts: dict[str, int] = {}
+    script_counts: dict[str, int] = {}
     with Writer(out, SIGNAL) as writer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, []):
-            found = signals(row["text"], language_of(row["id"]), models, settings["script"])
-            writer.add({"id": row["id"], **found})
-            share = "none" if found["agreement"] is None else f"{found['agreement']:.2f}"
-            agreed[share] = agreed.get(share, 0) + 1
-            written[found["script"] or "none"] = written.get(found["script"] or "none", 0) + 1
+            signals = language_signals(row["text"], language_of(row["id"]), models, settings["script"])
+            writer.add({"id": row["id"], **signals})
+            share = "none" if signals["agreement"] is None else f"{signals['agreement']:.2f}"
+            agreement_counts[share] = agreement_counts.get(share, 0) + 1
+            script_counts[signals["script"] or "none"] = script_counts.get(signals["script"] or "none", 0) + 1
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    manifest.summary = {"agreement": agreed, "scripts": written}
+    manifest.summary = {"agreement": agreement_counts, "scripts": script_counts}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "language.compare",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE}"
         " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
     )
-    surviving_texts.options(parser)
+    surviving_texts.add_options(parser)
     parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

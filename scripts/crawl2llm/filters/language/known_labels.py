@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from crawl2llm.chain.filter_order import before
+from crawl2llm.chain.filter_order import filters_before
 from crawl2llm.chain.heuristics_rules import FAMILIES
 from crawl2llm.core.errors import InputError
 
@@ -21,7 +21,7 @@ LID_176 = """
 """
 
 
-def check(language: dict[str, Any]) -> None:
+def check_language_filter(language: dict[str, Any]) -> None:
     """InputError for a language of `language.select` that the bundled model never finds (other models are not asked), and for a rule
     without what it compares.
     """
@@ -41,7 +41,7 @@ def check_by_language(config: dict[str, Any]) -> None:
     """
     heuristics, quality = config["heuristics"], config["quality"]["select"]
     if "quality" in config["filters"] and quality["by"] == "language":
-        if "language" not in before(config["filters"], "quality"):
+        if "language" not in filters_before(config["filters"], "quality"):
             raise InputError(
                 f"quality.select.by is 'language', and filters, {config['filters']!r}, lacks language before quality"
             )
@@ -54,8 +54,8 @@ def check_by_language(config: dict[str, Any]) -> None:
     for rule in heuristics["calibrate"]["rules"]:
         check_rule(rule, "heuristics.calibrate.rules")
     for language, families in heuristics["select"]["languages"].items():
-        for family, of in families.items():
-            for name in of:
+        for family, rule_names in families.items():
+            for name in rule_names:
                 check_rule(f"{family}.{name}", f"heuristics.select.languages.{language}")
     if config["language"]["score"]["model"] == BUNDLED:
         check_names(heuristics["select"]["languages"], "heuristics.select.languages")
@@ -64,22 +64,22 @@ def check_by_language(config: dict[str, Any]) -> None:
 
 def check_rule(rule: str, key: str) -> None:
     """InputError for a rule `<family>.<name>`, given by `key`, that there is not."""
-    known = [f"{family}.{name}" for family, names in FAMILIES.items() for name in names]
-    if rule not in known:
-        near = difflib.get_close_matches(rule, known, 3, 0.5)
+    all_rules = [f"{family}.{name}" for family, names in FAMILIES.items() for name in names]
+    if rule not in all_rules:
+        nearest = difflib.get_close_matches(rule, all_rules, 3, 0.5)
         raise InputError(
-            f"{key} has {rule!r}, which is no rule of heuristics.select; the nearest are {', '.join(near or known)}"
+            f"{key} has {rule!r}, which is no rule of heuristics.select; the nearest are {', '.join(nearest or all_rules)}"
         )
 
 
 def check_names(names: Iterable[str], key: str) -> None:
     """The same of languages that are given by `key`."""
-    known = LID_176.split()
+    labels = LID_176.split()
     for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name.lower(), known, 3, 0.5)
+        if name not in labels:
+            nearest = difflib.get_close_matches(name.lower(), labels, 3, 0.5)
             raise InputError(
                 f"{key} has {name!r}, which the model {BUNDLED} never finds"
-                f"{': do you mean ' + ' or '.join(map(repr, near)) + '?' if near else ''}; "
+                f"{': do you mean ' + ' or '.join(map(repr, nearest)) + '?' if nearest else ''}; "
                 "it knows the 176 languages of https://fasttext.cc/docs/en/language-identification.html by codes such as 'en', 'de', 'zh'"
             )

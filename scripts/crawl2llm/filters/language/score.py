@@ -36,25 +36,25 @@ SIGNAL = pa.schema(
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     identify = Identifier(model_path(settings["model"]))
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     with Writer(out, SIGNAL) as writer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source"]):
             language, score = identify(row["text"])
-            found = {"language": language, "score": score, "characters": len(row["text"])}
-            writer.add({"id": row["id"], "source": row["source"], **found})
+            signals = {"language": language, "score": score, "characters": len(row["text"])}
+            writer.add({"id": row["id"], "source": row["source"], **signals})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "language.score",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json",
     )
-    surviving_texts.options(parser)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_options(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

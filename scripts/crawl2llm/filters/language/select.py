@@ -15,75 +15,81 @@ from typing import Any
 from crawl2llm.chain import command_line
 from crawl2llm.core import language_codes
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import data, rows, select_shard
-from crawl2llm.formats.verdicts import Failed, verdict
+from crawl2llm.formats.documents import parquet_file, rows, select_shard
+from crawl2llm.formats.verdicts import FailedRule, verdict_row
 
 # lid.176 shares the probability of these among near relatives: at 0.65 it drops between 5 and 100 of 100 passages of their Universal
 # Declaration of Human Rights, and none of the English one (docs/filters/language.md).
-LOOSER = {"af": 0.55, "hr": 0.3, "id": 0.6, "no": 0.6, "sl": 0.55, "sw": 0.35}
+LOOSER_THRESHOLDS = {"af": 0.55, "hr": 0.3, "id": 0.6, "no": 0.6, "sl": 0.55, "sw": 0.35}
 
 
 # What language.compare measures, and the key and rule that is its least.
-COMPARED = {"agreement": "agreement_min", "script_share": "script_min"}
+COMPARED_RULES = {"agreement": "agreement_min", "script_share": "script_min"}
 
 
-def own_thresholds(settings: dict[str, Any]) -> dict[str, float]:
+def thresholds_by_language(settings: dict[str, Any]) -> dict[str, float]:
     """The thresholds of languages that have one: the config's, and for a language that `languages` names that of LOOSER."""
     threshold = settings["threshold"]
-    found = {name: LOOSER[name] for name in settings["languages"] if LOOSER.get(name, threshold) < threshold}
-    return {**found, **settings.get("thresholds", {})}
+    looser = {
+        name: LOOSER_THRESHOLDS[name]
+        for name in settings["languages"]
+        if LOOSER_THRESHOLDS.get(name, threshold) < threshold
+    }
+    return {**looser, **settings.get("thresholds", {})}
 
 
-def judge(
+def judge_document(
     row: dict[str, Any],
     languages: frozenset[str],
     threshold: float,
     thresholds: dict[str, float] | None = None,
-    least: dict[str, float] | None = None,
+    minimums: dict[str, float] | None = None,
 ) -> dict[str, Any]:
     """The verdict on one signals row. An empty `languages` keeps every language. thresholds: of languages with one of their own.
     least: thresholds of `agreement` and `script_share`, where they are compared.
     """
     failed = []
-    own = language_codes.find(thresholds or {}, row["language"])
-    limits = {"score": (row["score"], threshold if own is None else own)}
-    for measure, name in COMPARED.items():
-        if measure in (least or {}) and row[measure] is not None:
-            limits[name] = row[measure], (least or {})[measure]
-    if languages and not language_codes.listed(row["language"], languages):
-        failed.append(Failed("language", detail=row["language"]))
-    failed += [Failed(name, value, limit) for name, (value, limit) in limits.items() if value < limit]
-    return verdict(row["id"], failed)
+    own_threshold = language_codes.lookup_label(thresholds or {}, row["language"])
+    limits = {"score": (row["score"], threshold if own_threshold is None else own_threshold)}
+    for measure, name in COMPARED_RULES.items():
+        if measure in (minimums or {}) and row[measure] is not None:
+            limits[name] = row[measure], (minimums or {})[measure]
+    if languages and not language_codes.is_listed(row["language"], languages):
+        failed.append(FailedRule("language", detail=row["language"]))
+    failed += [FailedRule(name, value, limit) for name, (value, limit) in limits.items() if value < limit]
+    return verdict_row(row["id"], failed)
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     languages, threshold = frozenset(settings["languages"]), settings["threshold"]
-    thresholds = own_thresholds(settings)
-    least = {measure: settings[name] for measure, name in COMPARED.items() if settings.get(name) is not None}
+    thresholds = thresholds_by_language(settings)
+    minimums = {measure: settings[name] for measure, name in COMPARED_RULES.items() if settings.get(name) is not None}
     # A shard's in memory, where anything is compared.
-    paths = map(data, args.compared if least else [])
-    compared = {row["id"]: row for path in paths for row in rows(path, ["id", *COMPARED])}
+    paths = map(parquet_file, args.compared if minimums else [])
+    comparison_by_id = {row["id"]: row for path in paths for row in rows(path, ["id", *COMPARED_RULES])}
 
-    def judged(row: dict[str, Any]) -> dict[str, Any]:
-        return judge({**row, **compared.get(row["id"], {})}, languages, threshold, thresholds, least)
+    def judge_row(row: dict[str, Any]) -> dict[str, Any]:
+        return judge_document(
+            {**row, **comparison_by_id.get(row["id"], {})}, languages, threshold, thresholds, minimums
+        )
 
-    files = select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
+    files = select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"])
     histogram: dict[str, int] = {}
-    for row in rows(data(args.signals), ["language"]):
+    for row in rows(parquet_file(args.signals), ["language"]):
         histogram[row["language"]] = histogram.get(row["language"], 0) + 1
     manifest.summary |= {
         "languages": histogram,
         "wanted": {"languages": settings["languages"], "threshold": threshold},
     }
-    if least:
-        manifest.summary["wanted"] |= {COMPARED[measure]: limit for measure, limit in least.items()}
+    if minimums:
+        manifest.summary["wanted"] |= {COMPARED_RULES[measure]: limit for measure, limit in minimums.items()}
     if thresholds:
         manifest.summary["wanted"]["thresholds"] = thresholds
     return files
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "language.select",
         __doc__,
         "--config config.yaml --signals results/main/language/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
@@ -96,7 +102,7 @@ def main(argv: list[str] | None = None) -> int:
         default=[],
         help="manifest of the same language.compare shard, where it is used",
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.licence import names
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import Writer, data, shard_of, survivors, verdict_file
+from crawl2llm.formats.documents import Writer, parquet_file, shard_of, surviving_documents, verdict_file
 
 SIGNAL = pa.schema(
     [
@@ -35,30 +35,30 @@ SIGNAL = pa.schema(
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard = shard_of(args.documents)
     out = args.manifest.with_name(f"{shard}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
-    found: dict[str, int] = {}
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
+    licence_counts: dict[str, int] = {}
     with Writer(out, SIGNAL) as writer:
-        for row in survivors(
-            data(args.documents), verdict_file(args.verdicts, shard), ["id", "source", "curated", "metadata"]
+        for row in surviving_documents(
+            parquet_file(args.documents), verdict_file(args.verdicts, shard), ["id", "source", "curated", "metadata"]
         ):
-            licence, said, beside = names.of(json.loads(row.pop("metadata") or "{}"))
+            licence, evidence, others_named = names.licence_of(json.loads(row.pop("metadata") or "{}"))
             if licence is None and (of_source := settings["sources"].get(row["source"])):
-                licence, said = names.normal(of_source), "source"
-            writer.add({**row, "licence": licence, "said": said, "beside": beside})
-            found[licence or ""] = found.get(licence or "", 0) + 1
+                licence, evidence = names.normal_name(of_source), "source"
+            writer.add({**row, "licence": licence, "said": evidence, "beside": others_named})
+            licence_counts[licence or ""] = licence_counts.get(licence or "", 0) + 1
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    without = found.pop("", 0)
-    manifest.summary = {"licences": dict(sorted(found.items())), "unknown": without}
+    without = licence_counts.pop("", 0)
+    manifest.summary = {"licences": dict(sorted(licence_counts.items())), "unknown": without}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "licence.score", __doc__, f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json"
     )
-    surviving_texts.options(parser)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_options(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -13,41 +13,41 @@ from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.filters.licence.names import allowed
+from crawl2llm.filters.licence.names import is_allowed
 from crawl2llm.formats.documents import select_shard
-from crawl2llm.formats.verdicts import Failed, verdict
+from crawl2llm.formats.verdicts import FailedRule, verdict_row
 
 
-def judge(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+def judge_document(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The verdict on one signals row. settings: `licence.select`."""
-    name, most = row["licence"], settings["beside_max"]
+    name, beside_max = row["licence"], settings["beside_max"]
     failed = []
     if name is None:
         if settings["unknown"] == "drop":
-            failed.append(Failed("unknown", detail="no licence is known"))
-        return verdict(row["id"], failed, stays=row["curated"])
-    if not allowed(name, settings["allowed"]):
-        failed.append(Failed("licence", detail=name))
+            failed.append(FailedRule("unknown", detail="no licence is known"))
+        return verdict_row(row["id"], failed, stays=row["curated"])
+    if not is_allowed(name, settings["allowed"]):
+        failed.append(FailedRule("licence", detail=name))
     if row["said"] not in settings["said"]:
-        failed.append(Failed("said", detail=row["said"]))
-    if most is not None and row["beside"] > most:
-        failed.append(Failed("beside", row["beside"], most))
-    return verdict(row["id"], failed, stays=row["curated"])
+        failed.append(FailedRule("said", detail=row["said"]))
+    if beside_max is not None and row["beside"] > beside_max:
+        failed.append(FailedRule("beside", row["beside"], beside_max))
+    return verdict_row(row["id"], failed, stays=row["curated"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    judged = partial(judge, settings=settings)
-    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
+    judge_row = partial(judge_document, settings=settings)
+    return select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"])
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "licence.select",
         __doc__,
         "--config config.yaml --signals results/main/licence/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
     )
     parser.add_argument("--signals", required=True, type=Path, help="manifest of the same licence.score shard")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

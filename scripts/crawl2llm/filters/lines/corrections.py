@@ -11,7 +11,7 @@ from typing import Any
 
 import re2
 
-SHORT = 10  # words of a line at most from which navigation is cut (RefinedWeb)
+SHORT_LINE_WORDS = 10  # words of a line at most from which navigation is cut (RefinedWeb)
 
 # Of counts there are many ways to read a line, so RE2 reads it, in time that is linear. Its \W, \d and \s are of ASCII alone.
 _SIGN, _SPACE = r"[^\pL\pN]", r"[\s\v\x1c-\x1f\x85\pZ]"
@@ -46,7 +46,7 @@ _ANYWHERE = re.compile(
 )
 
 
-def reason(line: str, settings: dict[str, Any]) -> str | None:
+def correction_of(line: str, settings: dict[str, Any]) -> str | None:
     """The correction that takes a line out; None for a line that stays. line: not empty, without white space around it."""
     if settings["numerals"] and not any(map(str.isalpha, line)) and any(map(str.isdigit, line)):
         return "numerals"
@@ -56,7 +56,7 @@ def reason(line: str, settings: dict[str, Any]) -> str | None:
         letters = sum(map(str.isalpha, line))
         if letters and sum(map(str.isupper, line)) > settings["uppercase_max"] * letters:
             return "uppercase"
-    if settings["navigation"] and (cut := list(navigation(line))):
+    if settings["navigation"] and (cut := list(navigation_places(line))):
         left = list(line)
         for start, end in cut:
             left[start:end] = [" "] * (end - start)
@@ -70,16 +70,16 @@ def is_counter(line: str) -> bool:
     return _COUNTER.fullmatch(line.encode("utf-8", "replace")) is not None
 
 
-def navigation(line: str) -> Iterator[tuple[int, int]]:
+def navigation_places(line: str) -> Iterator[tuple[int, int]]:
     """The places of words for navigation in a short line, in order and without overlaps."""
-    if len(line.split(None, SHORT)) > SHORT:
+    if len(line.split(None, SHORT_LINE_WORDS)) > SHORT_LINE_WORDS:
         return
     at = 0
     if (first := _START.match(line)) and first.end():
         yield first.span()
         at = first.end()
     last = _END.search(line, at)
-    for found in _ANYWHERE.finditer(line, at, last.start() if last else len(line)):
-        yield found.span()
+    for match in _ANYWHERE.finditer(line, at, last.start() if last else len(line)):
+        yield match.span()
     if last and last.end() > last.start():
         yield last.span()

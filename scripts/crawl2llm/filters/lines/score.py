@@ -32,40 +32,40 @@ SIGNAL = pa.schema(
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    settings = config_schema.completed("lines.score", settings)
+    settings = config_schema.fill_defaults("lines.score", settings)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    edited = spans.file_of(args.manifest)
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
-    taken: dict[str, int] = {}
-    with Writer(out, SIGNAL) as writer, Writer(edited, spans.SCHEMA) as places:
+    spans_file = spans.file_of(args.manifest)
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
+    spans_by_rule: dict[str, int] = {}
+    with Writer(out, SIGNAL) as writer, Writer(spans_file, spans.SCHEMA) as places:
         for row in surviving_texts.texts(
             args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True
         ):
             # The text of a curated source, or of one that skips this filter, stays as it is.
-            whole = row["curated"] or row["source"] in settings["skipped_by"]
-            found = [] if whole else list(rules.edits(row["text"], settings))
-            for span in found:
+            is_untouched = row["curated"] or row["source"] in settings["skipped_by"]
+            removed_spans = [] if is_untouched else list(rules.removed_spans(row["text"], settings))
+            for span in removed_spans:
                 start, end = row["original"](span.start, span.end)
                 places.add({"id": row["id"], "start": start, "end": end, "replacement": "", "rule": span.rule})
-                taken[span.rule] = taken.get(span.rule, 0) + 1
-            left = spans.Edited(row["text"], found).text
-            lines = sum(span.rule not in rules.INSIDE for span in found)
+                spans_by_rule[span.rule] = spans_by_rule.get(span.rule, 0) + 1
+            left = spans.EditedText(row["text"], removed_spans).text
+            lines = sum(span.rule not in rules.RULES_INSIDE_LINES for span in removed_spans)
             counts: dict[str, float]
-            counts = {"lines": lines, "sentences": rules.sentences(left), "characters": len(left.strip())}
-            counts["flagged"] = rules.flagged(row["text"], found)
+            counts = {"lines": lines, "sentences": rules.count_sentences(left), "characters": len(left.strip())}
+            counts["flagged"] = rules.flagged_share(row["text"], removed_spans)
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    manifest.summary = {"taken": taken}
-    return [out, edited]
+    manifest.summary = {"taken": spans_by_rule}
+    return [out, spans_file]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "lines.score", __doc__, f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json"
     )
-    surviving_texts.options(parser)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_options(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

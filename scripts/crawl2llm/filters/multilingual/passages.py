@@ -20,7 +20,9 @@ class Passage:
     language: str
 
 
-def passages(text: str, identify: Identify, own: str, characters: int, threshold: float) -> list[Passage]:
+def classify_lines(
+    text: str, identify: Identify, default_language: str, characters: int, threshold: float
+) -> list[Passage]:
     """The lines of a text with their languages. A line of fewer characters, or that is found with a lower probability, has the language of
     the last line before it that is long and sure enough, or else of the first after it; `own` where there is none.
     """
@@ -32,33 +34,33 @@ def passages(text: str, identify: Identify, own: str, characters: int, threshold
             sure = label if score >= threshold else None
         lines.append((at, at + len(line), sure))
         at += len(line)
-    last = next((sure for _, _, sure in lines if sure), own)
-    found = []
+    last = next((sure for _, _, sure in lines if sure), default_language)
+    passages = []
     for start, end, sure in lines:
         last = sure or last
-        found.append(Passage(start, end, last))
-    return found
+        passages.append(Passage(start, end, last))
+    return passages
 
 
-def foreign(text: str, found: list[Passage], wanted: Collection[str]) -> int:
+def foreign_characters(text: str, passages: list[Passage], wanted_languages: Collection[str]) -> int:
     """The characters of lines in other languages, white space around them not counted."""
-    return sum(len(text[line.start : line.end].strip()) for line in found if line.language not in wanted)
+    return sum(len(text[line.start : line.end].strip()) for line in passages if line.language not in wanted_languages)
 
 
-def cuts(text: str, found: list[Passage], wanted: Collection[str]) -> Iterator[Span]:
+def foreign_spans(text: str, passages: list[Passage], wanted_languages: Collection[str]) -> Iterator[Span]:
     """What takes lines in other languages out of a text: a span for each run of lines in one language, whose label is the rule."""
-    kept = 0  # where the last line that stays ends, before its line break
+    kept_end = 0  # where the last line that stays ends, before its line break
     # Where a text without a line break at its end loses its end, the break before it goes too.
-    stay = [number for number, line in enumerate(found) if line.language in wanted]
+    stay = [number for number, line in enumerate(passages) if line.language in wanted_languages]
     tail = stay[-1] + 1 if stay and not text.endswith("\n") else None
     number = 0
-    while number < len(found):
-        first = found[number]
-        if first.language in wanted:
-            kept = first.start + len(text[first.start : first.end].rstrip("\n"))
+    while number < len(passages):
+        first = passages[number]
+        if first.language in wanted_languages:
+            kept_end = first.start + len(text[first.start : first.end].rstrip("\n"))
             number += 1
             continue
-        start = kept if number == tail else first.start
-        while number < len(found) and found[number].language == first.language:
+        start = kept_end if number == tail else first.start
+        while number < len(passages) and passages[number].language == first.language:
             number += 1
-        yield Span(start, found[number - 1].end, "", first.language)
+        yield Span(start, passages[number - 1].end, "", first.language)

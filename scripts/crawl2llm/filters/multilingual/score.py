@@ -18,10 +18,10 @@ from crawl2llm.chain import command_line
 from crawl2llm.core import language_codes
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.filters.multilingual.passages import cuts, foreign, passages
+from crawl2llm.filters.multilingual.passages import classify_lines, foreign_characters, foreign_spans
 from crawl2llm.formats import spans, surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of
-from crawl2llm.formats.labels_by_document import lookup
+from crawl2llm.formats.labels_by_document import language_lookup
 from crawl2llm.formats.language_identifier import Identifier, model_path
 
 SIGNAL = pa.schema(
@@ -36,60 +36,64 @@ SIGNAL = pa.schema(
 )
 
 
-def chosen(languages: list[str], wanted: list[str]) -> list[str]:
+def languages_to_keep(languages: list[str], wanted_languages: list[str]) -> list[str]:
     """Of a document's languages, those that are wanted; its own, the first, where none is named."""
-    return [name for name in languages if language_codes.listed(name, wanted)] if wanted else languages[:1]
+    return (
+        [name for name in languages if language_codes.is_listed(name, wanted_languages)]
+        if wanted_languages
+        else languages[:1]
+    )
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     key = "multilingual.score.model"
     identify = Identifier(model_path(settings["model"], key), key)
-    language_of = lookup(args.languages, args.documents)
+    language_of = language_lookup(args.languages, args.documents)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    edited = spans.file_of(args.manifest)
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
-    mixed, taken = 0, Counter[str]()
-    with Writer(out, SIGNAL) as writer, Writer(edited, spans.SCHEMA) as places:
+    spans_file = spans.file_of(args.manifest)
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
+    mixed_documents, spans_by_language = 0, Counter[str]()
+    with Writer(out, SIGNAL) as writer, Writer(spans_file, spans.SCHEMA) as places:
         for row in surviving_texts.texts(
             args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True
         ):
-            text, own = row["text"], language_of(row["id"])
-            found = passages(text, identify, own, settings["characters_min"], settings["threshold"])
+            text, own_language = row["text"], language_of(row["id"])
+            passages = classify_lines(text, identify, own_language, settings["characters_min"], settings["threshold"])
             counts: Counter[str] = Counter()
-            for line in found:
+            for line in passages:
                 counts[line.language] += len(text[line.start : line.end].strip())
             languages = sorted(filter(counts.get, counts), key=lambda name: (-counts[name], name))
-            wanted = chosen(languages, settings["languages"])
+            kept_languages = languages_to_keep(languages, settings["languages"])
             # The text of a curated source, or of one that skips this filter, stays as it is.
-            whole = row["curated"] or row["source"] in settings["skipped_by"] or not settings["cut"]
-            cut = [] if whole else list(cuts(text, found, wanted))
+            is_untouched = row["curated"] or row["source"] in settings["skipped_by"] or not settings["cut"]
+            cut = [] if is_untouched else list(foreign_spans(text, passages, kept_languages))
             for span in cut:
                 start, end = row["original"](span.start, span.end)
                 places.add({"id": row["id"], "start": start, "end": end, "replacement": "", "rule": span.rule})
-                taken[span.rule] += 1
-            mixed += len(languages) > 1
+                spans_by_language[span.rule] += 1
+            mixed_documents += len(languages) > 1
             measures = {
                 "languages": languages,
-                "foreign": foreign(text, found, wanted) / max(counts.total(), 1),
-                "characters": len(spans.Edited(text, cut).text.strip()),
+                "foreign": foreign_characters(text, passages, kept_languages) / max(counts.total(), 1),
+                "characters": len(spans.EditedText(text, cut).text.strip()),
             }
             writer.add({**{name: row[name] for name in ("id", "source", "curated")}, **measures})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    manifest.summary = {"mixed": mixed, "taken": dict(sorted(taken.items()))}
-    return [out, edited]
+    manifest.summary = {"mixed": mixed_documents, "taken": dict(sorted(spans_by_language.items()))}
+    return [out, spans_file]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "multilingual.score",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE}"
         " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
     )
-    surviving_texts.options(parser)
+    surviving_texts.add_options(parser)
     parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from crawl2llm.formats.first_occurrence import CURATED, merged
+from crawl2llm.formats.first_occurrence import CURATED, merge_units
 from crawl2llm.formats.hash_shuffle import Answers, Hashes, Rows
 
 # Steele, Lea, Flood 2014: splitmix64's finalizer.
@@ -21,7 +21,7 @@ _ONE, _TWO = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _STEP = 0x9E3779B97F4A7C15
 
 
-def mixed(hashes: Hashes, seed: int) -> Hashes:
+def seeded_hashes(hashes: Hashes, seed: int) -> Hashes:
     """Other hashes for each seed, (hashes,)."""
     out = hashes + np.uint64(seed * _STEP & (1 << 64) - 1)
     out = (out ^ (out >> np.uint64(30))) * _ONE
@@ -29,13 +29,15 @@ def mixed(hashes: Hashes, seed: int) -> Hashes:
     return out ^ (out >> np.uint64(31))
 
 
-def keys(hashes: Hashes, seed: int) -> Iterator[int]:
+def filter_keys(hashes: Hashes, seed: int) -> Iterator[int]:
     """Numbers of 128 bits with a sign, as rbloom takes them: of a hash, and the same in every process."""
-    for high, low in zip(mixed(hashes, 2 * seed + 1).tolist(), mixed(hashes, 2 * seed + 2).tolist(), strict=True):
+    for high, low in zip(
+        seeded_hashes(hashes, 2 * seed + 1).tolist(), seeded_hashes(hashes, 2 * seed + 2).tolist(), strict=True
+    ):
         yield (high << 64 | low) - (1 << 127)
 
 
-def decide(
+def answer_shards(
     shards: Callable[[], Iterable[tuple[int, Rows]]], rate: float, seed: int, answers: Answers
 ) -> tuple[int, int, int]:
     """Say to the shards which paragraphs are there twice or more, and where each stays.
@@ -47,25 +49,27 @@ def decide(
 
     number = sum(len(rows) for _, rows in shards())
     seen = Bloom(max(1, number), rate, hash_func=int)
-    told = 0
+    answered_units = 0
     for curated in (True, False):
-        for shard, some in groupby(shards(), key=itemgetter(0)):
+        for shard, shard_rows in groupby(shards(), key=itemgetter(0)):
             # A shard has a row for each block that it wrote: of these, the first.
-            rows = merged(np.concatenate([rows for _, rows in some]))
+            rows = merge_units(np.concatenate([rows for _, rows in shard_rows]))
             rows = rows[(rows["rank"] < CURATED) == curated]
-            old = np.fromiter((_again(seen, key) for key in keys(rows["hash"], seed)), bool, len(rows))
-            several = old | (rows["count"] > 1)
+            seen_before = np.fromiter(
+                (_was_added(seen, key) for key in filter_keys(rows["hash"], seed)), bool, len(rows)
+            )
+            several = seen_before | (rows["count"] > 1)
             answers.add(
                 np.full(int(several.sum()), shard),
                 rows["hash"][several],
-                np.where(old, -1, rows["document"])[several],
-                np.where(old, -1, rows["at"])[several],
+                np.where(seen_before, -1, rows["document"])[several],
+                np.where(seen_before, -1, rows["at"])[several],
             )
-            told += int(several.sum())
-    return told, seen.size_in_bits // 8, number
+            answered_units += int(several.sum())
+    return answered_units, seen.size_in_bits // 8, number
 
 
-def _again(seen: object, key: int) -> bool:
+def _was_added(seen: object, key: int) -> bool:
     """Whether a key was there; it is now."""
     if key in seen:  # type: ignore[operator]
         return True

@@ -17,30 +17,32 @@ from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.document_numbers import first_of
+from crawl2llm.formats.document_numbers import first_document
 from crawl2llm.formats.documents import shard_of
-from crawl2llm.formats.first_occurrence import UNIT, merged, rank, units
+from crawl2llm.formats.first_occurrence import UNIT, document_rank, merge_units, unit_rows
 from crawl2llm.formats.hash_shuffle import Dealer, Hashes
-from crawl2llm.text.blocks import blocks
+from crawl2llm.text.blocks import compared_blocks
 
 
-def hashes(text: str, by: str, bytes_min: int) -> tuple[Hashes, np.ndarray]:
+def paragraph_hashes(text: str, by: str, bytes_min: int) -> tuple[Hashes, np.ndarray]:
     """(hash of every paragraph that is compared, its number among all), (paragraphs,) each. See the keys of `paragraphs.hash`."""
-    found = [(number, block) for number, block in enumerate(blocks(text, by)) if len(block) >= max(1, bytes_min)]
-    at = np.array([number for number, _ in found], np.int64)
-    return np.array([xxhash.xxh3_64_intdigest(block) for _, block in found], np.uint64), at
+    numbered_blocks = [
+        (number, block) for number, block in enumerate(compared_blocks(text, by)) if len(block) >= max(1, bytes_min)
+    ]
+    at = np.array([number for number, _ in numbered_blocks], np.int64)
+    return np.array([xxhash.xxh3_64_intdigest(block) for _, block in numbered_blocks], np.uint64), at
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard = shard_of(args.documents)
     out = args.manifest.with_name(f"{shard}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
-    document, paragraphs = first_of(int(shard)), 0
-    with Dealer(out, UNIT, merged) as dealer:
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
+    document, paragraphs = first_document(int(shard)), 0
+    with Dealer(out, UNIT, merge_units) as dealer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
             if row["source"] not in settings["skipped_by"]:
-                found, at = hashes(row["text"], settings["by"], settings["bytes_min"])
-                dealer.add(units(found, rank(row["id"], row["curated"]), document, at))
+                block_hashes, at = paragraph_hashes(row["text"], settings["by"], settings["bytes_min"])
+                dealer.add(unit_rows(block_hashes, document_rank(row["id"], row["curated"]), document, at))
                 paragraphs += len(at)
             document += 1
             progress.add()
@@ -50,13 +52,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "paragraphs.hash",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/hash/00000.manifest.json",
     )
-    surviving_texts.options(parser)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_options(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -13,17 +13,17 @@ from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.steps import number_of_parts
-from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.paragraphs import bloom
 from crawl2llm.formats.documents import shard_of
-from crawl2llm.formats.first_occurrence import UNIT, decide
-from crawl2llm.formats.hash_shuffle import Answers, of_part, pieces
+from crawl2llm.formats.first_occurrence import UNIT, report_repeats
+from crawl2llm.formats.hash_shuffle import Answers, pieces_of_part, rows_of_part
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     part, parts = shard_of(args.manifest), number_of_parts(len(args.hashes))
     out = args.manifest.with_name(f"{part}.parquet")
-    with scratch(args.manifest.with_name(f".{part}")) as folder:
+    with scratch_folder(args.manifest.with_name(f".{part}")) as folder:
         answers = Answers(folder / "answers", args.hashes)
         if settings["method"] == "bloom":
             if settings["keep"] != "first":
@@ -31,27 +31,29 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     f"paragraphs.repeated.keep is {settings['keep']!r}, and method bloom keeps the first: it knows of no copy that comes "
                     "later. Set keep: first, or method: exact"
                 )
-            shards = partial(of_part, args.hashes, int(part), parts, UNIT)
-            told, held, number = bloom.decide(shards, settings["false_positive_rate"], settings["seed"], answers)
-            manifest.summary = {"different": number, "told": told, "filter_bytes": held}
+            shards = partial(rows_of_part, args.hashes, int(part), parts, UNIT)
+            answered_units, filter_bytes, number = bloom.answer_shards(
+                shards, settings["false_positive_rate"], settings["seed"], answers
+            )
+            manifest.summary = {"different": number, "told": answered_units, "filter_bytes": filter_bytes}
         else:
             repeated = places = 0
-            for shard, rows in pieces(args.hashes, int(part), parts, UNIT, folder / "rows"):
-                one, other = decide(shard, rows, settings["keep"], answers)
-                repeated, places = repeated + one, places + other
+            for shard, rows in pieces_of_part(args.hashes, int(part), parts, UNIT, folder / "rows"):
+                part_repeated, part_places = report_repeats(shard, rows, settings["keep"], answers)
+                repeated, places = repeated + part_repeated, places + part_places
             manifest.summary = {"repeated": repeated, "places": places}
         answers.write(out)
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "paragraphs.repeated",
         __doc__,
         "--config config.yaml --hashes results/main/paragraphs/hash/*.manifest.json --manifest /tmp/repeated/000.manifest.json",
     )
     parser.add_argument("--hashes", required=True, type=Path, nargs="+", help="manifests of paragraphs.hash")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -13,51 +13,55 @@ from typing import Any
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.filters.edit_filter import Scored
-from crawl2llm.filters.paragraphs.hash import hashes
+from crawl2llm.filters.edit_filter import EditWriter
+from crawl2llm.filters.paragraphs.hash import paragraph_hashes
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.document_numbers import first_of
+from crawl2llm.formats.document_numbers import first_document
 from crawl2llm.formats.documents import shard_of
-from crawl2llm.formats.first_occurrence import stay
-from crawl2llm.formats.hash_shuffle import Table, answers
-from crawl2llm.text.blocks import taken_out
+from crawl2llm.formats.first_occurrence import stays_at
+from crawl2llm.formats.hash_shuffle import HashTable, read_answers
+from crawl2llm.text.blocks import removal_spans
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard = int(shard_of(args.documents))
-    repeated = Table(answers(args.repeated, shard))
-    made = Manifest.read(args.hashes)
-    by, bytes_min = made.part("by"), made.part("bytes_min")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
-    document = first_of(shard)
-    with Scored(args.manifest) as scored:
+    repeated = HashTable(read_answers(args.repeated, shard))
+    hash_manifest = Manifest.read(args.hashes)
+    by, bytes_min = hash_manifest.summary_part("by"), hash_manifest.summary_part("bytes_min")
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
+    document = first_document(shard)
+    with EditWriter(args.manifest) as writer:
         for row in surviving_texts.texts(
             args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True
         ):
-            gone: list[int] = []
+            removed_blocks: list[int] = []
             if not row["curated"] and row["source"] not in settings["skipped_by"] and len(repeated.rows):
-                found, at = hashes(row["text"], by, bytes_min)
-                here, which = repeated.find(found)
-                goes = ~stay(repeated.rows[which], document, at[here])
-                gone = at[here][goes].tolist()
-            scored.add(row, taken_out(row["text"], gone, "repeated", by) if gone else [], len(gone))
+                block_hashes, at = paragraph_hashes(row["text"], by, bytes_min)
+                matched, table_rows = repeated.find(block_hashes)
+                is_removed = ~stays_at(repeated.rows[table_rows], document, at[matched])
+                removed_blocks = at[matched][is_removed].tolist()
+            writer.add_document(
+                row,
+                removal_spans(row["text"], removed_blocks, "repeated", by) if removed_blocks else [],
+                len(removed_blocks),
+            )
             document += 1
             progress.add()
-    scored.fill(manifest, "paragraphs")
-    return scored.files
+    writer.fill_manifest(manifest, "paragraphs")
+    return writer.files
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "paragraphs.score",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --hashes results/main/paragraphs/hash/00000.manifest.json"
         " --repeated results/main/paragraphs/repeated/*.manifest.json --manifest /tmp/score/00000.manifest.json",
     )
-    surviving_texts.options(parser)
+    surviving_texts.add_options(parser)
     parser.add_argument("--hashes", required=True, type=Path, help="manifest of the same paragraphs.hash shard")
     parser.add_argument("--repeated", required=True, type=Path, nargs="+", help="manifests of paragraphs.repeated")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

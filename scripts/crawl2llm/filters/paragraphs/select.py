@@ -12,13 +12,13 @@ from crawl2llm.filters import edit_filter
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "paragraphs.select",
         __doc__,
         "--config config.yaml --signals results/main/paragraphs/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
     )
     parser.add_argument("--signals", required=True, type=Path, help="manifest of the same paragraphs.score shard")
-    return command_line.run(parser, edit_filter.select, argv)
+    return command_line.run_step(parser, edit_filter.write_verdicts, argv)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from functools import cache, lru_cache
 import re2
 from tldextract import TLDExtract
 
-from crawl2llm.filters.pii.kinds import Found
+from crawl2llm.filters.pii.kinds import Finding
 
 DIGITS = "0123456789"
 MARKS = "".join(map(chr, range(0x300, 0x370)))  # above and below letters: NFD writes ö as two characters
 
 
-def _letters(*blocks: tuple[int, int]) -> str:
+def _block_letters(*blocks: tuple[int, int]) -> str:
     """The letters of some blocks of Unicode (first, last code point), and their marks."""
     return (
         "".join(chr(code) for first, last in blocks for code in range(first, last + 1) if chr(code).isalpha()) + MARKS
@@ -26,9 +26,9 @@ def _letters(*blocks: tuple[int, int]) -> str:
 # A mailbox is in one alphabet (RFC 6531 allows any); scripts without spaces between words are left out, since there the words before an
 # address touch it.
 ALPHABETS = (
-    _letters((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x24F), (0x1E00, 0x1EFF)),  # Latin
-    _letters((0x370, 0x3FF), (0x1F00, 0x1FFF)),  # Greek
-    _letters((0x400, 0x52F)),  # Cyrillic
+    _block_letters((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x24F), (0x1E00, 0x1EFF)),  # Latin
+    _block_letters((0x370, 0x3FF), (0x1F00, 0x1FFF)),  # Greek
+    _block_letters((0x400, 0x52F)),  # Cyrillic
 )
 # Of RFC 5321's characters those that mailboxes have: with all, the `?to=` of a link would belong to the address.
 SIGNS = DIGITS + "._%+-"
@@ -77,17 +77,17 @@ HEADING = re.compile(r"[ \t]+[^\W\d_]")  # what follows the number of a section
 
 
 @cache
-def _public() -> TLDExtract:
+def _public_suffixes() -> TLDExtract:
     """The list of public suffixes that the package carries: nothing is fetched."""
     return TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=False)
 
 
 @lru_cache(1 << 16)
 def _has_suffix(last: str) -> bool:
-    return bool(_public().extract_str(f"example.{last}").suffix)
+    return bool(_public_suffixes().extract_str(f"example.{last}").suffix)
 
 
-def domain_of(text: str) -> str:
+def leading_domain(text: str) -> str:
     """The domain that a run of a domain's characters begins with: at least two labels, the last a public suffix; "" where there is none.
 
     A sentence that follows without a space (`example.com.The`, `example.comThe`) is left out.
@@ -101,22 +101,22 @@ def domain_of(text: str) -> str:
     return ""
 
 
-def emails(text: str) -> Iterator[Found]:
+def find_emails(text: str) -> Iterator[Finding]:
     """E-mail addresses: not the user of a URL, a path of git, nor a name such as @anna@example.org."""
     at, last = text.find("@"), 0
     while at >= 0:
-        local = _local(text[max(last, at - LONGEST_LOCAL - 1) : at])
+        local = _ending_mailbox(text[max(last, at - LONGEST_LOCAL - 1) : at])
         tail = DOMAIN.match(text, at + 1) if local else None
-        domain = domain_of(tail[0]) if tail else ""
+        domain = leading_domain(tail[0]) if tail else ""
         start, end = at - len(local), at + 1 + len(domain)
         if domain and len(local) <= LONGEST_LOCAL and local[-1] != "." and ".." not in local:
-            if text[start - 1 : start] != "@" and not _user(text, start) and not REMOTE_PATH.match(text, end):
-                yield Found(start, end, "email_address")
+            if text[start - 1 : start] != "@" and not _is_url_user(text, start) and not REMOTE_PATH.match(text, end):
+                yield Finding(start, end, "email_address")
             last = end
         at = text.find("@", at + 1)
 
 
-def _local(head: str) -> str:
+def _ending_mailbox(head: str) -> str:
     """The mailbox that a text ends with; "" if it ends with none."""
     local = max((head[len(head.rstrip(characters)) :] for characters in LOCALS), key=len)
     for mark in APOSTROPHES:
@@ -127,7 +127,7 @@ def _local(head: str) -> str:
     return local.lstrip(".%+-" + MARKS)
 
 
-def _user(text: str, start: int) -> bool:
+def _is_url_user(text: str, start: int) -> bool:
     """Whether a local part is the user or the password of a URL: between it and `://` there is no path."""
     before = text[max(0, start - 200) : start]
     scheme = before.rfind("://")
@@ -147,45 +147,45 @@ NO_PASSWORD = re.compile(
 )
 
 
-def url_credentials(text: str) -> Iterator[Found]:
+def find_url_credentials(text: str) -> Iterator[Finding]:
     """`user:password` of URLs, without the `@`: no placeholders of documentation. detail: the URL's scheme."""
     at = text.find("://")
     while at >= 0:
         scheme = SCHEME.search(text[max(0, at - 20) : at])
         match = USERINFO.match(text, at + 3) if scheme else None
         if scheme and match and not NO_PASSWORD.fullmatch(match[2]):
-            yield Found(match.start(), match.end() - 1, "url_credentials", scheme[0].lower())
+            yield Finding(match.start(), match.end() - 1, "url_credentials", scheme[0].lower())
         at = text.find("://", at + 3)
 
 
-def ips(text: str, raw: bytes) -> Iterator[Found]:
+def find_ips(text: str, raw: bytes) -> Iterator[Finding]:
     """Addresses that anybody can reach (`is_global` of Python's ipaddress, by IANA's registries): no private, loopback and
     documentation ranges; no versions and numbers of sections, as far as what stands before tells. raw: the text in UTF-8.
     """
     for match in V4.finditer(text) if V4_GATE.search(raw) else ():
         start, end = match.span()
         if (
-            _reachable(match[0])
+            _is_reachable(match[0])
             and not VERSION.search(text[max(0, start - BEFORE) : start])
             and not FILE.match(text, end)
-            and not _heads(text, match)
+            and not _is_section_number(text, match)
         ):
-            yield Found(start, end, "ip_address", "v4")
+            yield Finding(start, end, "ip_address", "v4")
     for match in V6.finditer(text) if V6_GATE.search(raw) else ():
         address = match[0].rstrip(":") if not match[0].endswith("::") else match[0]
-        if _reachable(address):
-            yield Found(match.start(), match.start() + len(address), "ip_address", "v6")
+        if _is_reachable(address):
+            yield Finding(match.start(), match.start() + len(address), "ip_address", "v6")
 
 
-def _reachable(address: str) -> bool:
+def _is_reachable(address: str) -> bool:
     try:
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:
         return False
-    return found.is_global and not found.is_multicast
+    return ip.is_global and not ip.is_multicast
 
 
-def _heads(text: str, match: re.Match[str]) -> bool:
+def _is_section_number(text: str, match: re.Match[str]) -> bool:
     """Whether small numbers at the start of a line, before a word, are those of a section."""
     line = match.start() == 0 or text[match.start() - 1] in "\n\r"
     return line and max(map(int, match[0].split("."))) < 30 and HEADING.match(text, match.end()) is not None

@@ -12,8 +12,8 @@ from typing import Any
 
 import re2
 
-from crawl2llm.filters.pii.digit_runs import AHEAD
-from crawl2llm.filters.pii.kinds import Found
+from crawl2llm.filters.pii.digit_runs import LOOKAHEAD
+from crawl2llm.filters.pii.kinds import Finding
 
 SPACES = " \u00a0\u2009\u202f"
 IBAN = re.compile(
@@ -54,30 +54,30 @@ CARD_WORDS = re2.compile(
 REACH = 40  # characters before a number in which a word about it stands
 
 
-def ibans(text: str, raw: bytes) -> Iterator[Found]:
+def find_ibans(text: str, raw: bytes) -> Iterator[Finding]:
     """IBANs that their country's structure and checksum allow (ISO 13616, by python-stdnum). raw: the text in UTF-8."""
     if IBAN_GATE.search(raw) is None:
         return
     from stdnum import iban
 
     for match in IBAN.finditer(text):
-        found = match[0]
-        while len(found) > 14:
-            if iban.is_valid(re.sub(rf"[{SPACES}]", "", found), check_country=False):
-                yield Found(match.start(), match.start() + len(found), "iban", found[:2])
+        candidate = match[0]
+        while len(candidate) > 14:
+            if iban.is_valid(re.sub(rf"[{SPACES}]", "", candidate), check_country=False):
+                yield Finding(match.start(), match.start() + len(candidate), "iban", candidate[:2])
                 break
             # A word in capitals may follow.
-            cut = max(map(found.rfind, SPACES))
-            found = found[: max(cut, 0)]
+            cut = max(map(candidate.rfind, SPACES))
+            candidate = candidate[: max(cut, 0)]
 
 
-def luhn(digits: str) -> bool:
+def passes_luhn(digits: str) -> bool:
     """ISO/IEC 7812-1, annex B."""
     total = sum(map(int, digits[-1::-2])) + sum(sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
     return total % 10 == 0
 
 
-def issuer(digits: str) -> str:
+def card_issuer(digits: str) -> str:
     """Whose card may have this number; "" for nobody's."""
     for name, first, last, lengths in ISSUERS:
         if len(digits) in lengths and first <= int(digits[: len(str(first))]) <= last:
@@ -85,21 +85,21 @@ def issuer(digits: str) -> str:
     return ""
 
 
-def cards(text: str, places: Sequence[tuple[int, int]]) -> Iterator[Found]:
+def find_card_numbers(text: str, places: Sequence[tuple[int, int]]) -> Iterator[Finding]:
     """Card numbers: of an issuer's range, with Luhn's check digit, in groups as on a card or after a word on cards.
 
     places: of many digits (filters/pii/digit_runs.py).
     """
     for match in chain.from_iterable(
-        CARD.finditer(text, start, end + AHEAD) for start, end in places if end - start > 11
+        CARD.finditer(text, start, end + LOOKAHEAD) for start, end in places if end - start > 11
     ):
         groups = re.split(rf"[{SPACES}-]", match[0])
         digits = "".join(groups)
-        if not (name := issuer(digits)) or not luhn(digits) or len(set(digits)) < 2:
+        if not (name := card_issuer(digits)) or not passes_luhn(digits) or len(set(digits)) < 2:
             continue
         before = text[max(0, match.start() - REACH) : match.start()]
         if tuple(map(len, groups)) in GROUPS or CARD_WORDS.search(before.encode("utf-8", "replace")):
-            yield Found(*match.span(), "card_number", name)
+            yield Finding(*match.span(), "card_number", name)
 
 
 @dataclass(frozen=True)
@@ -148,43 +148,43 @@ IDS = (
     Id("us.ssn", r"\d{3}-\d\d-\d{4}", r"\bSSN\b|(?i:social security)"),
     Id("za.idnr", r"\d{13}", r"(?i:\bid (?:no|num)|identity n|\brsa id)"),
 )  # fmt: skip
-ALONE = tuple(one for one in IDS if not one.words)
-NAMED = tuple(one for one in IDS if one.words)
+IDS_BY_FORM = tuple(one for one in IDS if not one.words)
+IDS_BY_WORDS = tuple(one for one in IDS if one.words)
 
 
-def _alternatives(ids: tuple[Id, ...]) -> str:
-    return "|".join(f"(?P<{one.name.replace('.', '__')}>{one.pattern})" for one in ids)
+def _named_alternatives(ids: tuple[Id, ...]) -> str:
+    return "|".join(f"(?P<{national_id.name.replace('.', '__')}>{national_id.pattern})" for national_id in ids)
 
 
 # Of ASCII's letters and digits alone: scripts without spaces write a number beside their own.
-STANDING = re.compile(rf"(?<![\w.+/-])(?:{_alternatives(ALONE)})(?![\w/-]|[.,]\d)", re.ASCII)
+STANDING = re.compile(rf"(?<![\w.+/-])(?:{_named_alternatives(IDS_BY_FORM)})(?![\w/-]|[.,]\d)", re.ASCII)
 # Both in RE2, on UTF-8: one pass over a text that has none.
-STANDING_GATE = re2.compile("|".join(one.pattern for one in ALONE))
-WORDS = re2.compile("|".join(f"({one.words})" for one in NAMED))
+STANDING_GATE = re2.compile("|".join(one.pattern for one in IDS_BY_FORM))
+WORDS = re2.compile("|".join(f"({one.words})" for one in IDS_BY_WORDS))
 
 
 @cache
-def _bounded(pattern: str) -> re.Pattern[str]:
+def _bounded_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w.+/-])(?:{pattern})(?![\w/-]|[.,]\d)", re.ASCII)
 
 
 @cache
-def _knows(name: str) -> Any:
+def _id_validator(name: str) -> Any:
     return import_module(f"stdnum.{name}").is_valid
 
 
-def ids(text: str, raw: bytes) -> Iterator[Found]:
+def find_national_ids(text: str, raw: bytes) -> Iterator[Finding]:
     """National ids with a right checksum: those of a form of their own, and others after a word on them. raw: the text in UTF-8."""
     if STANDING_GATE.search(raw) is not None:
         for match in STANDING.finditer(text):
             name = str(match.lastgroup).replace("__", ".")
-            if _knows(name)(match[0]):
-                yield Found(*match.span(), "national_id", name)
+            if _id_validator(name)(match[0]):
+                yield Finding(*match.span(), "national_id", name)
     start = at = 0  # a place in the text, and the same in bytes
-    for said in WORDS.finditer(raw):
-        one = NAMED[said.lastindex - 1]
-        start, at = start + len(raw[at : said.end()].decode("utf-8", "ignore")), said.end()
-        for match in _bounded(one.pattern).finditer(text[start : start + REACH]):
-            if _knows(one.name)(match[0]):
-                yield Found(start + match.start(), start + match.end(), "national_id", one.name)
+    for word in WORDS.finditer(raw):
+        national_id = IDS_BY_WORDS[word.lastindex - 1]
+        start, at = start + len(raw[at : word.end()].decode("utf-8", "ignore")), word.end()
+        for match in _bounded_pattern(national_id.pattern).finditer(text[start : start + REACH]):
+            if _id_validator(national_id.name)(match[0]):
+                yield Finding(start + match.start(), start + match.end(), "national_id", national_id.name)
                 break

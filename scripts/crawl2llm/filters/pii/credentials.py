@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import re2
 
-from crawl2llm.filters.pii.kinds import Found
+from crawl2llm.filters.pii.kinds import Finding
 
 
 @dataclass(frozen=True)
@@ -24,34 +24,36 @@ class Form:
     pattern: re.Pattern[str]
 
 
-def _form(name: str, mark: str, pattern: str) -> Form:
+def _bounded_form(name: str, mark: str, pattern: str) -> Form:
     return Form(name, mark, re.compile(rf"(?<![A-Za-z0-9_-]){pattern}(?![A-Za-z0-9_])", re.ASCII))
 
 
 FORMS = (
-    _form("aws_access_key", "A", r"(?:AKIA|ASIA|ABIA|ACCA)([A-Z2-7]{16})"),
-    _form("github_token", "gh", r"gh[pousr]_([A-Za-z0-9]{36,251})"),
-    _form("github_token", "github_pat_", r"github_pat_([A-Za-z0-9_]{82})"),
-    _form("gitlab_token", "glpat-", r"glpat-([A-Za-z0-9_-]{20,50})"),
-    _form("slack_token", "xox", r"xox[abeoprs]-([A-Za-z0-9-]{20,150})"),
-    _form("slack_token", "xapp-", r"xapp-\d-([A-Za-z0-9-]{20,150})"),
-    _form(
+    _bounded_form("aws_access_key", "A", r"(?:AKIA|ASIA|ABIA|ACCA)([A-Z2-7]{16})"),
+    _bounded_form("github_token", "gh", r"gh[pousr]_([A-Za-z0-9]{36,251})"),
+    _bounded_form("github_token", "github_pat_", r"github_pat_([A-Za-z0-9_]{82})"),
+    _bounded_form("gitlab_token", "glpat-", r"glpat-([A-Za-z0-9_-]{20,50})"),
+    _bounded_form("slack_token", "xox", r"xox[abeoprs]-([A-Za-z0-9-]{20,150})"),
+    _bounded_form("slack_token", "xapp-", r"xapp-\d-([A-Za-z0-9-]{20,150})"),
+    _bounded_form(
         "slack_webhook", "hooks.slack.com", r"https?://hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/]{30,80})"
     ),
-    _form("stripe_key", "_", r"(?:sk|rk)_(?:live|test|prod)_([A-Za-z0-9]{10,99})"),
-    _form("google_api_key", "AIza", r"AIza([A-Za-z0-9_-]{35})"),
-    _form("google_oauth", "GOCSPX-", r"GOCSPX-([A-Za-z0-9_-]{28})"),
-    _form("google_oauth", "ya29.", r"ya29\.([A-Za-z0-9_-]{40,500})"),
-    _form("openai_key", "T3BlbkFJ", r"sk-(?:proj-|svcacct-|admin-)?([A-Za-z0-9_-]{20,74})T3BlbkFJ[A-Za-z0-9_-]{20,74}"),
-    _form("anthropic_key", "sk-ant-", r"sk-ant-(?:api|admin)\d\d-([A-Za-z0-9_-]{80,110})"),
-    _form("huggingface_token", "hf_", r"hf_([A-Za-z]{34})"),
-    _form("npm_token", "npm_", r"npm_([A-Za-z0-9]{36})"),
-    _form("pypi_token", "pypi-AgEIcHlwaS5vcmc", r"pypi-AgEIcHlwaS5vcmc([A-Za-z0-9_-]{50,1000})"),
-    _form("sendgrid_key", "SG.", r"SG\.([A-Za-z0-9_-]{22})\.[A-Za-z0-9_-]{43}"),
-    _form("telegram_token", ":A", r"\d{8,10}:A([A-Za-z0-9_-]{34})"),
-    _form("digitalocean_token", "_v1_", r"do[opr]_v1_([a-f0-9]{64})"),
-    _form("shopify_token", "shp", r"shp(?:at|ca|pa|ss)_([a-fA-F0-9]{32})"),
-    _form("jwt", "eyJ", r"eyJ[A-Za-z0-9_-]{8,2000}\.eyJ([A-Za-z0-9_-]{8,8000})\.[A-Za-z0-9_-]{10,2000}"),
+    _bounded_form("stripe_key", "_", r"(?:sk|rk)_(?:live|test|prod)_([A-Za-z0-9]{10,99})"),
+    _bounded_form("google_api_key", "AIza", r"AIza([A-Za-z0-9_-]{35})"),
+    _bounded_form("google_oauth", "GOCSPX-", r"GOCSPX-([A-Za-z0-9_-]{28})"),
+    _bounded_form("google_oauth", "ya29.", r"ya29\.([A-Za-z0-9_-]{40,500})"),
+    _bounded_form(
+        "openai_key", "T3BlbkFJ", r"sk-(?:proj-|svcacct-|admin-)?([A-Za-z0-9_-]{20,74})T3BlbkFJ[A-Za-z0-9_-]{20,74}"
+    ),
+    _bounded_form("anthropic_key", "sk-ant-", r"sk-ant-(?:api|admin)\d\d-([A-Za-z0-9_-]{80,110})"),
+    _bounded_form("huggingface_token", "hf_", r"hf_([A-Za-z]{34})"),
+    _bounded_form("npm_token", "npm_", r"npm_([A-Za-z0-9]{36})"),
+    _bounded_form("pypi_token", "pypi-AgEIcHlwaS5vcmc", r"pypi-AgEIcHlwaS5vcmc([A-Za-z0-9_-]{50,1000})"),
+    _bounded_form("sendgrid_key", "SG.", r"SG\.([A-Za-z0-9_-]{22})\.[A-Za-z0-9_-]{43}"),
+    _bounded_form("telegram_token", ":A", r"\d{8,10}:A([A-Za-z0-9_-]{34})"),
+    _bounded_form("digitalocean_token", "_v1_", r"do[opr]_v1_([a-f0-9]{64})"),
+    _bounded_form("shopify_token", "shp", r"shp(?:at|ca|pa|ss)_([a-fA-F0-9]{32})"),
+    _bounded_form("jwt", "eyJ", r"eyJ[A-Za-z0-9_-]{8,2000}\.eyJ([A-Za-z0-9_-]{8,8000})\.[A-Za-z0-9_-]{10,2000}"),
 )
 # Any of them begins so: one pass in linear time over texts, of which nearly all have none.
 GATE = re2.compile(
@@ -67,23 +69,23 @@ LEAST = 0.3  # of a random part: different characters by its length, of which tw
 EXAMPLES = ("example", "xxxx", "your", "1234567890", "abcdefgh", "0000000")  # in keys of documentation
 
 
-def _random(part: str) -> bool:
+def _is_random(part: str) -> bool:
     """Whether a key's random part may be one, and is not a placeholder of some documentation."""
     lower = part.lower()
     return len(set(part)) >= min(8, LEAST * len(part)) and not any(word in lower for word in EXAMPLES)
 
 
-def secrets(text: str, raw: bytes) -> Iterator[Found]:
+def find_secrets(text: str, raw: bytes) -> Iterator[Finding]:
     """Keys in a text. raw: the text in UTF-8."""
     if GATE.search(raw) is None:
         return
     for form in FORMS:
         if form.mark in text:
             for match in form.pattern.finditer(text):
-                if _random(match[1]):
-                    yield Found(*match.span(), "secret", form.name)
+                if _is_random(match[1]):
+                    yield Finding(*match.span(), "secret", form.name)
     for match in BEGIN.finditer(text) if "PRIVATE KEY" in text else ():
         mark = f"-----END {match[1]}-----"
         end = text.find(mark, match.end(), match.end() + LONGEST)
         if end >= 0 and end - match.end() >= 64:  # a key of Ed25519 has 64 characters in base64
-            yield Found(match.start(), end + len(mark), "secret", "private_key")
+            yield Finding(match.start(), end + len(mark), "secret", "private_key")

@@ -18,7 +18,7 @@ KINDS = (
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """`text[start:end]`, in characters. detail: of which sort it is, such as `v6` or `pl.pesel`; never what stands there."""
 
     start: int

@@ -14,28 +14,28 @@ from crawl2llm.filters.pii.detect import Detector
 from crawl2llm.filters.pii.kinds import KINDS
 
 
-def placeholder(kind: str, settings: Mapping[str, Any]) -> str:
+def placeholder_for(kind: str, settings: Mapping[str, Any]) -> str:
     """What stands in the place of a find. settings: `pii.select`."""
-    found = settings["replacements"].get(kind)
-    return settings["placeholder"].replace("{kind}", kind.upper()) if found is None else found
+    replacement = settings["replacements"].get(kind)
+    return settings["placeholder"].replace("{kind}", kind.upper()) if replacement is None else replacement
 
 
-def failed(counts: Mapping[str, int], settings: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+def failed_rules(counts: Mapping[str, int], settings: Mapping[str, Any]) -> list[tuple[str, int, int]]:
     """(rule, value, threshold) of what drops a document. counts: finds by kind; settings: `pii.select`.
 
     A kind whose action is `drop` drops from `drop_from` finds on; `total_max` counts the finds of all kinds but those that are kept.
     """
-    least, most = settings["drop_from"], settings["total_max"]
+    drop_from, total_max = settings["drop_from"], settings["total_max"]
     out = [
-        (kind, counts[kind], least)
+        (kind, counts[kind], drop_from)
         for kind in KINDS
-        if settings["actions"].get(kind) == "drop" and counts[kind] >= least
+        if settings["actions"].get(kind) == "drop" and counts[kind] >= drop_from
     ]
-    total = sum(counts[kind] for kind in KINDS if action(kind, settings) != "keep")
-    return [*out, ("total_max", total, most)] if most is not None and total > most else out
+    total = sum(counts[kind] for kind in KINDS if action_for(kind, settings) != "keep")
+    return [*out, ("total_max", total, total_max)] if total_max is not None and total > total_max else out
 
 
-def action(kind: str, settings: Mapping[str, Any]) -> str:
+def action_for(kind: str, settings: Mapping[str, Any]) -> str:
     """`mask`, `drop` or `keep`."""
     return str(settings["actions"].get(kind, "mask"))
 
@@ -46,25 +46,25 @@ class Masks:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.detect = Detector(settings["score"]["kinds"], settings["score"]["regions"])
         self.settings = settings["select"]
-        self.masked: Counter[str] = Counter()
+        self.masked_counts: Counter[str] = Counter()
 
     def __call__(self, texts: Sequence[str], counted: bool = True) -> list[str] | None:
         """The texts of one row with placeholders; None where the filter would drop a document with what they hold.
 
         Nobody says which language they are in: phone numbers are found with + or 00 alone. counted: whether `masked` counts them.
         """
-        every = [self.detect(text) for text in texts]
+        findings_by_text = [self.detect(text) for text in texts]
         counts = Counter(dict.fromkeys(KINDS, 0))
-        counts.update(one.kind for found in every for one in found)
-        if failed(counts, self.settings):
+        counts.update(finding.kind for findings in findings_by_text for finding in findings)
+        if failed_rules(counts, self.settings):
             return None
         out = []
-        for text, found in zip(texts, every, strict=True):
+        for text, found in zip(texts, findings_by_text, strict=True):
             parts, at = [], 0
             for one in found:
-                if action(one.kind, self.settings) != "keep":
-                    parts += [text[at : one.start], placeholder(one.kind, self.settings)]
+                if action_for(one.kind, self.settings) != "keep":
+                    parts += [text[at : one.start], placeholder_for(one.kind, self.settings)]
                     at = one.end
-                    self.masked[one.kind] += counted
+                    self.masked_counts[one.kind] += counted
             out.append("".join([*parts, text[at:]]))
         return out

@@ -15,8 +15,8 @@ from typing import Any
 import re2
 
 from crawl2llm.filters.pii import digit_runs
-from crawl2llm.filters.pii.digit_runs import AHEAD
-from crawl2llm.filters.pii.kinds import Found
+from crawl2llm.filters.pii.digit_runs import LOOKAHEAD
+from crawl2llm.filters.pii.kinds import Finding
 
 # Regions whose national numbers are looked for, by a text's language: where most who write it live. Others are found with + alone.
 REGIONS: dict[str, tuple[str, ...]] = {
@@ -44,40 +44,40 @@ WORDS = re2.compile(
     r"전화|휴대|연락처|फ़?ोन|मोबाइल|संपर्क|هاتف|جوال|موبايل|☎|📞|📱"
 )
 SIGNS = 4  # characters before the first digit that may belong to a number: + and brackets
-BEFORE = 24  # characters before a number that are searched for such a word
+WORD_DISTANCE = 24  # characters before a number that are searched for such a word
 OTHER = re.compile(r"[^\d+]+")
 
 
 @cache
-def _library() -> Any:
+def _phonenumbers_library() -> Any:
     import phonenumbers
 
     return phonenumbers
 
 
-def phones(text: str, places: Sequence[tuple[int, int]], regions: Sequence[str]) -> Iterator[Found]:
+def find_phone_numbers(text: str, places: Sequence[tuple[int, int]], regions: Sequence[str]) -> Iterator[Finding]:
     """Phone numbers: with + or 00 of any country; others of `regions`, valid there, and written in the groups of the country or after a
     word such as `Tel`. places: of many digits (filters/pii/digit_runs.py).
     """
     for start, end in places:
-        first, last = max(0, start - SIGNS), end + AHEAD
+        first, last = max(0, start - SIGNS), end + LOOKAHEAD
         for match in INTERNATIONAL.finditer(text, first, last):
-            if found := _international(text, match):
-                yield found
+            if finding := _international_number(text, match):
+                yield finding
         for match in NATIONAL.finditer(text, first, last) if regions else ():
-            if found := _national(text, match, regions):
-                yield found
+            if finding := _national_number(text, match, regions):
+                yield finding
 
 
-def _international(text: str, match: re.Match[str]) -> Found | None:
+def _international_number(text: str, match: re.Match[str]) -> Finding | None:
     plus = match[0].startswith("+")
-    if not plus and not OTHER.search(match[0].strip()) and not _said(text, match.start()):
+    if not plus and not OTHER.search(match[0].strip()) and not _follows_phone_word(text, match.start()):
         return None
     whole = match[0]
     while len(whole) > 7:
-        number = _parsed("+" + (whole[1:] if plus else whole[2:]), None)
+        number = _parse_number("+" + (whole[1:] if plus else whole[2:]), None)
         if number is not None:
-            return Found(match.start(), match.start() + len(whole), "phone_number", "international")
+            return Finding(match.start(), match.start() + len(whole), "phone_number", "international")
         # Another number may follow.
         whole = whole[: _last_group(whole)].rstrip(" .-/(")
     return None
@@ -89,34 +89,36 @@ def _last_group(text: str) -> int:
     return len(text[:end].rstrip(digit_runs.SEPARATORS.replace("\\", "")))
 
 
-def _national(text: str, match: re.Match[str], regions: Sequence[str]) -> Found | None:
+def _national_number(text: str, match: re.Match[str], regions: Sequence[str]) -> Finding | None:
     whole = match[0] if ")" in match[0] else match[0].lstrip("(")
     groups = [part for part in OTHER.split(whole) if part]
-    said = _said(text, match.start())
-    if DAYS.search(whole) or (not said and (len(groups) < 2 or DATE.match(whole) or not _looks(whole, groups))):
+    follows_phone_word = _follows_phone_word(text, match.start())
+    if DAYS.search(whole) or (
+        not follows_phone_word and (len(groups) < 2 or DATE.match(whole) or not _looks_like_phone(whole, groups))
+    ):
         return None
-    library = _library()
+    library = _phonenumbers_library()
     for region in regions:
-        number = _parsed(whole, region)
-        if number is not None and (said or _grouped(library, number, whole, region)):
-            return Found(match.end() - len(whole), match.end(), "phone_number", region)
+        number = _parse_number(whole, region)
+        if number is not None and (follows_phone_word or _has_usual_groups(library, number, whole, region)):
+            return Finding(match.end() - len(whole), match.end(), "phone_number", region)
     return None
 
 
-def _looks(whole: str, groups: list[str]) -> bool:
+def _looks_like_phone(whole: str, groups: list[str]) -> bool:
     """Whether digits in groups may be a phone number where no word says so: a trunk prefix 0, 8 or brackets, or three groups with dashes
     or dots.
     """
     return whole[0] in "(0" or (whole[0] == "8" and len(groups) > 2) or (len(groups) >= 3 and " " not in whole)
 
 
-def _said(text: str, start: int) -> bool:
-    return WORDS.search(text[max(0, start - BEFORE) : start].encode("utf-8", "replace")) is not None
+def _follows_phone_word(text: str, start: int) -> bool:
+    return WORDS.search(text[max(0, start - WORD_DISTANCE) : start].encode("utf-8", "replace")) is not None
 
 
-def _parsed(text: str, region: str | None) -> Any:
+def _parse_number(text: str, region: str | None) -> Any:
     """The number that a text is, valid in its country, or None."""
-    library = _library()
+    library = _phonenumbers_library()
     try:
         number = library.parse(text, region)
     except library.NumberParseException:
@@ -124,21 +126,21 @@ def _parsed(text: str, region: str | None) -> Any:
     return number if library.is_valid_number(number) else None
 
 
-def _grouped(library: Any, number: Any, whole: str, region: str) -> bool:
+def _has_usual_groups(library: Any, number: Any, whole: str, region: str) -> bool:
     """Whether the groups are those in which the country writes the number, nationally or as for a caller from abroad; one may be cut
     into several, or several may be one.
     """
     formats = library.PhoneNumberFormat
-    mine = OTHER.sub(" ", whole).split()
+    written_groups = OTHER.sub(" ", whole).split()
     for form in (formats.NATIONAL, formats.INTERNATIONAL):
         groups = OTHER.sub(" ", library.format_number(number, form)).split()
-        theirs = groups[1:] if form == formats.INTERNATIONAL else groups
-        if "".join(mine) == "".join(theirs):
-            own, usual = _ends(mine), _ends(theirs)
-            return own <= usual or usual <= own
+        usual_groups = groups[1:] if form == formats.INTERNATIONAL else groups
+        if "".join(written_groups) == "".join(usual_groups):
+            written_ends, usual_ends = _group_ends(written_groups), _group_ends(usual_groups)
+            return written_ends <= usual_ends or usual_ends <= written_ends
     return False
 
 
-def _ends(groups: list[str]) -> set[int]:
+def _group_ends(groups: list[str]) -> set[int]:
     """After how many digits each group ends."""
     return set(accumulate(map(len, groups)))

@@ -19,12 +19,12 @@ from crawl2llm.filters.pii.detect import Detector
 from crawl2llm.filters.pii.kinds import KINDS
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of
-from crawl2llm.formats.labels_by_document import lookup
+from crawl2llm.formats.labels_by_document import language_lookup
 
 SIGNAL = pa.schema(
     [("id", pa.string()), ("source", pa.string()), ("curated", pa.bool_()), *((kind, pa.int64()) for kind in KINDS)]
 )
-FOUND = pa.schema(
+FINDING_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
         ("start", pa.int64()),  # first character, from 0
@@ -35,29 +35,31 @@ FOUND = pa.schema(
 )
 
 
-def file_of(manifest: Path) -> Path:
+def findings_file(manifest: Path) -> Path:
     """Where the places of a shard are written: found/<shard>.parquet beside the manifest."""
     return manifest.parent / "found" / f"{shard_of(manifest)}.parquet"
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    language_of = lookup(args.languages, args.documents)
+    language_of = language_lookup(args.languages, args.documents)
     detect = Detector(settings["kinds"], settings["regions"])
-    out, places = args.manifest.with_name(f"{shard_of(args.documents)}.parquet"), file_of(args.manifest)
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    out, places = args.manifest.with_name(f"{shard_of(args.documents)}.parquet"), findings_file(args.manifest)
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     total: dict[str, dict[str, int]] = {}
-    with Writer(out, SIGNAL) as writer, Writer(places, FOUND) as found:
+    with Writer(out, SIGNAL) as writer, Writer(places, FINDING_SCHEMA) as findings:
         for row in surviving_texts.texts(
             args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True
         ):
             language = language_of(row["id"])
             counts = dict.fromkeys(KINDS, 0)
-            for one in detect(row["text"], language):
-                start, end = row["original"](one.start, one.end)
-                found.add({"id": row["id"], "start": start, "end": end, "kind": one.kind, "detail": one.detail})
-                counts[one.kind] += 1
-                of = total.setdefault(one.kind, {})
-                of[one.detail] = of.get(one.detail, 0) + 1
+            for finding in detect(row["text"], language):
+                start, end = row["original"](finding.start, finding.end)
+                findings.add(
+                    {"id": row["id"], "start": start, "end": end, "kind": finding.kind, "detail": finding.detail}
+                )
+                counts[finding.kind] += 1
+                counts_by_detail = total.setdefault(finding.kind, {})
+                counts_by_detail[finding.detail] = counts_by_detail.get(finding.detail, 0) + 1
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
@@ -66,15 +68,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "pii.score",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE}"
         " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
     )
-    surviving_texts.options(parser)
+    surviving_texts.add_options(parser)
     parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -17,49 +17,51 @@ from typing import Any
 from crawl2llm.chain import command_line
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.pii.kinds import KINDS
-from crawl2llm.filters.pii.masks import action, failed, placeholder
+from crawl2llm.filters.pii.masks import action_for, failed_rules, placeholder_for
 from crawl2llm.formats import spans
 from crawl2llm.formats.documents import Writer, rows, select_shard, shard_of
-from crawl2llm.formats.verdicts import Failed, verdict
+from crawl2llm.formats.verdicts import FailedRule, verdict_row
 
 
-def judge(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+def judge_document(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The verdict on one signals row. settings: `pii.select`."""
-    return verdict(row["id"], [Failed(*one) for one in failed(row, settings)], stays=row["curated"])
+    return verdict_row(
+        row["id"], [FailedRule(*failure) for failure in failed_rules(row, settings)], stays=row["curated"]
+    )
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    edited, masked = spans.file_of(args.manifest), dict[str, int]()
+    spans_file, masked_counts = spans.file_of(args.manifest), dict[str, int]()
     signals = Manifest.read(args.signals)
-    found: Iterator[dict[str, Any]] = rows(signals.file(f"found/{shard_of(args.signals)}.parquet"))
-    with Writer(edited, spans.SCHEMA) as writer:
+    all_findings: Iterator[dict[str, Any]] = rows(signals.file(f"found/{shard_of(args.signals)}.parquet"))
+    with Writer(spans_file, spans.SCHEMA) as writer:
 
-        def mask(row: dict[str, Any], judged: dict[str, Any]) -> None:
+        def mask_document(row: dict[str, Any], row_verdict: dict[str, Any]) -> None:
             """The finds lie in the signals' order, so that those of a document are the next."""
-            mine = list(islice(found, sum(row[kind] for kind in KINDS)))
-            if not judged["kept"] or row["source"] in settings["skipped_by"]:
+            findings = list(islice(all_findings, sum(row[kind] for kind in KINDS)))
+            if not row_verdict["kept"] or row["source"] in settings["skipped_by"]:
                 return
-            for one in mine:
-                if action(one["kind"], settings) != "keep":
-                    put = placeholder(one["kind"], settings)
-                    place = {key: one[key] for key in ("id", "start", "end")}
-                    writer.add({**place, "replacement": put, "rule": one["kind"]})
-                    masked[one["kind"]] = masked.get(one["kind"], 0) + 1
+            for finding in findings:
+                if action_for(finding["kind"], settings) != "keep":
+                    replacement = placeholder_for(finding["kind"], settings)
+                    place = {key: finding[key] for key in ("id", "start", "end")}
+                    writer.add({**place, "replacement": replacement, "rule": finding["kind"]})
+                    masked_counts[finding["kind"]] = masked_counts.get(finding["kind"], 0) + 1
 
-        judged = partial(judge, settings=settings)
-        files = select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"], mask)
-    manifest.summary["masked"] = dict(sorted(masked.items()))
-    return [*files, edited]
+        judged = partial(judge_document, settings=settings)
+        files = select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"], mask_document)
+    manifest.summary["masked"] = dict(sorted(masked_counts.items()))
+    return [*files, spans_file]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "pii.select",
         __doc__,
         "--config config.yaml --signals results/main/pii/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
     )
     parser.add_argument("--signals", required=True, type=Path, help="manifest of the same pii.score shard")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -80,5 +80,5 @@ class Classifier:
 
     def __call__(self, line: str) -> float:
         """The probability of the label `curated`; 0 for a line without words."""
-        found = self.model.f.predict(line.rstrip("\n") + "\n", 2, 0.0, "strict")
-        return next((min(float(score), 1.0) for score, label in found if label == POSITIVE), 0.0)
+        predictions = self.model.f.predict(line.rstrip("\n") + "\n", 2, 0.0, "strict")
+        return next((min(float(score), 1.0) for score, label in predictions if label == POSITIVE), 0.0)

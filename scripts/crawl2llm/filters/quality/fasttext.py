@@ -31,52 +31,56 @@ class Model:
     """
 
     def __init__(self, entry: dict[str, Any]) -> None:
-        who = f"quality.fasttext.models: {entry['name']}"
-        self.model = fasttext_models.load(entry["path"], who)
-        known = self.model.labels
+        setting = f"quality.fasttext.models: {entry['name']}"
+        self.model = fasttext_models.load(entry["path"], setting)
+        model_labels = self.model.labels
         # A label may be named with its prefix or without.
         numbers = entry["values"] if "values" in entry else {entry["label"]: 1.0}
-        self.worth = {name if name in known else PREFIX + name: float(number) for name, number in numbers.items()}
-        wrong = sorted(set(self.worth) - set(known))
-        lacking = sorted(set(known) - set(self.worth)) if "values" in entry else []
-        if wrong or lacking or not known:
-            key, names = ("values", wrong or lacking) if "values" in entry else ("label", wrong)
+        self.value_by_label = {
+            name if name in model_labels else PREFIX + name: float(number) for name, number in numbers.items()
+        }
+        unknown_labels = sorted(set(self.value_by_label) - set(model_labels))
+        missing_labels = sorted(set(model_labels) - set(self.value_by_label)) if "values" in entry else []
+        if unknown_labels or missing_labels or not model_labels:
+            key, names = (
+                ("values", unknown_labels or missing_labels) if "values" in entry else ("label", unknown_labels)
+            )
             raise command_line.InputError(
-                f"{who}: {key} {'names' if wrong else 'lacks'} {', '.join(names)}; the model's labels are {', '.join(known) or 'none'}"
+                f"{setting}: {key} {'names' if unknown_labels else 'lacks'} {', '.join(names)}; the model's labels are {', '.join(model_labels) or 'none'}"
             )
 
     def __call__(self, line: str) -> float | None:
         """The probability of the label, or the sum of probability times value over all labels."""
-        found = self.model.f.predict(line.replace("\n", " ") + "\n", -1, 0.0, "strict")
-        if not found:
+        predictions = self.model.f.predict(line.replace("\n", " ") + "\n", -1, 0.0, "strict")
+        if not predictions:
             return None
-        return float(sum(min(float(share), 1.0) * self.worth.get(label, 0.0) for share, label in found))
+        return float(sum(min(float(share), 1.0) * self.value_by_label.get(label, 0.0) for share, label in predictions))
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     entries, limit = settings["models"], settings["max_characters"]
     models = {entry["name"]: Model(entry) for entry in entries}
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
-    with Writer(out, sidecars.schema(list(models))) as writer:
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
+    with Writer(out, sidecars.sidecar_schema(list(models))) as writer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
             line = one_line(row["text"][:limit])
             scores = {name: model(line) for name, model in models.items()}
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **scores})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    manifest.summary = {"scorers": sidecars.described(entries, "fasttext")}
+    manifest.summary = {"scorers": sidecars.describe_scorers(entries, "fasttext")}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "quality.fasttext",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json",
     )
-    surviving_texts.options(parser)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_options(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

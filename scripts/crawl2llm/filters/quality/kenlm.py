@@ -11,71 +11,77 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.scorers import ANY, LM, models
+from crawl2llm.chain.scorers import ANY_LANGUAGE, LM, language_model_files
 from crawl2llm.core import pinned_names
 from crawl2llm.core.console import Progress
-from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.quality import sidecars
-from crawl2llm.filters.quality.lm import languages
+from crawl2llm.filters.quality.lm import language_by_id
 from crawl2llm.filters.quality.perplexity import Models
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import Writer, data, shard_of, survivors, verdict_file
+from crawl2llm.formats.documents import Writer, parquet_file, shard_of, surviving_documents, verdict_file
 
 
-def folders(args: argparse.Namespace, settings: dict[str, Any]) -> dict[str, dict[str, Path]]:
+def models_by_scorer(args: argparse.Namespace, settings: dict[str, Any]) -> dict[str, dict[str, Path]]:
     """Scorer → its models by language."""
-    found = {
-        entry["name"]: models(
-            Path(pinned_names.path_with_its_digest(entry["path"], f"quality.kenlm.models: {entry['name']}"))
+    paths_by_scorer = {
+        entry["name"]: language_model_files(
+            Path(pinned_names.verified_path(entry["path"], f"quality.kenlm.models: {entry['name']}"))
         )
         for entry in settings["models"]
     }
     for path in args.lm:
-        trained = Manifest.read(path)
-        found[LM] = {Path(name).stem: trained.file(name) for name in trained.files if name.endswith(".bin")}
-    return found
+        lm_manifest = Manifest.read(path)
+        paths_by_scorer[LM] = {
+            Path(name).stem: lm_manifest.file(name) for name in lm_manifest.files if name.endswith(".bin")
+        }
+    return paths_by_scorer
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    known, limit = languages(args.languages, shard_of(args.documents)), settings["max_characters"]
-    paths = folders(args, settings)
-    number = surviving_texts.number(args.documents, args.verdicts)
+    document_languages, limit = language_by_id(args.languages, shard_of(args.documents)), settings["max_characters"]
+    paths = models_by_scorer(args, settings)
+    number = surviving_texts.count_documents(args.documents, args.verdicts)
     progress = Progress(number * len(paths), "perplexities")
-    found: dict[str, dict[str, float]] = {}
-    for name, own in paths.items():
+    perplexities: dict[str, dict[str, float]] = {}
+    for name, model_paths in paths.items():
         # Without the filter language every document is asked of the one model that there is.
-        lone = next(iter(own)) if len(own) == 1 else ANY
+        only_language = next(iter(model_paths)) if len(model_paths) == 1 else ANY_LANGUAGE
         texts = surviving_texts.texts(args.documents, args.verdicts, args.edits, [])
-        documents = ((row["id"], known.get(row["id"], lone), row["text"][:limit]) for row in texts)
-        with scratch(args.manifest.with_name(f".{shard_of(args.documents)}.{name}")) as folder:
-            found[name] = Models(own).perplexities(documents, folder, progress.add)
+        documents = (
+            (row["id"], document_languages.get(row["id"], only_language), row["text"][:limit]) for row in texts
+        )
+        with scratch_folder(args.manifest.with_name(f".{shard_of(args.documents)}.{name}")) as folder:
+            perplexities[name] = Models(model_paths).perplexity_by_id(documents, folder, progress.add)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    with Writer(out, sidecars.schema(list(paths), language=True)) as writer:
+    with Writer(out, sidecars.sidecar_schema(list(paths), language=True)) as writer:
         shard = shard_of(args.documents)
-        for row in survivors(data(args.documents), verdict_file(args.verdicts, shard), ["id", "source", "curated"]):
-            scores = {name: each.get(row["id"]) for name, each in found.items()}
-            writer.add({**row, "language": known.get(row["id"]), **scores})
+        for row in surviving_documents(
+            parquet_file(args.documents), verdict_file(args.verdicts, shard), ["id", "source", "curated"]
+        ):
+            scores = {name: scores_by_id.get(row["id"]) for name, scores_by_id in perplexities.items()}
+            writer.add({**row, "language": document_languages.get(row["id"]), **scores})
     manifest.counts = {"in": number, "kept": number, "dropped": {}}
     trained = [{"name": LM}] if args.lm else []
     manifest.summary = {
-        "scorers": sidecars.described([*settings["models"], *trained], "kenlm", better="low"),
-        "without_model": {name: number - len(each) for name, each in found.items()},
+        "scorers": sidecars.describe_scorers([*settings["models"], *trained], "kenlm", better="low"),
+        "without_model": {name: number - len(each) for name, each in perplexities.items()},
     }
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "quality.kenlm",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --lm results/main/quality/lm/manifest.json --manifest /tmp/00000.manifest.json",
     )
-    surviving_texts.options(parser)
+    surviving_texts.add_options(parser)
     parser.add_argument(
         "--languages", type=Path, nargs="*", default=[], help="manifest of language.score, where it is used before"
     )
     parser.add_argument("--lm", type=Path, nargs="*", default=[], help="manifest of quality.lm, where it is used")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

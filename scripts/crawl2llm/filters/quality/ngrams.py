@@ -21,13 +21,13 @@ from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import count, data, shard_of, uniform
+from crawl2llm.formats.documents import count_rows, parquet_file, shard_of, uniform_hash
 
 END = "</s>"  # fastText's word for the end of a line
 MOST_WORDS = 2000  # of a document, from its beginning
 
 
-def hashed(word: str) -> int:
+def hash_of_word(word: str) -> int:
     """fastText's hash of a word (dictionary.cc, hash): FNV-1a of 32 bits over bytes with a sign, as a signed number."""
     value = 2166136261
     for byte in word.encode():
@@ -35,15 +35,15 @@ def hashed(word: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
-def bucket(words: Sequence[str], buckets: int) -> int:
+def ngram_bucket(words: Sequence[str], buckets: int) -> int:
     """The bucket of a word n-gram (dictionary.cc, addWordNgrams): in 64 bits without a sign, hashes of words with one."""
-    value = hashed(words[0])
+    value = hash_of_word(words[0])
     for word in words[1:]:
-        value = (value * 116049371 + hashed(word)) & 0xFFFFFFFFFFFFFFFF
+        value = (value * 116049371 + hash_of_word(word)) & 0xFFFFFFFFFFFFFFFF
     return (value & 0xFFFFFFFFFFFFFFFF) % buckets
 
 
-def grams(words: Sequence[str], longest: int) -> Iterator[tuple[str, ...]]:
+def word_ngrams(words: Sequence[str], longest: int) -> Iterator[tuple[str, ...]]:
     """The n-grams of words, from two words to `longest`."""
     for first in range(len(words)):
         for length in range(2, min(longest, len(words) - first) + 1):
@@ -61,80 +61,80 @@ class Effects:
         self.words, self.buckets, self.longest = len(classifier.model.words), options.bucket, options.wordNgrams
         self.vector = classifier.model.get_input_vector
 
-    def word(self, word: str) -> float | None:
+    def effect_of_word(self, word: str) -> float | None:
         """The effect of a word; None for one that the model does not know."""
         place = self.model.getWordId(word)
         return float(self.vector(place) @ self.difference) if place >= 0 else None
 
-    def gram(self, words: Sequence[str]) -> float:
+    def effect_of_ngram(self, words: Sequence[str]) -> float:
         """The effect of an n-gram of two words or more, and of all that share its bucket."""
-        return float(self.vector(self.words + bucket(words, self.buckets)) @ self.difference)
+        return float(self.vector(self.words + ngram_bucket(words, self.buckets)) @ self.difference)
 
     def log_odds(self, line: str) -> float:
         """log(p / (1 - p)) of a line: the mean effect of its words, its end and its n-grams."""
         words = [*line.split(), END]
-        found = [effect for word in words if (effect := self.word(word)) is not None]
-        found += [self.gram(each) for each in grams(words, self.longest)]
-        return float(np.mean(found))
+        effects = [effect for word in words if (effect := self.effect_of_word(word)) is not None]
+        effects += [self.effect_of_ngram(ngram) for ngram in word_ngrams(words, self.longest)]
+        return float(np.mean(effects))
 
 
-def strongest(
-    documents: Counter[tuple[str, ...]], effects: Effects, number: int, least: int
+def strongest_ngrams(
+    documents: Counter[tuple[str, ...]], effects: Effects, number: int, min_documents: int
 ) -> dict[str, list[dict[str, Any]]]:
     """The `number` words and n-grams with the highest effects (`for`) and the lowest (`against`), of those in `least` documents or more."""
-    scored = []
+    ranked_ngrams = []
     for words, times in documents.items():
-        if times >= least:
-            effect = effects.word(words[0]) if len(words) == 1 else effects.gram(words)
+        if times >= min_documents:
+            effect = effects.effect_of_word(words[0]) if len(words) == 1 else effects.effect_of_ngram(words)
             if effect is not None:
-                scored.append((effect, " ".join(words), times))
-    scored.sort(key=lambda one: (-one[0], one[1]))
+                ranked_ngrams.append((effect, " ".join(words), times))
+    ranked_ngrams.sort(key=lambda entry: (-entry[0], entry[1]))
 
-    def rows(found: list[tuple[float, str, int]]) -> list[dict[str, Any]]:
-        return [{"ngram": text, "effect": round(effect, 4), "documents": times} for effect, text, times in found]
+    def effect_rows(entries: list[tuple[float, str, int]]) -> list[dict[str, Any]]:
+        return [{"ngram": text, "effect": round(effect, 4), "documents": times} for effect, text, times in entries]
 
     return {
-        "for": rows([one for one in scored if one[0] > 0][:number]),
-        "against": rows([one for one in reversed(scored) if one[0] < 0][:number]),
+        "for": effect_rows([one for one in ranked_ngrams if one[0] > 0][:number]),
+        "against": effect_rows([one for one in reversed(ranked_ngrams) if one[0] < 0][:number]),
     }
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    trained = Manifest.read(args.model).sound("model.bin")
+    trained = Manifest.read(args.model).verify_files("model.bin")
     if not trained.files:
         manifest.summary = {"documents": 0, "strongest": {}}
         return []
     effects = Effects(Classifier.load(trained.file("model.bin")))
-    share = min(1.0, settings["documents"] / max(sum(count(data(path)) for path in args.documents), 1))
-    found, read = Counter[tuple[str, ...]](), 0
+    share = min(1.0, settings["documents"] / max(sum(count_rows(parquet_file(path)) for path in args.documents), 1))
+    document_counts, documents_read = Counter[tuple[str, ...]](), 0
     progress = Progress(len(args.documents), "shards")
     for path in args.documents:
-        verdicts = surviving_texts.of_shard(args.verdicts, shard_of(path))
+        verdicts = surviving_texts.manifest_of_shard(args.verdicts, shard_of(path))
         for row in surviving_texts.texts(path, verdicts, args.edits, []):
-            if uniform(settings["seed"], row["id"], "ngrams") >= share:
+            if uniform_hash(settings["seed"], row["id"], "ngrams") >= share:
                 continue
-            read += 1
+            documents_read += 1
             words = one_line(row["text"]).split()[:MOST_WORDS]
-            found.update({(word,) for word in words} | set(grams(words, effects.longest)))
+            document_counts.update({(word,) for word in words} | set(word_ngrams(words, effects.longest)))
         progress.add()
     manifest.summary = {
-        "documents": read,
+        "documents": documents_read,
         "min_documents": settings["min_documents"],
-        "strongest": strongest(found, effects, settings["number"], settings["min_documents"]),
+        "strongest": strongest_ngrams(document_counts, effects, settings["number"], settings["min_documents"]),
     }
     return []
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "quality.ngrams",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --model results/main/quality/train/manifest.json"
         " --manifest /tmp/ngrams/manifest.json",
     )
-    surviving_texts.options(parser, all_shards=True)
+    surviving_texts.add_options(parser, all_shards=True)
     parser.add_argument("--model", required=True, type=Path, help="manifest of quality.train")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

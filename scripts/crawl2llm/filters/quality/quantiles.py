@@ -15,60 +15,65 @@ FILE = "quantiles.json"  # of quality.calibrate
 POINTS = 1001  # of a table: steps of a tenth of a percent
 
 
-def table(scores: np.ndarray) -> list[float]:
+def quantile_table(scores: np.ndarray) -> list[float]:
     """The POINTS scores at equal steps of probability, by linear interpolation; empty where there is no score. NaN does not count."""
-    known = scores[~np.isnan(scores)]
-    return [float(value) for value in np.quantile(known, np.linspace(0, 1, POINTS))] if len(known) else []
+    real_scores = scores[~np.isnan(scores)]
+    return [float(value) for value in np.quantile(real_scores, np.linspace(0, 1, POINTS))] if len(real_scores) else []
 
 
-def quantile(scores: np.ndarray, values: Sequence[float], better: str = "high") -> np.ndarray:
+def quantiles_of(scores: np.ndarray, values: Sequence[float], better: str = "high") -> np.ndarray:
     """The quantile in [0, 1] of each score by a table; NaN of NaN, and of all where the table is empty.
 
     Between two entries it is interpolated; a score that several entries have gets the middle of theirs. It never falls where the
     score rises (rises, where low scores are better).
     """
-    at = np.asarray(values, float)
-    if not len(at):
+    entries = np.asarray(values, float)
+    if not len(entries):
         return np.full(len(scores), np.nan)
-    left, right = np.searchsorted(at, scores, "left"), np.searchsorted(at, scores, "right")
+    left, right = np.searchsorted(entries, scores, "left"), np.searchsorted(entries, scores, "right")
     # Of a score that is an entry: the middle of the entries that are equal to it. Of another, left and right are the same.
-    low, high = at[np.clip(left - 1, 0, None)], at[np.clip(left, None, len(at) - 1)]
+    low, high = entries[np.clip(left - 1, 0, None)], entries[np.clip(left, None, len(entries) - 1)]
     part = np.divide(scores - low, high - low, out=np.zeros(len(scores)), where=high > low)
     place = np.where(left < right, (left + right - 1) / 2, np.where(left == 0, 0, left - 1 + part))
-    found: np.ndarray = np.clip(place / max(len(at) - 1, 1), 0, 1)
-    found = np.where(np.isnan(scores), np.nan, found)
-    return found if better == "high" else 1 - found
+    quantiles: np.ndarray = np.clip(place / max(len(entries) - 1, 1), 0, 1)
+    quantiles = np.where(np.isnan(scores), np.nan, quantiles)
+    return quantiles if better == "high" else 1 - quantiles
 
 
-def _linear(quantiles: np.ndarray, weights: np.ndarray, documents: int, constant: float) -> np.ndarray:
+def _weighted_mean(quantiles: np.ndarray, weights: np.ndarray, documents: int, constant: float) -> np.ndarray:
     """The weighted mean over the scorers that know a document, by the sum of the weights' sizes."""
-    there = ~np.isnan(quantiles)
-    total = np.where(there, np.abs(weights), 0).sum(1)
+    is_known = ~np.isnan(quantiles)
+    total = np.where(is_known, np.abs(weights), 0).sum(1)
     return np.divide(
-        np.where(there, quantiles, 0) @ weights, total, out=np.full(len(quantiles), np.nan), where=total > 0
+        np.where(is_known, quantiles, 0) @ weights, total, out=np.full(len(quantiles), np.nan), where=total > 0
     )
 
 
-def _reciprocal(quantiles: np.ndarray, weights: np.ndarray, documents: int, constant: float) -> np.ndarray:
+def _reciprocal_rank(quantiles: np.ndarray, weights: np.ndarray, documents: int, constant: float) -> np.ndarray:
     """Reciprocal rank fusion (Cormack et al. 2009, section 2): the mean of 1 / (constant + rank), ranks among `documents` from 1."""
     ranks = 1 + (1 - quantiles) * max(documents - 1, 0)
-    return _linear(1 / (constant + ranks), weights, documents, constant)
+    return _weighted_mean(1 / (constant + ranks), weights, documents, constant)
 
 
-def _least(quantiles: np.ndarray, weights: np.ndarray, documents: int, constant: float) -> np.ndarray:
+def _lowest_quantile(quantiles: np.ndarray, weights: np.ndarray, documents: int, constant: float) -> np.ndarray:
     """The lowest quantile: all scorers have to agree."""
     return np.fmin.reduce(quantiles, axis=1)
 
 
-def _most(quantiles: np.ndarray, weights: np.ndarray, documents: int, constant: float) -> np.ndarray:
+def _highest_quantile(quantiles: np.ndarray, weights: np.ndarray, documents: int, constant: float) -> np.ndarray:
     """The highest quantile: one scorer is enough."""
     return np.fmax.reduce(quantiles, axis=1)
 
 
-METHODS = {"linear": _linear, "reciprocal_rank": _reciprocal, "minimum": _least, "maximum": _most}
+METHODS = {
+    "linear": _weighted_mean,
+    "reciprocal_rank": _reciprocal_rank,
+    "minimum": _lowest_quantile,
+    "maximum": _highest_quantile,
+}
 
 
-def fused(quantiles: Mapping[str, np.ndarray], rule: dict[str, Any], documents: int) -> np.ndarray:
+def fuse_quantiles(quantiles: Mapping[str, np.ndarray], rule: dict[str, Any], documents: int) -> np.ndarray:
     """One number for each document from the scorers' quantiles; higher is better, NaN where no scorer knows the document.
 
     rule: `method`, `weights` by scorer (1 where it has none; 0 leaves a scorer out) and `rank_constant`. documents: of the reference set.

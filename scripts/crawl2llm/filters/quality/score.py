@@ -22,11 +22,11 @@ SIGNAL = pa.schema([("id", pa.string()), ("source", pa.string()), ("curated", pa
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    trained = Manifest.read(args.model).sound("model.bin")
+    trained = Manifest.read(args.model).verify_files("model.bin")
     classify = Classifier.load(trained.file("model.bin")) if trained.files else None
     limit = settings["max_characters"]
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     with Writer(out, SIGNAL) as writer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
             score = classify(one_line(row["text"][:limit])) if classify else None
@@ -37,15 +37,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "quality.score",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --model results/main/quality/train/manifest.json "
         "--manifest /tmp/00000.manifest.json",
     )
-    surviving_texts.options(parser)
+    surviving_texts.add_options(parser)
     parser.add_argument("--model", required=True, type=Path, help="manifest of quality.train")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

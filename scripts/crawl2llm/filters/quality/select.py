@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality import by_language, threshold_logic
@@ -29,22 +29,24 @@ from crawl2llm.formats.documents import (
     Writer,
     add_counts,
     batches,
-    data,
+    parquet_file,
     shard_of,
-    uniform,
+    uniform_hash,
     verdict_digests,
     verdict_table,
 )
 
 BINS = 20  # of the histogram of scores over [0, 1]
-FINE = 1 << 16  # of the histogram that the cut is found by
+FINE_BINS = 1 << 16  # of the histogram that the cut is found by
 BATCH = 1 << 16  # rows read at a time
 
 
-def of_sources(signals: pa.RecordBatch, names: list[str]) -> np.ndarray:
+def rows_of_sources(signals: pa.RecordBatch, names: list[str]) -> np.ndarray:
     """Which rows are of these sources."""
-    found: np.ndarray = pc.is_in(signals.column("source"), value_set=pa.array(names, pa.string())).to_numpy(False)
-    return found
+    is_of_source: np.ndarray = pc.is_in(signals.column("source"), value_set=pa.array(names, pa.string())).to_numpy(
+        False
+    )
+    return is_of_source
 
 
 def crawl_scores(paths: list[Path], skipped_by: list[str]) -> Iterator[np.ndarray]:
@@ -52,24 +54,24 @@ def crawl_scores(paths: list[Path], skipped_by: list[str]) -> Iterator[np.ndarra
     for path in paths:
         for batch in batches(path, ["source", "curated", "score"], size=BATCH):
             scores = batch.column("score").to_numpy(zero_copy_only=False).astype(float)
-            exempt = batch.column("curated").to_numpy(zero_copy_only=False) | of_sources(batch, skipped_by)
+            exempt = batch.column("curated").to_numpy(zero_copy_only=False) | rows_of_sources(batch, skipped_by)
             yield scores[~exempt & ~np.isnan(scores)]
 
 
-def fine(scores: np.ndarray) -> np.ndarray:
+def fine_bins(scores: np.ndarray) -> np.ndarray:
     """The bin of each score among FINE of equal width; a higher score is in no lower bin."""
-    return np.clip((scores * FINE).astype(np.int64), 0, FINE - 1)
+    return np.clip((scores * FINE_BINS).astype(np.int64), 0, FINE_BINS - 1)
 
 
-def cut(parts: Callable[[], Iterable[np.ndarray]], fraction: float) -> float:
+def top_fraction_threshold(parts: Callable[[], Iterable[np.ndarray]], fraction: float) -> float:
     """The score at or above which the top `fraction` of the scores lies; 0 where there are none.
 
     parts: gives all scores, and is called twice. The first pass finds the bin of the score, the second the score in it, so that memory
     is a bin's.
     """
-    counts, highest = np.zeros(FINE, np.int64), 0.0
+    counts, highest = np.zeros(FINE_BINS, np.int64), 0.0
     for scores in parts():
-        counts += np.bincount(fine(scores), minlength=FINE)
+        counts += np.bincount(fine_bins(scores), minlength=FINE_BINS)
         highest = max(highest, float(scores.max(initial=0.0)))
     number = int(counts.sum())
     if not number or fraction >= 1:
@@ -79,27 +81,27 @@ def cut(parts: Callable[[], Iterable[np.ndarray]], fraction: float) -> float:
         return float(np.nextafter(highest, 2))
     below = np.cumsum(counts)
     bin_ = int(np.searchsorted(below, drop, side="right"))
-    inside = np.concatenate([scores[fine(scores) == bin_] for scores in parts()])
+    inside = np.concatenate([scores[fine_bins(scores) == bin_] for scores in parts()])
     place = drop - int(below[bin_] - counts[bin_])
     return float(np.partition(inside, place)[place])
 
 
-def pareto(seed: int, identifier: str, alpha: float) -> float:
+def pareto_draw(seed: int, identifier: str, alpha: float) -> float:
     """A draw from NumPy's Pareto II (Lomax) distribution, from the hash of (seed, id) by its inverse."""
-    return float((1.0 - uniform(seed, identifier, "pareto")) ** (-1.0 / alpha) - 1.0)
+    return float((1.0 - uniform_hash(seed, identifier, "pareto")) ** (-1.0 / alpha) - 1.0)
 
 
-def judged(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float | np.ndarray) -> pa.Table:
+def judge_batch(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float | np.ndarray) -> pa.Table:
     """The verdicts on rows of signals; `threshold` is what `cut` found, or that of each row. As columns: one task judges all documents.
 
     A document of a source that skips this filter is kept, and has the rule that would have dropped it.
     """
     scores = pc.fill_null(signals.column("score"), np.nan).to_numpy(zero_copy_only=False)
     exempt = signals.column("curated").to_numpy(zero_copy_only=False) | np.isnan(scores)
-    skipped = of_sources(signals, settings["skipped_by"])
+    skipped = rows_of_sources(signals, settings["skipped_by"])
     if settings["method"] == "pareto":
         seed, alpha = settings["seed"], settings["alpha"]
-        thresholds = 1.0 - np.array([pareto(seed, name, alpha) for name in signals.column("id").to_pylist()])
+        thresholds = 1.0 - np.array([pareto_draw(seed, name, alpha) for name in signals.column("id").to_pylist()])
         failed = ~exempt & (scores <= thresholds)
     else:
         thresholds = np.full(len(scores), threshold)
@@ -120,12 +122,16 @@ def judged(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float |
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    settings, signals = completed("quality.select", settings), args.combined or args.signals
-    paths, skipped_by = [data(path) for path in signals], settings["skipped_by"]
+    settings, signals = fill_defaults("quality.select", settings), args.combined or args.signals
+    paths, skipped_by = [parquet_file(path) for path in signals], settings["skipped_by"]
     columns = ["id", "source", "curated", "score", *(threshold_logic.COLUMNS if args.combined else ())]
-    given = settings["threshold"] if settings["method"] == "threshold" else None
-    threshold = cut(lambda: crawl_scores(paths, skipped_by), settings["keep_fraction"]) if given is None else given
-    cuts = by_language.Cuts(paths, args.languages, settings) if args.languages else None
+    fixed_threshold = settings["threshold"] if settings["method"] == "threshold" else None
+    threshold = (
+        top_fraction_threshold(lambda: crawl_scores(paths, skipped_by), settings["keep_fraction"])
+        if fixed_threshold is None
+        else fixed_threshold
+    )
+    language_thresholds = by_language.LanguageThresholds(paths, args.languages, settings) if args.languages else None
     histogram, scored, exempt = np.zeros(BINS, np.int64), 0, 0
     for scores in crawl_scores(paths, skipped_by):
         histogram += np.histogram(scores, bins=BINS, range=(0.0, 1.0))[0]
@@ -138,14 +144,18 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         dropped: Counter[str] = Counter()
         with Writer(files[-1], VERDICT) as writer:
             for batch in batches(path, columns, size=BATCH):
-                verdicts = judged(batch, settings, cuts.of(path, batch) if cuts else threshold)
-                verdicts = threshold_logic.applied(batch, verdicts, of_sources(batch, skipped_by))
+                verdicts = judge_batch(
+                    batch,
+                    settings,
+                    language_thresholds.row_thresholds(path, batch) if language_thresholds else threshold,
+                )
+                verdicts = threshold_logic.apply_requirements(batch, verdicts, rows_of_sources(batch, skipped_by))
                 writer.add_table(verdicts)
                 dropped.update(verdicts["rule"].drop_null().to_pylist())
                 failed = pc.greater(pc.list_value_length(verdicts["rules"]), 0)
                 exempt += pc.sum(pc.and_(verdicts["kept"], failed)).as_py() or 0
-        kept = writer.count - dropped.total()
-        by_shard[shard] = {"in": writer.count, "kept": kept, "dropped": dict(sorted(dropped.items()))}
+        kept_documents = writer.count - dropped.total()
+        by_shard[shard] = {"in": writer.count, "kept": kept_documents, "dropped": dict(sorted(dropped.items()))}
         digests[shard] = verdict_digests(files[-1])
         add_counts(manifest.counts, by_shard[shard])
         progress.add()
@@ -158,13 +168,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "threshold": threshold if settings["method"] != "pareto" and scored else None,
         "histogram": histogram.tolist(),
     }
-    if cuts:
-        manifest.summary["by_language"] = cuts.summary()
+    if language_thresholds:
+        manifest.summary["by_language"] = language_thresholds.manifest_summary()
     return files
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "quality.select",
         __doc__,
         "--config config.yaml --signals results/main/quality/score/*.manifest.json --manifest /tmp/select/manifest.json",
@@ -180,7 +190,7 @@ def main(argv: list[str] | None = None) -> int:
         default=[],
         help="manifests of quality.combine, which count where there are any",
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

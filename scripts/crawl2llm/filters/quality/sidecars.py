@@ -12,66 +12,70 @@ import pyarrow as pa
 from crawl2llm.chain.scorers import TRAINED
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import data, opened, shard_of
+from crawl2llm.formats.documents import open_parquet, parquet_file, shard_of
 
-KNOWN = [("id", pa.string()), ("source", pa.string()), ("curated", pa.bool_())]
+IDENTITY_COLUMNS = [("id", pa.string()), ("source", pa.string()), ("curated", pa.bool_())]
 LANGUAGE = ("language", pa.string())
 CLASSIFIER = "quality.score"  # writes `score`, of TRAINED
 
 
-def schema(names: Sequence[str], language: bool = False) -> pa.Schema:
+def sidecar_schema(names: Sequence[str], language: bool = False) -> pa.Schema:
     """The columns of a sidecar with these scorers: float64, null where a scorer has nothing to say on a document."""
-    return pa.schema([*KNOWN, *([LANGUAGE] if language else []), *((name, pa.float64()) for name in names)])
+    return pa.schema([*IDENTITY_COLUMNS, *([LANGUAGE] if language else []), *((name, pa.float64()) for name in names)])
 
 
-def described(entries: Sequence[dict[str, Any]], kind: str, better: str = "high") -> dict[str, Any]:
+def describe_scorers(entries: Sequence[dict[str, Any]], kind: str, better: str = "high") -> dict[str, Any]:
     """What a step's summary says of its scorers: kind, and whether high or low scores are better."""
     return {entry["name"]: {"kind": kind, "better": entry.get("better", better)} for entry in entries}
 
 
-def scorers(manifests: Sequence[Path]) -> dict[str, dict[str, Any]]:
+def read_scorers(manifests: Sequence[Path]) -> dict[str, dict[str, Any]]:
     """Scorer → kind and `better`, from one manifest of each step, in this order and by name; TRAINED with a classifier or without."""
-    found: dict[str, dict[str, Any]] = {}
+    scorers: dict[str, dict[str, Any]] = {}
     for path in manifests:
-        made = Manifest.read(path)
-        own = {TRAINED: {"kind": "trained", "better": "high"}} if made.step == CLASSIFIER else made.summary["scorers"]
-        found |= own
-    return found
+        manifest = Manifest.read(path)
+        step_scorers = (
+            {TRAINED: {"kind": "trained", "better": "high"}}
+            if manifest.step == CLASSIFIER
+            else manifest.summary["scorers"]
+        )
+        scorers |= step_scorers
+    return scorers
 
 
-def joined(manifests: Sequence[Path]) -> pa.Table:
+def join_sidecars(manifests: Sequence[Path]) -> pa.Table:
     """The scores of a shard: id, source, curated, language (null where no step knows it) and a column for each scorer.
 
     manifests: one of each step. Raises InputError where two sidecars are not of the same documents.
     """
     table: pa.Table | None = None
     for path in manifests:
-        with opened(data(path)) as file:
-            found = file.read()
+        with open_parquet(parquet_file(path)) as file:
+            sidecar = file.read()
         if Manifest.read(path).step == CLASSIFIER:
-            found = found.rename_columns([TRAINED if name == "score" else name for name in found.column_names])
+            sidecar = sidecar.rename_columns([TRAINED if name == "score" else name for name in sidecar.column_names])
         if table is None:
-            table = found
+            table = sidecar
             continue
-        if not table["id"].equals(found["id"]):
+        if not table["id"].equals(sidecar["id"]):
             raise InputError(f"{path}: its documents are not those of {manifests[0]}")
-        for name in found.column_names:
+        for name in sidecar.column_names:
             if name not in table.column_names:
-                table = table.append_column(name, found[name])
+                table = table.append_column(name, sidecar[name])
     assert table is not None
     if LANGUAGE[0] not in table.column_names:
         table = table.append_column(LANGUAGE[0], pa.nulls(len(table), LANGUAGE[1]))
     return table.combine_chunks()
 
 
-def values(table: pa.Table, name: str) -> np.ndarray:
+def scorer_values(table: pa.Table, name: str) -> np.ndarray:
     """A scorer's column as float64; NaN where it is null."""
     return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=float)
 
 
-def by_shard(manifests: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
+def manifests_by_shard(manifests: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
     """(shard, its manifests, one of each step) of the manifests of several steps, each of all shards."""
-    found: dict[str, list[Path]] = {}
+    shards: dict[str, list[Path]] = {}
     for path in manifests:
-        found.setdefault(shard_of(path), []).append(path)
-    yield from sorted(found.items())
+        shards.setdefault(shard_of(path), []).append(path)
+    yield from sorted(shards.items())

@@ -17,13 +17,13 @@ from crawl2llm.formats.documents import verdict_table
 COLUMNS = {"failed": pa.list_(pa.string()), "value": pa.float64(), "threshold": pa.float64(), "detail": pa.string()}
 
 
-def rule(condition: dict[str, Any]) -> str:
+def rule_name(condition: dict[str, Any]) -> str:
     """The name of the rule of a condition: `edu_min`, `ppl_max`, `edu_quantile_min`, `kenlm_bucket`."""
     (kind,) = (key for key in ("min", "max", "quantile_min", "buckets") if key in condition)
     return f"{condition['scorer']}_{'bucket' if kind == 'buckets' else kind}"
 
 
-def _fails(
+def _failing_documents(
     condition: dict[str, Any],
     scores: dict[str, np.ndarray],
     quantiles: dict[str, np.ndarray],
@@ -35,12 +35,16 @@ def _fails(
         out = np.array([bucket is not None and bucket not in condition["buckets"] for bucket in buckets], dtype=bool)
         return out, np.full(len(buckets), np.nan), float("nan")
     values = quantiles[name] if "quantile_min" in condition else scores[name]
-    least = condition.get("min", condition.get("quantile_min"))
+    minimum = condition.get("min", condition.get("quantile_min"))
     # Comparisons with NaN are false.
-    return (values > condition["max"], values, condition["max"]) if least is None else (values < least, values, least)
+    return (
+        (values > condition["max"], values, condition["max"])
+        if minimum is None
+        else (values < minimum, values, minimum)
+    )
 
 
-def failures(
+def failure_columns(
     scores: dict[str, np.ndarray],
     quantiles: dict[str, np.ndarray],
     buckets: list[str | None],
@@ -51,24 +55,29 @@ def failures(
     scores, quantiles: (documents,) by scorer, NaN where there is none.
     """
     number = len(buckets)
-    found: dict[str, list[Any]] = {name: [None] * number for name in COLUMNS}
-    found["failed"] = [[] for _ in range(number)]
-    judged = [[(each, *_fails(each, scores, quantiles, buckets)) for each in part] for part in require]
-    drops = np.ones(number, bool) if judged else np.zeros(number, bool)
-    for part in judged:
+    columns: dict[str, list[Any]] = {name: [None] * number for name in COLUMNS}
+    columns["failed"] = [[] for _ in range(number)]
+    outcomes = [
+        [(condition, *_failing_documents(condition, scores, quantiles, buckets)) for condition in part]
+        for part in require
+    ]
+    drops = np.ones(number, bool) if outcomes else np.zeros(number, bool)
+    for part in outcomes:
         drops &= np.any([out for _, out, _, _ in part], axis=0) if part else False
     for row in np.flatnonzero(drops):
-        reasons = [(rule(each), values[row], least) for part in judged for each, out, values, least in part if out[row]]
+        reasons = [
+            (rule_name(each), values[row], limit) for part in outcomes for each, out, values, limit in part if out[row]
+        ]
         _, value, threshold = reasons[0]
-        found["failed"][row] = list(dict.fromkeys(name for name, _, _ in reasons))
+        columns["failed"][row] = list(dict.fromkeys(name for name, _, _ in reasons))
         if np.isnan(threshold):
-            found["detail"][row] = buckets[row]
+            columns["detail"][row] = buckets[row]
         else:
-            found["value"][row], found["threshold"][row] = float(value), float(threshold)
-    return found
+            columns["value"][row], columns["threshold"][row] = float(value), float(threshold)
+    return columns
 
 
-def applied(signals: pa.RecordBatch, verdicts: pa.Table, skipped: np.ndarray) -> pa.Table:
+def apply_requirements(signals: pa.RecordBatch, verdicts: pa.Table, skipped: np.ndarray) -> pa.Table:
     """Verdicts of quality.select with those of `require`, where the signals are of quality.combine; else as they are.
 
     skipped: which rows are of sources that skip the filter; they stay, with the rules that they fail.
@@ -80,7 +89,7 @@ def applied(signals: pa.RecordBatch, verdicts: pa.Table, skipped: np.ndarray) ->
     if not pc.any(drops).as_py():
         return verdicts
     out = pc.and_(drops, pa.array(~skipped))
-    first = pc.if_else(drops, pc.list_element(_padded(failed), 0), None)
+    first = pc.if_else(drops, pc.list_element(_pad_lists(failed), 0), None)
     columns = {name: verdicts[name].combine_chunks() for name in verdicts.column_names}
     columns["kept"] = pc.and_(columns["kept"], pc.invert(out))
     columns["rule"] = pc.if_else(out, first, columns["rule"])
@@ -90,6 +99,6 @@ def applied(signals: pa.RecordBatch, verdicts: pa.Table, skipped: np.ndarray) ->
     return verdict_table(columns)
 
 
-def _padded(lists: pa.ListArray) -> pa.ListArray:
+def _pad_lists(lists: pa.ListArray) -> pa.ListArray:
     """Lists with a null in place of none, so that each has a first element."""
-    return pa.array([each or [None] for each in lists.to_pylist()], pa.list_(pa.string()))
+    return pa.array([rules or [None] for rules in lists.to_pylist()], pa.list_(pa.string()))

@@ -13,40 +13,47 @@ from crawl2llm.chain import scorers
 from crawl2llm.core import code_snapshot
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
-from crawl2llm.core.shard_pool import end_with
+from crawl2llm.core.shard_pool import end_with_parent
 
 FOLDER = ".kenlm"  # beside .venv
 VARIABLE = "CRAWL2LLM_KENLM"
 VERSION = "0.3.0"  # of kenlm's archive; in envs/lock-kenlm.txt
 PROGRAMS = ("lmplz", "build_binary", "query")
-MADE = "version"  # the file in the folder that says which version it is of
-LINES = 4  # of what a program said last
+VERSION_FILE = "version"  # the file in the folder that says which version it is of
+ERROR_LINES = 4  # of what a program said last
 # A program that takes longer hangs: each reads and writes megabytes a second, and the machine may have much other work.
-SECONDS, RATE = 600, 20_000  # of the clock, and bytes of its files for each of which there is time beside these
+SECONDS, BYTES_PER_SECOND = (
+    600,
+    20_000,
+)  # of the clock, and bytes of its files for each of which there is time beside these
 
 
-def folder() -> Path:
+def tools_folder() -> Path:
     """The folder of KenLM's programs, that of `make kenlm-tools` where the variable CRAWL2LLM_KENLM names no other."""
-    return Path(os.environ.get(VARIABLE) or code_snapshot.home(ROOT) / FOLDER)
+    return Path(os.environ.get(VARIABLE) or code_snapshot.project_folder(ROOT) / FOLDER)
 
 
-def missing(where: Path) -> str | None:
+def missing_reason(folder: Path) -> str | None:
     """Why the programs in a folder cannot be used, and how to make them; None where they can."""
-    how = f"make them once, where there is a network: make kenlm-tools (two minutes; {VARIABLE} names another folder)"
-    if not all(os.access(where / name, os.X_OK) for name in PROGRAMS) or not (where / MADE).is_file():
-        return f"KenLM's programs are not in {where}: {how}"
-    if (where / MADE).read_text(encoding="utf-8").strip() != VERSION:
-        return f"KenLM's programs in {where} are of another version than {VERSION}: {how}"
+    hint = f"make them once, where there is a network: make kenlm-tools (two minutes; {VARIABLE} names another folder)"
+    if not all(os.access(folder / name, os.X_OK) for name in PROGRAMS) or not (folder / VERSION_FILE).is_file():
+        return f"KenLM's programs are not in {folder}: {hint}"
+    if (folder / VERSION_FILE).read_text(encoding="utf-8").strip() != VERSION:
+        return f"KenLM's programs in {folder} are of another version than {VERSION}: {hint}"
     return None
 
 
-def check(config: dict[str, Any]) -> None:
+def check_tools(config: dict[str, Any]) -> None:
     """Raise InputError where a run trains or asks language models and the programs are not there."""
-    if "quality" in config["filters"] and scorers.of(config, "kenlm") and (why := missing(folder())):
+    if (
+        "quality" in config["filters"]
+        and scorers.scorer_names(config, "kenlm")
+        and (reason := missing_reason(tools_folder()))
+    ):
         key = (
             "quality.lm.enabled is true" if config["quality"]["lm"]["enabled"] else "quality.kenlm.models names models"
         )
-        raise InputError(f"{key}, and {why}")
+        raise InputError(f"{key}, and {reason}")
 
 
 def run_program(program: str, *options: str, text: Path, out: Path | None = None, model: Path | None = None) -> None:
@@ -54,31 +61,35 @@ def run_program(program: str, *options: str, text: Path, out: Path | None = None
 
     Raises InputError with its last words if it fails, and if it takes longer than files of this size can take.
     """
-    if why := missing(folder()):
-        raise InputError(why)
-    seconds = SECONDS + sum(file.stat().st_size for file in (text, model) if file) // RATE
-    with text.open("rb") as given, (out or Path(os.devnull)).open("wb") as written:
+    if reason := missing_reason(tools_folder()):
+        raise InputError(reason)
+    seconds = SECONDS + sum(file.stat().st_size for file in (text, model) if file) // BYTES_PER_SECOND
+    with text.open("rb") as text_file, (out or Path(os.devnull)).open("wb") as out_file:
         try:
-            done = subprocess.run(
-                [str(folder() / program), *options],
-                stdin=given,
-                stdout=written,
+            result = subprocess.run(
+                [str(tools_folder() / program), *options],
+                stdin=text_file,
+                stdout=out_file,
                 stderr=subprocess.PIPE,
                 timeout=seconds,
                 check=False,
-                preexec_fn=partial(end_with, os.getpid()),
+                preexec_fn=partial(end_with_parent, os.getpid()),
             )
         except subprocess.TimeoutExpired as error:
             raise InputError(
                 f"KenLM's {program} did not come to an end in {seconds:,} seconds with {model or text}, and was ended: files of this size "
                 "take far less. Run again; if it hangs again, the file is damaged, or its disk does not answer"
             ) from error
-    if done.returncode:
-        said = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()][-LINES:]
-        raise InputError(f"KenLM's {program} ended with status {done.returncode}: {' | '.join(said) or 'no word'}")
+    if result.returncode:
+        last_lines = [line for line in result.stderr.decode(errors="replace").splitlines() if line.strip()][
+            -ERROR_LINES:
+        ]
+        raise InputError(
+            f"KenLM's {program} ended with status {result.returncode}: {' | '.join(last_lines) or 'no word'}"
+        )
 
 
-def train(text: Path, model: Path, order: int, prune: list[int], memory_mb: int) -> None:
+def train_model(text: Path, model: Path, order: int, prune: list[int], memory_mb: int) -> None:
     """Train a model of `order`-grams, with modified Kneser-Ney smoothing (Heafield et al. 2013), on a file of one sentence a line.
 
     prune: for each order from 1 on the count up to which its n-grams are left out. memory_mb: of lmplz's sort. Small texts
@@ -100,9 +111,9 @@ def train(text: Path, model: Path, order: int, prune: list[int], memory_mb: int)
     arpa.unlink()
 
 
-def scores(model: Path, text: Path, out: Path) -> Iterator[float]:
+def line_log_probabilities(model: Path, text: Path, out: Path) -> Iterator[float]:
     """The log10 probability of each line of the file `text`, its end included, with 6 digits. out: a file for the answers."""
     run_program("query", "-v", "sentence", str(model), text=text, out=out, model=model)
-    with out.open(encoding="utf-8") as said:
-        for line in said:
+    with out.open(encoding="utf-8") as answers:
+        for line in answers:
             yield float(line.split()[1])  # Total: -12.34 OOV: 0

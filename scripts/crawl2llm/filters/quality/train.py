@@ -19,10 +19,10 @@ from scipy.stats import rankdata
 
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress, log
-from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import data, shard_of, survivors, uniform, verdict_file
+from crawl2llm.formats.documents import parquet_file, shard_of, surviving_documents, uniform_hash, verdict_file
 from crawl2llm.text.group_split import COLUMNS, Split
 
 
@@ -40,84 +40,95 @@ SIDE = ["source", "curated"]  # what decides a document's side
 Shards = list[tuple[Path, Path]]  # Parquet files of documents and of their verdicts
 
 
-def examples(documents: Iterable[dict[str, Any]], settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def eligible_documents(documents: Iterable[dict[str, Any]], settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The documents that are on a side: those of sources that skip this filter are on none, curated or not."""
     return (row for row in documents if row["source"] not in settings["skipped_by"])
 
 
-def rates(shards: Shards, settings: dict[str, Any]) -> tuple[dict[bool, int], dict[bool, float]]:
+def sampling_rates(shards: Shards, settings: dict[str, Any]) -> tuple[dict[bool, int], dict[bool, float]]:
     """How many candidates each side (curated: True, crawl: False) has, and the share to sample of each."""
-    found = {True: 0, False: 0}
+    counts = {True: 0, False: 0}
     for documents, verdicts in shards:
-        for row in examples(survivors(documents, verdicts, ["id", *SIDE]), settings):
-            found[row["curated"]] += 1
-    wanted = {True: settings["max_positives"], False: settings["max_negatives"]}
-    return found, {side: min(1.0, wanted[side] / max(found[side], 1)) for side in found}
+        for row in eligible_documents(surviving_documents(documents, verdicts, ["id", *SIDE]), settings):
+            counts[row["curated"]] += 1
+    limits = {True: settings["max_positives"], False: settings["max_negatives"]}
+    return counts, {side: min(1.0, limits[side] / max(counts[side], 1)) for side in counts}
 
 
-def sampled(
+def sampled_documents(
     documents: Iterable[dict[str, Any]], share: dict[bool, float], settings: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """The documents of the sample."""
-    candidates, seed = examples(documents, settings), settings["seed"]
-    return (row for row in candidates if uniform(seed, row["id"], "sample") < share[row["curated"]])
+    candidates, seed = eligible_documents(documents, settings), settings["seed"]
+    return (row for row in candidates if uniform_hash(seed, row["id"], "sample") < share[row["curated"]])
 
 
-def splits(shards: Shards, share: dict[bool, float], settings: dict[str, Any]) -> dict[bool, Split]:
+def splits_by_side(shards: Shards, share: dict[bool, float], settings: dict[str, Any]) -> dict[bool, Split]:
     """Which documents of the sample are held out, of each side."""
-    made = {side: Split(settings["heldout_fraction"], settings["seed"], settings["split_by"]) for side in SIDES}
-    documents = (row for pair in shards for row in survivors(*pair, [*COLUMNS, *SIDE]))
-    for row in sampled(documents, share, settings):
-        made[row["curated"]].add(row)
-    for side, split in made.items():
+    splits = {side: Split(settings["heldout_fraction"], settings["seed"], settings["split_by"]) for side in SIDES}
+    documents = (row for pair in shards for row in surviving_documents(*pair, [*COLUMNS, *SIDE]))
+    for row in sampled_documents(documents, share, settings):
+        splits[row["curated"]].add(row)
+    for side, split in splits.items():
         split.decide(SIDES[side])
-    return made
+    return splits
 
 
-def too_few(splits: dict[bool, Split], least: int) -> str | None:
+def too_few_note(splits: dict[bool, Split], min_examples: int) -> str | None:
     """Why no classifier can be trained, as a sentence for the report; None where it can."""
     train = {side: split.documents - split.summary["heldout"]["documents"] for side, split in splits.items()}
-    if min(train.values()) >= least:
+    if min(train.values()) >= min_examples:
         return None
     counts = " and ".join(f"{number:,} {SIDES[side]}" for side, number in train.items())
     return (
-        f"No quality classifier was trained: there are {counts} to train on, and quality.train.min_examples is {least}. "
+        f"No quality classifier was trained: there are {counts} to train on, and quality.train.min_examples is {min_examples}. "
         "Quality selection keeps every document."
     )
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    before = {path: surviving_texts.of_shard(args.verdicts, shard_of(path)) for path in args.documents}
-    shards = [(data(path), verdict_file(verdicts, shard_of(path))) for path, verdicts in before.items()]
-    found, share = rates(shards, settings)
-    split = splits(shards, share, settings)
-    if note := too_few(split, settings["min_examples"]):
+    verdicts_by_documents = {
+        path: surviving_texts.manifest_of_shard(args.verdicts, shard_of(path)) for path in args.documents
+    }
+    shards = [
+        (parquet_file(path), verdict_file(verdicts, shard_of(path))) for path, verdicts in verdicts_by_documents.items()
+    ]
+    candidates, share = sampling_rates(shards, settings)
+    split = splits_by_side(shards, share, settings)
+    if note := too_few_note(split, settings["min_examples"]):
         log.info("%s", note)
-        manifest.summary = {"trained": False, "positives": found[True], "negatives": found[False], "notes": [note]}
+        manifest.summary = {
+            "trained": False,
+            "positives": candidates[True],
+            "negatives": candidates[False],
+            "notes": [note],
+        }
         return []
 
     columns = [*COLUMNS, *SIDE]
-    whole = (
-        row for path, verdicts in before.items() for row in surviving_texts.texts(path, verdicts, args.edits, columns)
+    documents = (
+        row
+        for path, verdicts in verdicts_by_documents.items()
+        for row in surviving_texts.texts(path, verdicts, args.edits, columns)
     )
     out = args.manifest.with_name("model.bin")
     counts = {"train": {True: 0, False: 0}, "heldout": {True: 0, False: 0}}
-    with scratch(args.manifest.with_name(".examples")) as folder:
+    with scratch_folder(args.manifest.with_name(".examples")) as folder:
         lines, heldout = folder / "train.txt", folder / "heldout.txt"
         progress = Progress(sum(part.documents for part in split.values()), "documents read")
-        with lines.open("w", encoding="utf-8") as train, heldout.open("w", encoding="utf-8") as held:
-            for row in sampled(whole, share, settings):
+        with lines.open("w", encoding="utf-8") as train, heldout.open("w", encoding="utf-8") as heldout_stream:
+            for row in sampled_documents(documents, share, settings):
                 progress.add()
-                aside = split[row["curated"]].holds(row)
-                counts["heldout" if aside else "train"][row["curated"]] += 1
+                is_held_out = split[row["curated"]].is_held_out(row)
+                counts["heldout" if is_held_out else "train"][row["curated"]] += 1
                 label = POSITIVE if row["curated"] else NEGATIVE
-                (held if aside else train).write(f"{label} {one_line(row['text'])}\n")
+                (heldout_stream if is_held_out else train).write(f"{label} {one_line(row['text'])}\n")
         log.info("training on %s curated and %s crawl documents", *(counts["train"][side] for side in SIDES))
         classifier = Classifier.train(lines, settings)
         classifier.save(out)
         scores: dict[bool, list[float]] = {True: [], False: []}
-        with heldout.open(encoding="utf-8") as held:
-            for line in held:
+        with heldout.open(encoding="utf-8") as heldout_stream:
+            for line in heldout_stream:
                 label, _, text = line.partition(" ")
                 scores[label == POSITIVE].append(classifier(text))
     auc = roc_auc(np.array(scores[True]), np.array(scores[False]))
@@ -135,13 +146,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "quality.train",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/quality/manifest.json",
     )
-    surviving_texts.options(parser, all_shards=True)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_options(parser, all_shards=True)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

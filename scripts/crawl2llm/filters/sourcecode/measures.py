@@ -17,7 +17,7 @@ COUNTS = ("lines", "longest_line", "encoded_run")
 SHARES = ("mean_line", "alphanumeric", "alphabetic", "encoded_share")
 TEXTS = ("generated", "spdx")
 # Languages whose files have long lines (StarCoder 2), by their extensions.
-DATA = frozenset(
+DATA_EXTENSIONS = frozenset(
     [
         "html",
         "htm",
@@ -58,10 +58,10 @@ SPDX = re.compile(r"SPDX-License-Identifier:\s{0,8}([A-Za-z0-9.+() -]{2,80})")  
 SPDX_CHARACTERS = 4000  # of the head that are searched for it
 LETTERS = string.ascii_letters.encode()
 LETTERS_AND_DIGITS = LETTERS + string.digits.encode()
-OTHER = re.compile(r"[^\x00-\x7f]+")
+NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
-def extension(path: str) -> str:
+def file_extension(path: str) -> str:
     """`py` of `https://host/a/b.PY?x#L3`; "" where a path has none, and of a URL that is a host alone."""
     bare = re.split(r"[?#]", path, maxsplit=1)[0]
     _, is_url, rest = bare.partition("://")
@@ -69,7 +69,7 @@ def extension(path: str) -> str:
     return name.rpartition(".")[2].lower() if "." in name.lstrip(".") else ""
 
 
-def encoded(raw: bytes) -> tuple[int, int]:
+def encoded_bytes(raw: bytes) -> tuple[int, int]:
     """(bytes of all runs of encoded data, bytes of the longest). A run of two kinds counts once."""
     places: list[tuple[int, int]] = []
     for pattern in ENCODED:
@@ -82,15 +82,15 @@ def encoded(raw: bytes) -> tuple[int, int]:
     return total, longest
 
 
-def share(text: str, raw: bytes, digits: bool) -> float:
+def letter_share(text: str, raw: bytes, digits: bool) -> float:
     """The share of a text's characters that are letters, and with `digits` digits too, of any script."""
     number = len(raw) - len(raw.translate(None, LETTERS_AND_DIGITS if digits else LETTERS))
     if len(raw) != len(text):
-        number += sum(map(str.isalnum if digits else str.isalpha, "".join(OTHER.findall(text))))
+        number += sum(map(str.isalnum if digits else str.isalpha, "".join(NON_ASCII.findall(text))))
     return number / len(text) if text else 0.0
 
 
-def generated(text: str) -> str | None:
+def generated_phrase(text: str) -> str | None:
     """The phrase of the first lines that says that a program wrote the file, or None."""
     head = "\n".join(text[:HEAD_CHARACTERS].split("\n", HEAD)[:HEAD]).lower()
     return next((phrase for phrase in PHRASES[:-1] if phrase in head), None) or (
@@ -98,25 +98,25 @@ def generated(text: str) -> str | None:
     )
 
 
-def spdx(text: str) -> str | None:
+def spdx_licence(text: str) -> str | None:
     """The licence expression of the file's SPDX header, or None."""
     match = SPDX.search(text[:SPDX_CHARACTERS])
     return match[1].strip().rstrip("-").strip() if match else None
 
 
-def measure(text: str) -> dict[str, Any]:
+def measure_file(text: str) -> dict[str, Any]:
     """All measures of a source file; lengths of lines in characters, of encoded runs in bytes."""
     lines = [len(line) for line in text.split("\n")]
     raw = text.encode("utf-8", "replace")
-    all_, longest = encoded(raw)
+    all_, longest = encoded_bytes(raw)
     return {
         "lines": len(lines),
         "longest_line": max(lines),
         "encoded_run": longest,
         "mean_line": sum(lines) / len(lines),
-        "alphanumeric": share(text, raw, True),
-        "alphabetic": share(text, raw, False),
+        "alphanumeric": letter_share(text, raw, True),
+        "alphabetic": letter_share(text, raw, False),
         "encoded_share": all_ / len(raw) if raw else 0.0,
-        "generated": generated(text),
-        "spdx": spdx(text),
+        "generated": generated_phrase(text),
+        "spdx": spdx_licence(text),
     }

@@ -17,7 +17,7 @@ import pyarrow as pa
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.filters.sourcecode.measures import COUNTS, DATA, SHARES, TEXTS, extension, measure
+from crawl2llm.filters.sourcecode.measures import COUNTS, DATA_EXTENSIONS, SHARES, TEXTS, file_extension, measure_file
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of
 
@@ -39,28 +39,30 @@ SIGNAL = pa.schema(
 def path_of(row: dict[str, Any]) -> str:
     """Where a document's file lies, as its metadata or its URL says."""
     metadata = json.loads(row["metadata"] or "{}")
-    said = {name.rpartition(".")[2]: value for name, value in metadata.get("fields", {}).items()}
-    found = next((said[name] for name in PATHS if isinstance(said.get(name), str)), "")
-    return str(found or row["url"] or "")
+    fields = {name.rpartition(".")[2]: value for name, value in metadata.get("fields", {}).items()}
+    path = next((fields[name] for name in PATHS if isinstance(fields.get(name), str)), "")
+    return str(path or row["url"] or "")
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     sources, extensions = frozenset(settings["sources"]), frozenset(settings["extensions"])
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     by_extension: dict[str, dict[str, int]] = {}
     columns = ["source", "curated", "url", "metadata"]
     with Writer(out, SIGNAL) as writer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, columns):
-            known = {key: row[key] for key in ("id", "source", "curated")}
-            ending = extension(path_of(row)) if sources or extensions else ""
+            identity = {key: row[key] for key in ("id", "source", "curated")}
+            ending = file_extension(path_of(row)) if sources or extensions else ""
             if row["source"] in sources or ending in extensions:
-                writer.add({**known, "extension": ending, "data": ending in DATA, **measure(row["text"])})
-                of = by_extension.setdefault(ending, {"documents": 0, "bytes": 0})
-                of["documents"] += 1
-                of["bytes"] += len(row["text"].encode())
+                writer.add(
+                    {**identity, "extension": ending, "data": ending in DATA_EXTENSIONS, **measure_file(row["text"])}
+                )
+                counts = by_extension.setdefault(ending, {"documents": 0, "bytes": 0})
+                counts["documents"] += 1
+                counts["bytes"] += len(row["text"].encode())
             else:
-                writer.add(known)
+                writer.add(identity)
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     nothing = not sources and not extensions
@@ -72,13 +74,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "sourcecode.score",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json",
     )
-    surviving_texts.options(parser)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_options(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -17,62 +17,62 @@ from typing import Any
 from crawl2llm.chain import command_line
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import select_shard
-from crawl2llm.formats.verdicts import Failed, verdict
+from crawl2llm.formats.verdicts import FailedRule, verdict_row
 
 # Rules that compare a measure; those of line lengths are another for languages of long lines.
-MEASURED = ("lines", "longest_line", "mean_line", "alphanumeric", "alphabetic", "encoded_run", "encoded_share")
+COMPARED_MEASURES = ("lines", "longest_line", "mean_line", "alphanumeric", "alphabetic", "encoded_run", "encoded_share")
 
 
 TOKEN = re.compile(r"[()]|\b(?:AND|OR|WITH)\b|[^\s()]+", re.IGNORECASE)
 
 
-def permitted(expression: str, licences: Collection[str]) -> bool:
+def is_permitted(expression: str, licences: Collection[str]) -> bool:
     """Whether an SPDX expression allows a use under listed licences: of `A OR B` one is enough, of `A AND B` both are needed.
 
     Brackets count, and without them AND binds before OR (SPDX 2.3, annex D). `A WITH B` is a name of its own. What is no expression
     allows nothing.
     """
-    wanted = {" ".join(name.lower().split()) for name in licences}
+    allowed_names = {" ".join(name.lower().split()) for name in licences}
     tokens = [*TOKEN.findall(expression.lower()), ""]
 
-    def either() -> bool:
-        found = both()
+    def parse_or() -> bool:
+        is_allowed = parse_and()
         while tokens[0] == "or":
             tokens.pop(0)
-            found |= both()
-        return found
+            is_allowed |= parse_and()
+        return is_allowed
 
-    def both() -> bool:
-        found = one()
+    def parse_and() -> bool:
+        is_allowed = parse_licence()
         while tokens[0] == "and":
             tokens.pop(0)
-            found &= one()
-        return found
+            is_allowed &= parse_licence()
+        return is_allowed
 
-    def one() -> bool:
+    def parse_licence() -> bool:
         name = tokens.pop(0)
         if name == "(":
-            found = either()
+            is_allowed = parse_or()
             if tokens.pop(0) != ")":
                 raise ValueError
-            return found
+            return is_allowed
         if name in ("", ")", "and", "or", "with"):
             raise ValueError
         if tokens[0] == "with":
             tokens.pop(0)
             name = f"{name} with {tokens.pop(0)}"
-        return name in wanted
+        return name in allowed_names
 
     try:
-        return either() and tokens == [""]
+        return parse_or() and tokens == [""]
     except (ValueError, IndexError):
         return False
 
 
-def failed(row: dict[str, Any], settings: dict[str, Any]) -> list[Failed]:
+def failed_rules(row: dict[str, Any], settings: dict[str, Any]) -> list[FailedRule]:
     """What drops a source file. row: of signals. settings: `sourcecode.select`."""
     out = []
-    for name in MEASURED:
+    for name in COMPARED_MEASURES:
         rule = f"{name}_{'min' if name.startswith('alpha') else 'max'}"
         threshold = settings[rule]
         if row["data"] and name in ("longest_line", "mean_line"):
@@ -80,33 +80,33 @@ def failed(row: dict[str, Any], settings: dict[str, Any]) -> list[Failed]:
         if threshold is None:
             continue
         if row[name] < threshold if rule.endswith("_min") else row[name] > threshold:
-            out.append(Failed(rule, row[name], threshold))
+            out.append(FailedRule(rule, row[name], threshold))
     if settings["generated"] and row["generated"]:
-        out.append(Failed("generated", detail=row["generated"]))
-    if settings["licences"] and row["spdx"] and not permitted(row["spdx"], settings["licences"]):
-        out.append(Failed("licence", detail=row["spdx"]))
+        out.append(FailedRule("generated", detail=row["generated"]))
+    if settings["licences"] and row["spdx"] and not is_permitted(row["spdx"], settings["licences"]):
+        out.append(FailedRule("licence", detail=row["spdx"]))
     return out
 
 
-def judge(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+def judge_document(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The verdict on one signals row."""
-    found = failed(row, settings) if row["extension"] is not None else []
-    return verdict(row["id"], found, stays=row["curated"])
+    failures = failed_rules(row, settings) if row["extension"] is not None else []
+    return verdict_row(row["id"], failures, stays=row["curated"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    judged = partial(judge, settings=settings)
-    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
+    judge_row = partial(judge_document, settings=settings)
+    return select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"])
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "sourcecode.select",
         __doc__,
         "--config config.yaml --signals results/main/sourcecode/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
     )
     parser.add_argument("--signals", required=True, type=Path, help="manifest of the same sourcecode.score shard")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -12,34 +12,34 @@ from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.steps import number_of_parts
-from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.formats.documents import shard_of
-from crawl2llm.formats.first_occurrence import UNIT, decide
-from crawl2llm.formats.hash_shuffle import Answers, pieces
+from crawl2llm.formats.first_occurrence import UNIT, report_repeats
+from crawl2llm.formats.hash_shuffle import Answers, pieces_of_part
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     part, parts = shard_of(args.manifest), number_of_parts(len(args.windows))
     out = args.manifest.with_name(f"{part}.parquet")
     repeated = places = 0
-    with scratch(args.manifest.with_name(f".{part}")) as folder:
+    with scratch_folder(args.manifest.with_name(f".{part}")) as folder:
         answers = Answers(folder / "answers", args.windows)
-        for shard, rows in pieces(args.windows, int(part), parts, UNIT, folder / "rows"):
-            one, other = decide(shard, rows, settings["keep"], answers)
-            repeated, places = repeated + one, places + other
+        for shard, rows in pieces_of_part(args.windows, int(part), parts, UNIT, folder / "rows"):
+            part_repeated, part_places = report_repeats(shard, rows, settings["keep"], answers)
+            repeated, places = repeated + part_repeated, places + part_places
         answers.write(out)
     manifest.summary = {"repeated": repeated, "places": places}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "substrings.repeated",
         __doc__,
         "--config config.yaml --windows results/main/substrings/windows/*.manifest.json --manifest /tmp/repeated/000.manifest.json",
     )
     parser.add_argument("--windows", required=True, type=Path, nargs="+", help="manifests of substrings.windows")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

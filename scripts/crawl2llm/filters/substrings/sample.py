@@ -15,7 +15,7 @@ import numpy as np
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.filters.substrings.fingerprints import fingerprints, of_shard
+from crawl2llm.filters.substrings.fingerprints import shard_batches, window_fingerprints
 from crawl2llm.formats import aggregate, surviving_texts
 from crawl2llm.formats.documents import shard_of
 from crawl2llm.formats.hash_shuffle import Dealer, Rows
@@ -23,35 +23,35 @@ from crawl2llm.formats.hash_shuffle import Dealer, Rows
 FINGERPRINT = np.dtype([("hash", "u8"), ("count", "i8")])
 
 
-def merged(rows: Rows) -> Rows:
+def merge_counts(rows: Rows) -> Rows:
     """A row for each hash, counts added up. rows: of FINGERPRINT, in any order."""
-    return aggregate.merged(rows, ["hash"])
+    return aggregate.merge_rows(rows, ["hash"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
-    words = marked = 0
-    with Dealer(out, FINGERPRINT, merged) as dealer:
-        for batch in of_shard(args, settings["skipped_by"], progress):
-            _, found = fingerprints(batch, settings["words"])
-            rows = np.ones(len(found), FINGERPRINT)
-            rows["hash"] = found
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
+    words = fingerprint_count = 0
+    with Dealer(out, FINGERPRINT, merge_counts) as dealer:
+        for batch in shard_batches(args, settings["skipped_by"], progress):
+            _, fingerprints = window_fingerprints(batch, settings["words"])
+            rows = np.ones(len(fingerprints), FINGERPRINT)
+            rows["hash"] = fingerprints
             dealer.add(rows)
-            words, marked = words + len(batch.words), marked + len(found)
+            words, fingerprint_count = words + len(batch.words), fingerprint_count + len(fingerprints)
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    manifest.summary = {"words": words, "marks": marked, "length": settings["words"]}
+    manifest.summary = {"words": words, "marks": fingerprint_count, "length": settings["words"]}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "substrings.sample",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/sample/00000.manifest.json",
     )
-    surviving_texts.options(parser)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_options(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

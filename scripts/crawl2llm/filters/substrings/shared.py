@@ -13,23 +13,23 @@ import numpy as np
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.steps import number_of_parts
-from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.substrings.sample import FINGERPRINT
-from crawl2llm.formats.document_numbers import starts
+from crawl2llm.formats.document_numbers import group_starts
 from crawl2llm.formats.documents import shard_of
-from crawl2llm.formats.hash_shuffle import Answers, pieces
+from crawl2llm.formats.hash_shuffle import Answers, pieces_of_part
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     part, parts = shard_of(args.manifest), number_of_parts(len(args.samples))
     out = args.manifest.with_name(f"{part}.parquet")
     different = repeated = 0
-    with scratch(args.manifest.with_name(f".{part}")) as folder:
+    with scratch_folder(args.manifest.with_name(f".{part}")) as folder:
         answers = Answers(folder / "answers", args.samples)
-        for shard, rows in pieces(args.samples, int(part), parts, FINGERPRINT, folder / "rows"):
+        for shard, rows in pieces_of_part(args.samples, int(part), parts, FINGERPRINT, folder / "rows"):
             order = np.argsort(rows["hash"], kind="stable")
             shard, rows = shard[order], rows[order]
-            first = starts(rows["hash"])
+            first = group_starts(rows["hash"])
             if len(rows):
                 total = np.add.reduceat(rows["count"], np.flatnonzero(first))
                 several = (total > 1)[np.cumsum(first) - 1]
@@ -41,13 +41,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "substrings.shared",
         __doc__,
         "--config config.yaml --samples results/main/substrings/sample/*.manifest.json --manifest /tmp/shared/000.manifest.json",
     )
     parser.add_argument("--samples", required=True, type=Path, nargs="+", help="manifests of substrings.sample")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -26,5 +26,5 @@ class Classifier:
     def __call__(self, text: str) -> float:
         """The label's probability, from 0 to 1; 0 for a text without words."""
         line = " ".join(text.split())
-        found = self.model.f.predict(line + "\n", self.labels, 0.0, "strict") if line else []
-        return next((min(float(score), 1.0) for score, label in found if label == self.label), 0.0)
+        predictions = self.model.f.predict(line + "\n", self.labels, 0.0, "strict") if line else []
+        return next((min(float(score), 1.0) for score, label in predictions if label == self.label), 0.0)

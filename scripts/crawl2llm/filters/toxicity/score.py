@@ -19,7 +19,7 @@ from crawl2llm.filters.toxicity.classifiers import Classifier
 from crawl2llm.filters.toxicity.terms import Lists
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of
-from crawl2llm.formats.labels_by_document import lookup
+from crawl2llm.formats.labels_by_document import language_lookup
 
 SIGNAL = pa.schema(
     [
@@ -34,39 +34,39 @@ SIGNAL = pa.schema(
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    language_of = lookup(args.languages, args.documents)
+    language_of = language_lookup(args.languages, args.documents)
     lists = Lists(settings["lists"], settings["always"], settings["ignored"])
     classifiers = [Classifier(number, entry) for number, entry in enumerate(settings["classifiers"])]
-    names = [one.name for one in classifiers]
+    names = [classifier.name for classifier in classifiers]
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     with Writer(out, SIGNAL) as writer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
             language = language_of(row["id"])
             words, hits = lists(row["text"], language)
-            found = {"words": words, "hits": hits.total(), "terms": len(hits)}
-            said = {"classifiers": names, "probabilities": [one(row["text"]) for one in classifiers]}
-            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **found, **said})
+            counts = {"words": words, "hits": hits.total(), "terms": len(hits)}
+            probabilities = {"classifiers": names, "probabilities": [one(row["text"]) for one in classifiers]}
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts, **probabilities})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     nothing = not settings["lists"] and not classifiers
     manifest.summary = {
-        "without_list": dict(sorted((+lists.without).items())) if settings["lists"] else {},
+        "without_list": dict(sorted((+lists.documents_without_list).items())) if settings["lists"] else {},
         "notes": ["toxicity.score names neither lists nor classifiers: nothing was compared."] * nothing,
     }
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "toxicity.score",
         __doc__,
         f"--config config.yaml {surviving_texts.EXAMPLE}"
         " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
     )
-    surviving_texts.options(parser)
+    surviving_texts.add_options(parser)
     parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

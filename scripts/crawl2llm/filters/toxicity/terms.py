@@ -26,7 +26,7 @@ SPACELESS = re.compile(
 )
 
 
-def entries(path: Path) -> Iterator[str]:
+def list_entries(path: Path) -> Iterator[str]:
     """The words and phrases of a file, in small letters. Raises InputError for what is no text."""
     try:
         yield from filter(None, (line.strip().casefold() for line in path.read_text(encoding="utf-8-sig").splitlines()))
@@ -34,22 +34,22 @@ def entries(path: Path) -> Iterator[str]:
         raise InputError(f"{path}: not UTF-8 text: {error}") from error
 
 
-def files(folders: Iterable[str]) -> dict[str, list[Path]]:
+def files_by_language(folders: Iterable[str]) -> dict[str, list[Path]]:
     """Language → its files in the folders. Raises InputError for a folder without any."""
-    found: dict[str, list[Path]] = {}
+    by_language: dict[str, list[Path]] = {}
     for name in folders:
-        every = [
+        language_files = [
             (match[1], path)
             for path in sorted(Path(name).glob("*"))
             if path.is_file() and (match := FILE.fullmatch(path.name))
         ]
-        if not every:
+        if not language_files:
             raise InputError(
                 f"toxicity.score.lists: {name} has no file that is called by a language's code, such as en or en.txt"
             )
-        for language, path in every:
-            found.setdefault(language, []).append(path)
-    return found
+        for language, path in language_files:
+            by_language.setdefault(language, []).append(path)
+    return by_language
 
 
 class Terms:
@@ -59,7 +59,7 @@ class Terms:
         self.phrases: dict[str, list[tuple[str, ...]]] = {}  # first word → phrases, the longest first
         anywhere = set[str]()
         for entry in sorted(
-            {entry for path in paths for entry in entries(path)}.difference(map(str.casefold, ignored))
+            {entry for path in paths for entry in list_entries(path)}.difference(map(str.casefold, ignored))
         ):
             words = tuple(WORD.findall(entry))
             # A sign alone has no word to find it by, and a number is only one with its sign.
@@ -69,8 +69,8 @@ class Terms:
                 self.phrases.setdefault(words[0], []).append(words)
         for phrases in self.phrases.values():
             phrases.sort(key=lambda words: (-len(words), words))
-        listed = sorted(anywhere, key=lambda entry: (-len(entry), entry))
-        self.anywhere = re2.compile("|".join(map(re2.escape, listed)).encode()) if listed else None
+        anywhere_entries = sorted(anywhere, key=lambda entry: (-len(entry), entry))
+        self.anywhere = re2.compile("|".join(map(re2.escape, anywhere_entries)).encode()) if anywhere_entries else None
         self.firsts = frozenset(self.phrases)
 
     def __call__(self, text: str) -> tuple[int, Counter[str]]:
@@ -78,19 +78,19 @@ class Terms:
         small = text.casefold()
         bare, number = (small, 0) if small.isascii() or not SPACELESS.search(small) else SPACELESS.subn(" ", small)
         words = WORD.findall(bare)
-        found = Counter[str]()
+        hits = Counter[str]()
         if not self.firsts.isdisjoint(words):
             at = 0
             while at < len(words):
                 for phrase in self.phrases.get(words[at], ()):
                     if len(phrase) == 1 or tuple(words[at : at + len(phrase)]) == phrase:
-                        found[" ".join(phrase)] += 1
+                        hits[" ".join(phrase)] += 1
                         at += len(phrase) - 1
                         break
                 at += 1
         if self.anywhere is not None:
-            found.update(match.group().decode() for match in self.anywhere.finditer(small.encode("utf-8", "replace")))
-        return len(words) + number, found
+            hits.update(match.group().decode() for match in self.anywhere.finditer(small.encode("utf-8", "replace")))
+        return len(words) + number, hits
 
 
 class Lists:
@@ -102,20 +102,24 @@ class Lists:
     def __init__(
         self, folders: Sequence[str], always: Sequence[str], ignored: Mapping[str, Sequence[str]] | None = None
     ) -> None:
-        self.files, self.always, self.ignored = files(folders), always, ignored or {}
+        self.files, self.always, self.ignored = files_by_language(folders), always, ignored or {}
         if lacking := sorted(set(always) - set(self.files)):
             raise InputError(
                 f"toxicity.score.always has {lacking[0]!r}; toxicity.score.lists has lists of {', '.join(sorted(self.files))}"
             )
-        self.made: dict[str, Terms] = {}
-        self.without = Counter[str]()  # documents of languages that no list is of
+        self.terms_by_language: dict[str, Terms] = {}
+        self.documents_without_list = Counter[str]()  # documents of languages that no list is of
 
     def __call__(self, text: str, language: str) -> tuple[int, Counter[str]]:
         """As Terms."""
-        if language not in self.made:
-            named = next((name for name in language_codes.names(language) if name in self.files), language)
-            wanted = dict.fromkeys([named, *self.always])
-            ignored = [entry for name in wanted for entry in self.ignored.get(name, [])]
-            self.made[language] = Terms([path for name in wanted for path in self.files.get(name, [])], ignored)
-        self.without[language] += not language_codes.listed(language, self.files)
-        return self.made[language](text)
+        if language not in self.terms_by_language:
+            list_language = next(
+                (name for name in language_codes.label_names(language) if name in self.files), language
+            )
+            list_languages = dict.fromkeys([list_language, *self.always])
+            ignored = [entry for name in list_languages for entry in self.ignored.get(name, [])]
+            self.terms_by_language[language] = Terms(
+                [path for name in list_languages for path in self.files.get(name, [])], ignored
+            )
+        self.documents_without_list[language] += not language_codes.is_listed(language, self.files)
+        return self.terms_by_language[language](text)

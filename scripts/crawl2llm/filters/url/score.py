@@ -18,10 +18,10 @@ from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.url.lists import Lists, judged_url
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import Writer, data, shard_of, survivors, verdict_file
-from crawl2llm.text.group_split import host
+from crawl2llm.formats.documents import Writer, parquet_file, shard_of, surviving_documents, verdict_file
+from crawl2llm.text.group_split import url_host
 
-SHOWN = 5  # public suffixes that a note names
+SUFFIXES_SHOWN = 5  # public suffixes that a note names
 SIGNAL = pa.schema(
     [
         ("id", pa.string()),
@@ -37,41 +37,43 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     lists = Lists(settings)
     shard = shard_of(args.documents)
     out = args.manifest.with_name(f"{shard}.parquet")
-    progress = Progress(surviving_texts.number(args.documents, args.verdicts), "documents")
-    without = 0
+    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
+    without_host = 0
     with Writer(out, SIGNAL) as writer:
-        for row in survivors(
-            data(args.documents), verdict_file(args.verdicts, shard), ["id", "source", "curated", "url", "metadata"]
+        for row in surviving_documents(
+            parquet_file(args.documents),
+            verdict_file(args.verdicts, shard),
+            ["id", "source", "curated", "url", "metadata"],
         ):
             url = judged_url(row)
-            name = host(url)
-            without += name is None
-            found = {
-                "domain": lists.domain(name),
-                "address": lists.url(url),
-                "expression": lists.expression(url),
+            name = url_host(url)
+            without_host += name is None
+            measures = {
+                "domain": lists.listed_domain(name),
+                "address": lists.listed_address(url),
+                "expression": lists.matching_expression(url),
                 "words": len(lists.words_in(url)),
             } if name else {"words": 0}  # fmt: skip
-            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **found})
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **measures})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     notes = [] if any(settings.values()) else ["url.score names no list: no URL was compared."]
-    if alone := sorted(set(lists.alone)):
-        more = f" and {len(alone) - SHOWN:,} more" if alone[SHOWN:] else ""
+    if suffix_entries := sorted(set(lists.listed_public_suffixes)):
+        more = f" and {len(suffix_entries) - SUFFIXES_SHOWN:,} more" if suffix_entries[SUFFIXES_SHOWN:] else ""
         notes.append(
-            f"{len(alone):,} listed domains are public suffixes and block no host below them: {', '.join(alone[:SHOWN])}{more}. "
-            f"Write .{alone[0]} to block all below it."
+            f"{len(suffix_entries):,} listed domains are public suffixes and block no host below them: {', '.join(suffix_entries[:SUFFIXES_SHOWN])}{more}. "
+            f"Write .{suffix_entries[0]} to block all below it."
         )
-    manifest.summary = {"without_host": without, "notes": notes}
+    manifest.summary = {"without_host": without_host, "notes": notes}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "url.score", __doc__, f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json"
     )
-    surviving_texts.options(parser)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_options(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

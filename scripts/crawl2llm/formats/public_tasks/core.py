@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from crawl2llm.formats.public_tasks.measures import Encode, cut
-from crawl2llm.formats.public_tasks.task_files import FILLED, TEXTS, Columns, Row, place
+from crawl2llm.formats.public_tasks.measures import Encode, split_tokens
+from crawl2llm.formats.public_tasks.task_files import FILLED, TEXTS, Columns, Row, place_in
 
 CHOICE, SCHEMA, FREE = "multiple_choice", "schema", "language_modeling"
 EXAMPLES = "\n"  # between examples: llm-foundry's default example_delimiter
 ANSWER = "\nAnswer: "
 COLUMNS: dict[str, Columns] = {
-    CHOICE: {"query": FILLED, "choices": TEXTS, "gold": place("choices")},
-    SCHEMA: {"context_options": TEXTS, "continuation": FILLED, "gold": place("context_options")},
+    CHOICE: {"query": FILLED, "choices": TEXTS, "gold": place_in("choices")},
+    SCHEMA: {"context_options": TEXTS, "continuation": FILLED, "gold": place_in("context_options")},
     FREE: {"context": FILLED, "continuation": FILLED},
 }
 
@@ -65,12 +65,12 @@ TASKS: dict[str, Core] = {
 }
 
 
-def files(name: str) -> tuple[str, ...]:
+def file_names(name: str) -> tuple[str, ...]:
     """The names that a task's file may have."""
     return TASKS[name].files or (name,)
 
 
-def asked(task: Core, row: Row) -> tuple[list[str], list[str], int]:
+def contexts_and_answers(task: Core, row: Row) -> tuple[list[str], list[str], int]:
     """(contexts, answers, place of the right one) of a row, without delimiter: one of both of a free answer, one answer of a schema."""
     if task.kind == CHOICE:
         return [row["query"]], row["choices"], int(row["gold"])
@@ -79,41 +79,45 @@ def asked(task: Core, row: Row) -> tuple[list[str], list[str], int]:
     return [row["context"].strip()], [row["continuation"].strip()], 0
 
 
-def example(task: Core, row: Row) -> str:
+def example_text(task: Core, row: Row) -> str:
     """A row as it stands before another, with its right answer."""
-    contexts, answers, gold = asked(task, row)
+    contexts, answers, gold = contexts_and_answers(task, row)
     context, answer = contexts[min(gold, len(contexts) - 1)], answers[min(gold, len(answers) - 1)]
     return f"{context}{task.delimiter}{answer}"
 
 
-def examples(task: Core, rows: Sequence[Row], equal: Sequence[int], key: str) -> str:
+def few_shot_prompt(task: Core, rows: Sequence[Row], equal: Sequence[int], key: str) -> str:
     """What stands before a row: others of the same file. equal: its place and those of rows equal to it, in order, which are left out.
 
     key: seed and id of the item, by which they are chosen.
     """
-    left = len(rows) - len(equal)
-    chance = np.random.default_rng(xxhash.xxh3_64_intdigest(key.encode()))
-    found = []
-    for other in chance.choice(left, size=min(task.shots, left), replace=False).tolist() if left else ():
+    remaining = len(rows) - len(equal)
+    generator = np.random.default_rng(xxhash.xxh3_64_intdigest(key.encode()))
+    texts = []
+    for place in (
+        generator.choice(remaining, size=min(task.shots, remaining), replace=False).tolist() if remaining else ()
+    ):
         for at in equal:
-            other += other >= at
-        found.append(example(task, rows[other]) + EXAMPLES)
-    return "".join(found)
+            place += place >= at
+        texts.append(example_text(task, rows[place]) + EXAMPLES)
+    return "".join(texts)
 
 
-def scored(task: Core, row: Row, before: str, encode: Encode, first: int) -> list[tuple[list[int], list[int]]]:
+def tokens_to_score(task: Core, row: Row, before: str, encode: Encode, first: int) -> list[tuple[list[int], list[int]]]:
     """The tokens given and the tokens scored of each choice (context of a schema). first: the token given where there is no other."""
-    contexts, answers, _ = asked(task, row)
+    contexts, answers, _ = contexts_and_answers(task, row)
     pairs = []
     for context in contexts:
         text = f"{before}{context}{task.delimiter}"
-        shown = text.rstrip()  # the white space belongs to the answer, as tokenizers have it
-        given, found = cut(encode, shown, [text[len(shown) :] + answer for answer in answers])
-        pairs += [(given or [first], tokens) for tokens in found]
+        stripped = text.rstrip()  # the white space belongs to the answer, as tokenizers have it
+        context_tokens, answer_tokens = split_tokens(
+            encode, stripped, [text[len(stripped) :] + answer for answer in answers]
+        )
+        pairs += [(context_tokens or [first], tokens) for tokens in answer_tokens]
     return pairs
 
 
-def judged(
+def judge_item(
     task: Core, row: Row, nats: Sequence[float], greedy: Sequence[bool], tokens: Sequence[int]
 ) -> dict[str, Any]:
     """`right`, and which choice has the highest mean log-likelihood a token. tokens: scored, of each choice."""
@@ -121,4 +125,4 @@ def judged(
         return {"right": bool(greedy[0])}
     means = [value / number for value, number in zip(nats, tokens, strict=True)]
     chosen = means.index(max(means))
-    return {"chosen": chosen, "right": chosen == asked(task, row)[2]}
+    return {"chosen": chosen, "right": chosen == contexts_and_answers(task, row)[2]}

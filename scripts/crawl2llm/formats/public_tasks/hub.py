@@ -9,22 +9,22 @@ import yaml
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import json_lines
-from crawl2llm.formats.public_tasks.presets import Preset, definitions, parts
+from crawl2llm.formats.public_tasks.presets import Preset, definition_parts, definitions_folder
 
 
-def dataset(preset: Preset, part: str) -> tuple[str, str | None]:
+def hub_dataset(preset: Preset, part: str) -> tuple[str, str | None]:
     """(name on the hub, configuration) of a definition, by its YAML file and those that it includes."""
-    path, found = definitions() / preset.definition.format(part), dict[str, Any]()
+    path, definition = definitions_folder() / preset.definition.format(part), dict[str, Any]()
     while path:
         # Its !function tags are not needed here, and not run.
         text = path.read_text(encoding="utf-8").replace("!function ", "")
-        read = yaml.safe_load(text)
-        found = {**read, **found}
-        path = path.parent / read["include"] if "include" in read else None  # type: ignore[assignment]
-    return str(found["dataset_path"]), found.get("dataset_name")
+        section = yaml.safe_load(text)
+        definition = {**section, **definition}
+        path = path.parent / section["include"] if "include" in section else None  # type: ignore[assignment]
+    return str(definition["dataset_path"]), definition.get("dataset_name")
 
 
-def copied(name: str, preset: Preset) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]]:
+def copy_rows(name: str, preset: Preset) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]]:
     """(name to show, JSON Lines) of the items and of the examples, as `Given.named`. No code of a data set runs: `datasets` has none of it.
 
     Raises InputError where the hub cannot be reached or has no such data.
@@ -33,8 +33,8 @@ def copied(name: str, preset: Preset) -> tuple[list[tuple[str, bytes]], list[tup
 
     datasets.disable_progress_bars()
     items, shots = list[tuple[str, bytes]](), list[tuple[str, bytes]]()
-    for part in parts(preset)[: 1 if preset.configs else None]:
-        path, config = dataset(preset, part)
+    for part in definition_parts(preset)[: 1 if preset.configs else None]:
+        path, config = hub_dataset(preset, part)
         for split, out in zip(preset.hub, (items, shots), strict=True):
             if not split:
                 continue

@@ -21,10 +21,10 @@ from crawl2llm.formats.public_tasks.task_files import (
     TRUTH,
     Columns,
     Row,
-    among,
-    exactly,
-    most,
-    place,
+    at_most_texts,
+    exactly_texts,
+    one_of,
+    place_in,
 )
 
 SUM, PER_CHARACTER = "acc", "acc_norm"
@@ -54,50 +54,50 @@ class Preset:
     shots: int = 0
     shot_files: tuple[str, ...] = ()
     part: str = ""
-    every: bool = False
+    in_several_files: bool = False
     hub: tuple[str, str] = ("validation", "")
     configs: tuple[str, ...] = field(default=())  # of the hub's data set, where the definition's own is not all
 
 
-def of_query(prefix: str, name: str) -> Layout:
+def query_layout(prefix: str, name: str) -> Layout:
     """llm-foundry's `query`, `choices`, `gold` as a question with labeled choices; the query begins with `prefix`."""
 
-    def row(given: Row) -> Row:
-        labels = list(LETTERS[: len(given["choices"])])
-        asked = given["query"].removeprefix(prefix).strip()
-        choices = {"text": given["choices"], "label": labels}
-        return {name: asked, "choices": choices, "answerKey": labels[int(given["gold"])]}
+    def convert_row(source: Row) -> Row:
+        labels = list(LETTERS[: len(source["choices"])])
+        question = source["query"].removeprefix(prefix).strip()
+        choices = {"text": source["choices"], "label": labels}
+        return {name: question, "choices": choices, "answerKey": labels[int(source["gold"])]}
 
-    return Layout({"query": FILLED, "choices": most(len(LETTERS)), "gold": place("choices")}, row)
+    return Layout({"query": FILLED, "choices": at_most_texts(len(LETTERS)), "gold": place_in("choices")}, convert_row)
 
 
-def whole(name: str) -> Callable[[Row], Row]:
+def integer_column(name: str) -> Callable[[Row], Row]:
     """Makes 1.0 and "1" in a column 1: lm-eval takes text there as an answer and not as its place."""
     return lambda row: {**row, name: int(row[name])}
 
 
-def _hellaswag(given: Row) -> Row:
+def _hellaswag_row(row: Row) -> Row:
     """The definition joins these again and cleans them as they were cleaned before, which changes nothing."""
-    label, _, rest = given["query"].partition(": ")
+    label, _, rest = row["query"].partition(": ")
     return {
         "activity_label": label,
         "ctx_a": rest,
         "ctx_b": "",
-        "endings": given["choices"],
-        "label": str(int(given["gold"])),
+        "endings": row["choices"],
+        "label": str(int(row["gold"])),
     }
 
 
-def _lambada(given: Row) -> Row:
-    return {"text": f"{given['context']} {given['continuation']}"}
+def _lambada_row(row: Row) -> Row:
+    return {"text": f"{row['context']} {row['continuation']}"}
 
 
-def _solved(given: Row) -> Row:
-    return {"question": given["context"], "answer": f"{given['chain_of_thought']}\n#### {given['answer']}"}
+def _gsm8k_row(row: Row) -> Row:
+    return {"question": row["context"], "answer": f"{row['chain_of_thought']}\n#### {row['answer']}"}
 
 
 LABELED_QUESTION = Layout({"question": FILLED, "choices": LABELED, "answerKey": LABEL})
-FIVE = (
+FIVE_CHOICES = (
     "{text: [five texts], label: [A, B, C, D, E]}",
     lambda value, row: LABELED[1](value, row) and value["label"] == list(LETTERS[:5]),
 )
@@ -105,15 +105,15 @@ SOLUTION = (
     "text that ends with `#### ` and a number",
     lambda value, row: isinstance(value, str) and bool(re.search(r"#### -?[\d.,]+\s*$", value)),
 )
-ARC = (LABELED_QUESTION, of_query("Question: ", "question"))
-BOTH: Columns = {"sentence_good": FILLED, "sentence_bad": FILLED}
+ARC = (LABELED_QUESTION, query_layout("Question: ", "question"))
+SENTENCE_PAIR: Columns = {"sentence_good": FILLED, "sentence_bad": FILLED}
 
 PRESETS: dict[str, Preset] = {
     "hellaswag": Preset(
         "hellaswag/hellaswag.yaml", ("hellaswag_validation", "hellaswag", "hellaswag_val_1000"),
-        (Layout({"activity_label": TEXT, "ctx_a": TEXT, "ctx_b": TEXT, "endings": exactly(4), "label": place("endings")},
+        (Layout({"activity_label": TEXT, "ctx_a": TEXT, "ctx_b": TEXT, "endings": exactly_texts(4), "label": place_in("endings")},
                 lambda row: {**row, "label": str(int(row["label"]))}),
-         Layout({"query": FILLED, "choices": exactly(4), "gold": place("choices")}, _hellaswag)),
+         Layout({"query": FILLED, "choices": exactly_texts(4), "gold": place_in("choices")}, _hellaswag_row)),
         PER_CHARACTER,
     ),
     "arc_easy": Preset(
@@ -126,17 +126,17 @@ PRESETS: dict[str, Preset] = {
     ),
     "piqa": Preset(
         "piqa/piqa.yaml", ("piqa_validation", "piqa"),
-        (Layout({"goal": TEXT, "sol1": FILLED, "sol2": FILLED, "label": among(0, 1)}, whole("label")),), PER_CHARACTER,
+        (Layout({"goal": TEXT, "sol1": FILLED, "sol2": FILLED, "label": one_of(0, 1)}, integer_column("label")),), PER_CHARACTER,
     ),
     "winogrande": Preset(
         "winogrande/default.yaml", ("winogrande_validation", "winogrande_winogrande_xl_validation", "winogrande"),
         (Layout({"sentence": ("text with `_`", lambda value, row: "_" in value), "option1": FILLED, "option2": FILLED,
-                 "answer": among("1", "2")}),),
+                 "answer": one_of("1", "2")}),),
     ),
     "lambada": Preset(
         "lambada/lambada_openai.yaml", ("lambada_openai_test", "lambada_openai", "lambada_test", "lambada"),
         (Layout({"text": ("text of two words or more", lambda value, row: len(value.split()) > 1)}),
-         Layout({"context": FILLED, "continuation": FILLED}, _lambada)), hub=("test", ""),
+         Layout({"context": FILLED, "continuation": FILLED}, _lambada_row)), hub=("test", ""),
     ),
     "boolq": Preset(
         "super_glue/boolq/default.yaml", ("boolq_validation", "super_glue_boolq_validation", "boolq"),
@@ -145,17 +145,17 @@ PRESETS: dict[str, Preset] = {
     ),
     "openbookqa": Preset(
         "openbookqa/openbookqa.yaml", ("openbookqa_test", "openbook_qa", "openbookqa_validation", "openbookqa"),
-        (Layout({"question_stem": FILLED, "choices": LABELED, "answerKey": LABEL}), of_query("", "question_stem")),
+        (Layout({"question_stem": FILLED, "choices": LABELED, "answerKey": LABEL}), query_layout("", "question_stem")),
         PER_CHARACTER, hub=("test", ""),
     ),
     "copa": Preset(
         "super_glue/copa/default.yaml", ("copa_validation", "super_glue_copa_validation", "copa"),
-        (Layout({"premise": FILLED, "choice1": FILLED, "choice2": FILLED, "question": among("cause", "effect"), "label": among(0, 1)},
-                whole("label")),),
+        (Layout({"premise": FILLED, "choice1": FILLED, "choice2": FILLED, "question": one_of("cause", "effect"), "label": one_of(0, 1)},
+                integer_column("label")),),
     ),
     "commonsense_qa": Preset(
         "commonsense_qa/default.yaml", ("commonsense_qa_validation", "commonsense_qa"),
-        (Layout({"question": FILLED, "choices": FIVE, "answerKey": LABEL}),),
+        (Layout({"question": FILLED, "choices": FIVE_CHOICES, "answerKey": LABEL}),),
     ),
     "sciq": Preset(
         "sciq/sciq.yaml", ("sciq_test", "sciq_validation", "sciq"),
@@ -165,41 +165,41 @@ PRESETS: dict[str, Preset] = {
     "siqa": Preset(
         "siqa/siqa.yaml", ("social_i_qa_validation", "siqa_validation", "siqa"),
         (Layout({"context": FILLED, "question": FILLED, "answerA": FILLED, "answerB": FILLED, "answerC": FILLED,
-                 "label": among("1", "2", "3")}),),
+                 "label": one_of("1", "2", "3")}),),
     ),
     "mmlu": Preset(  # five examples: Hendrycks et al. 2021, arXiv:2009.03300, section 4.1; the harness's own YAML says none
         "mmlu/default/mmlu_{}.yaml", ("mmlu_test",),
-        (Layout({"subject": FILLED, "question": FILLED, "choices": exactly(4), "answer": place("choices")}, whole("answer")),),
+        (Layout({"subject": FILLED, "question": FILLED, "choices": exactly_texts(4), "answer": place_in("choices")}, integer_column("answer")),),
         shots=5, shot_files=("mmlu_dev",), part="subject", hub=("test", "dev"), configs=("all",),
     ),
     "gsm8k": Preset(  # five examples: the definition's own num_fewshot
         "gsm8k/gsm8k.yaml", ("gsm8k_test", "gsm8k"),
         (Layout({"question": FILLED, "answer": SOLUTION}),
-         Layout({"context": FILLED, "chain_of_thought": FILLED, "answer": FILLED}, _solved)),
+         Layout({"context": FILLED, "chain_of_thought": FILLED, "answer": FILLED}, _gsm8k_row)),
         "exact_match,strict-match", shots=5, shot_files=("gsm8k_train",), hub=("test", "train"),
     ),
-    "blimp": Preset("blimp/{}.yaml", ("blimp",), (Layout({**BOTH, "UID": FILLED}),), part="UID", every=True, hub=("train", "")),
+    "blimp": Preset("blimp/{}.yaml", ("blimp",), (Layout({**SENTENCE_PAIR, "UID": FILLED}),), part="UID", in_several_files=True, hub=("train", "")),
 }  # fmt: skip
 
 
-def definitions() -> Path:
+def definitions_folder() -> Path:
     """The folder of lm-evaluation-harness's task definitions; nothing of it is imported. Raises InputError where it is not installed."""
-    found = importlib.util.find_spec("lm_eval")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("lm_eval")
+    if spec is None or not spec.submodule_search_locations:
         raise InputError("lm-evaluation-harness (lm_eval) is not installed: its task definitions are read from there")
-    return Path(next(iter(found.submodule_search_locations))) / "tasks"
+    return Path(next(iter(spec.submodule_search_locations))) / "tasks"
 
 
-def parts(preset: Preset) -> list[str]:
+def definition_parts(preset: Preset) -> list[str]:
     """What may stand for `{}` in a preset's definition: MMLU's subjects, BLiMP's phenomena. [""] of one that is whole."""
     if not preset.part:
         return [""]
     before, after = preset.definition.split("{}")
-    files = sorted(definitions().glob(f"{before}*{after}"))
-    found = [str(path.relative_to(definitions()))[len(before) : -len(after)] for path in files]
-    return [name for name in found if not name.startswith("_")]
+    files = sorted(definitions_folder().glob(f"{before}*{after}"))
+    names = [str(path.relative_to(definitions_folder()))[len(before) : -len(after)] for path in files]
+    return [name for name in names if not name.startswith("_")]
 
 
-def names(preset: Preset) -> tuple[str, ...]:
+def item_file_names(preset: Preset) -> tuple[str, ...]:
     """The names that files of a preset's items may have."""
-    return (*preset.files, *parts(preset)) if preset.every else preset.files
+    return (*preset.files, *definition_parts(preset)) if preset.in_several_files else preset.files

@@ -12,142 +12,144 @@ from typing import Any
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align.layouts import DPO, KTO, LABELS, LEARNS_FROM, PREFERENCE
-from crawl2llm.stages.align.pairs import Row, kind, kinds_of, made, read_rows
+from crawl2llm.stages.align.pairs import Row, layout_of, layouts_in, read_rows, result_row
 from crawl2llm.training import pair_batches
 from crawl2llm.training.heldout import Piece
-from crawl2llm.training.pair_batches import Cuts, cuts, dealt, micro_batch, pieces
+from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch, tokenized_pairs
 from crawl2llm.training.question_cuts import Fitted, cut_prompt, fit_pairs
 from crawl2llm.training.template import Template
 
 # Texts of a row that are laid out behind its question.
 CHOSEN, REJECTED, ANSWER, OTHER = "chosen", "rejected", "answer", "other"
-WANTS = {DPO: (CHOSEN, REJECTED), KTO: (ANSWER, OTHER)}
+TEXTS_BY_METHOD = {DPO: (CHOSEN, REJECTED), KTO: (ANSWER, OTHER)}
 
 
-def unpaired(rows: Iterable[Row]) -> list[Row]:
+def labelled_answers(rows: Iterable[Row]) -> list[Row]:
     """Labelled answers: those that are, and a good and a bad one of each preference; each with an answer to another question.
 
     `other` is that of the next row in the order of ids with another question; without one, its own answer.
     """
-    found = []
+    labelled = []
     for row in rows:
-        if kind(row) == LABELS:
-            found.append(row)
-        elif kind(row) == PREFERENCE:
+        if layout_of(row) == LABELS:
+            labelled.append(row)
+        elif layout_of(row) == PREFERENCE:
             for name in (CHOSEN, REJECTED):
-                one = {"question": row["question"], "answer": row[name], "label": name == CHOSEN}
-                found.append(made(row["of"], one))
-    found.sort(key=lambda row: str(row["id"]))
-    count = len(found)
-    for at, row in enumerate(found):
-        following = (found[(at + ahead) % count] for ahead in range(1, count))
+                answer_row = {"question": row["question"], "answer": row[name], "label": name == CHOSEN}
+                labelled.append(result_row(row["of"], answer_row))
+    labelled.sort(key=lambda row: str(row["id"]))
+    count = len(labelled)
+    for at, row in enumerate(labelled):
+        following = (labelled[(at + ahead) % count] for ahead in range(1, count))
         row[OTHER] = next((one["answer"] for one in following if one["question"] != row["question"]), row["answer"])
-    return found
+    return labelled
 
 
-def rows_for(method: str, manifest: Path, name: str, who: str = "") -> tuple[list[Row], Template]:
+def rows_for(method: str, manifest: Path, name: str, step_name: str = "") -> tuple[list[Row], Template]:
     """The rows of align.pairs that a method takes, and their template. Raises InputError where there is none to train on.
 
     who: a step that takes the rows of that method, where it is not align.train.
     """
     rows, template = read_rows(manifest, name, LEARNS_FROM[method])
-    found = unpaired(rows) if method == KTO else rows
-    if not found and name == "train":
-        there = ", ".join(kinds_of(manifest, name)) or "no row"
+    method_rows = labelled_answers(rows) if method == KTO else rows
+    if not method_rows and name == "train":
+        layout_names = ", ".join(layouts_in(manifest, name)) or "no row"
         wants = f"rows of layout {PREFERENCE}" + f" or {LABELS}" * (method == KTO)
         raise InputError(
-            f"{who or f'align.train.method is {method!r}, which'} takes {wants}; align.pairs has {there}: set align.pairs.files"
+            f"{step_name or f'align.train.method is {method!r}, which'} takes {wants}; align.pairs has {layout_names}: set align.pairs.files"
         )
-    if method == KTO and name == "train" and len({row["label"] for row in found}) == 1:
-        label = str(found[0]["label"]).lower()
+    if method == KTO and name == "train" and len({row["label"] for row in method_rows}) == 1:
+        label = str(method_rows[0]["label"]).lower()
         raise InputError(
-            f"align.train.method is 'kto', which takes good and bad answers; all {len(found):,} rows have label {label}"
+            f"align.train.method is 'kto', which takes good and bad answers; all {len(method_rows):,} rows have label {label}"
         )
-    return found, template
+    return method_rows, template
 
 
-def answers(rows: Iterable[Row], *names: str) -> list[Row]:
+def answer_pairs(rows: Iterable[Row], *names: str) -> list[Row]:
     """Question and answer pairs of rows, for each of the texts `names` one after another."""
     held = list(rows)
     return [{"question": row["question"], "answer": row[name]} for name in names for row in held]
 
 
-def once(rows: Iterable[Row]) -> list[Row]:
+def unique_questions(rows: Iterable[Row]) -> list[Row]:
     """The first row of each question; its `answer` is the first good one to it, where there is any."""
-    found: dict[str, Row] = {}
+    by_question: dict[str, Row] = {}
     for row in rows:
         answer = row.get("answer", row.get("chosen")) if row.get("label", True) else None
         rest = {name: value for name, value in row.items() if name != "answer"}
-        one = found.setdefault(row["question"], rest)
+        first = by_question.setdefault(row["question"], rest)
         if answer:
-            one.setdefault("answer", answer)
-    return list(found.values())
+            first.setdefault("answer", answer)
+    return list(by_question.values())
 
 
-class Asked(pair_batches.Batches):
+class PromptBatches(pair_batches.Batches):
     """Batches whose questions can be asked, too."""
 
-    def prompt(self, row: Row) -> list[int]:
+    def prompt_ids(self, row: Row) -> list[int]:
         """The tokens of a question."""
         return list(self.tokenizer(self.template.prompt(row["question"]))["input_ids"])
 
     def fit_prompts(self, rows: Iterable[Row]) -> Fitted:
         """The rows, whose questions are cut so that `max_new_tokens` of an answer fit within `max_length`."""
-        most, found = self.settings["max_length"] - self.settings["max_new_tokens"], Fitted()
+        limit, fitted = self.settings["max_length"] - self.settings["max_new_tokens"], Fitted()
         for row in rows:
-            question = cut_prompt(row["question"], self.template, self.tokenizer, most)
-            if question is None or not self.prompt(row):
-                found.left_out += 1
+            question = cut_prompt(row["question"], self.template, self.tokenizer, limit)
+            if question is None or not self.prompt_ids(row):
+                fitted.left_out += 1
                 continue
-            found.rows.append({**row, "question": question})
-            found.cut.append(question != row["question"])
-        return found
+            fitted.rows.append({**row, "question": question})
+            fitted.cut.append(question != row["question"])
+        return fitted
 
-    def text(self, ids: Sequence[int]) -> str:
+    def answer_text(self, ids: Sequence[int]) -> str:
         """What an answer says, without its end token."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=True)).strip()
 
 
-class Preferences(Asked):
+class Preferences(PromptBatches):
     """The batches of `method` dpo or kto on `processes` processes; `size` and `rounds` count pairs or labelled answers."""
 
-    who = ""  # the step, where it is not align.train
+    step_name = ""  # the step, where it is not align.train
 
     def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
         self.method = settings["method"]
         self.rows_each = 2 if self.method == DPO else 1
-        self.trains = WANTS[self.method][: self.rows_each]
+        self.trained_texts = TEXTS_BY_METHOD[self.method][: self.rows_each]
         self.tokenizer, self.settings = tokenizer, settings
         super().__init__(manifest, tokenizer, settings, processes)
 
-    def read(self, manifest: Path) -> tuple[list[Row], Template]:
+    def read_training_rows(self, manifest: Path) -> tuple[list[Row], Template]:
         """The rows to train on, and how they are laid out."""
-        every, self.template = rows_for(self.method, manifest, "train", self.who)
-        self.fitted = self.fit(every)
-        return self.fitted.rows or every, self.template
+        all_rows, self.template = rows_for(self.method, manifest, "train", self.step_name)
+        self.fitted = self.fit_rows(all_rows)
+        return self.fitted.rows or all_rows, self.template
 
-    def fit(self, rows: list[Row]) -> Fitted:
+    def fit_rows(self, rows: list[Row]) -> Fitted:
         """The rows whose answers fit in `max_length`, some with a cut question: the same of both answers of a pair."""
-        also = WANTS[self.method][self.rows_each :]
-        return fit_pairs(rows, self.template, self.tokenizer, self.settings["max_length"], self.trains, also)
+        also = TEXTS_BY_METHOD[self.method][self.rows_each :]
+        return fit_pairs(rows, self.template, self.tokenizer, self.settings["max_length"], self.trained_texts, also)
 
-    def pieces(self, rows: Iterable[Row], *names: str) -> list[Piece]:
+    def answer_pieces(self, rows: Iterable[Row], *names: str) -> list[Piece]:
         """The tokens of questions with the answers `names`, in the order of `answers`."""
-        return list(pieces(answers(rows, *names), self.template, self.tokenizer, self.settings["max_length"]))
+        return list(
+            tokenized_pairs(answer_pairs(rows, *names), self.template, self.tokenizer, self.settings["max_length"])
+        )
 
-    def cuts(self) -> Cuts:
+    def count_cuts(self) -> Cuts:
         """What `max_length` does to all rows."""
-        return cuts(self.fitted)
+        return cut_counts(self.fitted)
 
-    def numbers(self, step: int, rank: int) -> list[list[int]]:
+    def row_numbers(self, step: int, rank: int) -> list[list[int]]:
         """The rows of each of a process's micro-batches of a step; every process has as many micro-batches."""
-        return [turn[rank] for turn in dealt(self.order(step).tolist(), self.processes, self.size)]
+        return [turn[rank] for turn in deal_micro_batches(self.step_indices(step).tolist(), self.processes, self.size)]
 
-    def laid_out(self, numbers: Iterable[int], *names: str) -> pair_batches.MicroBatch:
+    def make_micro_batch(self, numbers: Iterable[int], *names: str) -> pair_batches.MicroBatch:
         """A micro-batch of rows with the answers `names`; by default those that are trained on."""
         rows = [self.rows[number] for number in numbers]
-        return micro_batch(self.pieces(rows, *(names or self.trains)), self.tokenizer.eos_token_id)
+        return micro_batch(self.answer_pieces(rows, *(names or self.trained_texts)), self.tokenizer.eos_token_id)
 
-    def of(self, step: int, rank: int) -> list[pair_batches.MicroBatch]:
+    def micro_batches(self, step: int, rank: int) -> list[pair_batches.MicroBatch]:
         """A process's micro-batches of a step."""
-        return [self.laid_out(numbers) for numbers in self.numbers(step, rank)]
+        return [self.make_micro_batch(numbers) for numbers in self.row_numbers(step, rank)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import model_registry
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.stages.align import endpoint, rewards
@@ -23,10 +23,10 @@ UNSCORED = ("mamba", "mamba2", "mixtral", "olmoe")
 PPO_KEYS = ("passes", "gamma", "gae_lambda", "clip", "value_clip", "value_coefficient", "missing_end_penalty")
 
 
-def check(config: dict[str, Any]) -> None:
+def check_alignment(config: dict[str, Any]) -> None:
     """InputError, naming key, value and what is allowed, for a model of align.train that cannot be made."""
-    rewarding = model_registry.made_by(config, model_registry.REWARD_STEP)
-    if rewarding or model_registry.made_by(config, STEP):
+    rewarding = model_registry.models_made_by(config, model_registry.REWARD_STEP)
+    if rewarding or model_registry.models_made_by(config, STEP):
         check_answering(config)
     pairs = config["align"]["pairs"]
     if rewarding:
@@ -38,31 +38,31 @@ def check(config: dict[str, Any]) -> None:
             "transformers has "
             "no such model that scores texts, or it is a mixture of experts"
         )
-    for name in model_registry.made_by(config, STEP):
-        own, key = model_registry.section(config, STEP, name), partial(model_registry.key, config, STEP, name)
-        check_chunks(own, key("loss_chunk"))
-        check_ppo(own, key)
-        if own["method"] == model_registry.PPO and kind in UNSCORED:
+    for name in model_registry.models_made_by(config, STEP):
+        settings, key = model_registry.section(config, STEP, name), partial(model_registry.key_path, config, STEP, name)
+        check_chunks(settings, key("loss_chunk"))
+        check_ppo(settings, key)
+        if settings["method"] == model_registry.PPO and kind in UNSCORED:
             raise InputError(
                 f"{key('method')} is {model_registry.PPO!r}, which takes no pretrain.train.model.type {kind!r}: "
                 "transformers has "
                 "no such model that gives tokens values, or it is a mixture of experts"
             )
-        if own["method"] in model_registry.BY_PREFERENCE:
+        if settings["method"] in model_registry.BY_PREFERENCE:
             check_files(
                 pairs,
-                f"{key('method')} is {own['method']!r}",
-                LEARNS_FROM[own["method"]],
+                f"{key('method')} is {settings['method']!r}",
+                LEARNS_FROM[settings["method"]],
                 ", or a method with rewards: grpo, rloo, reinforce, ppo",
             )
             continue
-        check_rewards(own, key)
-        rewards.check(own["rewards"], key("rewards"))
-        check_manifests(own["rewards"], key("rewards"))
+        check_rewards(settings, key)
+        rewards.check_entries(settings["rewards"], key("rewards"))
+        check_manifests(settings["rewards"], key("rewards"))
         check_reward_models(config, name, key("rewards"))
-        if own["max_new_tokens"] >= own["max_length"]:
+        if settings["max_new_tokens"] >= settings["max_length"]:
             raise InputError(
-                f"{key('max_new_tokens')} is {own['max_new_tokens']}; allowed is less than {key('max_length')}, {own['max_length']}"
+                f"{key('max_new_tokens')} is {settings['max_new_tokens']}; allowed is less than {key('max_length')}, {settings['max_length']}"
             )
 
 
@@ -73,14 +73,16 @@ def check_files(pairs: dict[str, Any], why: str, layouts: Sequence[str], more: s
     """
     if pairs["from"]:  # what it answers makes preferences, whatever the files are
         return
-    given = [entry.get("layout", PREFERENCE) for entry in pairs["files"]]
-    if given and not {*given} & {*layouts}:
-        there = ", ".join(f"{entry['path']} ({layout})" for entry, layout in zip(pairs["files"], given, strict=True))
+    file_layouts = [entry.get("layout", PREFERENCE) for entry in pairs["files"]]
+    if file_layouts and not {*file_layouts} & {*layouts}:
+        file_list = ", ".join(
+            f"{entry['path']} ({layout})" for entry, layout in zip(pairs["files"], file_layouts, strict=True)
+        )
         raise InputError(
-            f"{why}, which takes rows of layout {' or '.join(layouts)}, and align.pairs.files has none: {there}; give a file of "
+            f"{why}, which takes rows of layout {' or '.join(layouts)}, and align.pairs.files has none: {file_list}; give a file of "
             f"those, or a model in align.pairs.from{more}"
         )
-    if not given:
+    if not file_layouts:
         raise InputError(
             f"{why}, and align.pairs.files is []: give a file of preferences, or a model in align.pairs.from{more}"
         )
@@ -114,8 +116,8 @@ def check_chunks(settings: dict[str, Any], key: str) -> None:
 
 def check_ppo(settings: dict[str, Any], key: Callable[[str], str]) -> None:
     """InputError for an adapter trained by ppo, and for a key of ppo's that is set for another method. key: as for `check_rewards`."""
-    method, defaults = settings["method"], completed(STEP, {})
-    whole = completed(STEP, settings)
+    method, defaults = settings["method"], fill_defaults(STEP, {})
+    whole = fill_defaults(STEP, settings)
     for name in PPO_KEYS if method != model_registry.PPO else ():
         if whole[name] != defaults[name]:
             raise InputError(
@@ -135,10 +137,10 @@ def check_answering(config: dict[str, Any]) -> None:
     pairs, models = config["align"]["pairs"], config["models"]
     if not (name := pairs["from"]):
         return
-    aligned = set(model_registry.made_by(config, STEP))
+    aligned = set(model_registry.models_made_by(config, STEP))
     allowed = [
         other
-        for other in model_registry.names(config)
+        for other in model_registry.language_models(config)
         if not aligned & {other, *model_registry.ancestors(models, other)}
     ]
     if name not in allowed:
@@ -148,11 +150,11 @@ def check_answering(config: dict[str, Any]) -> None:
         raise InputError(
             f"align.pairs.rewards is []; answers of {name!r} need one or more: exact, format, length, model, endpoint, a function"
         )
-    rewards.check(pairs["rewards"], "align.pairs.rewards", endpoint=True)
+    rewards.check_entries(pairs["rewards"], "align.pairs.rewards", endpoint=True)
     check_manifests(pairs["rewards"], "align.pairs.rewards")
     judged = [number for number, entry in enumerate(pairs["rewards"]) if entry.get("reward") == rewards.ENDPOINT]
     if judged:
-        endpoint.check(pairs["judge"], f"align.pairs.rewards[{judged[0]}]")
+        endpoint.check_judge(pairs["judge"], f"align.pairs.rewards[{judged[0]}]")
     elif (model := pairs["judge"]["model"]) is not None:
         raise InputError(
             f"{endpoint.KEY}.model is {model!r}, and no entry of align.pairs.rewards is {{reward: endpoint}}: nothing would ask it"
@@ -167,15 +169,15 @@ def check_answering(config: dict[str, Any]) -> None:
 
 def check_reward_models(config: dict[str, Any], model: str, key: str) -> None:
     """InputError for a reward model that is none, or that is made from the model whose answers it is to judge."""
-    models, made = config["models"], model_registry.made_by(config, model_registry.REWARD_STEP)
+    models, reward_models = config["models"], model_registry.models_made_by(config, model_registry.REWARD_STEP)
     for number, entry in enumerate(model_registry.section(config, STEP, model)["rewards"]):
         if (name := entry.get("name")) is None:
             continue
-        allowed = [one for one in made if not loops(config, one, model)]
+        allowed = [one for one in reward_models if not depends_on(config, one, model)]
         if name not in allowed:
             why = (
                 f"which waits for {model} itself"
-                if name in made
+                if name in reward_models
                 else "which align.reward does not make"
                 if name in models
                 else "which is no model"
@@ -188,26 +190,26 @@ def check_reward_models(config: dict[str, Any], model: str, key: str) -> None:
 def check_manifests(entries: Sequence[dict[str, Any]], key: str) -> None:
     """InputError for the manifest of a reward model of this very run, which may be made again after it has judged, or of another step."""
     for number, entry in enumerate(entries):
-        if (given := entry.get("manifest")) is None:
+        if (setting := entry.get("manifest")) is None:
             continue
-        said, path = f"{key}[{number}].manifest is {given!r}", Path(given)
+        prefix, path = f"{key}[{number}].manifest is {setting!r}", Path(setting)
         if path.resolve().is_relative_to(Path(RESULTS).resolve()):
             raise InputError(
-                f"{said}, a result of this run: name the model in `name` (align.train alone), or copy another run's model elsewhere"
+                f"{prefix}, a result of this run: name the model in `name` (align.train alone), or copy another run's model elsewhere"
             )
         with suppress(ManifestError):  # one that is not there, or broken, is refused by what reads it
-            if (step := Manifest.parse(path).step) != model_registry.REWARD_STEP:
-                raise InputError(f"{said}, a manifest of {step!r}; it must be one of {model_registry.REWARD_STEP!r}")
+            if (step := Manifest.read_unchecked(path).step) != model_registry.REWARD_STEP:
+                raise InputError(f"{prefix}, a manifest of {step!r}; it must be one of {model_registry.REWARD_STEP!r}")
 
 
-def loops(config: dict[str, Any], name: str, model: str) -> bool:
+def depends_on(config: dict[str, Any], name: str, model: str) -> bool:
     """Whether a model is made from `model`, by way of parents and of reward models."""
-    seen, left = set[str](), [name]
-    while left:
-        one = left.pop()
-        if one == model:
+    seen, pending = set[str](), [name]
+    while pending:
+        current = pending.pop()
+        if current == model:
             return True
-        if one in config["models"] and one not in seen:
-            seen.add(one)
-            left += [config["models"][one]["from"], *model_registry.reward_models(config, one)]
+        if current in config["models"] and current not in seen:
+            seen.add(current)
+            pending += [config["models"][current]["from"], *model_registry.reward_models(config, current)]
     return False

@@ -27,34 +27,34 @@ class ChunkedHead:
             )
         self.logits, self.rows, self.where = head.forward, rows, where
         self.targets: torch.Tensor | None = None  # int64 [n, length]
-        self.found: torch.Tensor | None = None
+        self.logprobs: torch.Tensor | None = None
         head.forward = self.forward  # type: ignore[method-assign, assignment]
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits of hidden states [n, length, width], or the log-probabilities."""
         if self.targets is None:
             return self.logits(hidden)
-        counted = self.targets != IGNORE
-        parts = zip(hidden[counted].split(self.rows), self.targets[counted].split(self.rows), strict=True)
-        found: list[Any] = [checkpoint(self.part, *part, use_reentrant=False) for part in parts]
+        mask = self.targets != IGNORE
+        parts = zip(hidden[mask].split(self.rows), self.targets[mask].split(self.rows), strict=True)
+        chunk_values: list[Any] = [checkpoint(self.chunk_logprobs, *part, use_reentrant=False) for part in parts]
         out = torch.zeros(self.targets.shape, device=hidden.device) + 0 * hidden.sum()
-        self.found = out.masked_scatter(counted, torch.cat(found))
-        return self.found
+        self.logprobs = out.masked_scatter(mask, torch.cat(chunk_values))
+        return self.logprobs
 
-    def part(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def chunk_logprobs(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Of hidden states [k, width] and targets [k]: fp32 [k]."""
         return -functional.cross_entropy(self.logits(hidden).float(), targets, reduction="none")
 
-    def of(self, forward: Callable[[], Any], targets: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    def target_logprobs(self, forward: Callable[[], Any], targets: torch.Tensor) -> tuple[torch.Tensor, Any]:
         """(log-probabilities, what the model returned) of a forward pass. Raises InputError for a model that changes its logits after."""
         self.targets = targets
         try:
-            found = forward()
+            output = forward()
         finally:
             self.targets = None
-        if self.found is None or found.logits.data_ptr() != self.found.data_ptr():
+        if self.logprobs is None or output.logits.data_ptr() != self.logprobs.data_ptr():
             raise InputError(
                 f"{self.where}.loss_chunk is {self.rows}, but this architecture changes its logits after the head: set it to 0"
             )
-        self.found = None
-        return found.logits, found
+        self.logprobs = None
+        return output.logits, output

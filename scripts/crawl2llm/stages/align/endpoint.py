@@ -9,17 +9,17 @@ from typing import Any
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.endpoint import Endpoint
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.judging import ends, request, score
+from crawl2llm.core.judging import parse_score, scale_ends, score_request
 
 KEY = "align.pairs.judge"
 REFERENCE = "{reference}"
 
 
-def check(settings: dict[str, Any], key: str) -> None:
+def check_judge(settings: dict[str, Any], key: str) -> None:
     """InputError for a judge that cannot be asked. settings: those of KEY. key: of the entry of rewards that asks it."""
     if settings["model"] is None:
         raise InputError(f"{key}.reward is 'endpoint', and {KEY}.model is null: name the model that judges")
-    ends(settings["scale"], KEY)
+    scale_ends(settings["scale"], KEY)
 
 
 class EndpointJudge:
@@ -28,34 +28,36 @@ class EndpointJudge:
     Raises InputError for settings, an endpoint or a key that cannot be used.
     """
 
-    def __init__(self, settings: dict[str, Any], given: dict[str, Any], key: str) -> None:
-        check(settings, key)
-        self.settings, self.scale = settings, ends(settings["scale"], KEY)
-        self.endpoint = Endpoint.of(given, KEY)
-        self.compares = REFERENCE in settings["prompt"]  # asks for an answer to compare with
+    def __init__(self, settings: dict[str, Any], placement: dict[str, Any], key: str) -> None:
+        check_judge(settings, key)
+        self.settings, self.scale = settings, scale_ends(settings["scale"], KEY)
+        self.endpoint = Endpoint.from_settings(placement, KEY)
+        self.needs_reference = REFERENCE in settings["prompt"]  # asks for an answer to compare with
         self.progress = Progress(None, "answers judged")
-        self.answers = self.without = 0
+        self.answers = self.unscored = 0
 
-    def place(self, device: Any) -> None:
+    def move_to(self, device: Any) -> None:
         """Nothing: it judges elsewhere."""
 
-    def scores(self, asked: Sequence[tuple[str, str, str | None]]) -> list[float]:
+    def scores(self, answers: Sequence[tuple[str, str, str | None]]) -> list[float]:
         """The score of each (question, answer, reference), not a number where its reply holds none; what is the same is asked once.
 
         Raises InputError where the endpoint gives no answer: replies that came are kept, and not asked for again.
         """
-        once = list(dict.fromkeys(asked))
-        bodies = [request(self.settings, question, answer, reference or "") for question, answer, reference in once]
-        told = [score(reply, *self.scale) for reply in self.endpoint.answers(bodies, self.progress)]
-        found = dict(zip(once, (math.nan if each is None else each for each in told), strict=True))
-        worth = [found[one] for one in asked]
+        distinct = list(dict.fromkeys(answers))
+        bodies = [
+            score_request(self.settings, question, answer, reference or "") for question, answer, reference in distinct
+        ]
+        values = [parse_score(reply, *self.scale) for reply in self.endpoint.answers(bodies, self.progress)]
+        score_by_answer = dict(zip(distinct, (math.nan if each is None else each for each in values), strict=True))
+        worth = [score_by_answer[one] for one in answers]
         self.answers += len(worth)
-        self.without += sum(map(math.isnan, worth))
+        self.unscored += sum(map(math.isnan, worth))
         return worth
 
-    def told(self) -> dict[str, Any]:
+    def manifest_facts(self) -> dict[str, Any]:
         """What the manifest says of it: its model, the answers that it was asked of, and those without a score."""
         low, high = self.scale
-        if self.without:
-            log.warning("%s of %s replies have no number from %g to %g", self.without, self.answers, low, high)
-        return {"model": self.settings["model"], "answers": self.answers, "no_score": self.without}
+        if self.unscored:
+            log.warning("%s of %s replies have no number from %g to %g", self.unscored, self.answers, low, high)
+        return {"model": self.settings["model"], "answers": self.answers, "no_score": self.unscored}

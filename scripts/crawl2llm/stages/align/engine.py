@@ -27,10 +27,10 @@ class ByLoss(engine.Engine):
     losses: Iterator[Loss] | None = None
     chunked: ChunkedHead | None = None
 
-    def _finish(self, job: engine.Job) -> None:
+    def _finish_setup(self, job: engine.Job) -> None:
         """As `engine.Engine._finish`; with `loss_chunk` losses get log-probabilities in the place of logits."""
         rows = job.settings["loss_chunk"]
-        super()._finish(replace(job, settings={**job.settings, "loss_chunk": 0}))
+        super()._finish_setup(replace(job, settings={**job.settings, "loss_chunk": 0}))
         if rows:
             self.chunked = ChunkedHead(self.model.get_output_embeddings(), rows, job.where)
 
@@ -42,44 +42,44 @@ class ByLoss(engine.Engine):
         finally:
             self.losses = None
 
-    def _loss(
+    def _micro_batch_loss(
         self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, Any], scale: torch.Tensor | None
     ) -> tuple[torch.Tensor, Any]:
         if self.losses is None:
-            return super()._loss(inputs, targets, more, scale)
+            return super()._micro_batch_loss(inputs, targets, more, scale)
         if self.chunked:
-            logps, found = self.chunked.of(partial(self.forward, inputs, **more), targets)
-            return next(self.losses)(logps, targets), found
-        found = self.forward(inputs, **more)
-        return next(self.losses)(found.logits.float(), targets), found
+            logps, output = self.chunked.target_logprobs(partial(self.forward, inputs, **more), targets)
+            return next(self.losses)(logps, targets), output
+        output = self.forward(inputs, **more)
+        return next(self.losses)(output.logits.float(), targets), output
 
-    def _by_row(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def _loss_by_row(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         if not self.chunked:
-            return super()._by_row(inputs, targets)
-        return -self.chunked.of(partial(self.forward, inputs), targets)[0].double().sum(1)
+            return super()._loss_by_row(inputs, targets)
+        return -self.chunked.target_logprobs(partial(self.forward, inputs), targets)[0].double().sum(1)
 
     @torch.no_grad()
     def logits(self, inputs: torch.Tensor) -> torch.Tensor:
         """The logits of token ids [n, length], fp32 [n, length, vocabulary], without a gradient. A collective call."""
         self.model.eval()
-        with layers.plainly(self.compiled):
-            found = self.forward(inputs).logits.float()
+        with layers.force_eager(self.compiled):
+            result = self.forward(inputs).logits.float()
         self.model.train()
-        self.rest()
-        return cast(torch.Tensor, found)
+        self.reshard_weights()
+        return cast(torch.Tensor, result)
 
     @contextmanager
-    def generating(self) -> Iterator[None]:
+    def generation_mode(self) -> Iterator[None]:
         """Around calls of `following`, which gather sharded weights once where they may stay."""
         self.model.eval()
         try:
-            with layers.plainly(self.compiled):
+            with layers.force_eager(self.compiled):
                 yield
         finally:
             self.model.train()
-            self.rest()
+            self.reshard_weights()
 
-    def following(
+    def next_logits(
         self, inputs: torch.Tensor, mask: torch.Tensor, places: torch.Tensor, cache: Any
     ) -> tuple[torch.Tensor, Any]:
         """(fp32 logits [n, vocabulary] behind the last of token ids [n, length], keys and values up to there). A collective call.
@@ -89,15 +89,15 @@ class ByLoss(engine.Engine):
         # DeepSpeed's wrapper, or torch's
         runs: Any = getattr(self, "engine", None) or getattr(self, "runs", self.model)
         with getattr(self, "mixed", nullcontext)():
-            return sampling.step(runs, inputs, mask, places, cache)
+            return sampling.next_logits(runs, inputs, mask, places, cache)
 
-    def rest(self) -> None:
+    def reshard_weights(self) -> None:
         """Without a backward pass, whole weights would stay in memory."""
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()
 
 
-def kind(name: str) -> type[ByLoss]:
+def engine_class(name: str) -> type[ByLoss]:
     """The class of an engine by its name, as `engine.kind`."""
-    return cast(type[ByLoss], type("Aligned", (ByLoss, engine.kind(name)), {}))
+    return cast(type[ByLoss], type("Aligned", (ByLoss, engine.engine_class(name)), {}))

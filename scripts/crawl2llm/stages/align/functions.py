@@ -15,7 +15,7 @@ from crawl2llm.core.errors import InputError
 Reward = Callable[[str, str, str | None], float]  # (question, answer, the row's answer)
 
 
-def split(name: str, key: str) -> tuple[Path, str]:
+def parse_function_path(name: str, key: str) -> tuple[Path, str]:
     """(file, function) of `path/to/file.py:function`. Raises InputError, naming the key, for another form."""
     path, _, function = name.rpartition(":")
     if not path.endswith(".py") or not function.isidentifier():
@@ -23,7 +23,7 @@ def split(name: str, key: str) -> tuple[Path, str]:
     return Path(path), function
 
 
-def _beside(name: str, module: ModuleType, folder: Path) -> bool:
+def _is_in_folder(name: str, module: ModuleType, folder: Path) -> bool:
     """Whether a module is of a file, or of a package, in a folder."""
     top = folder / name.partition(".")[0]
     file = getattr(module, "__file__", None)
@@ -32,13 +32,13 @@ def _beside(name: str, module: ModuleType, folder: Path) -> bool:
 
 
 @contextmanager
-def _at_home(folder: Path, held: dict[str, ModuleType]) -> Iterator[None]:
+def _folder_imports(folder: Path, modules: dict[str, ModuleType]) -> Iterator[None]:
     """Import as `python folder/file.py` does, with the modules `held`; those beside the file are added to them, and are gone afterwards.
 
     Another file may have other modules of the same names beside it.
     """
     before = dict(sys.modules)
-    sys.modules.update(held)
+    sys.modules.update(modules)
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -51,29 +51,29 @@ def _at_home(folder: Path, held: dict[str, ModuleType]) -> Iterator[None]:
             # As it was, or in a package that others use.
             if before.get(name) is module or before.get(top) is after.get(top):
                 continue
-            if name in held or _beside(name, module, folder):
-                held[name] = sys.modules.pop(name)
+            if name in modules or _is_in_folder(name, module, folder):
+                modules[name] = sys.modules.pop(name)
                 if name in before:
                     sys.modules[name] = before[name]
 
 
-def own(name: str, key: str) -> Reward:
+def load_function(name: str, key: str) -> Reward:
     """A user's function. Raises InputError where its file cannot be run, or where it fails or returns no number."""
-    path, function = split(name, key)
+    path, function = parse_function_path(name, key)
     spec = importlib.util.spec_from_file_location(f"reward_{path.stem}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    folder, held = path.parent.resolve(), {spec.name: module}
+    folder, modules = path.parent.resolve(), {spec.name: module}
     try:
-        with _at_home(folder, held):
+        with _folder_imports(folder, modules):
             spec.loader.exec_module(module)
             call = getattr(module, function)
     except (Exception, SystemExit) as error:
         raise InputError(f"{key} is {name!r}, and the file failed: {type(error).__name__}: {error}") from error
 
-    def reward(question: str, answer: str, reference: str | None) -> float:
+    def checked_reward(question: str, answer: str, reference: str | None) -> float:
         try:
-            with _at_home(folder, held):
+            with _folder_imports(folder, modules):
                 value = float(call(question, answer, reference))
         except (Exception, SystemExit) as error:
             raise InputError(
@@ -85,4 +85,4 @@ def own(name: str, key: str) -> Reward:
             )
         return value
 
-    return reward
+    return checked_reward

@@ -14,80 +14,84 @@ EPSILON = 1e-8  # beside a variance (masked_whiten of the same file)
 
 
 def token_rewards(
-    scores: torch.Tensor, own: torch.Tensor, reference: torch.Tensor, counted: torch.Tensor, coefficient: float
+    scores: torch.Tensor, logprobs: torch.Tensor, reference: torch.Tensor, mask: torch.Tensor, coefficient: float
 ) -> torch.Tensor:
     """What each token is paid, float64: minus what its divergence from the reference costs, and at the last one the answer's score.
 
     Ziegler et al. 2019, https://arxiv.org/abs/1909.08593, section 2. scores: [answers]. own, reference: log-probabilities of the tokens
     that were drawn, in nats. coefficient: what a nat costs.
     """
-    found = -coefficient * (own.double() - reference.double()) * counted
-    places = torch.arange(counted.shape[1], device=counted.device)
-    last = torch.where(counted, places, -1).argmax(1)
-    rows = counted.any(1)
-    found[rows, last[rows]] += scores.double()[rows]
-    return found
+    rewards = -coefficient * (logprobs.double() - reference.double()) * mask
+    places = torch.arange(mask.shape[1], device=mask.device)
+    last = torch.where(mask, places, -1).argmax(1)
+    rows = mask.any(1)
+    rewards[rows, last[rows]] += scores.double()[rows]
+    return rewards
 
 
 def advantages(
-    rewards: torch.Tensor, values: torch.Tensor, counted: torch.Tensor, gamma: float, weight: float
+    rewards: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, gamma: float, weight: float
 ) -> torch.Tensor:
     """How much better each token is than was expected, float64; 0 where none counts. Advantages and values add up to returns.
 
     Generalized advantage estimation, Schulman et al. 2015, https://arxiv.org/abs/1506.02438, equation 16: the sum over tokens ahead of
     (gamma · weight)^l · (reward + gamma · next value − value). Behind the last token of an answer nothing is expected. weight: lambda.
     """
-    found = torch.zeros_like(rewards)
+    estimates = torch.zeros_like(rewards)
     ahead = following = rewards.new_zeros(len(rewards))
     for place in range(rewards.shape[1] - 1, -1, -1):
-        here = counted[:, place]
+        present = mask[:, place]
         value = values[:, place].double()
-        ahead = (rewards[:, place] + gamma * following - value + gamma * weight * ahead) * here
-        following = value * here
-        found[:, place] = ahead
-    return found
+        ahead = (rewards[:, place] + gamma * following - value + gamma * weight * ahead) * present
+        following = value * present
+        estimates[:, place] = ahead
+    return estimates
 
 
-def sums(values: torch.Tensor, counted: torch.Tensor, mean: float = 0.0) -> torch.Tensor:
+def moment_sums(values: torch.Tensor, mask: torch.Tensor, mean: float = 0.0) -> torch.Tensor:
     """(number, sum of the distances from `mean`, sum of their squares) of the places that count: float64 [3], on the CPU."""
-    apart = values[counted].double() - mean
-    return torch.tensor([float(len(apart)), float(apart.sum()), float((apart**2).sum())], dtype=torch.float64)
+    distances = values[mask].double() - mean
+    return torch.tensor(
+        [float(len(distances)), float(distances.sum()), float((distances**2).sum())], dtype=torch.float64
+    )
 
 
-def whitened(values: torch.Tensor, counted: torch.Tensor, mean: float, variance: float) -> torch.Tensor:
+def whiten_values(values: torch.Tensor, mask: torch.Tensor, mean: float, variance: float) -> torch.Tensor:
     """Values with a mean of 0 and a variance of 1 over those that count (masked_whiten of TRL's file); 0 elsewhere."""
-    return (values - mean) * (variance + EPSILON) ** -0.5 * counted
+    return (values - mean) * (variance + EPSILON) ** -0.5 * mask
 
 
-def policy_loss(own: torch.Tensor, before: torch.Tensor, advantage: torch.Tensor, clip: float) -> torch.Tensor:
+def policy_loss(
+    logprobs: torch.Tensor, old_logprobs: torch.Tensor, advantage: torch.Tensor, clip: float
+) -> torch.Tensor:
     """Each token's loss, to be averaged over those that count: Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equation 7.
 
     own, before: its log-probability by the model now, and by that which drew it. advantage: of each token.
     """
-    ratio = (own - before).exp()
-    advantage = advantage.to(own.dtype)
+    ratio = (logprobs - old_logprobs).exp()
+    advantage = advantage.to(logprobs.dtype)
     return torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1 - clip, 1 + clip))
 
 
-def value_loss(values: torch.Tensor, before: torch.Tensor, returns: torch.Tensor, clip: float) -> torch.Tensor:
+def value_loss(values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, clip: float) -> torch.Tensor:
     """Each token's loss of a value, to be averaged over those that count: half the square of its distance from the return.
 
     The value counts no further than `clip` from what it was before, where that is the larger loss (OpenAI's baselines, ppo2/model.py;
     TRL's cliprange_value); 0 does not clip.
     """
-    returns, before = returns.to(values.dtype), before.to(values.dtype)
+    returns, old_values = returns.to(values.dtype), old_values.to(values.dtype)
     square = (values - returns) ** 2
     if clip:
-        near = torch.minimum(torch.maximum(values, before - clip), before + clip)
+        near = torch.minimum(torch.maximum(values, old_values - clip), old_values + clip)
         square = torch.maximum(square, (near - returns) ** 2)
     return square / 2
 
 
-def explained(returns: torch.Tensor, left: torch.Tensor) -> float:
+def explained_variance(returns: torch.Tensor, residuals: torch.Tensor) -> float:
     """The share of the variance of returns that values explain: 1 − var(returns − values) / var(returns); 0 where returns do not vary.
 
     returns, left: number, sum and sum of squares of returns, and of what values leave of them, float64 [3] (OpenAI's baselines,
     common/math_util.py, explained_variance).
     """
-    varies, rest = (float(found[2] - found[1] ** 2 / found[0].clamp(min=1)) for found in (returns, left))
+    varies, rest = (float(moments[2] - moments[1] ** 2 / moments[0].clamp(min=1)) for moments in (returns, residuals))
     return 1 - rest / varies if varies > EPSILON * max(1.0, float(returns[2])) else 0.0

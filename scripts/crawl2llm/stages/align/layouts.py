@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crawl2llm.training.pair_layouts import ROLES, Bad, Row, text
-from crawl2llm.training.template import Template, special
+from crawl2llm.training.pair_layouts import ROLES, Bad, Row, text_of
+from crawl2llm.training.template import Template, has_special_token
 
 KEY = "align.pairs.files"
 PREFERENCE, LABELS, PROMPTS = "preference", "labels", "prompts"
@@ -22,106 +22,108 @@ LABEL = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0"
 Messages = list[tuple[str, str]]  # (role, text)
 
 
-def messages(value: Any) -> Messages:
+def parse_messages(value: Any) -> Messages:
     """A conversation as (user, assistant or system, text). Raises Bad for what is none."""
-    if not isinstance(value, list) or not value or not all(isinstance(one, dict) for one in value):
+    if not isinstance(value, list) or not value or not all(isinstance(message, dict) for message in value):
         raise Bad("no_text")
     return [
-        (ROLES.get(str(one.get("role", one.get("from"))).lower(), ""), text(one.get("content", one.get("value"))))
+        (ROLES.get(str(one.get("role", one.get("from"))).lower(), ""), text_of(one.get("content", one.get("value"))))
         for one in value
     ]
 
 
-def asked(said: Messages, template: Template) -> tuple[str, str]:
+def conversation_questions(conversation: Messages, template: Template) -> tuple[str, str]:
     """(first question, question at the end behind what was said before) of a conversation. Raises Bad for another order of roles."""
-    first = said[:1] if said[:1] and said[0][0] == "system" else []
-    rest = said[len(first) :]
+    first = conversation[:1] if conversation[:1] and conversation[0][0] == "system" else []
+    rest = conversation[len(first) :]
     if [role for role, _ in rest] != (["user", "assistant"] * len(rest))[: len(rest)] or len(rest) % 2 == 0:
         raise Bad("no_turns")
     turns = [(question, answer) for (_, question), (_, answer) in zip(rest[:-1:2], rest[1::2], strict=True)]
     return rest[0][1], template.conversation(first[0][1] if first else "", turns, rest[-1][1])
 
 
-def answer(value: Any) -> tuple[Messages, str]:
+def parse_answer(value: Any) -> tuple[Messages, str]:
     """(what was said before, the answer) of a text, of a message, or of a conversation that ends with the answer."""
     if isinstance(value, dict):
         value = [value]
     if isinstance(value, list):
-        said = messages(value)
-        if said[-1][0] != "assistant":
+        conversation = parse_messages(value)
+        if conversation[-1][0] != "assistant":
             raise Bad("no_turns")
-        return said[:-1], said[-1][1]
-    return [], text(value)
+        return conversation[:-1], conversation[-1][1]
+    return [], text_of(value)
 
 
-def question(row: Row, before: Messages, template: Template) -> tuple[str, str]:
+def row_questions(row: Row, before: Messages, template: Template) -> tuple[str, str]:
     """As `asked`, of a row: of its prompt, or of what its answer's conversation says before the answer."""
     if "conversations" in row:
-        return asked(messages(row["conversations"]), template)
+        return conversation_questions(parse_messages(row["conversations"]), template)
     for name in PROMPT_NAMES:
         if name in row:
             value = row[name]
-            return asked(messages(value) if isinstance(value, list) else [("user", text(value))], template)
-    return asked(before, template)
+            return conversation_questions(
+                parse_messages(value) if isinstance(value, list) else [("user", text_of(value))], template
+            )
+    return conversation_questions(before, template)
 
 
-def preference(row: Row, template: Template) -> tuple[str, Row]:
+def parse_preference(row: Row, template: Template) -> tuple[str, Row]:
     """First question, and `question`, `chosen`, `rejected`."""
     if "chosen" not in row or "rejected" not in row:
         raise Bad("no_text")
-    (before, chosen), (other, rejected) = answer(row["chosen"]), answer(row["rejected"])
-    if before and other and before != other:
+    (before_chosen, chosen), (before_rejected, rejected) = parse_answer(row["chosen"]), parse_answer(row["rejected"])
+    if before_chosen and before_rejected and before_chosen != before_rejected:
         raise Bad("other_question")
     if chosen == rejected:
         raise Bad("same_answers")
-    first, last = question(row, before, template)
+    first, last = row_questions(row, before_chosen, template)
     return first, {"question": last, "chosen": chosen, "rejected": rejected}
 
 
-def labelled(row: Row, template: Template) -> tuple[str, Row]:
+def parse_labelled(row: Row, template: Template) -> tuple[str, Row]:
     """First question, and `question`, `answer`, `label`."""
     label = LABEL.get(str(row.get("label")).lower())
     if label is None:
         raise Bad("no_label")
-    said = row.get("messages", row.get("conversations", row.get("completion", row.get("answer"))))
-    before, found = answer(said)
-    own = {name: value for name, value in row.items() if name != "conversations"}  # whose end is the answer
-    first, last = question(own, before, template)
-    return first, {"question": last, "answer": found, "label": label}
+    content = row.get("messages", row.get("conversations", row.get("completion", row.get("answer"))))
+    before, answer_text = parse_answer(content)
+    rest = {name: value for name, value in row.items() if name != "conversations"}  # whose end is the answer
+    first, last = row_questions(rest, before, template)
+    return first, {"question": last, "answer": answer_text, "label": label}
 
 
-def prompt(row: Row, template: Template) -> tuple[str, Row]:
+def parse_prompt(row: Row, template: Template) -> tuple[str, Row]:
     """First question, and `question`, and `answer` where the row has one: what a reward may compare with."""
-    said = row.get("messages")
-    first, last = question(row, messages(said) if said else [], template)
-    answered = {} if row.get("answer") is None else {"answer": text(row["answer"])}
+    conversation = row.get("messages")
+    first, last = row_questions(row, parse_messages(conversation) if conversation else [], template)
+    answered = {} if row.get("answer") is None else {"answer": text_of(row["answer"])}
     return first, {"question": last, **answered}
 
 
-READ = {PREFERENCE: preference, LABELS: labelled, PROMPTS: prompt}
+PARSERS = {PREFERENCE: parse_preference, LABELS: parse_labelled, PROMPTS: parse_prompt}
 
 
-def read(row: Row, layout: str, template: Template) -> tuple[str, Row]:
+def parse_row(row: Row, layout: str, template: Template) -> tuple[str, Row]:
     """(first question of its conversation, row) of a file's row. Raises Bad, whose message is the reason, for one that is none."""
     try:
-        first, found = READ[layout](row, template)
-        given = _given(row)
-        "".join(given).encode()
+        first, parsed = PARSERS[layout](row, template)
+        texts = _texts_in(row)
+        "".join(texts).encode()
     except (RecursionError, UnicodeEncodeError):  # lists in lists without end, half of a surrogate pair
         raise Bad("broken_row") from None
-    parts = [value for value in found.values() if isinstance(value, str)]
+    parts = [value for value in parsed.values() if isinstance(value, str)]
     if not all(parts):
         raise Bad("empty")
-    earlier = {part for name, part in found.items() if name != "question" and isinstance(part, str)}
+    earlier = {part for name, part in parsed.items() if name != "question" and isinstance(part, str)}
     # The question may have the end token behind earlier answers, which the template puts there.
-    if special(*earlier) or special(*given):
+    if has_special_token(*earlier) or has_special_token(*texts):
         raise Bad("special_token")
-    return first, found
+    return first, parsed
 
 
-def _given(value: Any) -> list[str]:
+def _texts_in(value: Any) -> list[str]:
     """Every text in a row."""
     if isinstance(value, str):
         return [value]
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [part for one in inside for part in _given(one)]
+    return [part for item in inside for part in _texts_in(item)]

@@ -12,7 +12,7 @@ import torch.nn.functional as functional
 from crawl2llm.training.batch import IGNORE
 
 
-def by_token(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def target_logprobs(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The log-probability of each target, 0 where it is IGNORE: fp32 [n, length].
 
     logits: fp32 [n, length, vocabulary]; what stages/align/chunked_logprobs.py made in their place is returned. targets: int64 [n, length].
@@ -23,7 +23,7 @@ def by_token(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return -nats.reshape(targets.shape)
 
 
-def dpo(chosen: torch.Tensor, rejected: torch.Tensor, beta: float, smoothing: float = 0.0) -> torch.Tensor:
+def dpo_loss(chosen: torch.Tensor, rejected: torch.Tensor, beta: float, smoothing: float = 0.0) -> torch.Tensor:
     """Each pair's loss, [n], by the ratios of its chosen and its rejected answer.
 
     Rafailov et al. 2023, https://arxiv.org/abs/2305.18290, equation 7. smoothing: the probability that a preference is the wrong way
@@ -33,7 +33,7 @@ def dpo(chosen: torch.Tensor, rejected: torch.Tensor, beta: float, smoothing: fl
     return -functional.logsigmoid(margin) * (1 - smoothing) - functional.logsigmoid(-margin) * smoothing
 
 
-def kto(
+def kto_loss(
     ratios: torch.Tensor, labels: torch.Tensor, kl: torch.Tensor, beta: float, desirable: float, undesirable: float
 ) -> torch.Tensor:
     """Each labelled answer's loss, [n]: Ethayarajh et al. 2024, https://arxiv.org/abs/2402.01306, as TRL computes it
@@ -48,7 +48,7 @@ def kto(
     return torch.where(labels, desirable * good, undesirable * bad)
 
 
-def bradley_terry(chosen: torch.Tensor, rejected: torch.Tensor, centering: float = 0.0) -> torch.Tensor:
+def bradley_terry_loss(chosen: torch.Tensor, rejected: torch.Tensor, centering: float = 0.0) -> torch.Tensor:
     """Each pair's loss, [n], by the scores of its chosen and its rejected answer.
 
     Ouyang et al. 2022, https://arxiv.org/abs/2203.02155, equation 1. centering: what the square of the sum of both scores costs, which
@@ -57,6 +57,6 @@ def bradley_terry(chosen: torch.Tensor, rejected: torch.Tensor, centering: float
     return -functional.logsigmoid(chosen - rejected) + centering * (chosen + rejected) ** 2
 
 
-def right(chosen: torch.Tensor, rejected: torch.Tensor) -> torch.Tensor:
+def pairwise_wins(chosen: torch.Tensor, rejected: torch.Tensor) -> torch.Tensor:
     """1 for each pair whose first number is the larger one, 0.5 where both are the same, else 0: float64 [pairs]."""
     return (chosen > rejected).double() + 0.5 * (chosen == rejected)

@@ -20,7 +20,7 @@ import torch
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align import losses, policy
-from crawl2llm.stages.align.batches import Asked, once
+from crawl2llm.stages.align.batches import PromptBatches, unique_questions
 from crawl2llm.stages.align.checks import check_rewards
 from crawl2llm.stages.align.engine import Loss
 from crawl2llm.stages.align.pairs import Row, read_rows
@@ -30,17 +30,17 @@ from crawl2llm.stages.align.run import Alignment
 from crawl2llm.training import adapters, memory
 from crawl2llm.training.batch import IGNORE, MicroBatch
 from crawl2llm.training.engine import Update
-from crawl2llm.training.model_loading import name
-from crawl2llm.training.pair_batches import Cuts, cuts, dealt, micro_batch, pieces
+from crawl2llm.training.model_loading import model_name
+from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch, tokenized_pairs
 from crawl2llm.training.question_cuts import fit_pairs
 from crawl2llm.training.template import Template
 
 Answer = tuple[int, int]  # (place of a prompt in the step, number of the answer to it)
 Parts = Sequence[Sequence[Answer]]  # of each of a process's micro-batches
-KEPT = {"ema": 0.5}  # has engines keep the reference; no step moves it
+REFERENCE_SETTINGS = {"ema": 0.5}  # has engines keep the reference; no step moves it
 
 
-class Prompts(Asked):
+class Prompts(PromptBatches):
     """The prompts of each step, and their answers on `processes` processes; `size` and `rounds` count answers."""
 
     def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
@@ -50,165 +50,175 @@ class Prompts(Asked):
         self.rounds = math.ceil(self.sequences / (processes * settings["micro_batch"]))
         self.size = math.ceil(self.sequences / (processes * self.rounds))
 
-    def read(self, manifest: Path) -> tuple[list[Row], Template]:
+    def read_training_rows(self, manifest: Path) -> tuple[list[Row], Template]:
         """The prompts that leave room for an answer, and how they are laid out."""
         rows, self.template = read_rows(manifest, "train")
-        every = once(rows)
-        self.fitted = self.fit_prompts(every)
+        prompts = unique_questions(rows)
+        self.fitted = self.fit_prompts(prompts)
         if not self.fitted.rows:
             room = f"max_length {self.settings['max_length']} - max_new_tokens {self.settings['max_new_tokens']}"
             raise InputError(
-                f"none of the {len(every):,} prompts of align.pairs, cut to a token of the question, has at most align.train.{room} "
+                f"none of the {len(prompts):,} prompts of align.pairs, cut to a token of the question, has at most align.train.{room} "
                 "tokens: change these"
             )
         return self.fitted.rows, self.template
 
-    def cuts(self) -> Cuts:
+    def count_cuts(self) -> Cuts:
         """What `max_length` does to all prompts."""
-        return cuts(self.fitted)
+        return cut_counts(self.fitted)
 
-    def answers(self, step: int, rank: int) -> list[list[Answer]]:
+    def answer_numbers(self, step: int, rank: int) -> list[list[Answer]]:
         """The answers of each of a process's micro-batches; every process has as many micro-batches."""
-        prompts = range(len(self.order(step)))
-        every = [(place, answer) for place in prompts for answer in range(self.settings["generations"])]
-        return [turn[rank] for turn in dealt(every, self.processes, self.size)]
+        prompts = range(len(self.step_indices(step)))
+        all_answers = [(place, answer) for place in prompts for answer in range(self.settings["generations"])]
+        return [turn[rank] for turn in deal_micro_batches(all_answers, self.processes, self.size)]
 
 
 class ByReward(Alignment):
     """GRPO, RLOO and REINFORCE."""
 
-    batch = counted = "prompts"
+    batch_noun = row_noun = "prompts"
     batches: Prompts
 
-    def read(self, settings: dict[str, Any]) -> Prompts:
+    def read_batches(self, settings: dict[str, Any]) -> Prompts:
         """What is trained on; reads what is held out, too."""
         check_rewards(settings, "align.train.{}".format)
-        if not adapters.wanted(self.settings):
-            self.settings |= KEPT
-        made = Prompts(self.args.pairs, self.tokenizer, settings, self.processes)
-        given = {name(path): path for path in self.args.rewards}
+        if not adapters.is_used(self.settings):
+            self.settings |= REFERENCE_SETTINGS
+        prompts = Prompts(self.args.pairs, self.tokenizer, settings, self.processes)
+        manifest_by_name = {model_name(path): path for path in self.args.rewards}
 
-        def scorer(entry: dict[str, Any], key: str) -> RewardModel:
-            own = "name" in entry
-            if own and entry["name"] not in given:
-                there = ", ".join(given) or "none"
-                raise InputError(f"{key}.name is {entry['name']!r}; reward models that --rewards names: {there}")
-            found = given[entry["name"]] if own else Path(entry["manifest"])
-            return RewardModel(found, own, self.source, made.template, key)
+        def reward_model_of(entry: dict[str, Any], key: str) -> RewardModel:
+            by_name = "name" in entry
+            if by_name and entry["name"] not in manifest_by_name:
+                allowed = ", ".join(manifest_by_name) or "none"
+                raise InputError(f"{key}.name is {entry['name']!r}; reward models that --rewards names: {allowed}")
+            manifest = manifest_by_name[entry["name"]] if by_name else Path(entry["manifest"])
+            return RewardModel(manifest, by_name, self.source, prompts.template, key)
 
-        self.rewards = Rewards(settings["rewards"], "align.train.rewards", scorer)
-        heldout = once(read_rows(self.args.pairs, "heldout")[0])
-        self.heldout_fitted = made.fit_prompts(heldout)
+        self.rewards = Rewards(settings["rewards"], "align.train.rewards", reward_model_of)
+        heldout = unique_questions(read_rows(self.args.pairs, "heldout")[0])
+        self.heldout_fitted = prompts.fit_prompts(heldout)
         self.heldout_rows = self.heldout_fitted.rows[: settings["heldout_prompts"]]
-        return made
+        return prompts
 
-    def shape(self, config: Any) -> memory.Shape:
+    def memory_shape(self, config: Any) -> memory.Shape:
         """As `Run.shape`, of a model that draws answers, with the reward models that score these."""
-        found = super().shape(config)
+        shape = super().memory_shape(config)
         judges = [judge.model for judge in self.rewards.calls if isinstance(judge, RewardModel)]
-        return replace(found, drawn=found.layers, scored=sum(p.numel() for model in judges for p in model.parameters()))
+        return replace(
+            shape,
+            cached_layers=shape.layers,
+            reward_parameters=sum(p.numel() for model in judges for p in model.parameters()),
+        )
 
     def count_cuts(self) -> tuple[Cuts, Cuts]:
         """What `max_length` does to all prompts, of training and held-out."""
-        return self.batches.cuts(), cuts(self.heldout_fitted)
+        return self.batches.count_cuts(), cut_counts(self.heldout_fitted)
 
-    def prepare(self) -> None:
+    def prepare_training(self) -> None:
         """The tokens of the answers that held-out rows have, by which the model's loss on them is measured."""
-        self.rewards.place(self.device)
+        self.rewards.move_to(self.device)
         template, length = self.batches.template, self.settings["max_length"]
         rows = fit_pairs([row for row in self.heldout_rows if "answer" in row], template, self.tokenizer, length).rows
-        self.heldout_pieces = list(pieces(rows, template, self.tokenizer, length))
+        self.heldout_pieces = list(tokenized_pairs(rows, template, self.tokenizer, length))
 
-    def worth(self, rows: Sequence[Row], answers: Sequence[Sequence[int]]) -> torch.Tensor:
+    def answer_rewards(self, rows: Sequence[Row], answers: Sequence[Sequence[int]]) -> torch.Tensor:
         """The rewards of answers to rows, whether each ended by itself, and its tokens: float64 [answers, …]."""
-        asked = [
-            (row["question"], self.batches.text(ids), row.get("answer")) for row, ids in zip(rows, answers, strict=True)
+        texts = [
+            (row["question"], self.batches.answer_text(ids), row.get("answer"))
+            for row, ids in zip(rows, answers, strict=True)
         ]
         end = self.tokenizer.eos_token_id
-        found = [
-            [self.rewards.total(each), *each, float(bool(ids) and ids[-1] == end), float(len(ids))]
-            for each, ids in zip(self.rewards.every(asked), answers, strict=True)
+        table = [
+            [self.rewards.weighted_sum(values), *values, float(bool(ids) and ids[-1] == end), float(len(ids))]
+            for values, ids in zip(self.rewards.reward_values(texts), answers, strict=True)
         ]
-        return torch.tensor(found, dtype=torch.float64).reshape(len(found), len(self.rewards.names) + 3)
+        return torch.tensor(table, dtype=torch.float64).reshape(len(table), len(self.rewards.names) + 3)
 
-    def judged(self, found: torch.Tensor) -> dict[str, float]:
+    def reward_means(self, table: torch.Tensor) -> dict[str, float]:
         """The means of `worth` of answers, float64 [answers, …], by their names in metrics.jsonl."""
-        total, *each, ended, tokens = found.mean(0).tolist()
-        named = {f"reward/{name}": value for name, value in zip(self.rewards.names, each, strict=True)}
-        return {"reward": total, **(named if len(named) > 1 else {}), "ended": ended, "answer_tokens": tokens}
+        total, *values, ended, tokens = table.mean(0).tolist()
+        by_name = {f"reward/{name}": value for name, value in zip(self.rewards.names, values, strict=True)}
+        return {"reward": total, **(by_name if len(by_name) > 1 else {}), "ended": ended, "answer_tokens": tokens}
 
     def update_by(self, step: int) -> Update:
         """The update of a step; `shown` has reward, divergence from the reference and lengths. A collective call."""
-        settings, mine = self.settings, self.batches.answers(step, self.rank)
-        rows, many = [self.batches.rows[number] for number in self.batches.order(step)], settings["generations"]
-        batch, found = self._drawn(step, rows, mine)
-        reference = self.reference(batch)
-        rewards = found[:, 0].reshape(len(rows), many)
-        flat = (rewards.std(1) == 0).double().mean() if many > 1 else 0.0
+        settings, mine = self.settings, self.batches.answer_numbers(step, self.rank)
+        rows, generations = (
+            [self.batches.rows[number] for number in self.batches.step_indices(step)],
+            settings["generations"],
+        )
+        batch, table = self._draw_answers(step, rows, mine)
+        reference = self.reference_logprobs(batch)
+        rewards = table[:, 0].reshape(len(rows), generations)
+        flat = (rewards.std(1) == 0).double().mean() if generations > 1 else 0.0
         if settings["method"] != policy.GRPO and settings["kl_coefficient"]:
-            rewards = rewards - self._penalty(len(found), mine, batch, reference).reshape(rewards.shape)
+            rewards = rewards - self._kl_penalties(len(table), mine, batch, reference).reshape(rewards.shape)
         advantages = policy.advantages(rewards, settings["method"]).flatten()
-        self.seen = torch.zeros(2, dtype=torch.float64)
-        update = self.engine.step_by(batch, self.rate, self._losses(mine, batch, reference, advantages))
-        kl, total = self.summed(self.seen).tolist()
-        self.shown = {**self.judged(found), "kl": kl / max(1.0, total), "flat_groups": float(flat)}
+        self.step_sums = torch.zeros(2, dtype=torch.float64)
+        update = self.engine.step_by(batch, self.rate, self._batch_losses(mine, batch, reference, advantages))
+        kl, total = self.sum_over_processes(self.step_sums).tolist()
+        self.extra_metrics = {**self.reward_means(table), "kl": kl / max(1.0, total), "flat_groups": float(flat)}
         return update
 
-    def _drawn(self, step: int, rows: Sequence[Row], mine: Parts) -> tuple[list[MicroBatch], torch.Tensor]:
+    def _draw_answers(self, step: int, rows: Sequence[Row], mine: Parts) -> tuple[list[MicroBatch], torch.Tensor]:
         """(this process's micro-batches of answers `mine` to the step's rows, `worth` of all processes' answers). A collective call."""
-        many, batch = self.settings["generations"], list[MicroBatch]()
-        found = torch.zeros(len(rows) * many, len(self.rewards.names) + 3, dtype=torch.float64)
+        generations, batch = self.settings["generations"], list[MicroBatch]()
+        table = torch.zeros(len(rows) * generations, len(self.rewards.names) + 3, dtype=torch.float64)
         for part in mine:
-            asked, keys = [rows[place] for place, _ in part], [("answer", step, *one) for one in part]
-            drawn = self.sampled(asked, keys, self.settings["temperature"])
-            batch.append(self.laid_out(asked, drawn))
-            found[[place * many + answer for place, answer in part]] = self.worth(asked, drawn)
-        return batch, self.summed(found)
+            part_rows, keys = [rows[place] for place, _ in part], [("answer", step, *one) for one in part]
+            answers = self.sample_answers(part_rows, keys, self.settings["temperature"])
+            batch.append(self.make_micro_batch(part_rows, answers))
+            table[[place * generations + answer for place, answer in part]] = self.answer_rewards(part_rows, answers)
+        return batch, self.sum_over_processes(table)
 
-    def _penalty(
+    def _kl_penalties(
         self, answers: int, mine: Parts, batch: Sequence[MicroBatch], reference: Sequence[torch.Tensor]
     ) -> torch.Tensor:
         """What the divergence of each of the step's `answers` costs: float64 [answers]. A collective call."""
-        many = self.settings["generations"]
+        generations = self.settings["generations"]
         kl = torch.zeros(answers, dtype=torch.float64)
-        for part, one, of in zip(mine, batch, reference, strict=True):
-            ratios = (self.logps_of(one) - of).sum(1).double().cpu()
+        for part, part_batch, part_reference in zip(mine, batch, reference, strict=True):
+            ratios = (self.token_logprobs(part_batch) - part_reference).sum(1).double().cpu()
             for row, (place, answer) in enumerate(part):
-                kl[place * many + answer] = ratios[row]
-        return self.summed(kl) * self.settings["kl_coefficient"]
+                kl[place * generations + answer] = ratios[row]
+        return self.sum_over_processes(kl) * self.settings["kl_coefficient"]
 
-    def _losses(
+    def _batch_losses(
         self, mine: Parts, batch: Sequence[MicroBatch], reference: Sequence[torch.Tensor], advantages: torch.Tensor
     ) -> list[Loss]:
         """The loss of each micro-batch. advantages: float64 [answers of the step]. A collective call."""
         tokens = sum(int((targets != IGNORE).sum()) for _, targets in batch)
-        counted = float(self.summed(torch.tensor([float(tokens)], dtype=torch.float64)))
+        token_count = float(self.sum_over_processes(torch.tensor([float(tokens)], dtype=torch.float64)))
         by_token = self.settings["method"] == policy.GRPO
-        share = len(batch) * self.processes / (max(1.0, counted) if by_token else len(advantages))
-        found: list[Loss] = []
-        for part, of in zip(mine, reference, strict=True):
-            own = [place * self.settings["generations"] + answer for place, answer in part]
-            found.append(partial(self.of, advantages[own].to(self.device), of, share))
-        return found
+        share = len(batch) * self.processes / (max(1.0, token_count) if by_token else len(advantages))
+        batch_losses: list[Loss] = []
+        for part, part_reference in zip(mine, reference, strict=True):
+            numbers = [place * self.settings["generations"] + answer for place, answer in part]
+            batch_losses.append(
+                partial(self.micro_batch_loss, advantages[numbers].to(self.device), part_reference, share)
+            )
+        return batch_losses
 
-    def laid_out(self, rows: Sequence[Row], answers: Sequence[Sequence[int]]) -> MicroBatch:
+    def make_micro_batch(self, rows: Sequence[Row], answers: Sequence[Sequence[int]]) -> MicroBatch:
         """A micro-batch of questions and drawn answers, of whose tokens all count."""
-        prompts = [self.batches.prompt(row) for row in rows]
-        held = [
+        prompts = [self.batches.prompt_ids(row) for row in rows]
+        answer_pieces = [
             (np.array([*prompt, *ids], np.int64), len(ids), 0) for prompt, ids in zip(prompts, answers, strict=True)
         ]
-        return self.moved(micro_batch(held, self.tokenizer.eos_token_id))
+        return self.to_device(micro_batch(answer_pieces, self.tokenizer.eos_token_id))
 
-    def logps_of(self, batch: MicroBatch) -> torch.Tensor:
+    def token_logprobs(self, batch: MicroBatch) -> torch.Tensor:
         """The log-probability of each answer's token as it was drawn: fp32 [n, length]. A collective call."""
-        return losses.by_token(self.engine.logits(batch[0]) / self.settings["temperature"], batch[1])
+        return losses.target_logprobs(self.engine.logits(batch[0]) / self.settings["temperature"], batch[1])
 
-    def reference(self, batch: Sequence[MicroBatch]) -> list[torch.Tensor]:
+    def reference_logprobs(self, batch: Sequence[MicroBatch]) -> list[torch.Tensor]:
         """The same of the model before the first step. A collective call."""
-        with adapters.off(self.engine.model) if self.adapted else self.engine.averaged():
-            return [self.logps_of(part) for part in batch]
+        with adapters.without_adapter(self.engine.model) if self.adapted else self.engine.using_average():
+            return [self.token_logprobs(part) for part in batch]
 
-    def of(
+    def micro_batch_loss(
         self,
         advantages: torch.Tensor,
         reference: torch.Tensor,
@@ -217,15 +227,15 @@ class ByReward(Alignment):
         targets: torch.Tensor,
     ) -> torch.Tensor:
         """The loss of a micro-batch of answers by their advantages, and what is shown of it."""
-        own, counted = losses.by_token(logits / self.settings["temperature"], targets), targets != IGNORE
+        logprobs, mask = losses.target_logprobs(logits / self.settings["temperature"], targets), targets != IGNORE
         if not len(advantages):
-            return own.sum() * 0
+            return logprobs.sum() * 0
         with torch.no_grad():
-            self.seen[0] += float((policy.divergence(own, reference) * counted).sum())
-            self.seen[1] += int(counted.sum())
+            self.step_sums[0] += float((policy.kl_estimate(logprobs, reference) * mask).sum())
+            self.step_sums[1] += int(mask.sum())
         if self.settings["method"] == policy.GRPO:
-            return share * policy.by_tokens(own, reference, counted, advantages, self.settings["kl_coefficient"])
-        return share * policy.by_answers(own, counted, advantages)
+            return share * policy.token_loss(logprobs, reference, mask, advantages, self.settings["kl_coefficient"])
+        return share * policy.answer_loss(logprobs, mask, advantages)
 
     def heldout_values(self) -> dict[str, float]:
         """Rewards of answers to the held-out prompts, drawn as in training, and the loss on the answers that these have, in nats a token.
@@ -235,18 +245,29 @@ class ByReward(Alignment):
         rows = self.heldout_rows
         if not rows:
             return {}
-        found = torch.zeros(len(rows), len(self.rewards.names) + 3, dtype=torch.float64)
-        for turn in dealt(range(len(rows)), self.processes, self.batches.size):
+        table = torch.zeros(len(rows), len(self.rewards.names) + 3, dtype=torch.float64)
+        for turn in deal_micro_batches(range(len(rows)), self.processes, self.batches.size):
             part = turn[self.rank]
-            some = [rows[number] for number in part]
-            drawn = self.sampled(some, [("heldout", row["id"]) for row in some], self.settings["temperature"])
-            found[part] = self.worth(some, drawn)
-        out = {f"heldout_{name}": value for name, value in self.judged(self.summed(found)).items()}
+            part_rows = [rows[number] for number in part]
+            answers = self.sample_answers(
+                part_rows, [("heldout", row["id"]) for row in part_rows], self.settings["temperature"]
+            )
+            table[part] = self.answer_rewards(part_rows, answers)
+        out = {f"heldout_{name}": value for name, value in self.reward_means(self.sum_over_processes(table)).items()}
         tokens = sum(scored for _, scored, _ in self.heldout_pieces)
-        return out | ({"heldout_answer_loss": -float(self.logps(self.heldout_pieces).sum()) / tokens} if tokens else {})
+        return out | (
+            {"heldout_answer_loss": -float(self.answer_logprobs(self.heldout_pieces).sum()) / tokens} if tokens else {}
+        )
 
-    def priced(self, row: dict[str, Any]) -> dict[str, Any]:
+    def with_rewards(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row of the fixed prompts with the rewards of its answers."""
-        known = {one["question"]: one.get("answer") for one in self.spoken_of}
-        each = [self.rewards.each(row["question"], row[when], known[row["question"]]) for when in ("before", "after")]
-        return {**row, "reward_before": self.rewards.total(each[0]), "reward_after": self.rewards.total(each[1])}
+        references = {one["question"]: one.get("answer") for one in self.fixed_prompts}
+        values = [
+            self.rewards.answer_values(row["question"], row[when], references[row["question"]])
+            for when in ("before", "after")
+        ]
+        return {
+            **row,
+            "reward_before": self.rewards.weighted_sum(values[0]),
+            "reward_after": self.rewards.weighted_sum(values[1]),
+        }

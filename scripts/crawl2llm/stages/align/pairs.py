@@ -20,33 +20,33 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line, placement_options
-from crawl2llm.chain.config_schema import completed
-from crawl2llm.core.console import Progress, log, quantity
+from crawl2llm.chain.config_schema import fill_defaults
+from crawl2llm.core.console import Progress, format_quantity, log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, json_lines, write_atomically
 from crawl2llm.filters.decontaminate.pairs import Guard
-from crawl2llm.formats.documents import document_id, uniform
+from crawl2llm.formats.documents import document_id, uniform_hash
 from crawl2llm.stages.align.endpoint import EndpointJudge
-from crawl2llm.stages.align.layouts import KEY, LABELS, PREFERENCE, PROMPTS, read
+from crawl2llm.stages.align.layouts import KEY, LABELS, PREFERENCE, PROMPTS, parse_row
 from crawl2llm.stages.align.rewards import ENDPOINT
-from crawl2llm.stages.align.self_preferences import preferences
+from crawl2llm.stages.align.self_preferences import sample_preferences
 from crawl2llm.training import pair_files
-from crawl2llm.training.pair_files import key
+from crawl2llm.training.pair_files import text_key
 from crawl2llm.training.pair_layouts import Bad
-from crawl2llm.training.pair_masks import REASON, Masks, masks
+from crawl2llm.training.pair_masks import REASON, Masks, pii_masks
 from crawl2llm.training.template import CHAT, Template, read_pairs
 
 STEP = "align.pairs"
 HELDOUT = 0.05  # of the questions of a file
 SALT = "finetune.files"  # as finetune.pairs, so that both hold out the same questions
-SHOWN, CHARACTERS = 4, 400  # examples of a file in the summary, and characters of each text
+EXAMPLES_SHOWN, CHARACTERS = 4, 400  # examples of a file in the summary, and characters of each text
 FORMATS = (".jsonl", ".ndjson", ".json")
 SPLITS = ("train", "heldout")
 KINDS = (PREFERENCE, LABELS, PROMPTS)
 Row = dict[str, Any]
 
 
-def kind(row: Row) -> str:
+def layout_of(row: Row) -> str:
     """The layout that a row is of."""
     return PREFERENCE if "chosen" in row else LABELS if "label" in row else PROMPTS
 
@@ -67,21 +67,21 @@ class Lowest:
         if row["id"] in self.ids:
             return "duplicate"
         self.ids.add(row["id"])
-        heapq.heappush(self.heap, (-uniform(self.seed, row["id"], "align.order"), row["id"], row))
+        heapq.heappush(self.heap, (-uniform_hash(self.seed, row["id"], "align.order"), row["id"], row))
         if len(self.heap) <= self.size:
             return ""
         self.ids.remove(heapq.heappop(self.heap)[1])
         return "over_maximum"
 
-    def ordered(self) -> list[Row]:
+    def rows_by_hash(self) -> list[Row]:
         """The rows held, by hash."""
         return [row for *_, row in sorted(self.heap, key=lambda held: (-held[0], held[1]))]
 
 
-def made(of: str, found: Row) -> Row:
+def result_row(source: str, fields: Row) -> Row:
     """A row of the results."""
-    parts = [str(found[name]) for name in sorted(found)]
-    return {"id": document_id(of, *parts), **found, "of": of}
+    parts = [str(fields[name]) for name in sorted(fields)]
+    return {"id": document_id(source, *parts), **fields, "of": source}
 
 
 def from_file(
@@ -93,25 +93,25 @@ def from_file(
 
     Raises InputError for a file that cannot be read, or in which no row is of its layout.
     """
-    path, layout, found, names = Path(entry["path"]), entry.get("layout", PREFERENCE), False, set[str]()
+    path, layout, has_rows, names = Path(entry["path"]), entry.get("layout", PREFERENCE), False, set[str]()
     reasons = Counter[str]()
-    if (path.with_suffix("") if path.suffix in pair_files.PACKED else path).suffix not in FORMATS:
+    if (path.with_suffix("") if path.suffix in pair_files.COMPRESSION_SUFFIXES else path).suffix not in FORMATS:
         raise InputError(
             f"{KEY}[{number}].path is {path}; allowed are files {', '.join(FORMATS)}, bare or as .gz or .zst"
         )
     for row in pair_files.rows(path, None, reasons):
         names = names or set(row)
         try:
-            first, said = read(row, layout, template)
-            found, one = True, said
+            first, original = parse_row(row, layout, template)
+            has_rows, masked = True, original
             if mask:
-                first, one = (mask([first], counted=False) or [first])[0], without(said, mask)
+                first, masked = (mask([first], counted=False) or [first])[0], mask_row(original, mask)
         except Bad as error:
             reasons[str(error)] += 1
             continue
-        yield first, made(path.name, one), said
+        yield first, result_row(path.name, masked), original
     dropped.update(reasons)
-    if not found:
+    if not has_rows:
         why = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
         raise InputError(
             f"{KEY}[{number}]: no row of {path} is of layout {layout!r} (allowed: {PREFERENCE}, {LABELS}, {PROMPTS})"
@@ -120,7 +120,7 @@ def from_file(
         )
 
 
-def without(row: Row, mask: Masks) -> Row:
+def mask_row(row: Row, mask: Masks) -> Row:
     """A row with its personal data replaced. Raises Bad where it has too much, or where its two answers differed in that alone."""
     names = [name for name, value in row.items() if isinstance(value, str)]
     masked = mask([row[name] for name in names])
@@ -136,32 +136,32 @@ def from_questions(manifest: Path) -> Iterator[tuple[str, Row]]:
     """(split, row) of each question of finetune.pairs, which has split them."""
     for split in SPLITS:
         for pair in read_pairs(manifest, split)[0]:
-            yield split, made(pair["of"], {"question": pair["question"], "answer": pair["answer"]})
+            yield split, result_row(pair["of"], {"question": pair["question"], "answer": pair["answer"]})
 
 
-def held_out(settings: Row, template: Template) -> set[float]:
+def heldout_places(settings: Row, template: Template) -> set[float]:
     """The places (`place`) of questions that a file holds out, and that another file's share would not."""
     shares = [entry.get("heldout", HELDOUT) for entry in settings["files"]]
     return {
         at
         for number, (entry, share) in enumerate(zip(settings["files"], shares, strict=True))
         if share > min(shares)  # what the least share holds out, every file does
-        for first, *_ in from_file(number, entry, template, Counter(), masks(settings))
-        if min(shares) <= (at := place(settings, first)) < share
+        for first, *_ in from_file(number, entry, template, Counter(), pii_masks(settings))
+        if min(shares) <= (at := split_place(settings, first)) < share
     }
 
 
-def place(settings: Row, first: str) -> float:
+def split_place(settings: Row, first: str) -> float:
     """Where a conversation, by its first question, is between 0 and 1: held out where that is below a file's share."""
-    return uniform(settings["seed"], key(first), SALT)
+    return uniform_hash(settings["seed"], text_key(first), SALT)
 
 
-def every(
+def rows_with_split(
     settings: Row,
     pairs: Path,
     template: Template,
     dropped: Counter[str],
-    asked: Set[str] = frozenset(),
+    heldout_questions: Set[str] = frozenset(),
     mask: Masks | None = None,
     guard: Guard | None = None,
 ) -> Iterator[tuple[str, Row]]:
@@ -172,25 +172,27 @@ def every(
     """
     if not settings["files"]:
         yield from from_questions(pairs)
-    held = held_out(settings, template)
+    held_places = heldout_places(settings, template)
     for number, entry in enumerate(settings["files"]):
         progress = Progress(None, "rows")
-        for first, row, said in from_file(number, entry, template, dropped, mask):
+        for first, row, original in from_file(number, entry, template, dropped, mask):
             progress.add()
-            at = place(settings, first)
+            at = split_place(settings, first)
             if at < entry.get("heldout", HELDOUT):
                 yield "heldout", row
-            elif at in held:
+            elif at in held_places:
                 dropped["held_elsewhere"] += 1
-            elif key(first) in asked or key(row["question"]) in asked:
+            elif text_key(first) in heldout_questions or text_key(row["question"]) in heldout_questions:
                 dropped["contaminated"] += 1
-            elif guard and (why := guard.reason(said["question"], *map(said.get, ("answer", "chosen", "rejected")))):
+            elif guard and (
+                why := guard.drop_reason(original["question"], *map(original.get, ("answer", "chosen", "rejected")))
+            ):
                 dropped[why] += 1
             else:
                 yield "train", row
 
 
-def of_questions(rows: Iterable[tuple[str, Row]], dropped: Counter[str]) -> Iterator[tuple[str, Row]]:
+def unique_prompts(rows: Iterable[tuple[str, Row]], dropped: Counter[str]) -> Iterator[tuple[str, Row]]:
     """(split, row) of each question once, as it comes first."""
     seen = set[str]()
     for split, row in rows:
@@ -201,55 +203,61 @@ def of_questions(rows: Iterable[tuple[str, Row]], dropped: Counter[str]) -> Iter
         yield split, row
 
 
-def numbers(rows: list[Row], of: str) -> dict[str, int]:
+def count_rows(rows: list[Row], by: str) -> dict[str, int]:
     """{what: rows}, by the file (`of`) or the kind."""
-    found = Counter(row["of"] if of == "of" else kind(row) for row in rows)
-    return dict(sorted(found.items()))
+    counts = Counter(row["of"] if by == "of" else layout_of(row) for row in rows)
+    return dict(sorted(counts.items()))
 
 
-def examples(rows: list[Row]) -> list[Row]:
+def example_rows(rows: list[Row]) -> list[Row]:
     """The first SHOWN rows of each file, cut to what a reader looks at."""
     shown, number = [], Counter[str]()
     for row in rows:
         number[row["of"]] += 1
-        if number[row["of"]] <= SHOWN:
+        if number[row["of"]] <= EXAMPLES_SHOWN:
             shown.append({name: value[:CHARACTERS] if isinstance(value, str) else value for name, value in row.items()})
     return sorted(shown, key=lambda row: str(row["of"]))
 
 
-def endpoint(args: argparse.Namespace, settings: Row) -> EndpointJudge | None:
+def endpoint_judge(args: argparse.Namespace, settings: Row) -> EndpointJudge | None:
     """What judges where a reward is `endpoint`; before a model is read, so that what is wrong with it is said at once."""
     asking = [number for number, entry in enumerate(settings["rewards"]) if entry.get("reward") == ENDPOINT]
     if not (settings["from"] and asking):
         return None
     return EndpointJudge(
-        settings["judge"], placement_options.given(args, STEP)["judge"], f"{STEP}.rewards[{asking[0]}]"
+        settings["judge"], placement_options.parsed_placement(args, STEP)["judge"], f"{STEP}.rewards[{asking[0]}]"
     )
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    settings = completed(STEP, settings)
-    judge = endpoint(args, settings)
+    settings = fill_defaults(STEP, settings)
+    judge = endpoint_judge(args, settings)
     finetune, template = read_pairs(args.pairs, "heldout")
-    kept = {(split, name): Lowest(settings[f"max_{split}"], settings["seed"]) for split in SPLITS for name in KINDS}
+    lowest_by_split = {
+        (split, name): Lowest(settings[f"max_{split}"], settings["seed"]) for split in SPLITS for name in KINDS
+    }
     dropped, cut, total = Counter[str](), Counter[str](), 0
-    mask = masks(settings)
-    held = {key(row["question"]) for row in finetune}
-    rows_given = every(settings, args.pairs, template, dropped, held, mask, Guard(args.index, settings))
+    mask = pii_masks(settings)
+    heldout_questions = {text_key(row["question"]) for row in finetune}
+    rows_given = rows_with_split(
+        settings, args.pairs, template, dropped, heldout_questions, mask, Guard(args.index, settings)
+    )
     if settings["from"]:
         if not args.model:
             raise InputError(f"align.pairs.from is {settings['from']!r}; give --model, its manifest")
-        asked = of_questions(rows_given, dropped)
-        drawn = preferences(asked, args.model, settings, template, dropped, judge, cut)
-        rows_given = ((split, made(row.pop("of"), row)) for split, row in drawn)
+        questions = unique_prompts(rows_given, dropped)
+        preferred = sample_preferences(questions, args.model, settings, template, dropped, judge, cut)
+        rows_given = ((split, result_row(row.pop("of"), row)) for split, row in preferred)
     for split, row in rows_given:
         total += 1
-        if why := kept[split, kind(row)].add(row):
+        if why := lowest_by_split[split, layout_of(row)].add(row):
             dropped[f"{split}_{why}"] += 1
-    written = {file_of(name, split): json_lines(lowest.ordered()) for (split, name), lowest in kept.items()}
-    rows = {split: [row for name in KINDS for row in kept[split, name].ordered()] for split in SPLITS}
-    written[CHAT] = template.chat()
-    for name, words in written.items():
+    files = {
+        file_of(name, split): json_lines(lowest.rows_by_hash()) for (split, name), lowest in lowest_by_split.items()
+    }
+    rows = {split: [row for name in KINDS for row in lowest_by_split[split, name].rows_by_hash()] for split in SPLITS}
+    files[CHAT] = template.chat_template()
+    for name, words in files.items():
         write_atomically(args.manifest.parent / name, words)
     refused = sum(count for why, count in dropped.items() if not why.startswith(SPLITS))
     manifest.counts = {
@@ -260,27 +268,27 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     manifest.summary = {
         "train": len(rows["train"]),
         "heldout": len(rows["heldout"]),
-        "kinds": {name: numbers(rows[name], "kind") for name in SPLITS},
-        "by_source": {name: numbers(rows[name], "of") for name in SPLITS},
+        "kinds": {name: count_rows(rows[name], "kind") for name in SPLITS},
+        "by_source": {name: count_rows(rows[name], "of") for name in SPLITS},
         **template.summary(),
-        "examples": examples(rows["train"]),
+        "examples": example_rows(rows["train"]),
         "notes": [] if rows["heldout"] else ["No row is held out to measure an alignment by."],
     }
     if cut:
         manifest.summary["notes"].append(
-            f"In {quantity(cut['prompts'], 'prompt')} the question was cut ({template.cut}) to leave room for an answer in the "
+            f"In {format_quantity(cut['prompts'], 'prompt')} the question was cut ({template.cut}) to leave room for an answer in the "
             "model's context."
         )
     if mask:
-        manifest.summary["masked"] = dict(sorted(mask.masked.items()))
+        manifest.summary["masked"] = dict(sorted(mask.masked_counts.items()))
     if judge:
-        told = manifest.summary["judged"] = judge.told()
-        if told["no_score"]:
+        judged = manifest.summary["judged"] = judge.manifest_facts()
+        if judged["no_score"]:
             manifest.summary["notes"].append(
-                f"{told['model']} gave {told['no_score']:,} of {told['answers']:,} answers no score; they are left out."
+                f"{judged['model']} gave {judged['no_score']:,} of {judged['answers']:,} answers no score; they are left out."
             )
     log.info("%s rows to train on, %s held out", f"{len(rows['train']):,}", f"{len(rows['heldout']):,}")
-    return [args.manifest.parent / name for name in written]
+    return [args.manifest.parent / name for name in files]
 
 
 def read_rows(manifest: Path, split: str, kinds: Sequence[str] = KINDS) -> tuple[list[Row], Template]:
@@ -290,7 +298,7 @@ def read_rows(manifest: Path, split: str, kinds: Sequence[str] = KINDS) -> tuple
 
     Raises InputError for a manifest of another step, ManifestError for a damaged one.
     """
-    read = Manifest.of(STEP, manifest, "--pairs")
+    read = Manifest.read_of_step(STEP, manifest, "--pairs")
     by_kind = [read.rows(file_of(name, split)) for name in kinds]
     rows = [row for some in by_kind for row in some]
     if sum(map(bool, by_kind)) > 1:
@@ -298,13 +306,13 @@ def read_rows(manifest: Path, split: str, kinds: Sequence[str] = KINDS) -> tuple
     return rows, Template.of_settings(read.summary)
 
 
-def kinds_of(manifest: Path, split: str) -> list[str]:
+def layouts_in(manifest: Path, split: str) -> list[str]:
     """The kinds of which an align.pairs manifest has rows in a split."""
-    return sorted(Manifest.of(STEP, manifest, "--pairs", own=False).summary["kinds"][split])
+    return sorted(Manifest.read_of_step(STEP, manifest, "--pairs", is_input=False).summary["kinds"][split])
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         STEP,
         __doc__,
         "--config config.yaml --pairs results/main/finetune/pairs/manifest.json --manifest /tmp/align/manifest.json",
@@ -314,8 +322,8 @@ def main(argv: list[str] | None = None) -> int:
         "--model", type=Path, help="manifest of the model that answers, where align.pairs.from names one"
     )
     parser.add_argument("--index", type=Path, help="manifest of decontaminate.index, where the run has it")
-    command_line.placement(parser, STEP)
-    return command_line.run(parser, body, argv)
+    command_line.add_placement_options(parser, STEP)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

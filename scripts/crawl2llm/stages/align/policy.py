@@ -21,34 +21,34 @@ def advantages(rewards: torch.Tensor, method: str) -> torch.Tensor:
     if method == GRPO:
         return (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + EPSILON)
     grouped = rewards.reshape(1, -1) if method == REINFORCE else rewards
-    others = max(1, grouped.shape[1] - 1)
-    return (grouped - (grouped.sum(1, keepdim=True) - grouped) / others).reshape(rewards.shape)
+    other_count = max(1, grouped.shape[1] - 1)
+    return (grouped - (grouped.sum(1, keepdim=True) - grouped) / other_count).reshape(rewards.shape)
 
 
-def divergence(own: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+def kl_estimate(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
     """An estimate of KL(model, reference) at each token that is never negative, by log-probabilities of the tokens that were drawn.
 
     http://joschu.net/blog/kl-approx.html, k3, as GRPO has it.
     """
-    ratio = reference - own
+    ratio = reference - logprobs
     return ratio.exp() - ratio - 1
 
 
-def by_tokens(
-    own: torch.Tensor, reference: torch.Tensor, counted: torch.Tensor, advantage: torch.Tensor, coefficient: float
+def token_loss(
+    logprobs: torch.Tensor, reference: torch.Tensor, mask: torch.Tensor, advantage: torch.Tensor, coefficient: float
 ) -> torch.Tensor:
     """GRPO's loss, summed over the tokens that count: to be divided by the number of those of all answers of the step (DAPO,
     https://arxiv.org/abs/2503.14476; TRL's loss_type dapo).
 
     own, reference: log-probabilities, fp32 [n, length]. counted: bool [n, length]. advantage: of each answer, [n].
     """
-    each = -(own - own.detach()).exp() * advantage[:, None].to(own.dtype)
+    terms = -(logprobs - logprobs.detach()).exp() * advantage[:, None].to(logprobs.dtype)
     if coefficient:
-        each = each + coefficient * divergence(own, reference)
-    return (each * counted).sum()
+        terms = terms + coefficient * kl_estimate(logprobs, reference)
+    return (terms * mask).sum()
 
 
-def by_answers(own: torch.Tensor, counted: torch.Tensor, advantage: torch.Tensor) -> torch.Tensor:
+def answer_loss(logprobs: torch.Tensor, mask: torch.Tensor, advantage: torch.Tensor) -> torch.Tensor:
     """REINFORCE's loss, summed over answers: to be divided by their number. Arguments as for `by_tokens`."""
-    total = (own * counted).sum(1)
-    return (-(total - total.detach()).exp() * advantage.to(own.dtype)).sum()
+    total = (logprobs * mask).sum(1)
+    return (-(total - total.detach()).exp() * advantage.to(logprobs.dtype)).sum()

@@ -15,16 +15,16 @@ from crawl2llm.chain import command_line
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align.comparisons import STEP, ByComparison
 from crawl2llm.training import program
-from crawl2llm.training.tuning import clear, made_by
+from crawl2llm.training.tuning import remove_checkpoints, run_tuning
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    return made_by(ByComparison, args, settings, manifest)
+    return run_tuning(ByComparison, args, settings, manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         STEP,
         __doc__,
         "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
@@ -33,8 +33,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", required=True, type=Path, help="manifest of the model that it is made from")
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of align.pairs")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    command_line.placement(parser, STEP)
-    return program.run(parser, body, argv, clear)
+    command_line.add_placement_options(parser, STEP)
+    return program.run(parser, body, argv, remove_checkpoints)
 
 
 if __name__ == "__main__":

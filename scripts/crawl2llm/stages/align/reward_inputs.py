@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.mixture import mixture
+from crawl2llm.training.mixture import mixture_of
 from crawl2llm.training.model_loading import SEQUENCE_CLASSIFICATION
 
 Tokens = npt.NDArray[np.int64]
 
 
-def read(ids: Tokens, end: int) -> Tokens:
+def strip_end_tokens(ids: Tokens, end: int) -> Tokens:
     """Token ids without the end tokens behind them; at least one."""
     last = len(ids)
     while last > 1 and ids[last - 1] == end:
@@ -27,12 +27,12 @@ def read(ids: Tokens, end: int) -> Tokens:
     return ids[:last]
 
 
-def piece(ids: Tokens, end: int) -> tuple[Tokens, int, int]:
+def input_piece(ids: Tokens, end: int) -> tuple[Tokens, int, int]:
     """The same as a row of a micro-batch, whose last token is no input: one end token behind what is read."""
-    return np.append(read(ids, end), end), 1, 0
+    return np.append(strip_end_tokens(ids, end), end), 1, 0
 
 
-def configuration(config: Any, end: int, key: str) -> Any:
+def reward_config(config: Any, end: int, key: str) -> Any:
     """`config`, of a language model, as that of a reward model with the same body. end: the id of the end token.
 
     key: of the config, for errors. Raises InputError for an architecture of which there is none.
@@ -40,13 +40,13 @@ def configuration(config: Any, end: int, key: str) -> Any:
     from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES as KNOWN
 
     name = KNOWN.get(config.model_type)
-    if name is None or not name.endswith(SEQUENCE_CLASSIFICATION) or mixture(config):
+    if name is None or not name.endswith(SEQUENCE_CLASSIFICATION) or mixture_of(config):
         why = (
             "transformers has no model that scores texts of that type"
             if name is None
             else "mixtures of experts are not taken"
         )
         raise InputError(f"{key}: align.reward takes no model of type {config.model_type!r}: {why}")
-    made = copy.deepcopy(config)
-    made.architectures, made.num_labels, made.pad_token_id = [name], 1, end
-    return made
+    result = copy.deepcopy(config)
+    result.architectures, result.num_labels, result.pad_token_id = [name], 1, end
+    return result

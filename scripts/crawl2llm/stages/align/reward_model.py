@@ -31,11 +31,13 @@ class RewardModel:
     Raises InputError, naming the key, for a manifest of another step, another tokenizer or another template; ManifestError for damage.
     """
 
-    def __init__(self, found: Path, own: bool, beside: Path, template: Template, key: str) -> None:
-        Manifest.of(model_registry.REWARD_STEP, found, f"{key}:", own).sound(f"{task_of(found)}/model/")
-        folder = model_loading.home(found) / "model"
-        check_tokenizer(beside / "tokenizer.json", folder / "tokenizer.json", key)
-        if (folder / CHAT).is_file() and (folder / CHAT).read_text(encoding="utf-8") != template.chat():
+    def __init__(self, manifest: Path, is_input: bool, judged_folder: Path, template: Template, key: str) -> None:
+        Manifest.read_of_step(model_registry.REWARD_STEP, manifest, f"{key}:", is_input).verify_files(
+            f"{task_of(manifest)}/model/"
+        )
+        folder = model_loading.model_folder(manifest) / "model"
+        check_tokenizer(judged_folder / "tokenizer.json", folder / "tokenizer.json", key)
+        if (folder / CHAT).is_file() and (folder / CHAT).read_text(encoding="utf-8") != template.chat_template():
             raise InputError(
                 f"{key}: the reward model in {folder} was trained on questions of another finetune.pairs.template, and scores no others"
             )
@@ -50,32 +52,32 @@ class RewardModel:
             use_safetensors=True,
         )
         self.model.eval().requires_grad_(False)
-        self.most = model_loading.context_of(self.model.config)
+        self.context = model_loading.context_of(self.model.config)
 
-    def place(self, device: Any) -> None:
+    def move_to(self, device: Any) -> None:
         """Judge on a device from now on."""
         self.model.to(device)
 
-    def read(self, question: str, answer: str) -> list[int]:
+    def token_ids(self, question: str, answer: str) -> list[int]:
         """The token ids that are scored, as reward_inputs.py has them; cut to the context are the question, then the answer."""
         end = self.template.completion(answer)
-        text = self.template.prompt(cut_or_whole(question, self.template, self.tokenizer, self.most, [end])) + end
-        ids = self.tokenizer(text)["input_ids"][: self.most] or [self.tokenizer.eos_token_id]
-        return reward_inputs.read(np.array(ids, np.int64), self.tokenizer.eos_token_id).tolist()
+        text = self.template.prompt(cut_or_whole(question, self.template, self.tokenizer, self.context, [end])) + end
+        ids = self.tokenizer(text)["input_ids"][: self.context] or [self.tokenizer.eos_token_id]
+        return reward_inputs.strip_end_tokens(np.array(ids, np.int64), self.tokenizer.eos_token_id).tolist()
 
     @torch.no_grad()
-    def scores(self, asked: Sequence[tuple[str, str, str | None]]) -> list[float]:
+    def scores(self, answers: Sequence[tuple[str, str, str | None]]) -> list[float]:
         """The score of each (question, answer, reference): the reference is not read. Answers of like length are judged together."""
-        rows = [self.read(question, answer) for question, answer, _ in asked]
-        found = [0.0] * len(rows)
+        rows = [self.token_ids(question, answer) for question, answer, _ in answers]
+        results = [0.0] * len(rows)
         order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
         for start in range(0, len(order), AT_ONCE):
-            some = order[start : start + AT_ONCE]
-            width = max(len(rows[number]) for number in some)
+            batch = order[start : start + AT_ONCE]
+            width = max(len(rows[number]) for number in batch)
             end = self.tokenizer.eos_token_id
-            ids = torch.tensor([rows[number] + [end] * (width - len(rows[number])) for number in some])
+            ids = torch.tensor([rows[number] + [end] * (width - len(rows[number])) for number in batch])
             for number, score in zip(
-                some, self.model(input_ids=ids.to(self.model.device)).logits[:, 0].tolist(), strict=True
+                batch, self.model(input_ids=ids.to(self.model.device)).logits[:, 0].tolist(), strict=True
             ):
-                found[number] = float(score)
-        return found
+                results[number] = float(score)
+        return results

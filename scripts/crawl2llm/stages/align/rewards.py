@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import regex
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.stages.align.functions import Reward, own, split
+from crawl2llm.stages.align.functions import Reward, load_function, parse_function_path
 
 SECONDS = 10.0  # that an expression may take on one answer
 MODEL, ENDPOINT = "model", "endpoint"
@@ -30,24 +30,24 @@ KEYS = {
     MODEL: {"name", "manifest"},
     ENDPOINT: set[str](),
 }
-Asked = tuple[str, str, str | None]  # as the arguments of Reward
+RewardArguments = tuple[str, str, str | None]  # as the arguments of Reward
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """What two answers must share to be the same."""
     return " ".join(text.casefold().split())
 
 
-def check(entries: Sequence[dict[str, Any]], key: str, endpoint: bool = False) -> None:
+def check_entries(entries: Sequence[dict[str, Any]], key: str, endpoint: bool = False) -> None:
     """InputError, naming the key, for rewards that cannot be: before a run, and without running the user's code.
 
     endpoint: that one may judge.
     """
     for number, entry in enumerate(entries):
-        _check(entry, f"{key}[{number}]", endpoint)
+        _check_entry(entry, f"{key}[{number}]", endpoint)
 
 
-def _check(entry: dict[str, Any], key: str, endpoint: bool) -> None:
+def _check_entry(entry: dict[str, Any], key: str, endpoint: bool) -> None:
     kind, kinds = entry.get("reward"), [name for name in KEYS if endpoint or name != ENDPOINT]
     if kind == ENDPOINT and not endpoint:
         raise InputError(
@@ -63,7 +63,7 @@ def _check(entry: dict[str, Any], key: str, endpoint: bool) -> None:
             f"{key}.{more[0]} goes with another reward; allowed beside this one: {', '.join(sorted(allowed))}"
         )
     if kind is None:
-        path, function = split(entry["function"], f"{key}.function")
+        path, function = parse_function_path(entry["function"], f"{key}.function")
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
         except (OSError, ValueError, SyntaxError) as error:
@@ -87,19 +87,19 @@ def _check(entry: dict[str, Any], key: str, endpoint: bool) -> None:
     else:
         if kind == "format" and "pattern" not in entry:
             raise InputError(f"{key} lacks `pattern`, a regular expression for the whole answer")
-        expression = _compiled(entry.get("pattern", ""), key)
+        expression = _compile_pattern(entry.get("pattern", ""), key)
         if kind == "exact" and "pattern" in entry and "answer" not in expression.groupindex:
             raise InputError(f"{key}.pattern is {entry['pattern']!r}; it must have a group (?P<answer>…)")
 
 
-def _compiled(pattern: str, key: str) -> regex.Pattern[str]:
+def _compile_pattern(pattern: str, key: str) -> regex.Pattern[str]:
     try:
         return regex.compile(pattern, regex.DOTALL)
     except regex.error as error:
         raise InputError(f"{key}.pattern is {pattern!r}: {error}") from error
 
 
-def _timed(call: Callable[[], Any], pattern: str) -> Any:
+def _match_in_time(call: Callable[[], Any], pattern: str) -> Any:
     try:
         return call()
     except TimeoutError as error:
@@ -108,28 +108,28 @@ def _timed(call: Callable[[], Any], pattern: str) -> Any:
         ) from error
 
 
-def exact(pattern: str = "") -> Reward:
+def exact_reward(pattern: str = "") -> Reward:
     """1 where the answer is the row's, else 0; with a pattern, where its group `answer` is at its last match."""
     expression = regex.compile(pattern, regex.DOTALL)
 
     def reward(question: str, answer: str, reference: str | None) -> float:
         if pattern:
-            found = _timed(lambda: list(expression.finditer(answer, timeout=SECONDS)), pattern)
-            answer = (found[-1]["answer"] or "") if found else ""
-        return float(bool(folded(reference or "")) and folded(answer) == folded(reference or ""))
+            matches = _match_in_time(lambda: list(expression.finditer(answer, timeout=SECONDS)), pattern)
+            answer = (matches[-1]["answer"] or "") if matches else ""
+        return float(bool(fold_text(reference or "")) and fold_text(answer) == fold_text(reference or ""))
 
     return reward
 
 
-def formatted(pattern: str) -> Reward:
+def format_reward(pattern: str) -> Reward:
     """1 where the expression matches the whole answer, else 0."""
     expression = regex.compile(pattern, regex.DOTALL)
     return lambda question, answer, reference: float(
-        _timed(lambda: expression.fullmatch(answer, timeout=SECONDS), pattern) is not None
+        _match_in_time(lambda: expression.fullmatch(answer, timeout=SECONDS), pattern) is not None
     )
 
 
-def length(least: int = 0, most: float = math.inf) -> Reward:
+def length_reward(least: int = 0, most: float = math.inf) -> Reward:
     """1 for `least` to `most` words; below it words / least, above it most / words."""
 
     def reward(question: str, answer: str, reference: str | None) -> float:
@@ -142,14 +142,18 @@ def length(least: int = 0, most: float = math.inf) -> Reward:
 class Judge(Protocol):
     """A reward model, of stages/align/reward_model.py, or an endpoint: without what it imports, a check of the config is quick."""
 
-    def place(self, device: Any) -> None:
+    def move_to(self, device: Any) -> None:
         """Judge on a device from now on."""
 
-    def scores(self, asked: Sequence[Asked]) -> list[float]:
+    def scores(self, answers: Sequence[RewardArguments]) -> list[float]:
         """The score of each answer; not a number (nan) where there is none."""
 
 
-MADE: dict[str, Callable[..., Reward]] = {"exact": exact, "format": formatted, "length": length}
+REWARD_MAKERS: dict[str, Callable[..., Reward]] = {
+    "exact": exact_reward,
+    "format": format_reward,
+    "length": length_reward,
+}
 
 
 class Rewards:
@@ -165,43 +169,43 @@ class Rewards:
         judge: Callable[[dict[str, Any], str], Judge] | None = None,
         endpoint: bool = False,
     ) -> None:
-        check(entries, key, endpoint)
+        check_entries(entries, key, endpoint)
         self.names: list[str] = []
         self.weights = [float(entry.get("weight", 1)) for entry in entries]
         self.calls: list[Reward | Judge] = []
         for number, entry in enumerate(entries):
-            name = _named(entry)
+            name = _metric_name(entry)
             self.names.append(name if name not in self.names else f"{name}_{number}")
-            given = {name: value for name, value in entry.items() if name not in ("reward", "weight", "function")}
+            options = {name: value for name, value in entry.items() if name not in ("reward", "weight", "function")}
             if entry.get("reward") in (MODEL, ENDPOINT):
                 assert judge is not None
                 self.calls.append(judge(entry, f"{key}[{number}]"))
             elif "reward" in entry:
-                self.calls.append(MADE[entry["reward"]](**given))
+                self.calls.append(REWARD_MAKERS[entry["reward"]](**options))
             else:
-                self.calls.append(own(entry["function"], f"{key}[{number}].function"))
+                self.calls.append(load_function(entry["function"], f"{key}[{number}].function"))
 
-    def place(self, device: Any) -> None:
+    def move_to(self, device: Any) -> None:
         """Have what judges do so on a device."""
         for call in self.calls:
             if not callable(call):
-                call.place(device)
+                call.move_to(device)
 
-    def every(self, asked: Sequence[Asked]) -> list[list[float]]:
+    def reward_values(self, answers: Sequence[RewardArguments]) -> list[list[float]]:
         """What each of some answers is worth by each reward, without weights."""
-        found = [[call(*one) for one in asked] if callable(call) else call.scores(asked) for call in self.calls]
-        return [list(each) for each in zip(*found, strict=True)]
+        columns = [[call(*one) for one in answers] if callable(call) else call.scores(answers) for call in self.calls]
+        return [list(each) for each in zip(*columns, strict=True)]
 
-    def each(self, question: str, answer: str, reference: str | None) -> list[float]:
+    def answer_values(self, question: str, answer: str, reference: str | None) -> list[float]:
         """The same of one answer."""
-        return self.every([(question, answer, reference)])[0]
+        return self.reward_values([(question, answer, reference)])[0]
 
-    def total(self, each: Sequence[float]) -> float:
+    def weighted_sum(self, values: Sequence[float]) -> float:
         """The weighted sum; not a number where one of them is none."""
-        return sum(weight * value for weight, value in zip(self.weights, each, strict=True))
+        return sum(weight * value for weight, value in zip(self.weights, values, strict=True))
 
 
-def _named(entry: dict[str, Any]) -> str:
+def _metric_name(entry: dict[str, Any]) -> str:
     """What metrics call a reward."""
     if entry.get("reward") == MODEL:
         return str(entry.get("name") or Path(entry["manifest"]).name.partition(".")[0])

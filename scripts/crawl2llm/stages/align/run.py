@@ -12,44 +12,47 @@ import torch.distributed as dist
 
 from crawl2llm.chain import model_registry
 from crawl2llm.core.manifest import json_lines, write_atomically
-from crawl2llm.stages.align.batches import KTO, Asked, Preferences, once, rows_for
+from crawl2llm.stages.align.batches import KTO, Preferences, PromptBatches, rows_for, unique_questions
 from crawl2llm.stages.align.checks import check_chunks
-from crawl2llm.stages.align.engine import ByLoss, kind
+from crawl2llm.stages.align.engine import ByLoss, engine_class
 from crawl2llm.stages.align.pairs import Row
 from crawl2llm.training import checkpoint, sampling
 from crawl2llm.training.batch import MicroBatch
 from crawl2llm.training.engine import Engine, Job
 from crawl2llm.training.heldout import Piece
-from crawl2llm.training.pair_batches import Cuts, cuts, dealt, micro_batch
+from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch
 from crawl2llm.training.pair_run import Run, check_answers
 
 STEP = model_registry.ALIGN_STEP
-SPOKEN, SPOKEN_FILE = 10, "prompts.jsonl"  # fixed prompts that are answered before and after, and their file
+FIXED_PROMPTS, FIXED_PROMPTS_FILE = (
+    10,
+    "prompts.jsonl",
+)  # fixed prompts that are answered before and after, and their file
 
 
 class Measured(Run):
     """What is trained by losses of its own, and measured before it takes the weights of a checkpoint."""
 
-    batches: Asked
+    batches: PromptBatches
     heldout_rows: list[Row]
     engine: ByLoss
-    engine_of: Callable[[str], type[ByLoss]] = staticmethod(kind)  # the class of an engine by its name
+    engine_of: Callable[[str], type[ByLoss]] = staticmethod(engine_class)  # the class of an engine by its name
 
-    def built(self, job: Job) -> Engine:
+    def build_engine(self, job: Job) -> Engine:
         """The engine, with the weights of the model that it is made from, and what `prepare` and `measure` find of these."""
         self.engine = self.engine_of(self.kind)(job)
-        self.prepare()
-        self.start = self.measure()
+        self.prepare_training()
+        self.start = self.measure_heldout()
         return self.engine
 
-    def prepare(self) -> None:
+    def prepare_training(self) -> None:
         """What is made once, with the weights of the model that it is made from. A collective call."""
 
-    def begin(self, found: checkpoint.Checkpoint | None) -> dict[str, float]:
+    def measure_before(self, found: checkpoint.Checkpoint | None) -> dict[str, float]:
         """What `measure` found before the first step, of this start or of another."""
         return self.start
 
-    def measure(self) -> dict[str, float]:
+    def measure_heldout(self) -> dict[str, float]:
         """As `heldout_values`. A collective call."""
         return self.heldout_values()
 
@@ -59,41 +62,41 @@ class Measured(Run):
 
     def step(self, step: int, stopping: bool) -> tuple[dict[str, Any], bool]:
         """As `Run.step`, and every `measure_every` steps what is measured."""
-        found = super().step(step, stopping)
-        if (every := self.args.measure_every) and step % every == 0 and step < self.steps:
-            self.shown |= self.heldout_values()
-        return found
+        result = super().step(step, stopping)
+        if (interval := self.args.measure_every) and step % interval == 0 and step < self.steps:
+            self.extra_metrics |= self.heldout_values()
+        return result
 
-    def moved(self, batch: MicroBatch) -> MicroBatch:
+    def to_device(self, batch: MicroBatch) -> MicroBatch:
         """A micro-batch on the device."""
         return batch[0].to(self.device), batch[1].to(self.device)
 
-    def by_piece(self, rows: Sequence[Piece], values: Callable[[MicroBatch], torch.Tensor]) -> torch.Tensor:
+    def piece_values(self, rows: Sequence[Piece], values: Callable[[MicroBatch], torch.Tensor]) -> torch.Tensor:
         """A number of each row: float64 [rows], the same on every process, on the CPU. A collective call.
 
         values: of a micro-batch on the device, [its rows]; a collective call.
         """
         # So that a batch needs little padding.
         order = sorted(range(len(rows)), key=lambda number: len(rows[number][0]))
-        found = torch.zeros(len(rows), dtype=torch.float64, device=self.device)
-        for turn in dealt(order, self.processes, self.batches.size * self.batches.rows_each):
+        results = torch.zeros(len(rows), dtype=torch.float64, device=self.device)
+        for turn in deal_micro_batches(order, self.processes, self.batches.size * self.batches.rows_each):
             mine = turn[self.rank]
-            batch = self.moved(micro_batch([rows[number] for number in mine], self.tokenizer.eos_token_id))
-            found[mine] = values(batch)[: len(mine)].double()
-        return self.summed(found)
+            batch = self.to_device(micro_batch([rows[number] for number in mine], self.tokenizer.eos_token_id))
+            results[mine] = values(batch)[: len(mine)].double()
+        return self.sum_over_processes(results)
 
-    def summed(self, found: torch.Tensor) -> torch.Tensor:
+    def sum_over_processes(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum over processes, on the CPU. A collective call."""
-        there = found.to(self.device)
-        dist.all_reduce(there)
-        return there.cpu()
+        total = tensor.to(self.device)
+        dist.all_reduce(total)
+        return total.cpu()
 
-    def facts(self) -> dict[str, Any]:
+    def summary_facts(self) -> dict[str, Any]:
         """What the manifest's summary says of the rows, and of the held-out ones before and after."""
-        found: dict[str, Any] = {"pairs": len(self.batches.rows), "heldout_pairs": len(self.heldout_rows)}
+        facts: dict[str, Any] = {"pairs": len(self.batches.rows), "heldout_pairs": len(self.heldout_rows)}
         for name, value in self.before.items():
-            found |= {f"{name}_before": round(value, 6), f"{name}_after": round(self.after[name], 6)}
-        return found
+            facts |= {f"{name}_before": round(value, 6), f"{name}_after": round(self.after[name], 6)}
+        return facts
 
 
 class OnPairs(Measured):
@@ -102,19 +105,19 @@ class OnPairs(Measured):
     reader: type[Preferences] = Preferences
     batches: Preferences
 
-    def read(self, settings: dict[str, Any]) -> Preferences:
+    def read_batches(self, settings: dict[str, Any]) -> Preferences:
         """What is trained on; reads what is held out, too."""
-        made = self.reader(self.args.pairs, self.tokenizer, settings, self.processes)
-        self.heldout_fitted = made.fit(rows_for(made.method, self.args.pairs, "heldout")[0])
+        batches = self.reader(self.args.pairs, self.tokenizer, settings, self.processes)
+        self.heldout_fitted = batches.fit_rows(rows_for(batches.method, self.args.pairs, "heldout")[0])
         self.heldout_rows = self.heldout_fitted.rows
-        self.counted = "answers" if made.method == KTO else "pairs"
-        return made
+        self.row_noun = "answers" if batches.method == KTO else "pairs"
+        return batches
 
     def count_cuts(self) -> tuple[Cuts, Cuts]:
         """As `Run.count_cuts`, of all rows."""
-        found = self.batches.cuts(), cuts(self.heldout_fitted)
-        check_answers(found[0], self.settings["max_length"], self.where)
-        return found
+        counts = self.batches.count_cuts(), cut_counts(self.heldout_fitted)
+        check_answers(counts[0], self.settings["max_length"], self.where)
+        return counts
 
 
 class Alignment(Measured):
@@ -122,50 +125,64 @@ class Alignment(Measured):
 
     where, program = STEP, "crawl2llm.stages.align.train"
 
-    def check(self, config: Any) -> None:
+    def check_settings(self, config: Any) -> None:
         """As `Run.check`, of `loss_chunk` too."""
-        super().check(config)
+        super().check_settings(config)
         check_chunks(self.settings, f"{STEP}.loss_chunk")
 
-    def built(self, job: Job) -> Engine:
+    def build_engine(self, job: Job) -> Engine:
         """As `Measured.built`; the fixed prompts are answered too."""
-        self.spoken_of = self.batches.fit_prompts(once([*self.heldout_rows, *self.batches.rows])).rows[:SPOKEN]
-        made = super().built(job)
-        self.spoken_before = self.spoken
-        return made
+        self.fixed_prompts = self.batches.fit_prompts(unique_questions([*self.heldout_rows, *self.batches.rows])).rows[
+            :FIXED_PROMPTS
+        ]
+        built_engine = super().build_engine(job)
+        self.answers_before = self.fixed_answers
+        return built_engine
 
-    def measure(self) -> dict[str, float]:
+    def measure_heldout(self) -> dict[str, float]:
         """As `heldout_values`; the answers to the fixed prompts are in `spoken`. A collective call."""
-        self.spoken = self.sampled(self.spoken_of, [("fixed", row["id"]) for row in self.spoken_of], 0.0)
+        self.fixed_answers = self.sample_answers(
+            self.fixed_prompts, [("fixed", row["id"]) for row in self.fixed_prompts], 0.0
+        )
         return self.heldout_values()
 
-    def sampled(self, rows: Sequence[Row], keys: Sequence[tuple[Any, ...]], temperature: float) -> list[list[int]]:
+    def sample_answers(
+        self, rows: Sequence[Row], keys: Sequence[tuple[Any, ...]], temperature: float
+    ) -> list[list[int]]:
         """The tokens of an answer to each row, drawn by its key; 0: always the likeliest. Shared out by the caller. A collective call."""
-        most = self.settings["max_new_tokens"]
-        draws = np.array([sampling.uniforms(self.settings["seed"], key, most) for key in keys]).reshape(len(rows), most)
-        prompts = [self.batches.prompt(row) for row in rows]
+        max_tokens = self.settings["max_new_tokens"]
+        draws = np.array([sampling.uniform_draws(self.settings["seed"], key, max_tokens) for key in keys]).reshape(
+            len(rows), max_tokens
+        )
+        prompts = [self.batches.prompt_ids(row) for row in rows]
         end = self.tokenizer.eos_token_id
-        with self.engine.generating():
-            at = torch.from_numpy(draws).to(self.device)
-            return sampling.answers(self.engine.following, prompts, at, temperature, end, sampling.anywhere)
+        with self.engine.generation_mode():
+            uniforms = torch.from_numpy(draws).to(self.device)
+            return sampling.generate_answers(
+                self.engine.next_logits, prompts, uniforms, temperature, end, sampling.goes_on_anywhere
+            )
 
-    def leave(self, out: Path) -> list[Path]:
+    def write_extra_files(self, out: Path) -> list[Path]:
         """Write the answers to the fixed prompts, before and after; the file."""
         rows = [
-            {"question": row["question"], "before": self.batches.text(before), "after": self.batches.text(after)}
-            for row, before, after in zip(self.spoken_of, self.spoken_before, self.spoken, strict=True)
+            {
+                "question": row["question"],
+                "before": self.batches.answer_text(before),
+                "after": self.batches.answer_text(after),
+            }
+            for row, before, after in zip(self.fixed_prompts, self.answers_before, self.fixed_answers, strict=True)
         ]
-        write_atomically(out / SPOKEN_FILE, json_lines(map(self.priced, rows)))
-        return [out / SPOKEN_FILE]
+        write_atomically(out / FIXED_PROMPTS_FILE, json_lines(map(self.with_rewards, rows)))
+        return [out / FIXED_PROMPTS_FILE]
 
-    def priced(self, row: dict[str, Any]) -> dict[str, Any]:
+    def with_rewards(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row of that file with what its answers are worth, where there are rewards."""
         return row
 
-    def logps(self, rows: Sequence[Piece]) -> torch.Tensor:
+    def answer_logprobs(self, rows: Sequence[Piece]) -> torch.Tensor:
         """The log-probability of each answer in nats: float64 [rows], the same on every process, on the CPU. A collective call."""
-        return self.by_piece(rows, lambda batch: -self.engine.evaluate(*batch))
+        return self.piece_values(rows, lambda batch: -self.engine.evaluate(*batch))
 
-    def facts(self) -> dict[str, Any]:
+    def summary_facts(self) -> dict[str, Any]:
         """As `Measured.facts`, with the method."""
-        return {"method": self.settings["method"], **super().facts()}
+        return {"method": self.settings["method"], **super().summary_facts()}

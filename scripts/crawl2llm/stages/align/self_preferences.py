@@ -19,7 +19,7 @@ from crawl2llm.stages.align.endpoint import EndpointJudge
 from crawl2llm.stages.align.reward_model import RewardModel
 from crawl2llm.stages.align.rewards import ENDPOINT, Rewards
 from crawl2llm.training import quantized_weights, sampling
-from crawl2llm.training.model_loading import context_of, load, name, weights
+from crawl2llm.training.model_loading import context_of, load_model, model_name, verify_weights
 from crawl2llm.training.question_cuts import cut_prompt
 from crawl2llm.training.template import Template
 
@@ -28,8 +28,8 @@ KEY = "align.pairs.rewards"
 Row = dict[str, Any]
 
 
-def preferences(
-    asked: Iterable[tuple[str, Row]],
+def sample_preferences(
+    questions: Iterable[tuple[str, Row]],
     manifest: Path,
     settings: Row,
     template: Template,
@@ -46,29 +46,29 @@ def preferences(
     cut: `prompts` counts the questions that are cut.
     """
     torch.set_num_threads(settings["threads"])
-    folder = weights(manifest)[1]
-    model, tokenizer = load(folder)
-    quantized_weights.place(model)
+    folder = verify_weights(manifest)[1]
+    model, tokenizer = load_model(folder)
+    quantized_weights.place_model(model)
 
-    def judge(entry: Row, key: str) -> RewardModel | EndpointJudge:
+    def judge_of(entry: Row, key: str) -> RewardModel | EndpointJudge:
         if entry["reward"] == ENDPOINT:
             assert endpoint is not None
             return endpoint
         return RewardModel(Path(entry["manifest"]), False, folder, template, key)
 
-    rewards = Rewards(settings["rewards"], KEY, judge, endpoint=True)
-    rewards.place(model.device)
-    many, most = settings["answers"], settings["max_new_tokens"]
+    rewards = Rewards(settings["rewards"], KEY, judge_of, endpoint=True)
+    rewards.move_to(model.device)
+    answer_count, max_tokens = settings["answers"], settings["max_new_tokens"]
     context = context_of(model.config)
-    following = partial(sampling.step, model)
+    next_logits = partial(sampling.next_logits, model)
 
-    def fitting() -> Iterator[tuple[str, Row, list[int]]]:
-        for split, row in asked:
-            question = cut_prompt(row["question"], template, tokenizer, context - most)
+    def fitting_prompts() -> Iterator[tuple[str, Row, list[int]]]:
+        for split, row in questions:
+            question = cut_prompt(row["question"], template, tokenizer, context - max_tokens)
             ids = tokenizer(template.prompt(question))["input_ids"] if question is not None else []
             if not ids:
                 dropped["too_long"] += 1
-            elif endpoint is not None and endpoint.compares and not row.get("answer"):
+            elif endpoint is not None and endpoint.needs_reference and not row.get("answer"):
                 dropped["no_reference"] += 1
             else:
                 if question != row["question"]:
@@ -76,27 +76,35 @@ def preferences(
                 yield split, row, ids
 
     progress = Progress(None, "prompts")
-    given = fitting()
-    while some := list(islice(given, max(1, AT_ONCE // many))):
-        keys = [("pair", row["question"], number) for _, row, _ in some for number in range(many)]
-        draws = np.array([sampling.uniforms(settings["seed"], key, most) for key in keys])
-        prompts = [ids for *_, ids in some for _ in range(many)]
-        at = torch.from_numpy(draws).to(model.device)
-        drawn = sampling.answers(
-            following, prompts, at, settings["temperature"], tokenizer.eos_token_id, lambda going: bool(going.any())
+    remaining = fitting_prompts()
+    while batch := list(islice(remaining, max(1, AT_ONCE // answer_count))):
+        keys = [("pair", row["question"], number) for _, row, _ in batch for number in range(answer_count)]
+        draws = np.array([sampling.uniform_draws(settings["seed"], key, max_tokens) for key in keys])
+        prompts = [ids for *_, ids in batch for _ in range(answer_count)]
+        uniforms = torch.from_numpy(draws).to(model.device)
+        answers = sampling.generate_answers(
+            next_logits,
+            prompts,
+            uniforms,
+            settings["temperature"],
+            tokenizer.eos_token_id,
+            lambda going: bool(going.any()),
         )
-        texts = [str(tokenizer.decode(ids, skip_special_tokens=True)).strip() for ids in drawn]
-        own = [[text for text in texts[place * many : (place + 1) * many] if text] for place in range(len(some))]
+        texts = [str(tokenizer.decode(ids, skip_special_tokens=True)).strip() for ids in answers]
+        texts_by_prompt = [
+            [text for text in texts[place * answer_count : (place + 1) * answer_count] if text]
+            for place in range(len(batch))
+        ]
         # Each different answer once: in another batch of the judge's the same answer has other last digits.
-        every = list(
+        distinct = list(
             dict.fromkeys(
                 (row["question"], text, row.get("answer"))
-                for (_, row, _), found in zip(some, own, strict=True)
-                for text in found
+                for (_, row, _), answer_texts in zip(batch, texts_by_prompt, strict=True)
+                for text in answer_texts
             )
         )
-        total = dict(zip(every, map(rewards.total, rewards.every(every)), strict=True))
-        for (split, row, _), found in zip(some, own, strict=True):
+        total = dict(zip(distinct, map(rewards.weighted_sum, rewards.reward_values(distinct)), strict=True))
+        for (split, row, _), found in zip(batch, texts_by_prompt, strict=True):
             worth = [(total[row["question"], text, row.get("answer")], text) for text in found]
             scored = [one for one in worth if not math.isnan(one[0])]
             progress.add()
@@ -113,6 +121,6 @@ def preferences(
                     "question": row["question"],
                     "chosen": best[1],
                     "rejected": worst[1],
-                    "of": f"sampled from {name(manifest)}",
+                    "of": f"sampled from {model_name(manifest)}",
                 },
             )

@@ -14,24 +14,24 @@ from typing import Any
 from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import PPO
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.stages.align.batches import WANTS
+from crawl2llm.stages.align.batches import TEXTS_BY_METHOD
 from crawl2llm.stages.align.online import ByReward
 from crawl2llm.stages.align.ppo import ByPPO
 from crawl2llm.stages.align.preferences import ByPreference
 from crawl2llm.stages.align.run import STEP
 from crawl2llm.training import program
-from crawl2llm.training.tuning import clear, made_by
+from crawl2llm.training.tuning import remove_checkpoints, run_tuning
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
     method = settings["method"]
-    kind = ByPreference if method in WANTS else ByPPO if method == PPO else ByReward
-    return made_by(kind, args, settings, manifest)
+    kind = ByPreference if method in TEXTS_BY_METHOD else ByPPO if method == PPO else ByReward
+    return run_tuning(kind, args, settings, manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         STEP,
         __doc__,
         "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
@@ -49,8 +49,8 @@ def main(argv: list[str] | None = None) -> int:
         help="manifests of the reward models that align.train.rewards names",
     )
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    command_line.placement(parser, STEP)
-    return program.run(parser, body, argv, clear)
+    command_line.add_placement_options(parser, STEP)
+    return program.run(parser, body, argv, remove_checkpoints)
 
 
 if __name__ == "__main__":

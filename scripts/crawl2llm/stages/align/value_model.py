@@ -24,70 +24,72 @@ from crawl2llm.stages.align.engine import ByLoss, Loss
 from crawl2llm.training import engine, initial
 from crawl2llm.training.batch import MicroBatch
 from crawl2llm.training.engines.deepspeed_ema import Parts
-from crawl2llm.training.muon import local
+from crawl2llm.training.muon import local_part
 
-PART = "value_model"
-OWN = f"{PART}."  # begins the names of its parameters
-HEAD = f"{OWN}score."
+VALUE_MODEL = "value_model"
+PREFIX = f"{VALUE_MODEL}."  # begins the names of its parameters
+HEAD = f"{PREFIX}score."
 # What a micro-batch adds to the loss: fp32 logits [n, length, vocabulary], int64 targets and fp32 values [n, length] → a number.
 ValuedLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass
-class Found(ModelOutput):
+class ValuedOutput(ModelOutput):
     """What a forward pass with values returns: logits [n, length, vocabulary], and values [n, length] as `expected`."""
 
     logits: torch.Tensor | None = None
     expected: torch.Tensor | None = None
 
 
-def configuration(config: PreTrainedConfig, end: int, key: str) -> PreTrainedConfig:
+def valued_config(config: PreTrainedConfig, end: int, key: str) -> PreTrainedConfig:
     """`config`, of a language model, as that of one with a model of values: `initial.empty` makes both of it.
 
     end: the id of the end token. key: of the config, for errors. Raises InputError for an architecture of which there is none. A class is
     made for each: transformers finds a model's class by that of its configuration.
     """
     try:
-        scores = reward_inputs.configuration(config, end, key)
+        scores = reward_inputs.reward_config(config, end, key)
     except InputError as error:
         raise InputError(str(error).replace("align.reward", "method ppo of align.train", 1)) from error
     plain = _get_model_class(config, AutoModelForCausalLM._model_mapping)
 
-    def begin(self: Any, given: PreTrainedConfig, *args: Any, **more: Any) -> None:
+    def initialize(self: Any, given: PreTrainedConfig, *args: Any, **more: Any) -> None:
         plain.__init__(self, given, *args, **more)
         setattr(
             self,
-            PART,
+            VALUE_MODEL,
             AutoModelForSequenceClassification.from_config(scores, trust_remote_code=False, dtype=torch.float32),
         )
 
     def forward(self: Any, *args: Any, values: bool = False, **more: Any) -> Any:
-        found = plain.forward(self, *args, **more)
+        output = plain.forward(self, *args, **more)
         if not values:
-            return found
-        own = getattr(self, PART)
-        hidden = own.base_model(*args, **more)[0]
-        return Found(logits=found.logits, expected=own.score(hidden)[..., 0].float())
+            return output
+        value_model = getattr(self, VALUE_MODEL)
+        hidden = value_model.base_model(*args, **more)[0]
+        return ValuedOutput(logits=output.logits, expected=value_model.score(hidden)[..., 0].float())
 
     name = type(config).__name__
     kind = type(f"Valued{name}", (type(config),), {})
-    made = type(f"Valued{plain.__name__}", (plain,), {"config_class": kind, "__init__": begin, "forward": forward})
-    AutoModelForCausalLM.register(kind, made)
+    valued_class = type(
+        f"Valued{plain.__name__}", (plain,), {"config_class": kind, "__init__": initialize, "forward": forward}
+    )
+    AutoModelForCausalLM.register(kind, valued_class)
     valued = copy.deepcopy(config)
     valued.__class__ = kind
     return valued
 
 
-def begin(given: initial.Weights, parent: Callable[[str], torch.Tensor | None]) -> initial.Weights:
+def initial_weights(weights: initial.Weights, parent: Callable[[str], torch.Tensor | None]) -> initial.Weights:
     """The values to begin with of a model of `configuration`: the body of the model of values is the parent's, its head is 0.
 
     given: those of the parent, and any for the model of values. parent: the value of a parameter of the parent, None where it has none.
     """
-    for name, value in given:
+    for name, value in weights:
         if name.startswith(HEAD):
             yield name, torch.zeros_like(value)
-        elif name.startswith(OWN) and (own := parent(name.removeprefix(OWN))) is not None:
-            yield name, own
+        elif name.startswith(PREFIX) and (parent_value := parent(name.removeprefix(PREFIX))) is not None:
+            yield name, parent_value
         else:
             yield name, value
 
@@ -102,67 +104,67 @@ class Valued(ByLoss):
         """As `step_by`, by losses of values too."""
         return self.step_by(batch, rate, cast(Sequence[Loss], losses))
 
-    def _loss(
+    def _micro_batch_loss(
         self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, Any], scale: torch.Tensor | None
     ) -> tuple[torch.Tensor, Any]:
         if self.losses is None:
-            return super()._loss(inputs, targets, more, scale)
-        found = self.forward(inputs, values=True, **more)
+            return super()._micro_batch_loss(inputs, targets, more, scale)
+        output = self.forward(inputs, values=True, **more)
         loss = cast(ValuedLoss, next(self.losses))
-        return loss(found.logits.float(), targets, found.expected), found
+        return loss(output.logits.float(), targets, output.expected), output
 
     @torch.no_grad()
-    def valued(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def logits_and_values(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(fp32 logits [n, length, vocabulary], fp32 values [n, length]) of token ids [n, length], no gradient. A collective call."""
         self.model.eval()
-        found = self.forward(inputs, values=True)
+        output = self.forward(inputs, values=True)
         self.model.train()
-        self.rest()
-        return found.logits.float(), found.expected
+        self.reshard_weights()
+        return output.logits.float(), output.expected
 
-    def weights(self) -> initial.Weights:
+    def master_weights(self) -> initial.Weights:
         """As `engine.Engine.weights`, of the language model alone."""
         for name, value in cast(Any, super()).weights():
-            if not name.startswith(OWN):
+            if not name.startswith(PREFIX):
                 yield name, value
 
     # The mean of the weights, in which the reference is kept, of the language model alone: of the engine torch …
 
-    def _finish(self, job: engine.Job) -> None:
-        super()._finish(job)
-        self.means = {key: value for key, value in self.means.items() if not str(key).startswith(OWN)}
+    def _finish_setup(self, job: engine.Job) -> None:
+        super()._finish_setup(job)
+        self.means = {key: value for key, value in self.means.items() if not str(key).startswith(PREFIX)}
 
-    def _swap(self) -> None:
-        own = dict(self.model.named_parameters())
+    def _swap_mean(self) -> None:
+        parameters = dict(self.model.named_parameters())
         for name, mean in self.means.items():
-            one, other = local(own[name].detach()), local(mean)
-            before = one.clone()
-            one.copy_(other)
-            other.copy_(before)
+            current, average = local_part(parameters[name].detach()), local_part(mean)
+            before = current.clone()
+            current.copy_(average)
+            average.copy_(before)
 
     def _begin_mean(self) -> None:
-        own = dict(self.model.named_parameters())
+        parameters = dict(self.model.named_parameters())
         for name, mean in self.means.items():
-            local(mean).copy_(local(own[name].detach()))
+            local_part(mean).copy_(local_part(parameters[name].detach()))
 
     # … and of DeepSpeed, which has parts of weights, and puts whole ones together by their sizes.
 
-    def _parts(self) -> Parts:
+    def _own_parts(self) -> Parts:
         parts: Parts = cast(Any, super())._parts()
-        return {part: value for part, value in parts.items() if not part[0].startswith(OWN)}
+        return {part: value for part, value in parts.items() if not part[0].startswith(PREFIX)}
 
     @contextmanager
-    def averaged(self) -> Iterator[None]:
+    def using_average(self) -> Iterator[None]:
         """As `engine.Engine.averaged`; values are not to be computed meanwhile."""
-        every = getattr(self, "sizes", {})
-        self.sizes = {name: size for name, size in every.items() if not name.startswith(OWN)}
+        all_sizes = getattr(self, "sizes", {})
+        self.sizes = {name: size for name, size in all_sizes.items() if not name.startswith(PREFIX)}
         try:
             with cast(Any, super()).averaged():
                 yield
         finally:
-            self.sizes = every
+            self.sizes = all_sizes
 
 
-def kind(name: str) -> type[Valued]:
+def engine_class(name: str) -> type[Valued]:
     """The class of an engine by its name, as stages/align/engine.py has it, of a model with a model of values."""
-    return cast(type[Valued], type("Valued", (Valued, engine.kind(name)), {}))
+    return cast(type[Valued], type("Valued", (Valued, engine.engine_class(name)), {}))

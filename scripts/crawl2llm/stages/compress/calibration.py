@@ -11,24 +11,24 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.training import data
 
 
-def count(stream: data.Stream, context: int) -> int:
+def count_windows(stream: data.Stream, context: int) -> int:
     """How many windows of so many tokens a stream has. Raises InputError where it does not hold one."""
-    if (found := (len(stream) - 1) // context) < 1:
+    if (number := (len(stream) - 1) // context) < 1:
         raise InputError(f"the training shards hold {len(stream):,} tokens, too few for one window of {context}")
-    return found
+    return number
 
 
-def windows(stream: data.Stream, context: int, tokens: int, seed: int) -> data.Tokens:
+def first_windows(stream: data.Stream, context: int, tokens: int, seed: int) -> data.Tokens:
     """The first windows of a training by `seed`, of about so many tokens: int64 [n, context]; at most all that the stream has.
 
     Raises InputError as `count`.
     """
-    have = count(stream, context)
+    have = count_windows(stream, context)
     number = max(1, min(tokens // context, have))
-    chosen = data.windows_from(0, number, have, seed)
-    return data.read_windows(stream, chosen[None], context)[0][:, :-1].astype(np.int64)
+    indices = data.windows_from(0, number, have, seed)
+    return data.read_windows(stream, indices[None], context)[0][:, :-1].astype(np.int64)
 
 
-def text(tokens: Iterable[Path], context: int, number: int, seed: int) -> data.Tokens:
+def calibration_windows(tokens: Iterable[Path], context: int, number: int, seed: int) -> data.Tokens:
     """The same of manifests of tokenize.encode. number: of tokens."""
-    return windows(data.open_split(tokens, "train"), context, number, seed)
+    return first_windows(data.open_split(tokens, "train"), context, number, seed)

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, QUANTIZE_STEP
-from crawl2llm.stages.compress.facts import Facts, scratch
-from crawl2llm.stages.compress.gguf_support import WHOLE
+from crawl2llm.stages.compress.facts import Facts, is_from_scratch
+from crawl2llm.stages.compress.gguf_support import SAFETENSORS
 from crawl2llm.stages.compress.sections import (
     QUANTIZED,
-    data,
-    evaluated,
-    label,
+    data_lines,
+    evaluation_lines,
     loader_of,
-    provenance,
-    quantization,
-    table,
-    trained,
+    markdown_table,
+    provenance_lines,
+    quantization_lines,
+    task_label,
+    training_lines,
 )
 from crawl2llm.training.template import CHAT
 
@@ -71,82 +71,88 @@ CALLS = {
 }
 
 
-def metadata(facts: Facts, settings: dict[str, Any], name: str, types: Iterable[str]) -> Any:
+def card_metadata(facts: Facts, settings: dict[str, Any], name: str, types: Iterable[str]) -> Any:
     """The front matter (huggingface_hub's ModelCardData) of an export called `name`. settings: of compress.export."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    def result(dataset: str, title: str, metric: str, value: float, words: str) -> Any:
+    def eval_result(dataset: str, title: str, metric: str, value: float, words: str) -> Any:
         return EvalResult(
             TASK, f"{KIND}-{dataset}", title, metric, value, task_name="Text generation", metric_name=words
         )
 
-    found = []
-    for who, value in facts.bits():
-        if who == facts.models[0].name:
-            found.append(result("text", "Held-out documents of the run", "bits_per_byte", value, "Bits per byte"))
-    for task, rows in facts.tasks().items():
-        for who, of in rows:
-            if who == facts.models[0].name:
-                words = f"Accuracy (chance {of['chance']:g})"
-                found.append(result(task, f"{label(task)}, of held-out documents", "accuracy", of["accuracy"], words))
-    ggufs = [one for one in types if one != WHOLE]
+    results = []
+    for model_name, value in facts.bits_per_byte():
+        if model_name == facts.models[0].name:
+            results.append(
+                eval_result("text", "Held-out documents of the run", "bits_per_byte", value, "Bits per byte")
+            )
+    for task, rows in facts.task_results().items():
+        for model_name, scores in rows:
+            if model_name == facts.models[0].name:
+                words = f"Accuracy (chance {scores['chance']:g})"
+                results.append(
+                    eval_result(
+                        task, f"{task_label(task)}, of held-out documents", "accuracy", scores["accuracy"], words
+                    )
+                )
+    ggufs = [one for one in types if one != SAFETENSORS]
     languages = settings["kept_languages"] if settings["languages"] is None else settings["languages"]
     return ModelCardData(
         license=settings["licence"] or "unknown",
         language=languages or None,
-        library_name="transformers" if WHOLE in types else "gguf",
+        library_name="transformers" if SAFETENSORS in types else "gguf",
         pipeline_tag=TASK,
         base_model=settings["base_model"],
         tags=[
             "crawl2llm",
             *(["gguf"] if ggufs else []),
-            *quantized(facts),
-            *(["conversational"] if chats(facts) else []),
+            *quantization_tags(facts),
+            *(["conversational"] if has_chat_template(facts) else []),
         ],
         datasets=facts.datasets() or None,
         model_name=name,
-        eval_results=found or None,
+        eval_results=results or None,
     )
 
 
-def quantized(facts: Facts) -> list[str]:
+def quantization_tags(facts: Facts) -> list[str]:
     """The tags of a quantized model: its bits, its method, and the library that reads it."""
     method = str(facts.models[0].summary.get("method"))
     return [f"{QUANTIZED[method][1]}-bit", method, library] if (library := loader_of(facts)) else []
 
 
-def chats(facts: Facts) -> bool:
+def has_chat_template(facts: Facts) -> bool:
     """Whether the model has a chat template."""
     return any(Path(file).name == CHAT for file in facts.models[0].manifest.files)
 
 
-def text(
+def card_text(
     facts: Facts, settings: dict[str, Any], name: str, ggufs: list[dict[str, Any]], types: list[str], loader: str
 ) -> str:
     """The card's text. ggufs: of each GGUF file `type`, `file`, `bytes`, `bits_per_byte`, … (stages/compress/gguf.py)."""
     parts = [
-        *head(facts, settings, name),
-        *use(facts, name, ggufs, loader if WHOLE in types else ""),
-        *files(ggufs),
-        *quantization(facts),
-        *evaluated(facts),
-        *trained(facts),
-        *data(facts),
-        *provenance(facts),
+        *title_lines(facts, settings, name),
+        *usage_lines(facts, name, ggufs, loader if SAFETENSORS in types else ""),
+        *gguf_lines(ggufs),
+        *quantization_lines(facts),
+        *evaluation_lines(facts),
+        *training_lines(facts),
+        *data_lines(facts),
+        *provenance_lines(facts),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def head(facts: Facts, settings: dict[str, Any], name: str) -> Iterator[str]:
+def title_lines(facts: Facts, settings: dict[str, Any], name: str) -> Iterator[str]:
     """What the model is, in a few lines."""
-    base, size = facts.pretrained, parameters(facts)
+    base, size = facts.base_model, count_parameters(facts)
     shape = base.summary.get("shape", {})
     yield f"# {name}\n"
     kind = f", of the architecture `{shape['type']}` of transformers" if shape else ""
     yield f"A causal language model of {size:,} parameters{kind}, made by crawl2llm, a workflow from web crawl to evaluated language model."
-    made = [f"{MADE_BY.get(model.step, f'made by {model.step}')} ({model.name})" for model in facts.models[::-1]]
-    origin = "Trained from scratch" if scratch(facts) else "Trained on from another model's weights"
-    yield f"{origin}: {', then '.join(made)}.\n"
+    steps = [f"{MADE_BY.get(model.step, f'made by {model.step}')} ({model.name})" for model in facts.models[::-1]]
+    origin = "Trained from scratch" if is_from_scratch(facts) else "Trained on from another model's weights"
+    yield f"{origin}: {', then '.join(steps)}.\n"
     if settings["licence"] is None:
         yield "Its licence was not stated when it was exported.\n"
     if not all(model.summary.get("trained", True) for model in facts.models):
@@ -157,32 +163,32 @@ def head(facts: Facts, settings: dict[str, Any], name: str) -> Iterator[str]:
         )
 
 
-def parameters(facts: Facts) -> int:
+def count_parameters(facts: Facts) -> int:
     """The model's parameters, as its own step says or else its evaluation."""
-    said = facts.models[0].summary.get("parameters")
-    found = said.get("total") if isinstance(said, dict) else said
-    return int(found or facts.evaluation.get("parameters", 0))
+    value = facts.models[0].summary.get("parameters")
+    total = value.get("total") if isinstance(value, dict) else value
+    return int(total or facts.evaluation.get("parameters", 0))
 
 
-def use(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: str) -> Iterator[str]:
+def usage_lines(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: str) -> Iterator[str]:
     """How to load it. loader: what finds its tokenizer; "" where there are no safetensors."""
     yield "## How to use\n"
     if loader and (library := loader_of(facts)):
         yield f"Its weights are quantized; transformers needs `pip install {library}` to load it.\n"
     if loader:
-        yield (CHAT_CODE if chats(facts) else TEXT_CODE).replace("AutoTokenizer", loader)
+        yield (CHAT_CODE if has_chat_template(facts) else TEXT_CODE).replace("AutoTokenizer", loader)
     if ggufs:
         yield "With llama.cpp, as an endpoint and a page, or from Python (`pip install llama-cpp-python`):\n"
-        yield GGUF_CODE.format(file=ggufs[-1]["file"], call=CALLS[chats(facts)])
-    if not chats(facts):
+        yield GGUF_CODE.format(file=ggufs[-1]["file"], call=CALLS[has_chat_template(facts)])
+    if not has_chat_template(facts):
         yield f"{name} was not fine-tuned: it goes on with a text, and has no chat template.\n"
-    if context := facts.pretrained.summary.get("shape", {}).get("context"):
+    if context := facts.base_model.summary.get("shape", {}).get("context"):
         yield (
-            f"Its context is {context:,} tokens. It was trained on what stands below{beside(facts)}; it may write what is false.\n"
+            f"Its context is {context:,} tokens. It was trained on what stands below{unlisted_training(facts)}; it may write what is false.\n"
         )
 
 
-def beside(facts: Facts) -> str:
+def unlisted_training(facts: Facts) -> str:
     """What a model was trained on that its card does not list."""
     methods = [str(model.summary.get("method")) for model in facts.models if model.step == ALIGN_STEP]
     return (
@@ -192,7 +198,7 @@ def beside(facts: Facts) -> str:
     )
 
 
-def files(ggufs: list[dict[str, Any]]) -> Iterator[str]:
+def gguf_lines(ggufs: list[dict[str, Any]]) -> Iterator[str]:
     """The GGUF files, and what each loses."""
     if not ggufs:
         return
@@ -203,7 +209,7 @@ def files(ggufs: list[dict[str, Any]]) -> Iterator[str]:
         f"{first['transformers_bits_per_byte']:.4f} on them. Logits differ from those of transformers by the mean and the most that is "
         f"said, at {first['compared']:,} positions; of these, the share where the likeliest token is the same.\n"
     )
-    yield from table(
+    yield from markdown_table(
         ["file", "MB", "bits per byte", "mean difference", "largest", "same token"],
         (
             [f"`{one['file']}`", f"{one['bytes'] / 1e6:,.2f}", f"{one['bits_per_byte']:.4f}", f"{one['mean_difference']:.2g}",
@@ -216,9 +222,9 @@ def files(ggufs: list[dict[str, Any]]) -> Iterator[str]:
         yield ""
 
 
-def written(
+def format_card(
     facts: Facts, settings: dict[str, Any], name: str, ggufs: list[dict[str, Any]], loader: str = "AutoTokenizer"
 ) -> str:
     """README.md. loader: the class of transformers that finds the tokenizer."""
     types = settings["types"]
-    return f"---\n{metadata(facts, settings, name, types).to_yaml()}\n---\n\n{text(facts, settings, name, ggufs, types, loader)}"
+    return f"---\n{card_metadata(facts, settings, name, types).to_yaml()}\n---\n\n{card_text(facts, settings, name, ggufs, types, loader)}"

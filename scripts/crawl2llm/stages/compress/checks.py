@@ -16,13 +16,13 @@ PRUNE_STEP = "compress.prune"
 MOST = 1000  # decoder layers, where their number is not known yet
 
 
-def layers(model: dict[str, Any]) -> list[str]:
+def linear_layer_names(model: dict[str, Any]) -> list[str]:
     """The names of the linear layers that could be quantized of a model with the settings of pretrain.train.model; [] where not known."""
     count = model["layers"] if isinstance(model["layers"], int) else MOST
     return [f"model.layers.{number}.{part}" for number in range(count) for part in PARTS] * (model["type"] in TYPES)
 
 
-def check(config: dict[str, Any]) -> None:
+def check_compression(config: dict[str, Any]) -> None:
     """InputError for a model that compress.prune or compress.quantize cannot make; see `check_pruned` and `check_kept`."""
     check_pruned(config)
     check_kept(config)
@@ -34,9 +34,9 @@ def check_pruned(config: dict[str, Any]) -> None:
     Of a mixture, whose experts transformers holds in one array a layer, `magnitude` and `2:4` would take attention alone, and say nothing.
     """
     kind = config["pretrain"]["train"]["model"]["type"]
-    for name in model_registry.made_by(config, PRUNE_STEP):
+    for name in model_registry.models_made_by(config, PRUNE_STEP):
         method = model_registry.section(config, PRUNE_STEP, name)["method"]
-        key = model_registry.key(config, PRUNE_STEP, name, "method")
+        key = model_registry.key_path(config, PRUNE_STEP, name, "method")
         if method == "structured" and kind not in TYPES:
             raise InputError(
                 f"{key} is 'structured', which takes models of pretrain.train.model.type {', '.join(TYPES)}, "
@@ -54,17 +54,17 @@ def check_kept(config: dict[str, Any]) -> None:
 
     Names are known of TYPES, and not of a model that was pruned, which may have fewer layers.
     """
-    every = layers(config["pretrain"]["train"]["model"])
-    for name in model_registry.made_by(config, model_registry.QUANTIZE_STEP):
-        key = model_registry.key(config, model_registry.QUANTIZE_STEP, name, "keep")
+    layer_names = linear_layer_names(config["pretrain"]["train"]["model"])
+    for name in model_registry.models_made_by(config, model_registry.QUANTIZE_STEP):
+        key = model_registry.key_path(config, model_registry.QUANTIZE_STEP, name, "keep")
         above = model_registry.ancestors(config["models"], name)
-        pruned = any(model_registry.task(config, one)[0] == PRUNE_STEP for one in above)
+        pruned = any(model_registry.making_task(config, one)[0] == PRUNE_STEP for one in above)
         for pattern in model_registry.section(config, model_registry.QUANTIZE_STEP, name)["keep"]:
             try:
-                known = re.compile(pattern)
+                expression = re.compile(pattern)
             except re.error as wrong:
                 raise InputError(f"{key} has {pattern!r}, which is no regular expression: {wrong}") from wrong
-            if every and not pruned and not any(map(known.search, every)):
+            if layer_names and not pruned and not any(map(expression.search, layer_names)):
                 raise InputError(
-                    f"{key} has {pattern!r}, which no linear layer is called by; they are called {', '.join(every[: len(PARTS)])}, …"
+                    f"{key} has {pattern!r}, which no linear layer is called by; they are called {', '.join(layer_names[: len(PARTS)])}, …"
                 )

@@ -19,36 +19,37 @@ from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, task_of, write_atomically
 from crawl2llm.stages.compress import card, facts, gguf
 from crawl2llm.stages.compress.gguf_reference import auto_finds_tokenizer
-from crawl2llm.stages.compress.gguf_support import WHOLE
-from crawl2llm.training.model_loading import home, weights
+from crawl2llm.stages.compress.gguf_support import SAFETENSORS
+from crawl2llm.training.model_loading import model_folder, verify_weights
 
 CARD = "README.md"
 AUTO, PLAIN = "AutoTokenizer", "PreTrainedTokenizerFast"  # what loads the tokenizer
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    name, out = task_of(args.manifest), home(args.manifest)
-    told = {key: settings[key] for key in ("sources", "kept_languages")}
-    known = facts.read(args.models, args.evaluations, [*args.record, *args.tokens], told)
-    model, folder = weights(args.models[0])
+    name, out = task_of(args.manifest), model_folder(args.manifest)
+    config_facts = {key: settings[key] for key in ("sources", "kept_languages")}
+    model_facts = facts.read_facts(args.models, args.evaluations, [*args.record, *args.tokens], config_facts)
+    model, folder = verify_weights(args.models[0])
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     files, ggufs = [], []
-    if types := [one for one in settings["types"] if one != WHOLE]:
-        ggufs = gguf.exported(folder, out, name, types, args.tokens, settings, manifest)
+    if types := [one for one in settings["types"] if one != SAFETENSORS]:
+        ggufs = gguf.export_gguf(folder, out, name, types, args.tokens, settings, manifest)
         files += [out / one["file"] for one in ggufs]
-    if WHOLE in settings["types"]:
+    if SAFETENSORS in settings["types"]:
         # Those that its manifest lists, not what somebody laid beside them.
         for path in sorted(path for path in map(model.file, model.files) if path.parent == folder):
             shutil.copyfile(path, out / path.name)
             files.append(out / path.name)
     write_atomically(
-        out / CARD, card.written(known, settings, name, ggufs, AUTO if auto_finds_tokenizer(folder) else PLAIN)
+        out / CARD,
+        card.format_card(model_facts, settings, name, ggufs, AUTO if auto_finds_tokenizer(folder) else PLAIN),
     )
     size = sum(path.stat().st_size for path in files)
     log.info("%s files, %.1f MB, and the card in %s", len(files), size / 1e6, out)
     manifest.summary = {
-        "of": known.models[0].name,
+        "of": model_facts.models[0].name,
         "types": settings["types"],
         "bytes": size,
         "gguf": ggufs,
@@ -58,7 +59,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         EXPORT_STEP,
         __doc__,
         "--config config.yaml --models results/main/finetune/train/sft.manifest.json results/main/pretrain/train/manifest.json "
@@ -78,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         "--record", required=True, type=Path, nargs="+", help="manifests of ingest, filters, corpus, tokenize.train, …"
     )
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,17 @@ from typing import Any
 
 from crawl2llm.chain.model_registry import BASE, BASE_STEP, UNTRAINED
 from crawl2llm.core import record
-from crawl2llm.core.console import quantity
+from crawl2llm.core.console import format_quantity
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.run_records import Run, dig
-from crawl2llm.training.model_loading import name
+from crawl2llm.training.model_loading import model_name
 
 INGEST = "ingest.extract"
 REPEATED = "ingest.check"  # drops records that the crawl holds more than once
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """A model in the line of an export: its name, the step that made it, that step's manifest, and what it ran on."""
 
     name: str
@@ -38,21 +38,21 @@ class Trained:
         devices, nodes = self.record.get("devices"), self.record.get("nodes")
         if not isinstance(devices, dict):
             return ""
-        named = ", ".join(f"{number:,} × {kind}" for kind, number in devices.items())
-        return (f"{quantity(nodes, 'node')}, " if isinstance(nodes, int) else "") + named
+        devices_text = ", ".join(f"{number:,} × {kind}" for kind, number in devices.items())
+        return (f"{format_quantity(nodes, 'node')}, " if isinstance(nodes, int) else "") + devices_text
 
 
 @dataclass(frozen=True)
 class Facts:
     """Everything that a card tells. models: from the one that is exported up to `base`. evaluations: the summaries of evaluate.model."""
 
-    models: list[Trained]
+    models: list[TrainedModel]
     evaluations: dict[str, dict[str, Any]]
     run: Run
-    told: dict[str, Any]  # of the config: sources with their licences, languages
+    config_facts: dict[str, Any]  # of the config: sources with their licences, languages
 
     @property
-    def pretrained(self) -> Trained:
+    def base_model(self) -> TrainedModel:
         """The model `base`."""
         return next(model for model in self.models if model.name == BASE)
 
@@ -65,7 +65,7 @@ class Facts:
         """(stage, documents in, kept, dropped by reason), in the order of the filters."""
         steps = [INGEST, REPEATED, *(f"{of}.select" for of in self.run.filters), "corpus.split"]
         for step in steps:
-            counts = self.run.of_corpus() if step == "corpus.split" else self.run.counts(step)
+            counts = self.run.corpus_counts() if step == "corpus.split" else self.run.counts(step)
             dropped = {why: number for why, number in (counts or {}).get("dropped", {}).items() if number}
             if counts and (dropped or step not in (REPEATED, "corpus.split")):
                 yield (
@@ -77,32 +77,32 @@ class Facts:
 
     def sources(self) -> Iterator[tuple[str, str, int, int]]:
         """(name, licence or `not stated`, documents in the corpus, bytes of text) of each source."""
-        kept = self.run.summary("corpus.write", "by_source") or {}
-        for source, of in self.told["sources"].items():
-            here = kept.get(source, {})
-            yield source, of["licence"] or "not stated", here.get("documents", 0), here.get("bytes", 0)
+        by_source = self.run.summary("corpus.write", "by_source") or {}
+        for source, source_facts in self.config_facts["sources"].items():
+            numbers = by_source.get(source, {})
+            yield source, source_facts["licence"] or "not stated", numbers.get("documents", 0), numbers.get("bytes", 0)
 
     def datasets(self) -> list[str]:
         """The data sets of the Hugging Face Hub among the sources."""
-        return list(dict.fromkeys(one for of in self.told["sources"].values() for one in of["datasets"]))
+        return list(dict.fromkeys(one for of in self.config_facts["sources"].values() for one in of["datasets"]))
 
-    def tasks(self) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    def task_results(self) -> dict[str, list[tuple[str, dict[str, Any]]]]:
         """For each task: (who, accuracy and the like) of the exported model, those before it, an untrained one, bigrams, unigrams."""
-        found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-        for of, summary in self.evaluations.items():
-            asked = {**(summary.get("items") or {}), **({"questions": q} if (q := summary.get("questions")) else {})}
-            for task, numbers in asked.items():
-                found.setdefault(task, []).append((of, numbers))
-        for task, rows in found.items():
-            beside = self.run.summary("evaluate.items", "tasks", task, "baselines") or {}
-            rows += [(who, beside[who]) for who in ("bigram", "unigram") if who in beside]
-        return found
+        results: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for model, summary in self.evaluations.items():
+            scores = {**(summary.get("items") or {}), **({"questions": q} if (q := summary.get("questions")) else {})}
+            for task, numbers in scores.items():
+                results.setdefault(task, []).append((model, numbers))
+        for task, rows in results.items():
+            baselines = self.run.summary("evaluate.items", "tasks", task, "baselines") or {}
+            rows += [(baseline, baselines[baseline]) for baseline in ("bigram", "unigram") if baseline in baselines]
+        return results
 
-    def bits(self) -> list[tuple[str, float]]:
+    def bits_per_byte(self) -> list[tuple[str, float]]:
         """(who, bits per byte of the held-out text): the models, and what counting and general compressors reach on it."""
         rows = [(of, dig(summary, "heldout_text", "bits_per_byte")) for of, summary in self.evaluations.items()]
-        beside = self.run.summary("evaluate.items", "heldout_text", "bits_per_byte") or {}
-        return [(who, value) for who, value in [*rows, *beside.items()] if value is not None]
+        baselines = self.run.summary("evaluate.items", "heldout_text", "bits_per_byte") or {}
+        return [(label, value) for label, value in [*rows, *baselines.items()] if value is not None]
 
     def fingerprints(self) -> list[tuple[str, str]]:
         """(step, fingerprint) of what the model was made by; of a step with many tasks that of the first."""
@@ -111,19 +111,30 @@ class Facts:
         return [*steps, *models]
 
 
-def read(models: Iterable[Path], evaluations: Iterable[Path], recorded: Iterable[Path], told: dict[str, Any]) -> Facts:
+def read_facts(
+    models: Iterable[Path], evaluations: Iterable[Path], recorded: Iterable[Path], config_facts: dict[str, Any]
+) -> Facts:
     """The facts, from the manifests of the models (the exported one's parent first), of their evaluations and of the steps before.
 
     Raises ManifestError.
     """
-    found = [
-        Trained(name(path), made.step, made, record.read(path)) for path in models for made in [Manifest.read(path)]
+    trained = [
+        TrainedModel(model_name(path), made.step, made, record.read(path))
+        for path in models
+        for made in [Manifest.read(path)]
     ]
-    of = {path.name.removesuffix(".manifest.json"): dict(Manifest.read(path).summary) for path in evaluations}
-    order = [*(model.name for model in found), UNTRAINED]
-    return Facts(found, {one: of[one] for one in order if one in of}, Run.read(recorded), told)
+    summary_by_name = {
+        path.name.removesuffix(".manifest.json"): dict(Manifest.read(path).summary) for path in evaluations
+    }
+    order = [*(model.name for model in trained), UNTRAINED]
+    return Facts(
+        trained,
+        {one: summary_by_name[one] for one in order if one in summary_by_name},
+        Run.read(recorded),
+        config_facts,
+    )
 
 
-def scratch(facts: Facts) -> bool:
+def is_from_scratch(facts: Facts) -> bool:
     """Whether the weights of `base` began as random numbers."""
-    return facts.pretrained.step == BASE_STEP and not facts.pretrained.summary.get("start_from")
+    return facts.base_model.step == BASE_STEP and not facts.base_model.summary.get("start_from")

@@ -21,9 +21,9 @@ from safetensors.torch import save_file
 
 from crawl2llm.chain import model_registry
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import Manifest, pretty, scratch
+from crawl2llm.core.manifest import Manifest, pretty_json, scratch_folder
 from crawl2llm.stages.compress import calibration, llm_compressor, quantize_tools, quantized_output
-from crawl2llm.stages.compress.programs import finished
+from crawl2llm.stages.compress.programs import run_program
 from crawl2llm.training import data, packed_weights, quantization_grids, quantized_weights
 from crawl2llm.training.compressible_layers import Layer
 from crawl2llm.training.model_loading import context_of
@@ -32,11 +32,11 @@ GENERATION = "generation_config.json"
 BATCH = 8  # windows that the loss is measured on at once
 
 
-def made(
+def quantize_model(
     tokens: Iterable[Path],
     source: Path,
     out: Path,
-    taken: list[Layer],
+    chosen_layers: list[Layer],
     layers: list[Layer],
     settings: dict[str, Any],
     manifest: Manifest,
@@ -48,33 +48,37 @@ def made(
     """
     from transformers import AutoConfig
 
-    home, ids = quantize_tools.folder(), None
+    home, ids = quantize_tools.environment_folder(), None
     # What the rule reserves; more threads are for reading text.
-    torch.set_num_threads(settings["threads"] if settings["method"] in model_registry.CALIBRATED else 1)
-    if settings["method"] in model_registry.CALIBRATED:
-        if why := quantize_tools.missing(home):
+    torch.set_num_threads(settings["threads"] if settings["method"] in model_registry.CALIBRATED_METHODS else 1)
+    if settings["method"] in model_registry.CALIBRATED_METHODS:
+        if why := quantize_tools.environment_problem(home):
             raise InputError(why)
         config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-        ids = calibration.text(tokens, context_of(config), settings["calibration_tokens"], settings["seed"])
+        ids = calibration.calibration_windows(
+            tokens, context_of(config), settings["calibration_tokens"], settings["seed"]
+        )
     out.mkdir(parents=True, exist_ok=True)
-    with scratch(out.with_name(f".{out.name}.quantize")) as place:
-        kept = sorted(layer.name for layer in layers if layer not in taken)
+    with scratch_folder(out.with_name(f".{out.name}.quantize")) as place:
+        unquantized = sorted(layer.name for layer in layers if layer not in chosen_layers)
         if ids is None:
-            nearest(source, taken, kept, settings["group_size"], place / "made")
+            round_to_nearest(source, chosen_layers, unquantized, settings["group_size"], place / "made")
         else:
-            manifest.run["tools"] = run(home, place, source, ids, kept, settings)
-        files = written(place / "made", source, taken, settings["rest"], out / "model")
+            manifest.run["tools"] = run_library(home, place, source, ids, unquantized, settings)
+        files = write_result(place / "made", source, chosen_layers, settings["rest"], out / "model")
     model = packed_weights.load(files[0].parent, torch.float32).eval()
     dtype = (
         AutoConfig.from_pretrained(files[0].parent, local_files_only=True, trust_remote_code=False).dtype
         or torch.float32
     )
-    found = measured(source, model, ids, taken, dtype, settings)
-    manifest.summary = quantized_output.summary(source, files, model, taken, layers, settings["method"], **found)
+    measurements = measure_result(source, model, ids, chosen_layers, dtype, settings)
+    manifest.summary = quantized_output.manifest_summary(
+        source, files, model, chosen_layers, layers, settings["method"], **measurements
+    )
     return files
 
 
-def run(
+def run_library(
     home: Path, place: Path, source: Path, ids: data.Tokens, keep: list[str], settings: dict[str, Any]
 ) -> dict[str, str]:
     """Have the environment in `home` quantize the model in `source` into `place`/made; the versions that did.
@@ -92,19 +96,19 @@ def run(
     }
     (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
     # Threads that wait must not spin; nothing of the environment here may reach into that one.
-    given = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    environment = {"OMP_WAIT_POLICY": "PASSIVE", **given, "HF_HUB_OFFLINE": "1"}
-    command = [str(quantize_tools.python(home)), "-I", str(Path(llm_compressor.__file__)), str(place / "job.json")]
-    finished(command, f"{settings['method']} by llm-compressor in {home}", env=environment, cwd=place)
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **inherited, "HF_HUB_OFFLINE": "1"}
+    command = [str(quantize_tools.python_path(home)), "-I", str(Path(llm_compressor.__file__)), str(place / "job.json")]
+    run_program(command, f"{settings['method']} by llm-compressor in {home}", env=environment, cwd=place)
     return dict(json.loads((place / "told.json").read_text(encoding="utf-8")))
 
 
-def nearest(source: Path, taken: list[Layer], keep: list[str], group: int, to: Path) -> None:
+def round_to_nearest(source: Path, chosen_layers: list[Layer], keep: list[str], group: int, to: Path) -> None:
     """Leave in `to` what the library leaves, of layers whose weights are rounded to the nearest on the symmetric grid."""
-    tensors = held(source)
-    for layer in taken:
-        numbers, scale = quantization_grids.numbers4(tensors.pop(f"{layer.name}.weight"), group)
-        parts = (packed_weights.packed(numbers.flatten(1)), scale, torch.tensor([layer.outputs, layer.inputs]))
+    tensors = read_tensors(source)
+    for layer in chosen_layers:
+        numbers, scale = quantization_grids.int4_numbers(tensors.pop(f"{layer.name}.weight"), group)
+        parts = (packed_weights.pack_numbers(numbers.flatten(1)), scale, torch.tensor([layer.outputs, layer.inputs]))
         names = ("weight_packed", "weight_scale", "weight_shape")
         tensors |= {f"{layer.name}.{name}": part for name, part in zip(names, parts, strict=True)}
     weights = {
@@ -115,7 +119,7 @@ def nearest(source: Path, taken: list[Layer], keep: list[str], group: int, to: P
         "symmetric": True,
         "dynamic": False,
     }
-    told = {
+    quantization_config = {
         "quant_method": packed_weights.METHOD,
         "format": packed_weights.FORMAT,
         "quantization_status": "compressed",
@@ -123,24 +127,26 @@ def nearest(source: Path, taken: list[Layer], keep: list[str], group: int, to: P
         "ignore": keep,
     }
     to.mkdir()
-    (to / "config.json").write_text(json.dumps({quantized_weights.SECTION: told}), encoding="utf-8")
+    (to / "config.json").write_text(json.dumps({quantized_weights.SECTION: quantization_config}), encoding="utf-8")
     save_file(tensors, to / "model.safetensors", metadata={"format": "pt"})
 
 
-def written(found: Path, source: Path, taken: list[Layer], rest: str, folder: Path) -> list[Path]:
+def write_result(library_folder: Path, source: Path, chosen_layers: list[Layer], rest: str, folder: Path) -> list[Path]:
     """Write what the library left in `found` into `folder`, which is there whole or not at all; its files.
 
     source: the folder of the model before. rest: type of the numbers with a floating point. Raises InputError where layers are packed
     that were not asked for, or the other way round, and where a number is not finite.
     """
     config = json.loads((source / "config.json").read_text(encoding="utf-8"))
-    told = json.loads((found / "config.json").read_text(encoding="utf-8")).get(quantized_weights.SECTION) or {}
-    tensors = held(found)
-    own = {name.removesuffix(".weight_packed") for name in tensors if name.endswith(".weight_packed")}
-    if not packed_weights.is_packed(found) or own != {layer.name for layer in taken}:
-        other = min(own ^ {layer.name for layer in taken}, default="")
+    quantization_config = (
+        json.loads((library_folder / "config.json").read_text(encoding="utf-8")).get(quantized_weights.SECTION) or {}
+    )
+    tensors = read_tensors(library_folder)
+    packed_layers = {name.removesuffix(".weight_packed") for name in tensors if name.endswith(".weight_packed")}
+    if not packed_weights.is_packed(library_folder) or packed_layers != {layer.name for layer in chosen_layers}:
+        example = min(packed_layers ^ {layer.name for layer in chosen_layers}, default="")
         raise InputError(
-            f"llm-compressor left {told.get('format')!r} of {len(own)} layers, not {packed_weights.FORMAT!r} of {len(taken)} ({other})"
+            f"llm-compressor left {quantization_config.get('format')!r} of {len(packed_layers)} layers, not {packed_weights.FORMAT!r} of {len(chosen_layers)} ({example})"
         )
     if config.get("tie_word_embeddings"):
         tensors.pop("lm_head.weight", None)  # the embeddings
@@ -151,16 +157,18 @@ def written(found: Path, source: Path, taken: list[Layer], rest: str, folder: Pa
     if (dtype := getattr(torch, str(config.get("dtype")), None)) is not None:
         tensors = {name: value.to(dtype) if value.is_floating_point() else value for name, value in tensors.items()}
 
-    def write(partial: Path) -> None:
-        (partial / "config.json").write_text(pretty({**config, quantized_weights.SECTION: told}), encoding="utf-8")
+    def write_files(partial: Path) -> None:
+        (partial / "config.json").write_text(
+            pretty_json({**config, quantized_weights.SECTION: quantization_config}), encoding="utf-8"
+        )
         save_file(dict(sorted(tensors.items())), partial / "model.safetensors", metadata={"format": "pt"})
         if (source / GENERATION).is_file():
             shutil.copyfile(source / GENERATION, partial / GENERATION)
 
-    return quantized_output.put(folder, source, write)
+    return quantized_output.write_folder(folder, source, write_files)
 
 
-def held(folder: Path) -> dict[str, torch.Tensor]:
+def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
     """The tensors of a folder of safetensors by their names."""
     from safetensors.torch import load_file
 
@@ -172,7 +180,7 @@ def held(folder: Path) -> dict[str, torch.Tensor]:
 
 
 @torch.no_grad()
-def loss(model: Any, ids: data.Tokens) -> float:
+def mean_loss(model: Any, ids: data.Tokens) -> float:
     """The mean cross-entropy in nats a token of a model on windows, int64 [n, context]: of each token but the first of a window."""
     total, windows = 0.0, torch.from_numpy(ids)
     for start in range(0, len(windows), BATCH):
@@ -182,8 +190,13 @@ def loss(model: Any, ids: data.Tokens) -> float:
     return total / (ids.shape[0] * (ids.shape[1] - 1))
 
 
-def measured(
-    source: Path, made: Any, ids: data.Tokens | None, taken: list[Layer], dtype: torch.dtype, settings: dict[str, Any]
+def measure_result(
+    source: Path,
+    quantized_model: Any,
+    ids: data.Tokens | None,
+    chosen_layers: list[Layer],
+    dtype: torch.dtype,
+    settings: dict[str, Any],
 ) -> dict[str, Any]:
     """What became of the weights, and of the loss on the text that they were calibrated on. dtype: in which the result is stored.
 
@@ -191,26 +204,26 @@ def measured(
     """
     from transformers import AutoModelForCausalLM
 
-    found = {"group_size": settings["group_size"]}
+    measurements = {"group_size": settings["group_size"]}
     if settings["method"] != "awq":
-        found |= quantized_output.errors(made, source, taken)
+        measurements |= quantized_output.weight_errors(quantized_model, source, chosen_layers)
     if ids is None:
-        return found
+        return measurements
     model = AutoModelForCausalLM.from_pretrained(
         source, dtype=torch.float32, local_files_only=True, trust_remote_code=False
     ).eval()
-    found |= {
+    measurements |= {
         "calibration_tokens": int(ids.size),
-        "calibration_loss_before": round(loss(model, ids), 6),
-        "calibration_loss": round(loss(made, ids), 6),
+        "calibration_loss_before": round(mean_loss(model, ids), 6),
+        "calibration_loss": round(mean_loss(quantized_model, ids), 6),
     }
     # In the types that the result is stored in: the two losses differ by the method alone.
-    rounded = {f"{layer.name}.weight" for layer in taken}
+    rounded = {f"{layer.name}.weight" for layer in chosen_layers}
     for name, value in model.named_parameters():
         if name in rounded:
-            value.data = quantization_grids.int4(
+            value.data = quantization_grids.round_int4(
                 value.data, settings["group_size"], settings["method"] == "gptq", dtype
             )
         else:
             value.data = value.data.to(dtype).float()
-    return {**found, "calibration_loss_nearest": round(loss(model, ids), 6)}
+    return {**measurements, "calibration_loss_nearest": round(mean_loss(model, ids), 6)}

@@ -16,17 +16,17 @@ from typing import Any
 
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.core.root import CODE
 from crawl2llm.stages.compress import gguf_support, llama_worker
-from crawl2llm.stages.compress.gguf_reference import Wanted
-from crawl2llm.stages.compress.programs import finished
+from crawl2llm.stages.compress.gguf_reference import LogitReference
+from crawl2llm.stages.compress.programs import run_program
 
-PLAIN = ("f32", "f16")  # what is not quantized, and has to be the same model
+UNQUANTIZED = ("f32", "f16")  # what is not quantized, and has to be the same model
 BLOCK = 256  # weights of a block of k-quants: a row has a whole number of them, or another type
 
 
-def exported(
+def export_gguf(
     folder: Path,
     out: Path,
     name: str,
@@ -40,71 +40,80 @@ def exported(
     tokens: manifests of tokenize.encode. Raises InputError where the tools are not there, where llama.cpp does not take the model, where
     it cuts texts into other tokens, and where a file that is not quantized has other logits.
     """
-    home = gguf_support.tools()
-    if why := gguf_support.missing(home):
+    home = gguf_support.tools_folder()
+    if why := gguf_support.tools_problem(home):
         raise InputError(why)
     pre = pre_tokenizer(folder)
-    with scratch(out.with_name(f".{out.name}.gguf")) as place:
-        wanted = Wanted(folder, tokens, settings, place)
+    with scratch_folder(out.with_name(f".{out.name}.gguf")) as place:
+        reference = LogitReference(folder, tokens, settings, place)
         source = place / "f32.gguf"
-        for one in [*(["f32"] if set(types) - {"f16"} else []), *(["f16"] if "f16" in types else [])]:
-            file = source if one == "f32" else out / file_name(name, one)
-            run(
+        for gguf_type in [*(["f32"] if set(types) - {"f16"} else []), *(["f16"] if "f16" in types else [])]:
+            file = source if gguf_type == "f32" else out / file_name(name, gguf_type)
+            run_job(
                 home,
                 place,
                 do="convert",
                 converter=str(home / "llama.cpp"),
                 pre=pre,
                 model=str(folder),
-                type=one,
+                type=gguf_type,
                 name=name,
                 file=str(file),
             )
-            log.info("converted to %s", one)
-        made = []
-        for one in types:
-            file = out / file_name(name, one)
-            if one not in PLAIN:
-                run(
+            log.info("converted to %s", gguf_type)
+        results = []
+        for gguf_type in types:
+            file = out / file_name(name, gguf_type)
+            if gguf_type not in UNQUANTIZED:
+                run_job(
                     home,
                     place,
                     do="quantize",
                     source=str(source),
                     file=str(file),
-                    type=one,
+                    type=gguf_type,
                     threads=settings["threads"],
                 )
-            found = run(home, place, do="measure", file=str(source if one == "f32" else file), **wanted.job)
-            wanted.check_tokens(found["tokens"])
-            made.append(
-                facts(one, file.name, (source if one == "f32" else file).stat().st_size, found, wanted, settings)
+            measured = run_job(
+                home, place, do="measure", file=str(source if gguf_type == "f32" else file), **reference.job
+            )
+            reference.check_tokens(measured["tokens"])
+            results.append(
+                gguf_facts(
+                    gguf_type,
+                    file.name,
+                    (source if gguf_type == "f32" else file).stat().st_size,
+                    measured,
+                    reference,
+                    settings,
+                )
             )
             log.info(
                 "%s: %.4f bits a byte; logits differ by %.2g",
-                one,
-                made[-1]["bits_per_byte"],
-                made[-1]["mean_difference"],
+                gguf_type,
+                results[-1]["bits_per_byte"],
+                results[-1]["mean_difference"],
             )
         if "f32" in types:
             source.rename(out / file_name(name, "f32"))
     manifest.run["tools"] = {"llama_cpp_python": gguf_support.VERSION}
-    return made
+    return results
 
 
-def file_name(name: str, one: str) -> str:
+def file_name(name: str, gguf_type: str) -> str:
     """`sft-Q4_K_M.gguf`, as the Hub and llama.cpp expect it."""
-    return f"{name}-{one.upper()}.gguf"
+    return f"{name}-{gguf_type.upper()}.gguf"
 
 
 def pre_tokenizer(folder: Path) -> str:
     """llama.cpp's name for the way that a model's tokenizer cuts texts. Raises InputError for one that llama.cpp does not have."""
-    held = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    steps = (held["pre_tokenizer"] or {}).get("pretokenizers", [held["pre_tokenizer"]])
+    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    steps = (tokenizer["pre_tokenizer"] or {}).get("pretokenizers", [tokenizer["pre_tokenizer"]])
     kinds = [step["type"] if step else None for step in steps]
     level = steps[-1] if kinds and kinds[-1] == "ByteLevel" else {}
     plain = (
-        held["model"]["type"] == "BPE"
-        and held["normalizer"] is None
+        tokenizer["model"]["type"] == "BPE"
+        and tokenizer["normalizer"] is None
         and level.get("use_regex")
         and not level["add_prefix_space"]
     )
@@ -114,58 +123,58 @@ def pre_tokenizer(folder: Path) -> str:
     if plain and kinds == ["Split", "ByteLevel"] and {key: steps[0][key] for key in alone} == alone:
         return gguf_support.PRE[1]
     raise InputError(
-        f"{folder / 'tokenizer.json'}: llama.cpp has no tokenizer that cuts texts as this one does ({held['model']['type']}, {kinds})"
+        f"{folder / 'tokenizer.json'}: llama.cpp has no tokenizer that cuts texts as this one does ({tokenizer['model']['type']}, {kinds})"
     )
 
 
-def facts(
-    one: str, file: str, size: int, found: dict[str, Any], wanted: Wanted, settings: dict[str, Any]
+def gguf_facts(
+    gguf_type: str, file: str, size: int, measured: dict[str, Any], reference: LogitReference, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """What a GGUF file was measured to be. Raises InputError for one that is not quantized and has other logits than the model."""
-    if one in PLAIN and not found["mean"] <= settings["max_difference"]:
+    if gguf_type in UNQUANTIZED and not measured["mean"] <= settings["max_difference"]:
         raise InputError(
-            f"{file}: its logits by llama.cpp differ from those by transformers by {found['mean']:.4g} in the mean (at most "
-            f"{found['max']:.4g}); compress.export.max_difference allows {settings['max_difference']}: it is not the same model"
+            f"{file}: its logits by llama.cpp differ from those by transformers by {measured['mean']:.4g} in the mean (at most "
+            f"{measured['max']:.4g}); compress.export.max_difference allows {settings['max_difference']}: it is not the same model"
         )
     notes = []
-    wide = [row for row in found["rows"] if row % BLOCK]
-    if one.endswith(("_k_m", "_k_s")) and wide:
-        other = ", ".join(f"{number} {kind.lower()}" for kind, number in sorted(found["types"].items()))
+    wide = [row for row in measured["rows"] if row % BLOCK]
+    if gguf_type.endswith(("_k_m", "_k_s")) and wide:
+        other_types = ", ".join(f"{number} {kind.lower()}" for kind, number in sorted(measured["types"].items()))
         notes.append(
-            f"{one} packs blocks of {BLOCK} weights of a row, and rows here have {', '.join(map(str, wide))}: those matrices have "
-            f"other types, which are larger ({other})"
+            f"{gguf_type} packs blocks of {BLOCK} weights of a row, and rows here have {', '.join(map(str, wide))}: those matrices have "
+            f"other types, which are larger ({other_types})"
         )
     return {
-        "type": one,
+        "type": gguf_type,
         "file": file,
         "bytes": size,
-        "bits_per_weight": round(size * 8 / wanted.parameters, 4),
-        "bits_per_byte": round(wanted.bits_of(sum(found["nats"])), 6),
-        "transformers_bits_per_byte": round(wanted.bits, 6),
-        "documents": wanted.documents,
-        "tokens": wanted.scored,
-        "compared": found["compared"],
-        "mean_difference": round(found["mean"], 6),
-        "max_difference": round(found["max"], 6),
-        "root_mean_square": round(found["root"], 6),
-        "same_argmax": round(found["same"], 6),
-        "tensors": found["types"],
+        "bits_per_weight": round(size * 8 / reference.parameters, 4),
+        "bits_per_byte": round(reference.bits_of(sum(measured["nats"])), 6),
+        "transformers_bits_per_byte": round(reference.bits, 6),
+        "documents": reference.documents,
+        "tokens": reference.scored,
+        "compared": measured["compared"],
+        "mean_difference": round(measured["mean"], 6),
+        "max_difference": round(measured["max"], 6),
+        "root_mean_square": round(measured["root"], 6),
+        "same_argmax": round(measured["same"], 6),
+        "tensors": measured["types"],
         "notes": notes,
     }
 
 
-def run(home: Path, place: Path, **job: Any) -> dict[str, Any]:
+def run_job(home: Path, place: Path, **job: Any) -> dict[str, Any]:
     """Do a job (stages/compress/llama_worker.py) in a process that has the tools of `home`; place: a folder for its files.
 
     Raises InputError with its last words where it fails.
     """
-    given, to = place / "job.json", place / "result.json"
-    given.write_text(json.dumps({**job, "to": str(to)}), encoding="utf-8")
+    job_file, result_file = place / "job.json", place / "result.json"
+    job_file.write_text(json.dumps({**job, "to": str(result_file)}), encoding="utf-8")
     path = os.pathsep.join(
         [str(home / "site"), str(home / "llama.cpp/gguf-py"), str(CODE), os.environ.get("PYTHONPATH", "")]
     )
     # Threads that wait must not spin: on a machine with other work they would take its cores and wait the longer.
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-m", llama_worker.__name__, str(given)]
-    finished(command, f"llama.cpp, {job['do']} {job.get('type', '')}", env=environment)
-    return dict(json.loads(to.read_text(encoding="utf-8")))
+    command = [sys.executable, "-m", llama_worker.__name__, str(job_file)]
+    run_program(command, f"llama.cpp, {job['do']} {job.get('type', '')}", env=environment)
+    return dict(json.loads(result_file.read_text(encoding="utf-8")))

@@ -13,8 +13,8 @@ from tokenizers import Tokenizer
 
 from crawl2llm.core.console import Progress
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.heldout import CARRY, choose, pieces
-from crawl2llm.training.model_loading import load
+from crawl2llm.training.heldout import CARRY, choose_documents, scoring_pieces
+from crawl2llm.training.model_loading import load_model
 
 CONTEXT = 1024  # most tokens of a window that is scored
 TEXTS = [  # what tokenizers do differently: white space, digits, contractions, scripts, marks, code, special tokens as text
@@ -33,9 +33,9 @@ TEXTS = [  # what tokenizers do differently: white space, digits, contractions, 
 
 def own_tokenizer(folder: Path) -> Tokenizer:
     """tokenizer.json of a model's folder, as its texts were encoded: special tokens are text."""
-    made = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    made.encode_special_tokens = True
-    return made
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.encode_special_tokens = True
+    return tokenizer
 
 
 def auto_finds_tokenizer(folder: Path) -> bool:
@@ -43,59 +43,59 @@ def auto_finds_tokenizer(folder: Path) -> bool:
     from transformers import AutoTokenizer
 
     loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False).backend_tokenizer
-    own = own_tokenizer(folder)
+    expected = own_tokenizer(folder)
     loaded.encode_special_tokens = True
-    return all(loaded.encode(text).ids == own.encode(text).ids for text in TEXTS)
+    return all(loaded.encode(text).ids == expected.encode(text).ids for text in TEXTS)
 
 
-class Wanted:
+class LogitReference:
     """What llama.cpp's answers are compared with: tokens of texts, and transformers' logits and loss on held-out documents."""
 
     def __init__(self, folder: Path, tokens: Iterable[Path], settings: dict[str, Any], place: Path) -> None:
         import torch
 
         torch.set_num_threads(settings["threads"])
-        documents, _ = choose(tokens, settings["max_tokens"], settings["seed"])
+        documents, _ = choose_documents(tokens, settings["max_tokens"], settings["seed"])
         if not documents:
             raise InputError("no held-out documents to compare a GGUF file on: raise corpus.split.validation_fraction")
-        model, _ = load(folder)
+        model, _ = load_model(folder)
         model.eval()
         self.tokenizer = own_tokenizer(folder)
         self.eos = int(model.config.eos_token_id)
         limit = getattr(model.config, "max_position_embeddings", None) or getattr(model.config, "n_positions", None)
         context = min(limit or CONTEXT, CONTEXT)
-        stream = pieces(documents, self.eos, context, CARRY, apart=True)
-        self.windows = [([int(one) for one in ids], int(scored)) for ids, scored, _ in stream]
+        stream = scoring_pieces(documents, self.eos, context, CARRY, by_document=True)
+        self.windows = [([int(one) for one in ids], int(scored_tokens)) for ids, scored_tokens, _ in stream]
         self.documents, self.bytes = len(documents), sum(document.bytes for document in documents)
         self.scored = sum(scored for _, scored in self.windows)
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
-        nats, kept = self._run(model, settings["compared_tokens"])
+        nats, logits = self._score_windows(model, settings["compared_tokens"])
         self.bits = self.bits_of(nats)
-        np.save(place / "logits.npy", kept)
-        self.texts = [*TEXTS, *self._texts()]
+        np.save(place / "logits.npy", logits)
+        self.texts = [*TEXTS, *self._document_starts()]
         self.job = {
             "windows": self.windows, "texts": self.texts, "logits": str(place / "logits.npy"), "context": context,
             "threads": settings["threads"],
         }  # fmt: skip
 
-    def _run(self, model: Any, most: int) -> tuple[float, npt.NDArray[np.float32]]:
+    def _score_windows(self, model: Any, limit: int) -> tuple[float, npt.NDArray[np.float32]]:
         """(negative log-likelihood of all scored tokens in nats, logits of the first `most` positions, shape [positions, vocabulary])."""
         import torch
 
-        lost, kept, have = 0.0, [], 0
+        lost, logit_parts, have = 0.0, [], 0
         progress = Progress(self.scored, "held-out tokens by transformers")
         with torch.inference_mode():
             for ids, scored in self.windows:
-                given = torch.tensor([ids])
-                logits = model(input_ids=given[:, :-1]).logits[0, -scored:].float()
-                lost += float(torch.nn.functional.cross_entropy(logits, given[0, -scored:], reduction="sum"))
-                if have < most:
-                    kept.append(logits[: most - have].numpy())
-                    have += len(kept[-1])
+                tokens = torch.tensor([ids])
+                logits = model(input_ids=tokens[:, :-1]).logits[0, -scored:].float()
+                lost += float(torch.nn.functional.cross_entropy(logits, tokens[0, -scored:], reduction="sum"))
+                if have < limit:
+                    logit_parts.append(logits[: limit - have].numpy())
+                    have += len(logit_parts[-1])
                 progress.add(scored)
-        return lost, np.concatenate(kept)
+        return lost, np.concatenate(logit_parts)
 
-    def _texts(self) -> list[str]:
+    def _document_starts(self) -> list[str]:
         """The beginnings of the held-out documents."""
         return [self.tokenizer.decode(ids, skip_special_tokens=True) for ids, _ in self.windows[:20]]
 
@@ -103,14 +103,14 @@ class Wanted:
         """Bits per byte of the held-out documents."""
         return nats / math.log(2) / self.bytes
 
-    def check_tokens(self, found: list[list[int]]) -> None:
+    def check_tokens(self, token_lists: list[list[int]]) -> None:
         """Raise InputError where llama.cpp cuts a text into other tokens than the model's tokenizer."""
-        for text, ids in zip(self.texts, found, strict=True):
-            if (own := self.tokenizer.encode(text, add_special_tokens=False).ids) != ids:
-                pairs = enumerate(zip(own, ids, strict=False))
-                at = next((number for number, (one, other) in pairs if one != other), min(len(own), len(ids)))
-                near = self.tokenizer.decode(own[max(at - 5, 0) : at + 5])
+        for text, ids in zip(self.texts, token_lists, strict=True):
+            if (expected := self.tokenizer.encode(text, add_special_tokens=False).ids) != ids:
+                pairs = enumerate(zip(expected, ids, strict=False))
+                at = next((number for number, (one, other) in pairs if one != other), min(len(expected), len(ids)))
+                near = self.tokenizer.decode(expected[max(at - 5, 0) : at + 5])
                 raise InputError(
                     f"llama.cpp cuts a text into other tokens than the model's tokenizer, at {near!r}: "
-                    f"{ids[at : at + 5]}, not {own[at : at + 5]}"
+                    f"{ids[at : at + 5]}, not {expected[at : at + 5]}"
                 )

@@ -16,10 +16,10 @@ from crawl2llm.core import code_snapshot
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
 
-WHOLE = "safetensors"
+SAFETENSORS = "safetensors"
 TYPES = ("llama", "mistral", "qwen2", "qwen3", "mixtral", "olmoe", "gpt2", "gpt_neox")
-UNTIED = ("olmoe", "gpt_neox")  # llama.cpp asks for a matrix of the output
-EVEN = ("olmoe",)  # its norms of keys have the width of queries
+UNTIED_TYPES = ("olmoe", "gpt_neox")  # llama.cpp asks for a matrix of the output
+EQUAL_HEADS_TYPES = ("olmoe",)  # its norms of keys have the width of queries
 # llama.cpp's name for the way that a text is cut before BPE (src/llama-vocab.cpp), by tokenize.train.digits: GPT-2's expression
 # alone, and after every digit was cut off by itself. Groups of up to three digits are there only before other expressions: minicpm5,
 # deepseek-v3, hunyuan-dense, llama-bpe (read in the source of llama_cpp_python 0.3.36).
@@ -29,12 +29,12 @@ VARIABLE = "CRAWL2LLM_GGUF"
 VERSION = "0.3.36"  # of llama_cpp_python, which carries llama.cpp; in envs/lock-gguf.txt
 
 
-def tools() -> Path:
+def tools_folder() -> Path:
     """The folder of llama.cpp's tools, that of `make gguf-tools` where the variable CRAWL2LLM_GGUF names no other."""
-    return Path(os.environ.get(VARIABLE) or code_snapshot.home(ROOT) / FOLDER)
+    return Path(os.environ.get(VARIABLE) or code_snapshot.project_folder(ROOT) / FOLDER)
 
 
-def missing(folder: Path) -> str | None:
+def tools_problem(folder: Path) -> str | None:
     """Why the tools in a folder cannot be used, and how to make them; None where they can."""
     how = f"make them once, where there is a network: make gguf-tools (minutes; {VARIABLE} names another folder)"
     if not (folder / "llama.cpp/convert_hf_to_gguf.py").is_file():
@@ -45,24 +45,27 @@ def missing(folder: Path) -> str | None:
     return None
 
 
-def exported(config: dict[str, Any]) -> dict[str, list[str]]:
+def gguf_exports(config: dict[str, Any]) -> dict[str, list[str]]:
     """The GGUF types of each export of a config; none of one that has safetensors alone."""
     step = model_registry.EXPORT_STEP
-    made = {name: model_registry.section(config, step, name)["types"] for name in model_registry.made_by(config, step)}
-    found = {name: [one for one in types if one != WHOLE] for name, types in made.items()}
-    return {name: types for name, types in found.items() if types}
+    types_by_export = {
+        name: model_registry.section(config, step, name)["types"]
+        for name in model_registry.models_made_by(config, step)
+    }
+    gguf_types = {name: [one for one in types if one != SAFETENSORS] for name, types in types_by_export.items()}
+    return {name: types for name, types in gguf_types.items() if types}
 
 
-def obstacles(config: dict[str, Any]) -> Iterator[str]:
+def gguf_problems(config: dict[str, Any]) -> Iterator[str]:
     """Why llama.cpp would not take the models of a config, in words: key, value and what is allowed. Nothing if it takes them."""
     model, tokenizer = config["pretrain"]["train"]["model"], config["tokenize"]["train"]
     if model["type"] not in TYPES:
         yield f"of pretrain.train.model.type llama.cpp takes {', '.join(TYPES)}, and it is {model['type']!r}"
-    if model["type"] in UNTIED and model["tie_embeddings"]:
+    if model["type"] in UNTIED_TYPES and model["tie_embeddings"]:
         yield (
             f"of type {model['type']} llama.cpp takes pretrain.train.model.tie_embeddings false, and it is {model['tie_embeddings']!r}"
         )
-    if model["type"] in EVEN and model["kv_heads"] not in (None, model["heads"]):
+    if model["type"] in EQUAL_HEADS_TYPES and model["kv_heads"] not in (None, model["heads"]):
         yield (
             f"of type {model['type']} llama.cpp takes as many pretrain.train.model.kv_heads as heads, {model['heads']}, and they are "
             f"{model['kv_heads']!r}"
@@ -77,22 +80,22 @@ def obstacles(config: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def check(config: dict[str, Any]) -> None:
+def check_exports(config: dict[str, Any]) -> None:
     """Raise InputError, naming key, value and what is allowed, for an export as GGUF that llama.cpp would not take."""
-    for name, types in exported(config).items():
+    for name, types in gguf_exports(config).items():
         why = f"models.{name}.types asks for {types[0]}"
         source = config["models"][name]["from"]
-        if model_registry.task(config, source)[0] in model_registry.LAST:
+        if model_registry.making_task(config, source)[0] in model_registry.CHILDLESS_STEPS:
             raise InputError(
                 f"{why}, and models.{name}.from is {source!r}, whose weights are rounded for other programs: export "
-                f"{model_registry.parent(config, source)!r}, which it is made from, with q8_0 or q4_k_m, or {source!r} as {WHOLE}"
+                f"{model_registry.parent(config, source)!r}, which it is made from, with q8_0 or q4_k_m, or {source!r} as {SAFETENSORS}"
             )
-        if obstacle := next(obstacles(config), None):
+        if obstacle := next(gguf_problems(config), None):
             raise InputError(f"{why}; {obstacle}")
 
 
-def check_tools(config: dict[str, Any], there: Container[str] = ()) -> None:
+def check_tools(config: dict[str, Any], present: Container[str] = ()) -> None:
     """Raise InputError where an export needs tools that are not there. there: exports that are made already."""
-    for name in exported(config):
-        if name not in there and (why := missing(tools())):
+    for name in gguf_exports(config):
+        if name not in present and (why := tools_problem(tools_folder())):
             raise InputError(f"models.{name} is exported as GGUF, and {why}")

@@ -35,10 +35,10 @@ def recipe(job: dict[str, Any]) -> list[Any]:
         num_bits=BITS, type="int", strategy="group", group_size=job["group_size"], symmetric=job["method"] != "awq"
     )
     groups = {"group_0": QuantizationScheme(targets=["Linear"], weights=grid)}
-    told = {"config_groups": groups, "ignore": job["keep"]}
+    options = {"config_groups": groups, "ignore": job["keep"]}
     if job["method"] == "gptq":
-        return [GPTQModifier(**told)]
-    plain = QuantizationModifier(**told)
+        return [GPTQModifier(**options)]
+    plain = QuantizationModifier(**options)
     return [AWQModifier(), plain] if job["method"] == "awq" else [plain]
 
 
@@ -73,8 +73,8 @@ def main() -> int:
     model.save_pretrained(job["to"], save_compressed=True)
     from importlib.metadata import version
 
-    told = {name: version(name) for name in ("llmcompressor", "compressed-tensors", "transformers", "torch")}
-    Path(job["told"]).write_text(json.dumps(told), encoding="utf-8")
+    versions = {name: version(name) for name in ("llmcompressor", "compressed-tensors", "transformers", "torch")}
+    Path(job["told"]).write_text(json.dumps(versions), encoding="utf-8")
     return 0
 
 

@@ -10,18 +10,18 @@ import torch
 from crawl2llm.core.errors import InputError
 
 MAGNITUDE, TWO_OF_FOUR = "magnitude", "2:4"
-GROUP, KEPT = 4, 2  # of 2:4
+GROUP, KEPT_IN_GROUP = 4, 2  # of 2:4
 
 
-def smallest(weight: torch.Tensor, sparsity: float) -> torch.Tensor:
+def magnitude_mask(weight: torch.Tensor, sparsity: float) -> torch.Tensor:
     """Where a matrix keeps its weights, bool of its shape: all but the share `sparsity` that is smallest in size, ties by place.
 
     The share is of each matrix: a common threshold would empty whole layers (Han et al. 2015, arXiv:1506.02626, section 3.1).
     """
     order = weight.abs().flatten().sort(stable=True).indices
-    kept = torch.ones(weight.numel(), dtype=torch.bool)
-    kept[order[: round(sparsity * weight.numel())]] = False
-    return kept.reshape(weight.shape)
+    mask = torch.ones(weight.numel(), dtype=torch.bool)
+    mask[order[: round(sparsity * weight.numel())]] = False
+    return mask.reshape(weight.shape)
 
 
 def two_of_four(weight: torch.Tensor) -> torch.Tensor:
@@ -30,14 +30,14 @@ def two_of_four(weight: torch.Tensor) -> torch.Tensor:
     What sparse tensor cores multiply with (Mishra et al. 2021, arXiv:2104.08378, section 2). Inputs have to be a multiple of 4.
     """
     groups = weight.abs().reshape(-1, GROUP)
-    best = groups.sort(descending=True, stable=True).indices[:, :KEPT]
+    best = groups.sort(descending=True, stable=True).indices[:, :KEPT_IN_GROUP]
     return torch.zeros(groups.shape, dtype=torch.bool).scatter_(1, best, True).reshape(weight.shape)
 
 
-def kept(weight: torch.Tensor, name: str, settings: dict[str, Any]) -> torch.Tensor:
+def weight_mask(weight: torch.Tensor, name: str, settings: dict[str, Any]) -> torch.Tensor:
     """The mask of a matrix [outputs, inputs] by `method` and `sparsity`. Raises InputError, with its name, where 2:4 does not fit."""
     if settings["method"] == MAGNITUDE:
-        return smallest(weight, settings["sparsity"])
+        return magnitude_mask(weight, settings["sparsity"])
     if weight.shape[1] % GROUP:
         raise InputError(
             f"compress.prune.method is '2:4', and {name} has {weight.shape[1]} inputs, no multiple of {GROUP}"
@@ -45,12 +45,12 @@ def kept(weight: torch.Tensor, name: str, settings: dict[str, Any]) -> torch.Ten
     return two_of_four(weight)
 
 
-def hold(model: torch.nn.Module, zeroed: Iterable[str]) -> None:
+def keep_zeros(model: torch.nn.Module, zeroed: Iterable[str]) -> None:
     """Keep what is zero of these parameters zero in a training by AdamW: their gradient is 0, so no momentum moves them, and decay cannot.
 
     The model has its weights, whole.
     """
-    own = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     for name in zeroed:
-        mask = own[name].detach() != 0
-        own[name].register_hook(lambda gradient, mask=mask: gradient * mask)
+        mask = parameters[name].detach() != 0
+        parameters[name].register_hook(lambda gradient, mask=mask: gradient * mask)

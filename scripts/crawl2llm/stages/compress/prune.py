@@ -21,138 +21,140 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.fingerprint import code
+from crawl2llm.chain.fingerprint import code_hashes
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.console import log
-from crawl2llm.core.manifest import Manifest, canonical, digest, pretty, write_atomically
+from crawl2llm.core.manifest import Manifest, canonical_json, digest, pretty_json, write_atomically
 from crawl2llm.stages.compress import masks, structured
-from crawl2llm.stages.compress.retrain import WHERE, Run, Windows, companions
+from crawl2llm.stages.compress.retrain import WHERE, Run, Windows, companion_files
 from crawl2llm.training import checkpoint, heartbeat, metrics, mixture, model, program, quantized_weights
-from crawl2llm.training.compressible_layers import linear, size_of
+from crawl2llm.training.compressible_layers import linear_layers, weight_bytes
 from crawl2llm.training.group import choose_device_alone
-from crawl2llm.training.model_loading import context_of, home, load_tokenizer, weights
-from crawl2llm.training.processes import listen
-from crawl2llm.training.tuning import clear, tuned
+from crawl2llm.training.model_loading import context_of, load_tokenizer, model_folder, verify_weights
+from crawl2llm.training.processes import on_stop_signal
+from crawl2llm.training.tuning import remove_checkpoints, train_and_measure
 
 PRUNED = "pruned"  # in the folder of the checkpoints: the model before it is trained on
 FACTS = "pruned.json"  # beside it: what was taken out
 Facts = dict[str, Any]
 
 
-def mark() -> str:
+def code_digest() -> str:
     """A digest of the code that prunes."""
-    return digest(canonical(code("crawl2llm.stages.compress.prune")))
+    return digest(canonical_json(code_hashes("crawl2llm.stages.compress.prune")))
 
 
-def known(folder: Path) -> Facts | None:
+def read_facts(folder: Path) -> Facts | None:
     """What was taken out of the pruned model in `folder`; None without one, and of one by other code that was not yet trained on."""
     try:
-        found = dict(json.loads((folder / FACTS).read_text(encoding="utf-8")))
+        facts = dict(json.loads((folder / FACTS).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    return found if found.get("code") == mark() or checkpoint.complete(folder) else None
+    return facts if facts.get("code") == code_digest() or checkpoint.complete_checkpoints(folder) else None
 
 
-def pruned(args: argparse.Namespace, settings: dict[str, Any], source: Path, folder: Path) -> Facts:
+def prune_model(args: argparse.Namespace, settings: dict[str, Any], source: Path, folder: Path) -> Facts:
     """Prune the model in `source` into `folder`/pruned, unless it is there; what was taken out of it."""
-    if (facts := known(folder)) is None:
+    if (facts := read_facts(folder)) is None:
         torch.set_num_threads(settings["threads"])
-        made = AutoModelForCausalLM.from_pretrained(
+        loaded_model = AutoModelForCausalLM.from_pretrained(
             source, dtype=torch.float32, local_files_only=True, trust_remote_code=False
         ).eval()
         dtype = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False).dtype
-        config, tensors, found = (
-            slimmed(made, args, settings, source) if settings["method"] == "structured" else zeroed(made, settings)
+        config, tensors, taken_out = (
+            remove_parts(loaded_model, args, settings, source)
+            if settings["method"] == "structured"
+            else zero_weights(loaded_model, settings)
         )
         kind = next((name for name, known in model.DTYPES.items() if known == dtype), "fp32")
-        with checkpoint.writing(folder):
-            model.export(tensors, config, kind, companions(source), folder / PRUNED)
-        facts = {**found, "code": mark()}
-        write_atomically(folder / FACTS, pretty(facts))
+        with checkpoint.detect_full_disk(folder):
+            model.export(tensors, config, kind, companion_files(source), folder / PRUNED)
+        facts = {**taken_out, "code": code_digest()}
+        write_atomically(folder / FACTS, pretty_json(facts))
     return facts
 
 
-def zeroed(made: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor], Facts]:
+def zero_weights(loaded_model: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor], Facts]:
     """(configuration, weights, facts) of a model whose linear layers, but for the output layer, have zeros."""
-    if mixture.mixture(made.config):
+    if mixture.mixture_of(loaded_model.config):
         raise command_line.InputError(
-            f"{WHERE}.method is {settings['method']!r}, and the model, of type {made.config.model_type!r}, is a mixture of experts, whose "
+            f"{WHERE}.method is {settings['method']!r}, and the model, of type {loaded_model.config.model_type!r}, is a mixture of experts, whose "
             "matrices are in no linear layer: most of its weights would stay as they are"
         )
-    tensors = {name: value.detach() for name, value in made.named_parameters()}
-    layers = [layer for layer in linear(made.config) if not layer.output]
+    tensors = {name: value.detach() for name, value in loaded_model.named_parameters()}
+    layers = [layer for layer in linear_layers(loaded_model.config) if not layer.output]
     zeros = total = 0
     for layer in layers:
         name = f"{layer.name}.weight"
-        weight = tensors[name].T if layer.turned else tensors[name]
-        kept = masks.kept(weight, layer.name, settings)
-        tensors[name] = tensors[name] * (kept.T if layer.turned else kept)
-        zeros, total = zeros + int((~kept).sum()), total + kept.numel()
+        weight = tensors[name].T if layer.transposed else tensors[name]
+        mask = masks.weight_mask(weight, layer.name, settings)
+        tensors[name] = tensors[name] * (mask.T if layer.transposed else mask)
+        zeros, total = zeros + int((~mask).sum()), total + mask.numel()
     facts = {"masked": [f"{layer.name}.weight" for layer in layers], "zeros": zeros, "prunable": total}
-    return made.config, tensors, facts
+    return loaded_model.config, tensors, facts
 
 
-def slimmed(
-    made: Any, args: argparse.Namespace, settings: dict[str, Any], source: Path
+def remove_parts(
+    loaded_model: Any, args: argparse.Namespace, settings: dict[str, Any], source: Path
 ) -> tuple[Any, dict[str, torch.Tensor], Facts]:
     """(configuration, weights, facts) of a model without its least important layers, heads and neurons."""
-    structured.check(made.config)
-    context, end = context_of(made.config), load_tokenizer(source).eos_token_id
+    structured.check_architecture(loaded_model.config)
+    context, end = context_of(loaded_model.config), load_tokenizer(source).eos_token_id
     windows = Windows(args.tokens, {**settings, "batch_tokens": context}, context, end, 1)
-    text = windows.first(settings["calibration_tokens"])
+    text = windows.calibration_windows(settings["calibration_tokens"])
     device = choose_device_alone(args.device, 1, WHERE)
-    found = structured.importance(made.to(device), text, settings["micro_batch"])
-    config, tensors, left = structured.cut(made.cpu(), found, settings)
-    return config, tensors, {"masked": [], "calibration_tokens": text.numel(), **left}
+    scores = structured.measure_importance(loaded_model.to(device), text, settings["micro_batch"])
+    config, tensors, remaining = structured.cut_model(loaded_model.cpu(), scores, settings)
+    return config, tensors, {"masked": [], "calibration_tokens": text.numel(), **remaining}
 
 
-def waited(folder: Path, seconds: float) -> Facts:
+def wait_for_facts(folder: Path, seconds: float) -> Facts:
     """What process 0 has written, of another process; it ends by itself where process 0 fails. Raises InputError after so many seconds."""
     end = time.monotonic() + seconds
-    while (found := known(folder)) is None:
+    while (facts := read_facts(folder)) is None:
         if time.monotonic() > end:
             raise command_line.InputError(
                 f"the pruned model is not in {folder} after {seconds:.0f} s ({WHERE}.step_timeout)"
             )
         time.sleep(0.05)
-    return found
+    return facts
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Prune, train on and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    heartbeat.begin()
+    heartbeat.start_beats()
     os.environ.setdefault("DS_ACCELERATOR", "cpu" if args.device == "cpu" or not torch.cuda.is_available() else "cuda")
     stopping: list[int] = []
-    listen(lambda number, _: stopping.append(number))
+    on_stop_signal(lambda number, _: stopping.append(number))
     logging.disable_progress_bar()
-    folder = command_line.checkpoints(args, settings)
+    folder = command_line.checkpoint_folder(args, settings)
     if os.environ["RANK"] != "0":
         if settings["retrain_tokens"]:
-            facts = waited(folder, args.step_timeout)
-            tuned(Run(args, settings, folder, folder / PRUNED, facts["masked"]), None, stopping)
+            facts = wait_for_facts(folder, args.step_timeout)
+            train_and_measure(Run(args, settings, folder, folder / PRUNED, facts["masked"]), None, stopping)
         return []
-    source = weights(args.model)[1]
+    source = verify_weights(args.model)[1]
     if quantized_weights.is_quantized(source):
         raise command_line.InputError(f"{source} is quantized; {WHERE} takes a model whose weights are not")
-    with checkpoint_folders.taken(folder, args.manifest, manifest.fingerprint):
-        facts = pruned(args, settings, source, folder)
+    with checkpoint_folders.claim_folder(folder, args.manifest, manifest.fingerprint):
+        facts = prune_model(args, settings, source, folder)
         if not settings["retrain_tokens"]:
-            return results(args, settings, source, folder, facts, None, None, manifest)
+            return write_results(args, settings, source, folder, facts, None, None, manifest)
         run = Run(args, settings, folder, folder / PRUNED, facts["masked"])
         log.info(
             "%s parameters, %s steps of %s tokens", f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_tokens']:,}"
         )
         if run.done:
-            log.info("%s", checkpoint_folders.resuming(folder / f"step-{run.done:06d}", run.done, run.steps))
+            log.info("%s", checkpoint_folders.resume_line(folder / f"step-{run.done:06d}", run.done, run.steps))
         with metrics.Recorder(
             folder, run.done, 0, tensorboard=False, wandb="disabled", project="", config=settings
         ) as recorder:
-            tensors, made_on = tuned(run, recorder, stopping)
+            tensors, made_on = train_and_measure(run, recorder, stopping)
         manifest.run |= made_on
-        return results(args, settings, source, folder, facts, run, tensors, manifest)
+        return write_results(args, settings, source, folder, facts, run, tensors, manifest)
 
 
-def results(
+def write_results(
     args: argparse.Namespace,
     settings: dict[str, Any],
     source: Path,
@@ -163,31 +165,31 @@ def results(
     manifest: Manifest,
 ) -> list[Path]:
     """Write model/ and losses.jsonl, and fill the manifest's summary; the files to list. run: None where nothing was trained."""
-    out = home(args.manifest)
+    out = model_folder(args.manifest)
     out.mkdir(exist_ok=True)
     for name in (metrics.LOSSES, metrics.METRICS):
         (out / name).write_bytes((folder / name).read_bytes() if run else b"")
-    with checkpoint.writing(out):
+    with checkpoint.detect_full_disk(out):
         if run and tensors:
             files = model.export(tensors, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
         else:
             shutil.rmtree(out / model.FOLDER, ignore_errors=True)
             shutil.copytree(folder / PRUNED, out / model.FOLDER)
             files = sorted((out / model.FOLDER).iterdir())
-    held, zeros = size_of(out / model.FOLDER), zeros_in(out / model.FOLDER, facts["masked"])
+    size, zeros = weight_bytes(out / model.FOLDER), zeros_in(out / model.FOLDER, facts["masked"])
     if facts["masked"] and zeros < facts["zeros"]:
         raise RuntimeError(f"{facts['zeros'] - zeros} weights that were zeroed are not zero after the training")
     losses = [row["loss"] for row in metrics.read(out / metrics.LOSSES) if "loss" in row]
     manifest.summary = {
         "method": settings["method"],
-        "parameters": model.size(
+        "parameters": model.count_parameters(
             AutoConfig.from_pretrained(out / model.FOLDER, local_files_only=True, trust_remote_code=False)
         ),
-        "parameters_before": model.size(
+        "parameters_before": model.count_parameters(
             AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
         ),
-        "bytes": held,
-        "bytes_before": size_of(source),
+        "bytes": size,
+        "bytes_before": weight_bytes(source),
         **{key: value for key, value in facts.items() if key not in ("masked", "code")},
         "steps": run.steps if run else 0,
         "tokens": run.steps * settings["batch_tokens"] if run else 0,
@@ -197,7 +199,7 @@ def results(
         "pruned_loss_after": run and round_of(run.after.get("heldout_loss")),
         "validation_tokens": run.heldout_tokens if run else 0,
         "skipped_steps": run.skipped if run else [],
-        "notes": checkpoint_folders.note(list(run.changed)) if run else [],
+        "notes": checkpoint_folders.code_change_notes(list(run.changed)) if run else [],
     }
     return [*files, out / metrics.LOSSES]
 
@@ -209,26 +211,26 @@ def round_of(loss: float | None) -> float | None:
 
 def zeros_in(folder: Path, names: list[str]) -> int:
     """How many weights of these parameters of a model's files are zero."""
-    wanted, found = set(names), 0
+    wanted, zeros = set(names), 0
     for file in folder.glob("*.safetensors"):
-        with safe_open(file, "pt") as held:
-            for name in wanted & set(held.keys()):
-                found += int((held.get_tensor(name) == 0).sum())
-    return found
+        with safe_open(file, "pt") as tensors:
+            for name in wanted & set(tensors.keys()):
+                zeros += int((tensors.get_tensor(name) == 0).sum())
+    return zeros
 
 
-def cleared(args: argparse.Namespace) -> None:
+def clear_checkpoints(args: argparse.Namespace) -> None:
     """Remove a finished run's checkpoints and the pruned model beside them."""
-    folder = command_line.checkpoints(
-        args, command_line.given_settings(args.step, args.config, args.manifest.name.split(".")[0])[0]
+    folder = command_line.checkpoint_folder(
+        args, command_line.parse_settings(args.step, args.config, args.manifest.name.split(".")[0])[0]
     )
-    clear(args)
+    remove_checkpoints(args)
     shutil.rmtree(folder / PRUNED, ignore_errors=True)
     (folder / FACTS).unlink(missing_ok=True)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         WHERE,
         __doc__,
         "--config config.yaml --model results/main/pretrain/train/manifest.json "
@@ -237,8 +239,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", required=True, type=Path, help="manifest of the model that is pruned")
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    command_line.placement(parser, WHERE)
-    return program.run(parser, body, argv, cleared)
+    command_line.add_placement_options(parser, WHERE)
+    return program.run(parser, body, argv, clear_checkpoints)
 
 
 if __name__ == "__main__":

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.chain.model_registry import QUANTIZE_STEP
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.compress import quantize_tools, quantized_output
 from crawl2llm.training import memory, quantized_weights
-from crawl2llm.training.compressible_layers import chosen, linear, size_of
-from crawl2llm.training.model_loading import home, name, weights
+from crawl2llm.training.compressible_layers import layers_to_quantize, linear_layers, weight_bytes
+from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
 
 STEP = QUANTIZE_STEP
 
@@ -50,10 +50,10 @@ def check_memory(folder: Path, has: int, copies: float = 0.5) -> None:
 
     copies: how often the weights are there a second time while they are quantized.
     """
-    held = size_of(folder)
-    needed = {"program": memory.PROGRAM, "weights": held, "quantized weights": int(held * copies)}
+    model_bytes = weight_bytes(folder)
+    needed = {"program": memory.PROGRAM, "weights": model_bytes, "quantized weights": int(model_bytes * copies)}
     if sum(needed.values()) > memory.TOLERANCE * has:
-        raise memory.refusal(STEP, needed, has, 1, ["run it on a machine with more memory"])
+        raise memory.refusal_error(STEP, needed, has, 1, ["run it on a machine with more memory"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -62,24 +62,32 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
 
-    quantized_weights.quiet()
+    quantized_weights.silence_bitsandbytes()
     logging.disable_progress_bar()
-    settings = completed(STEP, settings)
-    _, source = weights(args.model)
+    settings = fill_defaults(STEP, settings)
+    _, source = verify_weights(args.model)
     if quantized_weights.is_quantized(source):
         raise InputError(f"{source} is quantized already; {STEP} takes a model whose weights are not")
-    check_memory(source, memory.available(), copies=2 if settings["method"] in quantize_tools.PACKED else 0.5)
+    check_memory(source, memory.available_bytes(), copies=2 if settings["method"] in quantize_tools.PACKED else 0.5)
     config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
     quantize_tools.check_type(settings["method"], config.model_type, f"{STEP}.method", "config.json's model_type")
-    layers = linear(config)
-    taken = chosen(layers, settings)
-    log.info("%s of %s linear layers of %s to %s", len(taken), len(layers), name(args.model), settings["method"])
+    layers = linear_layers(config)
+    chosen_layers = layers_to_quantize(layers, settings)
+    log.info(
+        "%s of %s linear layers of %s to %s",
+        len(chosen_layers),
+        len(layers),
+        model_name(args.model),
+        settings["method"],
+    )
     if settings["method"] in quantize_tools.PACKED:
         from crawl2llm.stages.compress import four_bit
 
-        return four_bit.made(args.tokens, source, home(args.manifest), taken, layers, settings, manifest)
-    skipped = sorted(layer.name for layer in layers if layer not in taken)
-    how = settings_of_library(settings, config.dtype or torch.float32, skipped)
+        return four_bit.quantize_model(
+            args.tokens, source, model_folder(args.manifest), chosen_layers, layers, settings, manifest
+        )
+    skipped = sorted(layer.name for layer in layers if layer not in chosen_layers)
+    library_settings = settings_of_library(settings, config.dtype or torch.float32, skipped)
     # On the CPU also where a GPU is: the same bytes everywhere. Saved before its first use, after which nf4 is laid out for the processor.
     model = AutoModelForCausalLM.from_pretrained(
         source,
@@ -88,26 +96,30 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         trust_remote_code=False,
         use_safetensors=True,
         device_map={"": "cpu"},
-        quantization_config=how,
+        quantization_config=library_settings,
     )
-    files = quantized_output.put(home(args.manifest) / "model", source, partial(save, model, settings["rest"]))
-    measured = quantized_output.errors(model, source, taken)
-    manifest.summary = quantized_output.summary(source, files, model, taken, layers, settings["method"], **measured)
+    files = quantized_output.write_folder(
+        model_folder(args.manifest) / "model", source, partial(save_model, model, settings["rest"])
+    )
+    measured = quantized_output.weight_errors(model, source, chosen_layers)
+    manifest.summary = quantized_output.manifest_summary(
+        source, files, model, chosen_layers, layers, settings["method"], **measured
+    )
     return files
 
 
-def save(model: Any, rest: str, folder: Path) -> None:
+def save_model(model: Any, rest: str, folder: Path) -> None:
     """Write a model of bitsandbytes into `folder`. rest: type of the weights that are not quantized."""
     import torch
 
     if rest == "bf16":
         model.config.dtype = torch.bfloat16
-        quantized_weights.cast(model, torch.bfloat16)
+        quantized_weights.cast_unquantized(model, torch.bfloat16)
     model.save_pretrained(folder)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         STEP,
         __doc__,
         "--config config.yaml --model results/main/finetune/train/sft.manifest.json --manifest /tmp/quantize/int8.manifest.json",
@@ -116,7 +128,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--tokens", type=Path, nargs="*", default=[], help="manifests of tokenize.encode; for gptq and awq alone"
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

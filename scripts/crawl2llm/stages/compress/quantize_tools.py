@@ -12,44 +12,46 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import model_registry
-from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, pins
+from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, parse_pins
 from crawl2llm.chain.model_registry import QUANTIZE_STEP
 from crawl2llm.core import code_snapshot
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
 from crawl2llm.training.quantized_sizes import BLOCK, GROUPS, LLAMA_LIKE
 
-PACKED = ("int4", *model_registry.CALIBRATED)  # whose layers training/packed_weights.py reads
+PACKED = ("int4", *model_registry.CALIBRATED_METHODS)  # whose layers training/packed_weights.py reads
 TYPES = LLAMA_LIKE
 FOLDER = ".quantize"  # beside .venv
 VARIABLE = "CRAWL2LLM_QUANTIZE"
-MADE = ".installed"  # in the folder: the lock that it was made of
+INSTALLED = ".installed"  # in the folder: the lock that it was made of
 
 
-def folder() -> Path:
+def environment_folder() -> Path:
     """The quantizers' environment, that of `make quantize-tools` where the variable CRAWL2LLM_QUANTIZE names no other."""
-    return Path(os.environ.get(VARIABLE) or code_snapshot.home(ROOT) / FOLDER)
+    return Path(os.environ.get(VARIABLE) or code_snapshot.project_folder(ROOT) / FOLDER)
 
 
-def python(where: Path) -> Path:
+def python_path(where: Path) -> Path:
     """The environment's Python."""
     return where / "bin/python"
 
 
-def missing(where: Path) -> str | None:
+def environment_problem(where: Path) -> str | None:
     """Why the environment in a folder cannot be used, and how to make it; None where it can."""
     how = f"make it once, where there is a network: make quantize-tools (some minutes, 1.5 GB; {VARIABLE} names another folder)"
-    if not python(where).is_file() or not (where / MADE).is_file():
+    if not python_path(where).is_file() or not (where / INSTALLED).is_file():
         return f"the quantizers' environment is not in {where}: {how}"
-    if pins((where / MADE).read_text(encoding="utf-8")) != pins((ROOT / QUANTIZE_LOCK).read_text(encoding="utf-8")):
+    if parse_pins((where / INSTALLED).read_text(encoding="utf-8")) != parse_pins(
+        (ROOT / QUANTIZE_LOCK).read_text(encoding="utf-8")
+    ):
         return f"the quantizers' environment in {where} is of other packages than {QUANTIZE_LOCK}: {how}"
     return None
 
 
-def check(config: dict[str, Any]) -> None:
+def check_methods(config: dict[str, Any]) -> None:
     """Raise InputError, naming key, value and what is allowed, for a model that cannot be quantized so."""
     kind = config["pretrain"]["train"]["model"]["type"]
-    for name in model_registry.made_by(config, QUANTIZE_STEP):
+    for name in model_registry.models_made_by(config, QUANTIZE_STEP):
         check_type(
             model_registry.section(config, QUANTIZE_STEP, name)["method"],
             kind,
@@ -75,31 +77,38 @@ def check_shapes(config: dict[str, Any]) -> None:
     sizes = {key: shape[key] for key in ("hidden_size", "intermediate_size")}
     if shape["type"] not in TYPES or not all(isinstance(size, int) for size in sizes.values()):
         return
-    asked = [(QUANTIZE_STEP, "method", "group_size"), ("finetune.train", "quantize_aware", "quantize_aware_group_size")]
-    for step, method, group in asked:
-        for name in model_registry.made_by(config, step):
-            own = model_registry.section(config, step, name)
+    quantizing_steps = [
+        (QUANTIZE_STEP, "method", "group_size"),
+        ("finetune.train", "quantize_aware", "quantize_aware_group_size"),
+    ]
+    for step, method, group in quantizing_steps:
+        for name in model_registry.models_made_by(config, step):
+            settings = model_registry.section(config, step, name)
             if "compress.prune" in (
-                model_registry.task(config, one)[0] for one in model_registry.ancestors(config["models"], name)
+                model_registry.making_task(config, one)[0] for one in model_registry.ancestors(config["models"], name)
             ):
                 continue
-            said = " and ".join(f"pretrain.train.model.{key}, {size}" for key, size in sizes.items())
-            key = model_registry.key(config, step, name, method)
-            if own[method] == "nf4" and all(size % BLOCK for size in sizes.values()):
+            sizes_text = " and ".join(f"pretrain.train.model.{key}, {size}" for key, size in sizes.items())
+            key = model_registry.key_path(config, step, name, method)
+            if settings[method] == "nf4" and all(size % BLOCK for size in sizes.values()):
                 raise InputError(
-                    f"{key} is 'nf4', which takes layers with inputs in a multiple of {BLOCK}; {said}, are none: take int8"
+                    f"{key} is 'nf4', which takes layers with inputs in a multiple of {BLOCK}; {sizes_text}, are none: take int8"
                 )
-            if own[method] in PACKED and all(size % own[group] for size in sizes.values()):
+            if settings[method] in PACKED and all(size % settings[group] for size in sizes.values()):
                 fitting = [str(one) for one in GROUPS if any(not size % one for size in sizes.values())]
                 raise InputError(
-                    f"{model_registry.key(config, step, name, group)} is {own[group]}, and {said}, are no multiples of it: take "
+                    f"{model_registry.key_path(config, step, name, group)} is {settings[group]}, and {sizes_text}, are no multiples of it: take "
                     f"{' or '.join(fitting) or f'int8 in {key}'}"
                 )
 
 
-def check_tools(config: dict[str, Any], there: Container[str] = ()) -> None:
+def check_tools(config: dict[str, Any], present: Container[str] = ()) -> None:
     """Raise InputError where a model needs an environment that is not there. there: models that are made already."""
-    for name in model_registry.made_by(config, QUANTIZE_STEP):
-        if name not in there and model_registry.calibrates(config, name) and (why := missing(folder())):
+    for name in model_registry.models_made_by(config, QUANTIZE_STEP):
+        if (
+            name not in present
+            and model_registry.is_calibrated(config, name)
+            and (why := environment_problem(environment_folder()))
+        ):
             method = model_registry.section(config, QUANTIZE_STEP, name)["method"]
             raise InputError(f"models.{name} is made by method {method}, and {why}")

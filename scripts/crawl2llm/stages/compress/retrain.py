@@ -18,7 +18,7 @@ from crawl2llm.training import data, engine, heldout, model
 from crawl2llm.training import pair_run as finetune
 from crawl2llm.training.batch import IGNORE
 from crawl2llm.training.model_loading import context_of
-from crawl2llm.training.pair_batches import Cuts, MicroBatch, dealt
+from crawl2llm.training.pair_batches import Cuts, MicroBatch, deal_micro_batches
 
 WHERE = "compress.prune"
 
@@ -34,7 +34,7 @@ class Windows:
     def __init__(self, tokens: list[Path], settings: dict[str, Any], context: int, end: int, processes: int) -> None:
         self.tokens, self.stream = tokens, data.open_split(tokens, "train")
         self.seed, self.context, self.end, self.processes = settings["seed"], context, end, processes
-        self.windows = calibration.count(self.stream, context)
+        self.windows = calibration.count_windows(self.stream, context)
         if settings["batch_tokens"] % context:
             raise InputError(
                 f"{WHERE}.batch_tokens is {settings['batch_tokens']}; it must be a multiple of the model's context, {context} tokens"
@@ -44,30 +44,33 @@ class Windows:
         self.rounds = math.ceil(self.sequences / (processes * settings["micro_batch"]))
         self.size = math.ceil(self.sequences / (processes * self.rounds))
 
-    def order(self, step: int) -> data.Tokens:
+    def step_indices(self, step: int) -> data.Tokens:
         """The windows of a step, of all processes."""
         return data.windows_from((step - 1) * self.sequences, self.sequences, self.windows, self.seed)
 
-    def first(self, tokens: int) -> torch.Tensor:
+    def calibration_windows(self, tokens: int) -> torch.Tensor:
         """Windows of the training text to calibrate on, of about so many tokens: int64 [n, context]."""
-        return torch.from_numpy(calibration.windows(self.stream, self.context, tokens, self.seed))
+        return torch.from_numpy(calibration.first_windows(self.stream, self.context, tokens, self.seed))
 
     def ids(self, step: int) -> list[str]:
         """The ids of the documents of a step, of all processes."""
-        return data.documents(self.tokens, self.order(step), self.context)
+        return data.document_ids(self.tokens, self.step_indices(step), self.context)
 
-    def of(self, step: int, rank: int) -> list[MicroBatch]:
+    def micro_batches(self, step: int, rank: int) -> list[MicroBatch]:
         """A process's micro-batches of a step; every process has as many."""
-        return [self.micro_batch(turn[rank]) for turn in dealt(self.order(step), self.processes, self.size)]
+        return [
+            self.micro_batch(turn[rank])
+            for turn in deal_micro_batches(self.step_indices(step), self.processes, self.size)
+        ]
 
     def micro_batch(self, windows: Iterable[int]) -> MicroBatch:
         """Inputs and targets of windows; of none, a row in which no target counts."""
-        chosen = np.asarray(list(windows), np.int64)
-        if not len(chosen):
+        indices = np.asarray(list(windows), np.int64)
+        if not len(indices):
             row = torch.full((1, 2), self.end)
             return row, torch.full_like(row, IGNORE)
-        found = torch.from_numpy(data.read_windows(self.stream, chosen[None], self.context)[0].astype(np.int64))
-        return found[:, :-1].contiguous(), found[:, 1:].contiguous()
+        tokens = torch.from_numpy(data.read_windows(self.stream, indices[None], self.context)[0].astype(np.int64))
+        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
 class Run(finetune.Run):
@@ -87,20 +90,20 @@ class Run(finetune.Run):
         self.context = context_of(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False))
         super().__init__(args, settings, folder, source)
 
-    def read(self, settings: dict[str, Any]) -> Any:
+    def read_batches(self, settings: dict[str, Any]) -> Any:
         """The windows to train on; reads the held-out documents too."""
         end = self.tokenizer.eos_token_id
-        documents, _ = heldout.choose(self.args.tokens, settings["validation_tokens"], settings["seed"])
-        pieces = heldout.pieces(documents, end, self.context, heldout.CARRY)
+        documents, _ = heldout.choose_documents(self.args.tokens, settings["validation_tokens"], settings["seed"])
+        pieces = heldout.scoring_pieces(documents, end, self.context, heldout.CARRY)
         self.heldout = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
         return Windows(self.args.tokens, settings, self.context, end, self.processes)
 
-    def check(self, config: Any) -> None:
+    def check_settings(self, config: Any) -> None:
         """InputError for settings that cannot go with the windows, the processes or the zeros."""
-        check(self.settings, self.batches.sequences, self.processes, bool(self.zeroed))
+        check_retraining(self.settings, self.batches.sequences, self.processes, bool(self.zeroed))
 
-    def longest(self) -> int:
+    def max_row_tokens(self) -> int:
         """The tokens of a window."""
         return self.context
 
@@ -108,23 +111,23 @@ class Run(finetune.Run):
         """Windows are not cut."""
         return Cuts(0, 0, 0), Cuts(0, 0, 0)
 
-    def built(self, job: engine.Job) -> engine.Engine:
+    def build_engine(self, job: engine.Job) -> engine.Engine:
         """The engine, with the pruned model, whose zeros it keeps."""
-        made = super().built(job)
-        masks.hold(made.model, self.zeroed)
-        return made
+        built_engine = super().build_engine(job)
+        masks.keep_zeros(built_engine.model, self.zeroed)
+        return built_engine
 
     def companions(self) -> list[Path]:
         """The files of the tokenizer beside the weights."""
-        return companions(self.source)
+        return companion_files(self.source)
 
 
-def companions(source: Path) -> list[Path]:
+def companion_files(source: Path) -> list[Path]:
     """The files of the tokenizer, and the chat template, of a model's folder."""
     return [path for name in model.COMPANIONS if (path := source / name).is_file()]
 
 
-def check(settings: dict[str, Any], sequences: int, processes: int, masked: bool) -> None:
+def check_retraining(settings: dict[str, Any], sequences: int, processes: int, masked: bool) -> None:
     """InputError for more processes than a batch has windows, and for zeros that an engine's shards would not keep."""
     if processes > sequences:
         raise InputError(

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from crawl2llm.chain.model_registry import BASE, QUANTIZE_STEP, UNTRAINED
-from crawl2llm.stages.compress.facts import Facts, Trained
+from crawl2llm.stages.compress.facts import Facts, TrainedModel
 
 GROUPS = 12  # most reasons that a filter's row names
 
 
-def label(task: str) -> str:
+def task_label(task: str) -> str:
     """`word_order` → `word order`."""
     return "held-out questions" if task == "questions" else task.replace("_", " ")
 
 
-def table(heads: list[str], rows: Iterable[Iterable[Any]]) -> list[str]:
+def markdown_table(heads: list[str], rows: Iterable[Iterable[Any]]) -> list[str]:
     """A table in Markdown; columns of numbers are aligned right."""
     cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
     number = [all(row[at][:1] in "+-`" or row[at][:1].isdigit() for row in cells) for at in range(len(heads))]
@@ -24,30 +24,33 @@ def table(heads: list[str], rows: Iterable[Iterable[Any]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in [heads, line, *cells]] + [""]
 
 
-def evaluated(facts: Facts) -> Iterator[str]:
+def evaluation_lines(facts: Facts) -> Iterator[str]:
     """Results, beside what they are worth: other models of the run, one with random weights, n-grams, compressors, chance."""
-    of, held = facts.models[0].name, facts.evaluation.get("heldout_text")
+    model_name, heldout = facts.models[0].name, facts.evaluation.get("heldout_text")
     yield "## Evaluation\n"
-    if held:
-        yield f"On {held['documents']:,} documents of the run that were held out from training ({held['bytes']:,} bytes):\n"
-        rows = [[who(one, of), f"{value:.4f}"] for one, value in sorted(facts.bits(), key=lambda row: row[1])]
-        yield from table(["model", "bits per byte"], rows)
-    if tasks := facts.tasks():
+    if heldout:
+        yield f"On {heldout['documents']:,} documents of the run that were held out from training ({heldout['bytes']:,} bytes):\n"
+        rows = [
+            [model_label(one, model_name), f"{value:.4f}"]
+            for one, value in sorted(facts.bits_per_byte(), key=lambda row: row[1])
+        ]
+        yield from markdown_table(["model", "bits per byte"], rows)
+    if tasks := facts.task_results():
         yield "Tasks that the run makes from the same documents; *score* is (accuracy − chance) / (1 − chance), with its standard error.\n"
-        yield from table(
+        yield from markdown_table(
             ["task", "model", "accuracy", "chance", "score", "items"],
             (
-                [label(task), who(one, of), f"{n['accuracy']:.1%}", f"{n['chance']:.0%}",
+                [task_label(task), model_label(one, model_name), f"{n['accuracy']:.1%}", f"{n['chance']:.0%}",
                  f"{n['centered']:+.3f} ± {n['centered_stderr']:.3f}" if n.get("centered_stderr") is not None else f"{n['centered']:+.3f}",
                  f"{n.get('items', 0):,}"]
                 for task, rows in tasks.items() for one, n in rows
             ),
         )  # fmt: skip
-    if not held and not tasks:
+    if not heldout and not tasks:
         yield "Nothing was measured: the run held no text out.\n"
 
 
-def who(name: str, own: str) -> str:
+def model_label(name: str, exported_name: str) -> str:
     """What a table calls a model or a baseline."""
     words = {
         UNTRAINED: "random weights",
@@ -55,18 +58,18 @@ def who(name: str, own: str) -> str:
         "xz": "xz (compressor)",
         "zstd": "zstd with a dictionary (compressor)",
     }
-    return "**this model**" if name == own else words.get(name, name)
+    return "**this model**" if name == exported_name else words.get(name, name)
 
 
-def trained(facts: Facts) -> Iterator[str]:
+def training_lines(facts: Facts) -> Iterator[str]:
     """How each step of its making trained it."""
     yield "## Training\n"
     for model in facts.models[::-1]:
         yield f"**{model.name}**, by `{model.step}`" + (f", on {model.machine}" if model.machine else "") + ".\n"
-        yield from table(["", ""], measures(model))
+        yield from markdown_table(["", ""], summary_rows(model))
 
 
-SHOWN = {
+SUMMARY_LABELS = {
     "tokens": "tokens", "epochs": "passes over the corpus", "steps": "steps", "global_batch_tokens": "tokens of a step",
     "learning_rate": "peak learning rate", "loss": "loss of the last step (nats a token)",
     "validation_loss": "validation loss (nats a token)",
@@ -110,37 +113,37 @@ QUANTIZED = {  # method → the library that loads it, bits of a weight, how wei
 
 def loader_of(facts: Facts) -> str:
     """The library that transformers needs to load a quantized model; "" for another one."""
-    found = facts.models[0]
-    return QUANTIZED[found.summary["method"]][0] if found.step == QUANTIZE_STEP else ""
+    model = facts.models[0]
+    return QUANTIZED[model.summary["method"]][0] if model.step == QUANTIZE_STEP else ""
 
 
-def quantization(facts: Facts) -> Iterator[str]:
+def quantization_lines(facts: Facts) -> Iterator[str]:
     """How a quantized model was quantized, and what that did."""
     if not loader_of(facts):
         return
-    found = facts.models[0].summary
+    summary = facts.models[0].summary
     yield "## Quantization\n"
     yield (
-        f"The weights of {found['quantized_layers']:,} linear layers ({found['quantized_parameters']:,} of "
-        f"{found['parameters']:,} parameters) are kept in {QUANTIZED[found['method']][2].format_map(found)}. "
+        f"The weights of {summary['quantized_layers']:,} linear layers ({summary['quantized_parameters']:,} of "
+        f"{summary['parameters']:,} parameters) are kept in {QUANTIZED[summary['method']][2].format_map(summary)}. "
         "Embeddings, norms and the output layer are not. "
-        f"The weights take {found['bytes'] / 1e6:,.2f} MB; before it they took {found['bytes_before'] / 1e6:,.2f} MB.\n"
+        f"The weights take {summary['bytes'] / 1e6:,.2f} MB; before it they took {summary['bytes_before'] / 1e6:,.2f} MB.\n"
     )
-    if (error := found.get("weight_error")) is not None:
+    if (error := summary.get("weight_error")) is not None:
         yield f"Relative error of the quantized weights: {error:.2%}.\n"
-    if "calibration_loss" in found:
+    if "calibration_loss" in summary:
         yield (
-            f"It was calibrated on {found['calibration_tokens']:,} tokens of the training text. On these the loss is "
-            f"{found['calibration_loss']:.4f} nats a token; before it was {found['calibration_loss_before']:.4f}, and with every weight "
-            f"rounded to the nearest it would be {found['calibration_loss_nearest']:.4f}.\n"
+            f"It was calibrated on {summary['calibration_tokens']:,} tokens of the training text. On these the loss is "
+            f"{summary['calibration_loss']:.4f} nats a token; before it was {summary['calibration_loss_before']:.4f}, and with every weight "
+            f"rounded to the nearest it would be {summary['calibration_loss_nearest']:.4f}.\n"
         )
-    for note in found.get("notes", []):
+    for note in summary.get("notes", []):
         yield f"{note}\n"
 
 
-def measures(model: Trained) -> Iterator[list[str]]:
+def summary_rows(model: TrainedModel) -> Iterator[list[str]]:
     """(what, value) of a step's summary, as far as it is known here."""
-    for key, words in SHOWN.items():
+    for key, words in SUMMARY_LABELS.items():
         value = model.summary.get(key)
         if isinstance(value, int | float | str):
             yield [
@@ -158,33 +161,33 @@ def measures(model: Trained) -> Iterator[list[str]]:
         ]
 
 
-def data(facts: Facts) -> Iterator[str]:
+def data_lines(facts: Facts) -> Iterator[str]:
     """Sources and licences, and what each filter took away."""
     yield "## Data\n"
-    yield from table(
+    yield from markdown_table(
         ["source", "licence of its texts", "documents in the corpus", "MB of text"],
         ([name, licence, f"{documents:,}", f"{size / 1e6:,.2f}"] for name, licence, documents, size in facts.sources()),
     )
-    if pairs := asked(facts):
+    if pairs := pairs_by_source(facts):
         yield "Pairs of a question and its answer, by the file or pattern that they come from:\n"
-        yield from table(
+        yield from markdown_table(
             ["pairs of", "trained on", "held out"],
             ([name, f"{part['train']:,}", f"{part['heldout']:,}"] for name, part in pairs.items()),
         )
     yield "Documents, from what was read to what was kept:\n"
     rows = []
-    for stage, given, kept, dropped in facts.funnel():
+    for stage, documents_in, documents_kept, dropped in facts.funnel():
         most = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
-        named = ", ".join(f"{why} {number:,}" for why, number in most[:GROUPS])
+        reasons = ", ".join(f"{why} {number:,}" for why, number in most[:GROUPS])
         rows.append(
             [
                 stage,
-                f"{given:,}",
-                f"{kept:,}",
-                named + (f" and {len(most) - GROUPS} more reasons" if len(most) > GROUPS else ""),
+                f"{documents_in:,}",
+                f"{documents_kept:,}",
+                reasons + (f" and {len(most) - GROUPS} more reasons" if len(most) > GROUPS else ""),
             ]
         )
-    yield from table(["stage", "in", "kept", "dropped"], rows)
+    yield from markdown_table(["stage", "in", "kept", "dropped"], rows)
     train = facts.run.summary("tokenize.encode", "train") or {}
     size = facts.run.summary("tokenize.train", "vocabulary")
     if train.get("tokens") and size:
@@ -192,18 +195,18 @@ def data(facts: Facts) -> Iterator[str]:
         yield f"For training: {parts} of a vocabulary of {size:,}.\n"
 
 
-def asked(facts: Facts) -> dict[str, dict[str, int]]:
+def pairs_by_source(facts: Facts) -> dict[str, dict[str, int]]:
     """The pairs that the run fine-tunes on, by where they come from; {} of a model that was not fine-tuned."""
     if not any(model.step == "finetune.train" for model in facts.models):
         return {}
     return facts.run.fact("finetune.pairs", "by_source") or {}
 
 
-def provenance(facts: Facts) -> Iterator[str]:
+def provenance_lines(facts: Facts) -> Iterator[str]:
     """By what exactly it was made."""
     yield "## Provenance\n"
     yield "A digest of the settings, code and inputs of each step; two runs with the same digests have the same results.\n"
-    yield from table(["step", "fingerprint"], ([step, f"`{mark}`"] for step, mark in facts.fingerprints()))
+    yield from markdown_table(["step", "fingerprint"], ([step, f"`{mark}`"] for step, mark in facts.fingerprints()))
     sources = facts.models[0].manifest.sources
     if sources:
         yield f"Source files: `{', '.join(sources.values())}`.\n"

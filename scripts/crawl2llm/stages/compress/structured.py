@@ -31,7 +31,7 @@ class Importance:
     neurons: torch.Tensor
 
 
-def check(config: Any) -> None:
+def check_architecture(config: Any) -> None:
     """InputError for a model whose layers are built otherwise."""
     if config.model_type not in LLAMA_LIKE:
         raise InputError(
@@ -45,73 +45,79 @@ def head_size(config: Any) -> int:
 
 
 @torch.no_grad()
-def importance(model: Any, windows: torch.Tensor, batch: int) -> Importance:
+def measure_importance(model: Any, windows: torch.Tensor, batch: int) -> Importance:
     """Of each part of a model by windows of tokens, int64 [n, length], `batch` of them at a time, on the model's device."""
     config = model.config
     count, groups = config.num_hidden_layers, config.num_key_value_heads
-    found = Importance(
+    scores = Importance(
         *(
             torch.zeros(shape, dtype=torch.float64, device=model.device)
             for shape in ((count,), (count, groups), (count, config.intermediate_size))
         )
     )
 
-    def watch(at: int, layer: Any) -> list[Any]:
-        def heads(_: Any, given: Any) -> None:
-            each = given[0].double().unflatten(-1, (config.num_attention_heads, -1)).norm(dim=-1)
-            found.heads[at] += each.unflatten(-1, (groups, -1)).sum(-1).flatten(0, -2).sum(0)
+    def add_hooks(at: int, layer: Any) -> list[Any]:
+        def record_heads(_: Any, inputs: Any) -> None:
+            lengths = inputs[0].double().unflatten(-1, (config.num_attention_heads, -1)).norm(dim=-1)
+            scores.heads[at] += lengths.unflatten(-1, (groups, -1)).sum(-1).flatten(0, -2).sum(0)
 
-        def neurons(_: Any, given: Any) -> None:
-            found.neurons[at] += given[0].double().abs().flatten(0, -2).sum(0)
+        def record_neurons(_: Any, inputs: Any) -> None:
+            scores.neurons[at] += inputs[0].double().abs().flatten(0, -2).sum(0)
 
-        def influence(_: Any, given: Any, made: Any) -> None:
-            out = made[0] if isinstance(made, tuple) else made
-            found.layers[at] += (1 - torch.cosine_similarity(given[0].double(), out.double(), dim=-1)).sum()
+        def record_influence(_: Any, inputs: Any, outputs: Any) -> None:
+            out = outputs[0] if isinstance(outputs, tuple) else outputs
+            scores.layers[at] += (1 - torch.cosine_similarity(inputs[0].double(), out.double(), dim=-1)).sum()
 
         return [
-            layer.self_attn.o_proj.register_forward_pre_hook(heads),
-            layer.mlp.down_proj.register_forward_pre_hook(neurons),
-            layer.register_forward_hook(influence),
+            layer.self_attn.o_proj.register_forward_pre_hook(record_heads),
+            layer.mlp.down_proj.register_forward_pre_hook(record_neurons),
+            layer.register_forward_hook(record_influence),
         ]
 
-    hooks = [hook for at, layer in enumerate(model.model.layers) for hook in watch(at, layer)]
+    hooks = [hook for at, layer in enumerate(model.model.layers) for hook in add_hooks(at, layer)]
     try:
         for start in range(0, len(windows), batch):
             model(windows[start : start + batch].to(model.device), use_cache=False)
     finally:
         for hook in hooks:
             hook.remove()
-    return Importance(*(part.cpu() / windows.numel() for part in (found.layers, found.heads, found.neurons)))
+    return Importance(*(part.cpu() / windows.numel() for part in (scores.layers, scores.heads, scores.neurons)))
 
 
-def best(scores: torch.Tensor, share: float) -> list[int]:
+def best_places(scores: torch.Tensor, share: float) -> list[int]:
     """The places of the best of scores [n] in their order: a share of them, at least one; of equal ones the first."""
     number = max(1, round(share * len(scores)))
     return sorted(scores.sort(descending=True, stable=True).indices[:number].tolist())
 
 
-def spans(places: list[int], size: int) -> torch.Tensor:
+def part_rows(places: list[int], size: int) -> torch.Tensor:
     """The rows of parts of `size` rows each: [1], 3 → 3, 4, 5."""
     return (torch.tensor(places).unsqueeze(1) * size + torch.arange(size)).flatten()
 
 
-def cut(model: Any, found: Importance, settings: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor], dict[str, Any]]:
+def cut_model(
+    model: Any, scores: Importance, settings: dict[str, Any]
+) -> tuple[Any, dict[str, torch.Tensor], dict[str, Any]]:
     """(configuration of the smaller model, its weights by name, what is left of the old one).
 
     All layers keep as many heads and neurons as each other, as the configuration of these types says it: each its own best.
     """
     config, size = copy.deepcopy(model.config), head_size(model.config)
     shared = config.num_attention_heads // config.num_key_value_heads  # heads with common keys and values
-    layers = best(found.layers, settings["layers"])
+    layers = best_places(scores.layers, settings["layers"])
     tensors = {name: value.detach() for name, value in model.named_parameters()}
     weights = {name: value for name, value in tensors.items() if ".layers." not in name}
     heads, neurons = [], []
     for new, old in enumerate(layers):
-        groups = best(found.heads[old], settings["heads"])
-        wide = best(found.neurons[old], settings["neurons"])
+        groups = best_places(scores.heads[old], settings["heads"])
+        wide = best_places(scores.neurons[old], settings["neurons"])
         heads.append(groups)
         neurons.append(wide)
-        rows = {"q_proj": spans(groups, shared * size), "k_proj": spans(groups, size), "v_proj": spans(groups, size)}
+        rows = {
+            "q_proj": part_rows(groups, shared * size),
+            "k_proj": part_rows(groups, size),
+            "v_proj": part_rows(groups, size),
+        }
         rows |= {"gate_proj": torch.tensor(wide), "up_proj": torch.tensor(wide)}
         columns = {"o_proj": rows["q_proj"], "down_proj": rows["up_proj"]}
         before = f"model.layers.{old}."
@@ -127,7 +133,7 @@ def cut(model: Any, found: Importance, settings: dict[str, Any]) -> tuple[Any, d
     config.head_dim, config.intermediate_size = size, len(neurons[0])
     if getattr(config, "layer_types", None):
         config.layer_types = [config.layer_types[old] for old in layers]
-    left = {
+    remaining = {
         "layers": len(layers),
         "kept_layers": layers,
         "heads": config.num_attention_heads,
@@ -135,6 +141,6 @@ def cut(model: Any, found: Importance, settings: dict[str, Any]) -> tuple[Any, d
         "neurons": config.intermediate_size,
         "neurons_before": model.config.intermediate_size,
         "layers_before": model.config.num_hidden_layers,
-        "block_influence": [round(value, 6) for value in found.layers.tolist()],
+        "block_influence": [round(value, 6) for value in scores.layers.tolist()],
     }
-    return config, weights, left
+    return config, weights, remaining

@@ -16,7 +16,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl2llm.formats.document_numbers import DUPLICATE, PAIRS, Numbers, Places, passing, read, shards, split, starts
+from crawl2llm.formats.document_numbers import (
+    DUPLICATE,
+    PAIRS,
+    Numbers,
+    Places,
+    group_starts,
+    read_columns,
+    read_shards,
+    shards_and_rows,
+    similar_pairs,
+)
 from crawl2llm.formats.documents import batches
 
 TRAIN, VALIDATION = 1, 2  # sides of a document; 0: not in the corpus
@@ -32,7 +42,7 @@ class Leaks:
     """
 
     document: Numbers
-    of: Numbers
+    validation_document: Numbers
     similarity: Similarities
 
 
@@ -41,34 +51,34 @@ class Sides:
 
     def __init__(self, signals: Sequence[Path]) -> None:
         """signals: manifests of dedup.signature, of all shards."""
-        found = shards(signals)
-        self.places = Places(found)  # which have none for a document of an earlier corpus
+        shard_files = read_shards(signals)
+        self.places = Places(shard_files)  # which have none for a document of an earlier corpus
         self.side = np.zeros(self.places.number, np.uint8)
-        self.paths = {shard.number: shard.path for shard in found}
+        self.paths = {shard.number: shard.path for shard in shard_files}
 
-    def ids(self, shard: int) -> pa.ChunkedArray:
+    def document_ids(self, shard: int) -> pa.ChunkedArray:
         """The ids (binary) of a shard's documents, in their order."""
-        return read(self.paths[shard], ["id"])["id"]
+        return read_columns(self.paths[shard], ["id"])["id"]
 
-    def set(self, shard: int, ids: pa.Array, sides: npt.NDArray[np.uint8]) -> None:
+    def set_sides(self, shard: int, ids: pa.Array, sides: npt.NDArray[np.uint8]) -> None:
         """Set the sides of a shard's documents. One that took no part in deduplication has no place here."""
-        at = pc.index_in(self.ids(shard), value_set=ids).combine_chunks()
-        there = at.is_valid().to_numpy(zero_copy_only=False)
-        self.side[slice(*self.places.start[shard : shard + 2])][there] = sides[at.drop_null().to_numpy()]
+        at = pc.index_in(self.document_ids(shard), value_set=ids).combine_chunks()
+        present = at.is_valid().to_numpy(zero_copy_only=False)
+        self.side[slice(*self.places.start[shard : shard + 2])][present] = sides[at.drop_null().to_numpy()]
 
 
-def copies(path: Path, sides: Sides) -> tuple[Numbers, Numbers]:
+def copies_in_corpus(path: Path, sides: Sides) -> tuple[Numbers, Numbers]:
     """(copy, keeper) of the copies that are in the corpus, as places, sorted by copy. path: DUPLICATE."""
-    found: list[tuple[Numbers, Numbers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    parts: list[tuple[Numbers, Numbers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for batch in batches(path, DUPLICATE.names, PAIRS):
-        copy, keeper = (sides.places.of(batch[name].to_numpy()) for name in DUPLICATE.names)
-        here = (keeper >= 0) & (sides.side[copy] > 0)
-        found.append((copy[here], keeper[here]))
-    copy, keeper = (np.concatenate(part) for part in zip(*found, strict=True))
+        copy, keeper = (sides.places.places_of(batch[name].to_numpy()) for name in DUPLICATE.names)
+        in_corpus = (keeper >= 0) & (sides.side[copy] > 0)
+        parts.append((copy[in_corpus], keeper[in_corpus]))
+    copy, keeper = (np.concatenate(part) for part in zip(*parts, strict=True))
     return copy, keeper
 
 
-def across(
+def cross_pairs(
     pairs: Iterable[Path], sides: Sides, mask: npt.NDArray[np.uint8], keeper: Numbers, threshold: float
 ) -> Iterator[tuple[Numbers, Numbers, Similarities]]:
     """(text with a training document, text with a validation document, similarity) of the pairs at or above the threshold, and of itself.
@@ -77,61 +87,63 @@ def across(
     """
     both = np.unique(keeper[mask[keeper] == TRAIN | VALIDATION])
     yield both, both, np.ones(len(both))
-    for batch in passing(pairs, threshold):
-        low, high = sides.places.of(batch["low"].to_numpy()), sides.places.of(batch["high"].to_numpy())
+    for batch in similar_pairs(pairs, threshold):
+        low, high = sides.places.places_of(batch["low"].to_numpy()), sides.places.places_of(batch["high"].to_numpy())
         similarity = batch["similarity"].to_numpy()
         for one, other in ((low, high), (high, low)):
             leak = (one >= 0) & (other >= 0) & (mask[one] & TRAIN > 0) & (mask[other] & VALIDATION > 0)
             yield one[leak], other[leak], similarity[leak]
 
 
-def nearest(text: Numbers, of: Numbers, similarity: Similarities) -> tuple[Numbers, Numbers, Similarities]:
+def nearest_texts(
+    text: Numbers, validation: Numbers, similarity: Similarities
+) -> tuple[Numbers, Numbers, Similarities]:
     """Of each text its most similar one, of equally similar ones the first: (text, of, similarity), sorted by text."""
-    order = np.lexsort((of, -similarity, text))
-    text, of, similarity = text[order], of[order], similarity[order]
-    first = starts(text)
-    return text[first], of[first], similarity[first]
+    order = np.lexsort((validation, -similarity, text))
+    text, validation, similarity = text[order], validation[order], similarity[order]
+    first = group_starts(text)
+    return text[first], validation[first], similarity[first]
 
 
-def held_out(texts: Numbers, copy: Numbers, keeper: Numbers, side: npt.NDArray[np.uint8]) -> Numbers:
+def validation_documents(texts: Numbers, copy: Numbers, keeper: Numbers, side: npt.NDArray[np.uint8]) -> Numbers:
     """For each of these texts a validation document that has it: the one that dedup.exact keeps, or else its first such copy."""
-    held = np.flatnonzero(side[copy] == VALIDATION)
-    held = held[np.argsort(keeper[held], kind="stable")]
-    found = texts.copy()
+    held_copies = np.flatnonzero(side[copy] == VALIDATION)
+    held_copies = held_copies[np.argsort(keeper[held_copies], kind="stable")]
+    documents = texts.copy()
     lacks = np.flatnonzero(side[texts] != VALIDATION)  # then a copy is there
-    found[lacks] = copy[held[np.searchsorted(keeper[held], texts[lacks])]]
-    return found
+    documents[lacks] = copy[held_copies[np.searchsorted(keeper[held_copies], texts[lacks])]]
+    return documents
 
 
-def leaks(sides: Sides, pairs: Iterable[Path], exact: Path, threshold: float) -> Leaks:
+def find_leaks(sides: Sides, pairs: Iterable[Path], exact: Path, threshold: float) -> Leaks:
     """The training documents whose similarity with a validation document is `threshold` or more.
 
     pairs: files of dedup.verify. exact: that of dedup.exact. Of equally similar validation documents, that of the smallest number.
     """
-    copy, keeper = copies(exact, sides)
+    copy, keeper = copies_in_corpus(exact, sides)
     mask = sides.side.copy()
     np.bitwise_or.at(mask, keeper, sides.side[copy])
-    found = list(across(pairs, sides, mask, keeper, threshold))
-    text, of, similarity = nearest(*(np.concatenate(part) for part in zip(*found, strict=True)))
-    of = held_out(of, copy, keeper, sides.side)
+    candidates = list(cross_pairs(pairs, sides, mask, keeper, threshold))
+    text, validation, similarity = nearest_texts(*(np.concatenate(part) for part in zip(*candidates, strict=True)))
+    validation = validation_documents(validation, copy, keeper, sides.side)
 
     # Every training document that has such a text.
     more = np.flatnonzero((sides.side[copy] == TRAIN) & np.isin(keeper, text))
-    own = np.flatnonzero(sides.side[text] == TRAIN)
-    document = np.concatenate((text[own], copy[more]))
-    at = np.concatenate((own, np.searchsorted(text, keeper[more])))
+    own_places = np.flatnonzero(sides.side[text] == TRAIN)
+    document = np.concatenate((text[own_places], copy[more]))
+    at = np.concatenate((own_places, np.searchsorted(text, keeper[more])))
     order = np.argsort(document, kind="stable")
     document, at = document[order], at[order]
-    return Leaks(sides.places.documents(document), sides.places.documents(of[at]), similarity[at])
+    return Leaks(sides.places.documents(document), sides.places.documents(validation[at]), similarity[at])
 
 
-def names(sides: Sides, documents: Numbers) -> list[str]:
+def hex_ids(sides: Sides, documents: Numbers) -> list[str]:
     """The ids of documents, in hex."""
     out = [""] * len(documents)
-    of, rows = split(documents)
-    for shard in np.unique(of).tolist():
-        mine = np.flatnonzero(of == shard)
-        own = sides.ids(shard).take(pa.array(rows[mine]))
-        for at, name in zip(mine.tolist(), own.to_pylist(), strict=True):
+    shard_numbers, rows = shards_and_rows(documents)
+    for shard in np.unique(shard_numbers).tolist():
+        mine = np.flatnonzero(shard_numbers == shard)
+        shard_ids = sides.document_ids(shard).take(pa.array(rows[mine]))
+        for at, name in zip(mine.tolist(), shard_ids.to_pylist(), strict=True):
             out[at] = name.hex()
     return out

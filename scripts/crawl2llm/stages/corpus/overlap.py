@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.formats.documents import batches
 from crawl2llm.text.minhash import MinHasher
 from crawl2llm.text.shingles import jaccard, shingle_set
-from crawl2llm.text.signatures import names, sign
+from crawl2llm.text.signatures import band_names, compute_signals
 
 BATCH = 1 << 19  # characters of text that are hashed at a time
 REFERENCE = pa.schema(
@@ -35,31 +35,31 @@ Bands = npt.NDArray[np.uint64]  # (texts with words, bands)
 Row = dict[str, Any]
 
 
-def hasher(settings: dict[str, Any]) -> MinHasher:
+def make_hasher(settings: dict[str, Any]) -> MinHasher:
     """What hashes bands under the settings of dedup.signature."""
     return MinHasher(*(settings[key] for key in ("permutations", "bands", "rows", "seed")))
 
 
-def bands(texts: list[str], settings: dict[str, Any], by: MinHasher) -> list[list[int] | None]:
+def band_hashes(texts: list[str], settings: dict[str, Any], by: MinHasher) -> list[list[int] | None]:
     """The hashes of the bands of each text; None of one without a word. settings: of dedup.signature."""
-    columns = names(by.bands)
-    signals = sign(texts, settings["shingle_words"], by, settings["numbers"])
-    found = [[signed[name] for name in columns] for signed in signals]
-    return [None if row[0] is None else row for row in found]
+    columns = band_names(by.bands)
+    signals = compute_signals(texts, settings["shingle_words"], by, settings["numbers"])
+    rows = [[signed[name] for name in columns] for signed in signals]
+    return [None if row[0] is None else row for row in rows]
 
 
-def batched(found: Iterable[Row]) -> Iterator[list[Row]]:
+def row_batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Rows in lists of about BATCH characters of text."""
-    held: list[Row] = []
+    pending: list[Row] = []
     size = 0
-    for row in found:
-        held.append(row)
+    for row in rows:
+        pending.append(row)
         size += len(row["text"])
         if size >= BATCH:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
+            yield pending
+            pending, size = [], 0
+    if pending:
+        yield pending
 
 
 class Reference:
@@ -67,8 +67,11 @@ class Reference:
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         """path: REFERENCE. settings: of corpus.reference."""
-        self.similarity, self.signature = settings["similarity"], completed("dedup.signature", settings["signature"])
-        self.hasher = hasher(settings["signature"])
+        self.similarity, self.signature = (
+            settings["similarity"],
+            fill_defaults("dedup.signature", settings["signature"]),
+        )
+        self.hasher = make_hasher(settings["signature"])
         self.ids: list[str] = []
         self.origins: dict[str, str] = {}  # origin → the first id of it
         self.shingles: list[npt.NDArray[np.uint64]] = []
@@ -81,35 +84,37 @@ class Reference:
                 if origin is not None:
                     self.origins[origin] = min(name, self.origins.get(origin, name))
             self.shingles += [row.values.to_numpy().copy() for row in batch["shingles"]]
-            there = np.flatnonzero(batch["bands"].is_valid().to_numpy(zero_copy_only=False))
-            with_words += (first + there).tolist()
+            with_bands = np.flatnonzero(batch["bands"].is_valid().to_numpy(zero_copy_only=False))
+            with_words += (first + with_bands).tolist()
             flat = batch["bands"].drop_null().flatten().to_numpy()
-            hashed.append(flat.reshape(len(there), self.hasher.bands))
-        self.known = set(self.ids)
-        every = np.concatenate(hashed) if hashed else np.zeros((0, self.hasher.bands), np.uint64)
-        self.order = [np.argsort(every[:, band], kind="stable") for band in range(self.hasher.bands)]
-        self.keys = [every[order, band] for band, order in enumerate(self.order)]
+            hashed.append(flat.reshape(len(with_bands), self.hasher.bands))
+        self.known_ids = set(self.ids)
+        all_hashes = np.concatenate(hashed) if hashed else np.zeros((0, self.hasher.bands), np.uint64)
+        self.order = [np.argsort(all_hashes[:, band], kind="stable") for band in range(self.hasher.bands)]
+        self.keys = [all_hashes[order, band] for band, order in enumerate(self.order)]
         self.place = np.array(with_words, np.int64)
 
     def candidates(self, hashed: Bands) -> list[list[int]]:
         """For each text, the places of the documents that have the same hash of some band, ascending."""
-        found: list[set[int]] = [set() for _ in range(len(hashed))]
+        places_by_text: list[set[int]] = [set() for _ in range(len(hashed))]
         for band, (keys, order) in enumerate(zip(self.keys, self.order, strict=True)):
             first, last = (np.searchsorted(keys, hashed[:, band], side) for side in ("left", "right"))
             for text in np.flatnonzero(last > first).tolist():
-                found[text].update(self.place[order[first[text] : last[text]]].tolist())
-        return [sorted(places) for places in found]
+                places_by_text[text].update(self.place[order[first[text] : last[text]]].tolist())
+        return [sorted(places) for places in places_by_text]
 
-    def nearest(self, texts: Sequence[str]) -> list[tuple[str, float] | None]:
+    def nearest_documents(self, texts: Sequence[str]) -> list[tuple[str, float] | None]:
         """(id, similarity) of the document that each text is a near-duplicate of: the most similar one, of equal ones the first id."""
-        hashed = bands(list(texts), self.signature, self.hasher)
-        there = [number for number, row in enumerate(hashed) if row is not None]
+        hashed = band_hashes(list(texts), self.signature, self.hasher)
+        with_words = [number for number, row in enumerate(hashed) if row is not None]
         out: list[tuple[str, float] | None] = [None] * len(texts)
-        found = self.candidates(np.array([hashed[n] for n in there], np.uint64).reshape(len(there), self.hasher.bands))
-        for number, places in zip(there, found, strict=True):
+        candidates = self.candidates(
+            np.array([hashed[n] for n in with_words], np.uint64).reshape(len(with_words), self.hasher.bands)
+        )
+        for number, places in zip(with_words, candidates, strict=True):
             if places:
-                own = shingle_set(texts[number], self.signature["shingle_words"], self.signature["numbers"])
-                measured = [(-jaccard(own, self.shingles[place]), self.ids[place]) for place in places]
+                shingles = shingle_set(texts[number], self.signature["shingle_words"], self.signature["numbers"])
+                measured = [(-jaccard(shingles, self.shingles[place]), self.ids[place]) for place in places]
                 similarity, name = min(measured)
                 if -similarity >= self.similarity:
                     out[number] = (name, -similarity)

@@ -14,59 +14,59 @@ from typing import Any
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import spans
-from crawl2llm.formats.documents import Writer, data, rows, shard_of, texts
-from crawl2llm.stages.corpus.overlap import REFERENCE, bands, batched, hasher
-from crawl2llm.text.group_split import COLUMNS, origin
+from crawl2llm.formats.documents import Writer, parquet_file, rows, shard_of, texts_of_ids
+from crawl2llm.stages.corpus.overlap import REFERENCE, band_hashes, make_hasher, row_batches
+from crawl2llm.text.group_split import COLUMNS, origin_of
 from crawl2llm.text.shingles import shingle_set
 
 Row = dict[str, Any]
 
 
-def held_out(documents: Path, split: Path, edits: list[Path], shard: str, by_origin: bool) -> Iterator[Row]:
+def heldout_rows(documents: Path, split: Path, edits: list[Path], shard: str, by_origin: bool) -> Iterator[Row]:
     """`id, source, origin, text` of a shard's validation documents, in its order. documents: the Parquet file; split, edits: manifests."""
-    wanted = {row["id"] for row in rows(data(split, shard), ["id", "split"]) if row["split"] == "validation"}
+    wanted = {row["id"] for row in rows(parquet_file(split, shard), ["id", "split"]) if row["split"] == "validation"}
     if not wanted:
         return
     facts = {row["id"]: row for row in rows(documents, [*COLUMNS, "source"]) if row["id"] in wanted}
     ids = pa.array(sorted(wanted), pa.string())
     edited = spans.read(edits, shard, ids)
-    for name, text in texts(documents, ids):
+    for name, text in texts_of_ids(documents, ids):
         yield {
             "id": name,
             "source": facts[name]["source"],
-            "origin": origin(facts[name]) if by_origin else None,
-            "text": spans.Edited(text, edited[name]).text if name in edited else text,
+            "origin": origin_of(facts[name]) if by_origin else None,
+            "text": spans.EditedText(text, edited[name]).text if name in edited else text,
         }
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     split = Manifest.read(args.split, only="")
-    by_origin, signature = split.part("by") == "origin", completed("dedup.signature", settings["signature"])
-    by, out = hasher(signature), args.manifest.with_name("reference.parquet")
+    by_origin, signature = split.summary_part("by") == "origin", fill_defaults("dedup.signature", settings["signature"])
+    by, out = make_hasher(signature), args.manifest.with_name("reference.parquet")
     progress = Progress(len(args.documents), "shards")
     number = shingles = 0
     with Writer(out, REFERENCE, hashes=["shingles.list.element", "bands.list.element"]) as writer:
         for path in sorted(args.documents, key=shard_of):
             shard = shard_of(path)
-            for found in batched(held_out(data(path), args.split, args.edits, shard, by_origin)):
-                hashed = bands([row["text"] for row in found], signature, by)
-                for row, own in zip(found, hashed, strict=True):
-                    held = shingle_set(row.pop("text"), signature["shingle_words"], signature["numbers"])
-                    writer.add({**row, "bands": own, "shingles": held.tolist()})
-                    number, shingles = number + 1, shingles + len(held)
+            for documents in row_batches(heldout_rows(parquet_file(path), args.split, args.edits, shard, by_origin)):
+                hashed = band_hashes([row["text"] for row in documents], signature, by)
+                for row, row_bands in zip(documents, hashed, strict=True):
+                    row_shingles = shingle_set(row.pop("text"), signature["shingle_words"], signature["numbers"])
+                    writer.add({**row, "bands": row_bands, "shingles": row_shingles.tolist()})
+                    number, shingles = number + 1, shingles + len(row_shingles)
             progress.add()
     manifest.counts = {"in": number, "kept": number, "dropped": {}}
-    manifest.summary = {"documents": number, "shingles": shingles, "by": split.part("by"), "settings": settings}
+    manifest.summary = {"documents": number, "shingles": shingles, "by": split.summary_part("by"), "settings": settings}
     log.info("main holds out %s documents", f"{number:,}")
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "corpus.reference",
         __doc__,
         "--config config.yaml --documents results/main/ingest/extract/*.manifest.json "
@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of main's ingest.extract")
     parser.add_argument("--edits", type=Path, nargs="*", default=[], help="manifests of main's steps that edit texts")
     parser.add_argument("--split", required=True, type=Path, help="manifest of main's corpus.split")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

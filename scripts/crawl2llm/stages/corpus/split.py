@@ -20,15 +20,24 @@ from crawl2llm.chain.steps import stage_of
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import document_numbers, surviving_texts
-from crawl2llm.formats.documents import SPLITS, Writer, add_counts, data, rows, shard_of, survivors, verdict_file
-from crawl2llm.stages.corpus.leakage import TRAIN, VALIDATION, Leaks, Sides, leaks, names
-from crawl2llm.stages.corpus.split_table import CHOSEN, LEAK
-from crawl2llm.text.group_split import COLUMNS, Split, made_from
+from crawl2llm.formats.documents import (
+    SPLITS,
+    Writer,
+    add_counts,
+    parquet_file,
+    rows,
+    shard_of,
+    surviving_documents,
+    verdict_file,
+)
+from crawl2llm.stages.corpus.leakage import TRAIN, VALIDATION, Leaks, Sides, find_leaks, hex_ids
+from crawl2llm.stages.corpus.split_table import LEAK, SPLIT_TABLE
+from crawl2llm.text.group_split import COLUMNS, Split, synthesis_source
 
 REASONS = 12  # named in a message; the rest is counted together
 
 
-def listed(counts: dict[str, int]) -> str:
+def counts_text(counts: dict[str, int]) -> str:
     """Counts as words, the largest first: `fr 80, en 76, 3 others 5`."""
     order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     words = [f"{name} {number:,}" for name, number in order[:REASONS] if number]
@@ -36,7 +45,7 @@ def listed(counts: dict[str, int]) -> str:
     return ", ".join(words) + (f", {len(order) - REASONS} others {rest:,}" if rest else "")
 
 
-def empty(documents: list[Path], verdicts: list[Path]) -> str:
+def empty_reason(documents: list[Path], verdicts: list[Path]) -> str:
     """Why the corpus has no document: the step that dropped the last ones, its reasons and the settings that decide them.
 
     documents: manifests of ingest.extract. verdicts: those of the steps that judged, in their order; of some one for each shard.
@@ -45,115 +54,120 @@ def empty(documents: list[Path], verdicts: list[Path]) -> str:
     for path in documents:
         add_counts(total, Manifest.read(path).counts)
     if not total["kept"]:
-        why = listed(total["dropped"])
+        why = counts_text(total["dropped"])
         return f"the corpus is empty: of {total['in']:,} records ingest.extract kept 0" + (f": {why}" if why else "")
-    for paths in surviving_texts.by_step(verdicts):
-        made, counts = [Manifest.read(path) for path in paths], dict[str, Any]()
-        for manifest in made:
+    for paths in surviving_texts.manifests_by_step(verdicts):
+        manifests, counts = [Manifest.read(path) for path in paths], dict[str, Any]()
+        for manifest in manifests:
             add_counts(counts, manifest.counts)
         if counts["kept"]:
             continue
-        said = f"the corpus is empty: of {counts['in']:,} documents {made[0].step} kept 0"
-        if made[0].step == "language.select":
-            languages, wanted = Counter[str](), made[0].summary["wanted"]
-            for manifest in made:
+        subject = f"the corpus is empty: of {counts['in']:,} documents {manifests[0].step} kept 0"
+        if manifests[0].step == "language.select":
+            languages, wanted = Counter[str](), manifests[0].summary["wanted"]
+            for manifest in manifests:
                 languages.update(manifest.summary["languages"])
             return (
-                f"{said}: {listed(languages)}; language.select.languages is {wanted['languages']}, "
+                f"{subject}: {counts_text(languages)}; language.select.languages is {wanted['languages']}, "
                 f"language.select.threshold is {wanted['threshold']}"
             )
-        return f"{said}: {listed(counts['dropped'])}"
+        return f"{subject}: {counts_text(counts['dropped'])}"
     return "the corpus is empty"
 
 
-def near(sides: Sides, args: argparse.Namespace, threshold: float) -> Leaks:
+def near_duplicates(sides: Sides, args: argparse.Namespace, threshold: float) -> Leaks:
     """The training documents that are near-duplicates of validation documents, by the files of dedup."""
     exact = Manifest.read(args.exact).file("duplicates.parquet")
-    return leaks(sides, [data(path) for path in args.pairs], exact, threshold)
+    return find_leaks(sides, [parquet_file(path) for path in args.pairs], exact, threshold)
 
 
-def drop(files: dict[int, Path], sides: Sides, found: Leaks) -> None:
+def drop_leaks(files: dict[int, Path], sides: Sides, leaked: Leaks) -> None:
     """Write the files of the shards with near-duplicates again, without a split of these."""
     facts = {
         name: {"split": None, "duplicate_of": of, "similarity": similarity}
         for name, of, similarity in zip(
-            names(sides, found.document), names(sides, found.of), found.similarity.tolist(), strict=True
+            hex_ids(sides, leaked.document),
+            hex_ids(sides, leaked.validation_document),
+            leaked.similarity.tolist(),
+            strict=True,
         )
     }
-    for shard in sorted(set(document_numbers.split(found.document)[0].tolist())):
-        made = list(rows(files[shard]))
-        with Writer(files[shard], CHOSEN) as writer:
-            for row in made:
+    for shard in sorted(set(document_numbers.shards_and_rows(leaked.document)[0].tolist())):
+        shard_rows = list(rows(files[shard]))
+        with Writer(files[shard], SPLIT_TABLE) as writer:
+            for row in shard_rows:
                 writer.add(row | facts.get(row["id"], {}))
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    judging = surviving_texts.by_step(args.verdicts)
+    judging = surviving_texts.manifests_by_step(args.verdicts)
     names_ = [shard_of(path) for path in args.documents]
-    last = [verdict_file(surviving_texts.of_shard(judging[-1], shard), shard) for shard in names_]
-    shards = list(zip(map(data, args.documents), last, names_, strict=True))
+    last = [verdict_file(surviving_texts.manifest_of_shard(judging[-1], shard), shard) for shard in names_]
+    shards = list(zip(map(parquet_file, args.documents), last, names_, strict=True))
     split = Split(settings["validation_fraction"], settings["seed"], settings["split_by"])
     sides = Sides(args.signals) if args.signals else None
     progress = Progress(2 * len(shards), "shards")
     for documents, verdicts, _ in shards:
-        for row in survivors(documents, verdicts, COLUMNS):
+        for row in surviving_documents(documents, verdicts, COLUMNS):
             split.add(row)
         progress.add()
-    if not split.documents + split.made.documents:
-        raise command_line.InputError(empty(args.documents, args.verdicts))
+    if not split.documents + split.synthesized.documents:
+        raise command_line.InputError(empty_reason(args.documents, args.verdicts))
     split.decide()
     files: dict[int, Path] = {}
-    made = {"documents": 0, "heldout": 0}  # texts that a model wrote
+    synthesized = {"documents": 0, "heldout": 0}  # texts that a model wrote
     total = held_number = 0
     for documents, verdicts, shard in shards:
         files[int(shard)] = args.manifest.with_name(f"{shard}.parquet")
-        ids, held = [], []
-        with Writer(files[int(shard)], CHOSEN) as writer:
-            for row in survivors(documents, verdicts, COLUMNS):
+        ids, held_flags = [], []
+        with Writer(files[int(shard)], SPLIT_TABLE) as writer:
+            for row in surviving_documents(documents, verdicts, COLUMNS):
                 ids.append(row["id"])
-                held.append(split.holds(row))
-                if made_from(row):
-                    made["documents"] += 1
-                    made["heldout"] += held[-1]
-                writer.add({"id": row["id"], "split": SPLITS[held[-1]]})
-        total, held_number = total + len(held), held_number + sum(held)
+                held_flags.append(split.is_held_out(row))
+                if synthesis_source(row):
+                    synthesized["documents"] += 1
+                    synthesized["heldout"] += held_flags[-1]
+                writer.add({"id": row["id"], "split": SPLITS[held_flags[-1]]})
+        total, held_number = total + len(held_flags), held_number + sum(held_flags)
         if sides:
-            sides.set(int(shard), document_numbers.binary(ids), np.where(held, VALIDATION, TRAIN).astype(np.uint8))
+            sides.set_sides(
+                int(shard), document_numbers.binary_ids(ids), np.where(held_flags, VALIDATION, TRAIN).astype(np.uint8)
+            )
         progress.add()
     wanted, held_out = settings["validation_fraction"], split.summary["heldout"]
     dropped: dict[str, int] = {}
     leaked = None
     if sides:
-        found = near(sides, args, settings["similarity"])
-        cut = sum(Manifest.read(path).part("cut") for path in args.pairs)
-        leaked = {"documents": len(found.document), "similarity": settings["similarity"], "cut": cut}
+        leaked_documents = near_duplicates(sides, args, settings["similarity"])
+        cut = sum(Manifest.read(path).summary_part("cut") for path in args.pairs)
+        leaked = {"documents": len(leaked_documents.document), "similarity": settings["similarity"], "cut": cut}
         if cut:
             split.notes.append(
                 f"{cut:,} pairs of overfull buckets were not measured (dedup.band.max_candidates): training documents that are near "
                 "a validation document may be left"
             )
-        if len(found.document) == total - held_number:
+        if len(leaked_documents.document) == total - held_number:
             split.notes.append("every training document is a near-duplicate of a validation document: none was dropped")
-        elif settings["drop_near_duplicates"] and len(found.document):
-            drop(files, sides, found)
-            dropped[LEAK] = len(found.document)
+        elif settings["drop_near_duplicates"] and len(leaked_documents.document):
+            drop_leaks(files, sides, leaked_documents)
+            dropped[LEAK] = len(leaked_documents.document)
     manifest.counts = {"in": total, "kept": total - sum(dropped.values()), "dropped": dropped}
-    filters = [stage_of(Manifest.parse(paths[0]).step) for paths in judging[1:]]
+    filters = [stage_of(Manifest.read_unchecked(paths[0]).step) for paths in judging[1:]]
     manifest.summary = {
         **split.summary,
         "wanted": wanted,
         "near_duplicates": leaked,
         "notes": split.notes,
         "filters": filters,
-        **({"synthesized": made} if made["documents"] else {}),
+        **({"synthesized": synthesized} if synthesized["documents"] else {}),
     }
     log.info(
         "validation: %s documents, %.2f %%, by %s", f"{held_out['documents']:,}", 100 * held_out["fraction"], split.by
     )
-    if made["documents"]:
+    if synthesized["documents"]:
         log.info(
             "synthesized: %s documents, on the side of what they are made from: %s for validation",
-            f"{made['documents']:,}", f"{made['heldout']:,}",
+            f"{synthesized['documents']:,}", f"{synthesized['heldout']:,}",
         )  # fmt: skip
     if leaked:
         log.info(
@@ -166,7 +180,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "corpus.split",
         __doc__,
         "--config config.yaml --documents results/main/ingest/extract/*.manifest.json "
@@ -175,12 +189,12 @@ def main(argv: list[str] | None = None) -> int:
         "--pairs results/main/dedup/verify/*.manifest.json --manifest /tmp/split/manifest.json",
     )
     parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
-    surviving_texts.all_verdicts(parser)
+    surviving_texts.add_verdicts_option(parser)
     how = "of all shards; without dedup near-duplicates are not looked for"
     parser.add_argument("--signals", type=Path, nargs="*", default=[], help=f"manifests of dedup.signature, {how}")
     parser.add_argument("--exact", type=Path, nargs="?", help="manifest of dedup.exact")
     parser.add_argument("--pairs", type=Path, nargs="*", default=[], help="manifests of dedup.verify")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

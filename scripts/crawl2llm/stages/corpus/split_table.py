@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-CHOSEN = pa.schema(
+SPLIT_TABLE = pa.schema(
     [
         ("id", pa.string()),
         ("split", pa.string()),

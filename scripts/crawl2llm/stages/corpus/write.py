@@ -20,30 +20,30 @@ import pyarrow as pa
 from crawl2llm.chain import command_line
 from crawl2llm.chain.steps import stage_of
 from crawl2llm.core.console import Progress
-from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.formats import spans, surviving_texts
 from crawl2llm.formats.documents import (
     DOCUMENT,
-    READ,
     REASON,
     SPLITS,
     VERDICT,
+    VERDICT_COLUMNS,
     Writer,
-    count,
-    data,
-    opened,
+    count_rows,
+    open_parquet,
+    parquet_file,
     rows,
     shard_of,
-    uniform,
+    uniform_hash,
     verdict_file,
 )
-from crawl2llm.formats.spans import Edited, Span
+from crawl2llm.formats.spans import EditedText, Span
 from crawl2llm.stages.corpus.split_table import LEAK
 
 BUCKET = 256 << 20  # bytes of text that are sorted in memory at a time
 DROPPED = pa.schema(
     [("id", pa.string()), ("stage", pa.string())]
-    + [VERDICT.field(name) for name in READ[REASON] if name not in ("id", "kept")]
+    + [VERDICT.field(name) for name in VERDICT_COLUMNS[REASON] if name not in ("id", "kept")]
     + [("source", pa.string()), ("url", pa.string()), ("bytes", pa.int64())]
 )
 
@@ -59,10 +59,10 @@ def verdict_rows(documents: Path, verdicts: list[Path], shard: str) -> dict[str,
     dropped: dict[str, dict[str, Any]] = {}
     alive = {row["id"] for row in rows(documents, ["id"])}
     for manifest in verdicts:
-        stage, path = stage_of(Manifest.parse(manifest).step), verdict_file(manifest, shard, REASON)
+        stage, path = stage_of(Manifest.read_unchecked(manifest).step), verdict_file(manifest, shard, REASON)
         judged: set[str] = set()
         kept: set[str] = set()
-        for row in rows(path, list(READ[REASON])):
+        for row in rows(path, list(VERDICT_COLUMNS[REASON])):
             judged.add(row["id"])
             if row["kept"]:
                 kept.add(row["id"])
@@ -76,7 +76,7 @@ def verdict_rows(documents: Path, verdicts: list[Path], shard: str) -> dict[str,
     return dropped
 
 
-def leaked(choice: dict[str, Any] | None) -> dict[str, Any] | None:
+def leak_verdict(choice: dict[str, Any] | None) -> dict[str, Any] | None:
     """As a verdict: what corpus.split dropped as a near-duplicate of a validation document; None for another document.
 
     choice: its row of CHOSEN.
@@ -86,13 +86,13 @@ def leaked(choice: dict[str, Any] | None) -> dict[str, Any] | None:
     return {**choice, "stage": "corpus", "rule": LEAK, "value": choice["similarity"]}
 
 
-def held(heldout: Path | None) -> dict[str, dict[str, Any]]:
+def heldout_verdicts(heldout: Path | None) -> dict[str, dict[str, Any]]:
     """id → the verdict that drops a training document which is like what main holds out. heldout: manifest of corpus.heldout."""
-    found = rows(verdict_file(heldout, shard_of(heldout), REASON), list(READ[REASON])) if heldout else ()
-    return {row["id"]: {**row, "stage": "corpus"} for row in found if not row["kept"]}
+    judged = rows(verdict_file(heldout, shard_of(heldout), REASON), list(VERDICT_COLUMNS[REASON])) if heldout else ()
+    return {row["id"]: {**row, "stage": "corpus"} for row in judged if not row["kept"]}
 
 
-def shuffled(
+def shuffled_tables(
     documents: Path, wanted: dict[str, str], split: str, seed: int, folder: Path, edited: dict[str, list[Span]]
 ) -> Iterator[pa.Table]:
     """The split's documents as tables, in the order of uniform(seed, id): bucketed on disk, then sorted bucket by bucket.
@@ -107,35 +107,35 @@ def shuffled(
         for row in rows(documents):
             if wanted.get(row["id"]) == split:
                 if row["id"] in edited:
-                    row["text"] = Edited(row["text"], edited[row["id"]]).text
-                writers[int(uniform(seed, row["id"], "shuffle") * number)].add(row)
+                    row["text"] = EditedText(row["text"], edited[row["id"]]).text
+                writers[int(uniform_hash(seed, row["id"], "shuffle") * number)].add(row)
     for path in files:
-        with opened(path) as file:
+        with open_parquet(path) as file:
             table = file.read()
-        keys = [uniform(seed, name, "shuffle") for name in table.column("id").to_pylist()]
+        keys = [uniform_hash(seed, name, "shuffle") for name in table.column("id").to_pylist()]
         order = sorted(range(len(keys)), key=keys.__getitem__)
         yield table.take(pa.array(order, type=pa.int64()))
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    shard, documents = shard_of(args.manifest), data(args.documents)
+    shard, documents = shard_of(args.manifest), parquet_file(args.documents)
     seed, folder = settings["seed"], args.manifest.parent
-    chosen = {row["id"]: row for row in rows(data(args.split, shard))}
+    split_rows = {row["id"]: row for row in rows(parquet_file(args.split, shard))}
     dropped, edited = verdict_rows(documents, args.verdicts, shard), spans.read(args.edits, shard)
-    dropped |= held(args.heldout)
+    dropped |= heldout_verdicts(args.heldout)
     changes: dict[str, dict[str, dict[str, int]]] = {}
     reasons: dict[str, int] = {}
     wanted: dict[str, str] = {}
     lengths: dict[str, dict[str, int]] = {"kept": {}, "dropped": {}}
     by_source: dict[str, dict[str, int]] = {}
-    progress = Progress(count(documents), "documents")
+    progress = Progress(count_rows(documents), "documents")
     table = folder / "dropped" / f"{shard}.parquet"
     with Writer(table, DROPPED) as writer:
         for row in rows(documents, ["id", "source", "url", "text"]):
             progress.add()
-            verdict = dropped.get(row["id"]) or leaked(chosen.get(row["id"]))
-            found = edited.get(row["id"]) if verdict is None else None
-            text = Edited(row["text"], found).text if found else row["text"]
+            verdict = dropped.get(row["id"]) or leak_verdict(split_rows.get(row["id"]))
+            edits = edited.get(row["id"]) if verdict is None else None
+            text = EditedText(row["text"], edits).text if edits else row["text"]
             # A power of two of characters, for the histogram of document lengths.
             bin_ = str(2 ** max(0, len(text).bit_length() - 1))
             side = lengths["dropped" if verdict else "kept"]
@@ -146,24 +146,24 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 facts = {"source": row["source"], "url": row["url"], "bytes": len(row["text"].encode())}
                 writer.add({**verdict, **facts})
                 continue
-            if row["id"] not in chosen:
+            if row["id"] not in split_rows:
                 raise command_line.InputError(
                     f"{args.split}: no split for document {row['id']} of shard {shard}; run corpus.split again"
                 )
-            wanted[row["id"]] = chosen[row["id"]]["split"]
+            wanted[row["id"]] = split_rows[row["id"]]["split"]
             source = by_source.setdefault(row["source"], {"documents": 0, "bytes": 0})
             source["documents"] += 1
             source["bytes"] += len(text.encode())
-            for (stage, rule), more in spans.counted(found or [], row["text"]).items():
-                of = changes.setdefault(stage, {}).setdefault(rule, dict.fromkeys(more, 0))
+            for (stage, rule), more in spans.count_spans(edits or [], row["text"]).items():
+                edit_counts = changes.setdefault(stage, {}).setdefault(rule, dict.fromkeys(more, 0))
                 for key, value in more.items():
-                    of[key] += value
+                    edit_counts[key] += value
     files, sizes = [table], {}
     for split in SPLITS:
         path = folder / split / f"{shard}.parquet"
         sizes[split] = {"documents": 0, "bytes": 0}
-        with scratch(folder / f".shuffle-{shard}") as aside, Writer(path, DOCUMENT) as writer:
-            for part in shuffled(documents, wanted, split, seed, aside, edited):
+        with scratch_folder(folder / f".shuffle-{shard}") as aside, Writer(path, DOCUMENT) as writer:
+            for part in shuffled_tables(documents, wanted, split, seed, aside, edited):
                 writer.add_table(part)
                 sizes[split]["documents"] += len(part)
                 sizes[split]["bytes"] += sum(len(text.encode()) for text in part.column("text").to_pylist())
@@ -174,7 +174,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "corpus.write",
         __doc__,
         "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json "
@@ -182,14 +182,14 @@ def main(argv: list[str] | None = None) -> int:
         "--split results/main/corpus/split/manifest.json --manifest /tmp/00000.manifest.json",
     )
     parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
-    surviving_texts.all_verdicts(parser)
+    surviving_texts.add_verdicts_option(parser)
     parser.add_argument(
         "--edits", type=Path, nargs="*", default=[], help="manifests of the steps that edit texts, in their order"
     )
     parser.add_argument("--split", required=True, type=Path, help="manifest of corpus.split")
     how = "where this variant's training text was searched for what main holds out"
     parser.add_argument("--heldout", type=Path, nargs="?", help=f"manifest of a corpus.heldout shard, {how}")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class Answer:
     length: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
-    def http(self) -> bytes:
+    def http_bytes(self) -> bytes:
         """Status line, headers, empty line and body, as bytes."""
         headers = {"Date": HTTP_DATE, "Server": "demo", "Content-Type": self.content_type, **self.headers}
         if "Transfer-Encoding" not in headers:
@@ -45,13 +45,13 @@ class Answer:
         return head.encode("latin-1") + b"\r\n" + self.body
 
 
-def chunked(body: bytes, size: int = 1000) -> bytes:
+def encode_chunked(body: bytes, size: int = 1000) -> bytes:
     """`body` framed by the chunked transfer coding (RFC 9112, section 7.1), `size` bytes a chunk."""
     parts = [body[start : start + size] for start in range(0, len(body), size)]
     return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
 
 
-def zipped(body: bytes) -> bytes:
+def gzip_member(body: bytes) -> bytes:
     """`body` as one gzip member without a time."""
     return gzip.compress(body, compresslevel=GZIP_LEVEL, mtime=0)
 
@@ -61,21 +61,21 @@ def record_id(kind: str, url: str) -> str:
     return uuid.uuid5(uuid.NAMESPACE_URL, url if kind == "response" else f"{kind} {url}").urn
 
 
-def record(kind: str, url: str, content_type: str, block: bytes, payload: bytes | None = None) -> bytes:
+def warc_record(kind: str, url: str, content_type: str, block: bytes, payload: bytes | None = None) -> bytes:
     """One WARC record as a gzip member. kind: warcinfo, response, request or metadata. url: target, or file name."""
-    made = WarcRecord()
+    warc = WarcRecord()
     urn = record_id(kind, url)
-    made.init_headers(getattr(WarcRecordType, kind), record_urn=urn.removeprefix("urn:").encode())
-    made.headers["WARC-Date"] = DATE
-    made.headers["WARC-Filename" if kind == "warcinfo" else "WARC-Target-URI"] = url
+    warc.init_headers(getattr(WarcRecordType, kind), record_urn=urn.removeprefix("urn:").encode())
+    warc.headers["WARC-Date"] = DATE
+    warc.headers["WARC-Filename" if kind == "warcinfo" else "WARC-Target-URI"] = url
     if kind in {"request", "metadata"}:
-        made.headers["WARC-Concurrent-To"] = f"<{record_id('response', url)}>"
-    made.headers["Content-Type"] = content_type
-    made.set_bytes_content(block)
+        warc.headers["WARC-Concurrent-To"] = f"<{record_id('response', url)}>"
+    warc.headers["Content-Type"] = content_type
+    warc.set_bytes_content(block)
     out = io.BytesIO()
     digest = None if payload is None else hashlib.sha1(payload, usedforsecurity=False).digest()
-    made.write(out, checksum_data=True, payload_digest=digest)
-    return zipped(out.getvalue())
+    warc.write(out, checksum_data=True, payload_digest=digest)
+    return gzip_member(out.getvalue())
 
 
 class Archive:
@@ -84,45 +84,45 @@ class Archive:
     def __init__(self, folder: Path, files: int) -> None:
         self.paths = [folder / f"crawl-{number:05d}.warc.gz" for number in range(files)]
         self.records = [0] * files
-        self.open: list[BinaryIO] = []
+        self.handles: list[BinaryIO] = []
 
     def __enter__(self) -> Archive:
         for path in self.paths:
-            self.open.append(path.open("wb"))
+            self.handles.append(path.open("wb"))
             fields = {
                 "software": "crawl2llm crawl.render",
                 "format": "WARC File Format 1.1",
                 "isPartOf": "crawl2llm-demo",
             }
             block = "".join(f"{key}: {value}\r\n" for key, value in fields.items()).encode()
-            self.open[-1].write(record("warcinfo", path.name, "application/warc-fields", block))
+            self.handles[-1].write(warc_record("warcinfo", path.name, "application/warc-fields", block))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for handle in self.open:
+        for handle in self.handles:
             handle.close()
 
-    def _write(self, url: str, member: bytes) -> None:
+    def _write_member(self, url: str, member: bytes) -> None:
         number = xxhash.xxh3_64_intdigest(url.encode()) % len(self.paths)
-        self.open[number].write(member)
+        self.handles[number].write(member)
         self.records[number] += 1
 
-    def response(self, answer: Answer) -> None:
+    def write_response(self, answer: Answer) -> None:
         """Write a response record."""
-        block = answer.http()
-        self._write(
-            answer.url, record("response", answer.url, "application/http; msgtype=response", block, answer.body)
+        block = answer.http_bytes()
+        self._write_member(
+            answer.url, warc_record("response", answer.url, "application/http; msgtype=response", block, answer.body)
         )
 
-    def request(self, url: str) -> None:
+    def write_request(self, url: str) -> None:
         """Write the request record after `url`'s response."""
         _, _, host, path = url.split("/", 3)
         block = f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: crawl2llm-demo\r\nAccept: text/html\r\n\r\n"
-        self._write(url, record("request", url, "application/http; msgtype=request", block.encode()))
+        self._write_member(url, warc_record("request", url, "application/http; msgtype=request", block.encode()))
 
-    def metadata(self, url: str) -> None:
+    def write_metadata(self, url: str) -> None:
         """Write a metadata record about `url`'s response."""
         block = b"fetchTimeMs: 12\r\nvia: https://pages.demo.example/\r\n"
-        self._write(url, record("metadata", url, "application/warc-fields", block))
+        self._write_member(url, warc_record("metadata", url, "application/warc-fields", block))

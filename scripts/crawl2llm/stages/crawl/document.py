@@ -59,8 +59,8 @@ class HTMLDoc(pydoc.HTMLDoc):
 
     def bigsection(self, title: str, *args: Any) -> str:
         """A section of a whole module; lists of modules are navigation."""
-        made = self.section(title, *args)
-        return f"<nav>{made}</nav>" if args[0] == "pkg-content" else made
+        section_html = self.section(title, *args)
+        return f"<nav>{section_html}</nav>" if args[0] == "pkg-content" else section_html
 
     def multicolumn(self, list: list[Any], format: Callable[[Any], str]) -> str:
         """A list, one item a line."""
@@ -104,29 +104,29 @@ class HTMLDoc(pydoc.HTMLDoc):
             text = self.declaration + text.removeprefix(self.escaped)
         return "\n".join(
             f"<{tag}>{super(HTMLDoc, self).markup(block, escape, funcs, classes, methods)}</{tag}>"
-            for tag, block in blocks(text.expandtabs())
+            for tag, block in docstring_blocks(text.expandtabs())
         )
 
 
-def blocks(text: str) -> list[tuple[str, str]]:
+def docstring_blocks(text: str) -> list[tuple[str, str]]:
     """Split a docstring at its blank lines into ("p" | "pre" | "h4", text).
 
     A block with an indented line, a prompt, a list or a field is preformatted; a line with an underline is a heading.
     """
-    found: list[tuple[str, str]] = []
+    parts: list[tuple[str, str]] = []
     for block in re.split(r"\n[ \t]*\n", text.strip("\n")):
         lines = [line.rstrip() for line in block.strip("\n").split("\n")]
         if len(lines) > 1 and UNDERLINE.match(lines[1].strip()):
-            found.append(("h4", lines[0].strip()))
+            parts.append(("h4", lines[0].strip()))
             lines = lines[2:]
         if not any(lines):
             continue
         literal = any(LITERAL.match(line) for line in lines)
-        if literal and found and found[-1][0] == "pre":
-            found[-1] = ("pre", found[-1][1] + "\n\n" + "\n".join(lines))
+        if literal and parts and parts[-1][0] == "pre":
+            parts[-1] = ("pre", parts[-1][1] + "\n\n" + "\n".join(lines))
         else:
-            found.append(("pre" if literal else "p", "\n".join(lines)))
-    return found
+            parts.append(("pre" if literal else "p", "\n".join(lines)))
+    return parts
 
 
 def install_rules(documented: frozenset[str]) -> None:
@@ -148,41 +148,45 @@ def install_rules(documented: frozenset[str]) -> None:
                 return False
         return bool(visible(name, all, obj))
 
-    def own(cls: type, name: str, home: Any, value: Any) -> bool:
+    def is_own_attribute(cls: type, name: str, home: Any, value: Any) -> bool:
         special = name.startswith("__") and not inspect.isroutine(value)
         plain = name in bare and inspect.getdoc(value) in {None, bare[name]}
         return home is cls and not special and not plain
 
     def classify_class_attrs(cls: Any) -> list[Any]:
-        return [found for found in attributes(cls) if own(cls, found[0], found[2], found[3])]
+        return [
+            attribute
+            for attribute in attributes(cls)
+            if is_own_attribute(cls, attribute[0], attribute[2], attribute[3])
+        ]
 
     pydoc.visiblename = visiblename
     pydoc.classify_class_attrs = classify_class_attrs  # type: ignore[assignment]
 
 
-def clean(page: str, replace: list[list[str]]) -> str:
+def clean_page(page: str, replace: list[list[str]]) -> str:
     """`page` without what differs from run to run or from place to place, and without pydoc's hard spaces."""
     for old, new in [*replace, ["<br>&nbsp;", ""], ["&nbsp;", " "]]:
         page = page.replace(old, new)
     return ADDRESS.sub(r"\1 0x…", page)
 
 
-def address(module: str) -> str:
+def page_url(module: str) -> str:
     """The URL of a module's page. A host name has no underscores (RFC 1123, section 2.1), so `_` becomes `-`."""
     host = module.split(".")[0].lower().replace("_", "-").strip("-")
     return f"https://{host}.{SITE}/{module}.html"
 
 
-def link(match: re.Match[str]) -> str:
+def link_to_page(match: re.Match[str]) -> str:
     """pydoc's links are flat (`json.decoder.html`); each package has a host of its own."""
-    return f'<a href="{address(match[1])}'
+    return f'<a href="{page_url(match[1])}'
 
 
-def body(module: ModuleType, replace: list[list[str]]) -> tuple[str, str]:
+def render_module(module: ModuleType, replace: list[list[str]]) -> tuple[str, str]:
     """(first line of the docstring, pydoc's HTML) of a module; raises what its objects' attributes raise."""
-    made = ANCHOR.sub(link, HTMLDoc().docmodule(module))
+    page = ANCHOR.sub(link_to_page, HTMLDoc().docmodule(module))
     summary = (pydoc.getdoc(module).strip().split("\n") or [""])[0]
-    return clean(html.escape(summary), replace), clean(made, replace)
+    return clean_page(html.escape(summary), replace), clean_page(page, replace)
 
 
 def main(argv: list[str]) -> None:
@@ -194,26 +198,26 @@ def main(argv: list[str]) -> None:
     secrets.randbits = random.Random(0).getrandbits  # type: ignore[assignment]  # noqa: S311
     with Path(argv[1]).open("a", encoding="utf-8") as out:
 
-        def say(**line: Any) -> None:
+        def write_line(**line: Any) -> None:
             out.write(json.dumps(line, ensure_ascii=True) + "\n")
             out.flush()
 
         for name in job["modules"]:
-            say(begin=name)
+            write_line(begin=name)
             try:
                 module = importlib.import_module(name)
             except BaseException as error:  # a module may raise anything, SystemExit too
-                say(module=name, error="import_failed", detail=repr(error)[:200])
+                write_line(module=name, error="import_failed", detail=repr(error)[:200])
                 continue
             try:
-                summary, made = body(module, job["replace"])
+                summary, page = render_module(module, job["replace"])
             except Exception as error:
-                say(module=name, error="render_failed", detail=repr(error)[:200])
+                write_line(module=name, error="render_failed", detail=repr(error)[:200])
             else:
-                if len(made) > job["max_bytes"]:
-                    say(module=name, error="page_too_large", detail=f"{len(made)} characters")
+                if len(page) > job["max_bytes"]:
+                    write_line(module=name, error="page_too_large", detail=f"{len(page)} characters")
                 else:
-                    say(module=name, html=made, summary=summary)
+                    write_line(module=name, html=page, summary=summary)
     # Threads that a module has started must not keep the process.
     os._exit(0)
 

@@ -28,8 +28,8 @@ from crawl2llm.core.root import CODE, ROOT
 from crawl2llm.stages.crawl import document
 
 # Importing these opens a browser or a window, prints, or starts something; or they hold tests, demos or another's copy of a package.
-BLOCKED = {"antigravity", "this", "idlelib", "turtledemo", "lib2to3", "pydoc_data", "conftest", "setup"}
-BLOCKED |= {"test", "tests", "testing", "externals", "extern", "vendor", "vendored", "thirdparty", "third_party"}
+BLOCKED_NAMES = {"antigravity", "this", "idlelib", "turtledemo", "lib2to3", "pydoc_data", "conftest", "setup"}
+BLOCKED_NAMES |= {"test", "tests", "testing", "externals", "extern", "vendor", "vendored", "thirdparty", "third_party"}
 BATCH = 80  # modules of the standard library that share a process
 OUTCOMES = ("import_failed", "render_failed", "page_too_large", "crashed", "timed_out")
 
@@ -43,56 +43,58 @@ class Batch:
     documented: tuple[str, ...]
 
 
-def wanted(name: str) -> bool:
+def is_public(name: str) -> bool:
     """Whether a module's own name is public and harmless."""
-    return not (name.startswith(("_", "test_")) or name.endswith("_test") or name in BLOCKED) and name.isidentifier()
+    return (
+        not (name.startswith(("_", "test_")) or name.endswith("_test") or name in BLOCKED_NAMES) and name.isidentifier()
+    )
 
 
-def walk(name: str, folders: Iterable[str] | None) -> Iterator[str]:
+def walk_modules(name: str, folders: Iterable[str] | None) -> Iterator[str]:
     """A module and, by their files, the public modules below it, in alphabetical order."""
     yield name
     seen = set()
     for folder in folders or []:
-        for found in sorted(pkgutil.iter_modules([folder]), key=lambda info: info.name):
-            if wanted(found.name) and found.name not in seen:
-                seen.add(found.name)
-                below = [str(Path(folder) / found.name)] if found.ispkg else None
-                yield from walk(f"{name}.{found.name}", below)
+        for module_info in sorted(pkgutil.iter_modules([folder]), key=lambda info: info.name):
+            if is_public(module_info.name) and module_info.name not in seen:
+                seen.add(module_info.name)
+                below = [str(Path(folder) / module_info.name)] if module_info.ispkg else None
+                yield from walk_modules(f"{name}.{module_info.name}", below)
 
 
-def package(name: str) -> list[str]:
+def package_modules(name: str) -> list[str]:
     """The public modules of a top-level package, itself first; empty where it is not installed."""
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
         spec = None
-    return [] if spec is None else list(walk(name, spec.submodule_search_locations))
+    return [] if spec is None else list(walk_modules(name, spec.submodule_search_locations))
 
 
 def standard_library() -> list[str]:
     """The public modules of the running Python's standard library."""
-    return [module for name in sorted(sys.stdlib_module_names) if wanted(name) for module in package(name)]
+    return [module for name in sorted(sys.stdlib_module_names) if is_public(name) for module in package_modules(name)]
 
 
-def batches(standard: bool, packages: Iterable[str], limit: int) -> tuple[list[Batch], int, list[str]]:
+def module_batches(standard: bool, packages: Iterable[str], limit: int) -> tuple[list[Batch], int, list[str]]:
     """(batches, modules left out by `limit` modules a package, packages that are not installed)."""
-    found: list[Batch] = []
+    batches: list[Batch] = []
     left_out, absent = 0, []
     if standard:
         modules = tuple(standard_library())
         starts = range(0, len(modules), BATCH)
-        found += [Batch("python", modules[start : start + BATCH], modules) for start in starts]
+        batches += [Batch("python", modules[start : start + BATCH], modules) for start in starts]
     for name in packages:
-        modules = tuple(package(name))
+        modules = tuple(package_modules(name))
         if not modules:
             absent.append(name)
             continue
         left_out += max(0, len(modules) - limit)
-        found.append(Batch(name, modules[:limit], modules[:limit]))
-    return found, left_out, absent
+        batches.append(Batch(name, modules[:limit], modules[:limit]))
+    return batches, left_out, absent
 
 
-def environment(home: Path) -> dict[str, str]:
+def process_environment(home: Path) -> dict[str, str]:
     """The environment of a rendering process: the same everywhere, and nothing of the user's."""
     return {
         "PATH": os.defpath,
@@ -115,7 +117,7 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def replacements(home: Path) -> list[list[str]]:
+def path_replacements(home: Path) -> list[list[str]]:
     """(folder of this installation, what a page shows instead), the longest first."""
     known = {str(home): "/home/demo", str(ROOT): "/srv/demo", sys.prefix: "/usr", sys.base_prefix: "/usr"}
     known |= {path: "/usr/lib/python" for path in sysconfig.get_paths().values() if "python" in Path(path).name}
@@ -123,7 +125,7 @@ def replacements(home: Path) -> list[list[str]]:
     return [[old, known[old]] for old in sorted(known, key=lambda old: (-len(old), old))]
 
 
-def _unfinished(out: Path) -> tuple[int, str | None]:
+def _read_progress(out: Path) -> tuple[int, str | None]:
     """(modules finished, module under way when the process ended), after cutting a half-written last line."""
     text = out.read_bytes() if out.exists() else b""
     whole = text[: text.rfind(b"\n") + 1]
@@ -134,7 +136,7 @@ def _unfinished(out: Path) -> tuple[int, str | None]:
     return sum("module" in row for row in rows), under_way
 
 
-def _process(job: Path, out: Path, home: Path, seconds: float) -> str | None:
+def _run_process(job: Path, out: Path, home: Path, seconds: float) -> str | None:
     """Run one rendering process to its end; `timed_out` if nothing was written for `seconds`, else None."""
     command = [sys.executable, "-P", "-W", "ignore", "-m", document.__name__, str(job), str(out)]
     with (home / "stderr").open("wb") as errors:
@@ -144,7 +146,7 @@ def _process(job: Path, out: Path, home: Path, seconds: float) -> str | None:
             stdout=subprocess.DEVNULL,
             stderr=errors,
             cwd=home,
-            env=environment(home),
+            env=process_environment(home),
             start_new_session=True,
         )
         size, late = -1, False
@@ -172,10 +174,10 @@ def render_batch(batch: Batch, folder: Path, max_bytes: int, seconds: float) -> 
     job, out, left = folder / "job.json", folder / "out.jsonl", list(batch.modules)
     while left:
         body: dict[str, Any] = {"modules": left, "documented": batch.documented, "max_bytes": max_bytes}
-        job.write_text(json.dumps(body | {"replace": replacements(home)}), encoding="utf-8")
+        job.write_text(json.dumps(body | {"replace": path_replacements(home)}), encoding="utf-8")
         before = len(batch.modules) - len(left)
-        reason = _process(job, out, home, seconds)
-        done, culprit = _unfinished(out)
+        reason = _run_process(job, out, home, seconds)
+        done, culprit = _read_progress(out)
         if culprit is not None:
             with out.open("a", encoding="utf-8") as handle:
                 handle.write(json.dumps({"module": culprit, "error": reason or "crashed", "detail": ""}) + "\n")
@@ -187,7 +189,7 @@ def render_batch(batch: Batch, folder: Path, max_bytes: int, seconds: float) -> 
     return out
 
 
-def render(
+def render_modules(
     batches: list[Batch], max_bytes: int, seconds: float, workers: int
 ) -> Iterator[tuple[Batch, dict[str, Any]]]:
     """(batch, {module, html, summary} or {module, error, detail}) of every module, in order, for any `workers`."""

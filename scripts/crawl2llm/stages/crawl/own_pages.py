@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.stages.crawl.answers import Answer, chunked, zipped
+from crawl2llm.stages.crawl.answers import Answer, encode_chunked, gzip_member
 
 FOLDER = Path(__file__).parent / "pages"
 NO_MAIN_TEXT = {"navigation", "boilerplate"}
@@ -65,55 +65,55 @@ class Page:
 
 
 @cache
-def template(layout: str = "site") -> Template:
+def read_template(layout: str = "site") -> Template:
     """A layout: `site` has HTML5's sections, `plain` the bare `<div>`s of older pages."""
     return Template((FOLDER / f"{layout}.html").read_text(encoding="utf-8"))
 
 
-def items(text: str) -> list[tuple[str, str]]:
+def text_blocks(text: str) -> list[tuple[str, str]]:
     """The text's blocks as (tag, line): `## ` is a heading, `- ` a list item, a blank line ends a paragraph."""
-    found = []
+    blocks = []
     for block in text.strip().split("\n\n"):
         for line in block.split("\n") if block.startswith("- ") else [" ".join(block.split("\n"))]:
             tag = "h2" if line.startswith("## ") else "li" if line.startswith("- ") else "p"
-            found.append((tag, line if tag == "p" else line.lstrip("#- ")))
-    return found
+            blocks.append((tag, line if tag == "p" else line.lstrip("#- ")))
+    return blocks
 
 
 def gold_text(page: Page) -> str:
     """The page's main text: its title and blocks, one a line; empty where the page is all navigation or boilerplate."""
     if page.variant in NO_MAIN_TEXT or not page.text:
         return ""
-    return "\n".join([page.title, *(line for _, line in items(page.text))])
+    return "\n".join([page.title, *(line for _, line in text_blocks(page.text))])
 
 
-def links(labels: Iterator[tuple[str, str]]) -> str:
+def link_items(labels: Iterator[tuple[str, str]]) -> str:
     """List items that link to (address, label)."""
     return "\n".join(f'<li><a href="{html.escape(to)}">{html.escape(label)}</a></li>' for to, label in labels)
 
 
-def render(page: Page) -> str:
+def render_page(page: Page) -> str:
     """The page as HTML."""
-    site, blocks = page.site, items(page.text)
+    site, blocks = page.site, text_blocks(page.text)
     lines = [f"<h1>{html.escape(page.title)}</h1>"]
     lines += [f'<p class="date"><time>{html.escape(page.date)}</time></p>'] if page.date else []
     if page.variant == "navigation":
         lines.append(
-            "<ul>\n" + links((f"/list/{number}", label) for number, (_, label) in enumerate(blocks)) + "\n</ul>"
+            "<ul>\n" + link_items((f"/list/{number}", label) for number, (_, label) in enumerate(blocks)) + "\n</ul>"
         )
     else:
         lines += [f"<{tag}>{html.escape(line, quote=False)}</{tag}>" for tag, line in blocks]
     related = [(f"/{slug}.html", title) for slug, title in site.titles if slug != page.slug]
     box = "aside" if site.layout == "site" else "div"
-    aside = f"<{box}>\n<h2>{html.escape(site.related)}</h2>\n<ul>\n{links(iter(related))}\n</ul>\n</{box}>\n"
-    return template(site.layout).substitute(
+    aside = f"<{box}>\n<h2>{html.escape(site.related)}</h2>\n<ul>\n{link_items(iter(related))}\n</ul>\n</{box}>\n"
+    return read_template(site.layout).substitute(
         language=site.language,
         direction=site.direction,
         charset=f'<meta charset="{page.charset}">\n' if page.declared in {"meta", "both"} else "",
         title=html.escape(page.title),
         site=html.escape(site.name),
         description=html.escape(blocks[0][1][:150]),
-        navigation=links((f"/section/{number}", label) for number, label in enumerate(site.nav)),
+        navigation=link_items((f"/section/{number}", label) for number, label in enumerate(site.nav)),
         banner=f'<div class="banner">{html.escape(page.banner)}</div>\n' if page.banner else "",
         article="\n".join(lines),
         aside=aside if related else "",
@@ -121,44 +121,44 @@ def render(page: Page) -> str:
     )
 
 
-def png() -> bytes:
+def grey_png() -> bytes:
     """A grey picture of one pixel (PNG specification, https://www.w3.org/TR/png-3/)."""
 
-    def chunk(kind: bytes, data: bytes) -> bytes:
+    def png_chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    size = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + size + chunk(b"IDAT", zlib.compress(b"\x00\x80")) + chunk(b"IEND", b"")
+    size = png_chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + size + png_chunk(b"IDAT", zlib.compress(b"\x00\x80")) + png_chunk(b"IEND", b"")
 
 
 PDF = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<< /Type /Catalog >>\nendobj\ntrailer\n<< /Root 1 0 R >>\n%%EOF\n"
 
 
-def answer(page: Page) -> tuple[Answer, dict[str, Any]]:
+def answer_with_gold(page: Page) -> tuple[Answer, dict[str, Any]]:
     """The page as the server's answer, and its gold entry."""
     # A character that the charset lacks becomes a character reference, as browsers' forms and most editors do it.
-    body = render(page).encode(page.charset, "xmlcharrefreplace") if page.text else b""
+    body = render_page(page).encode(page.charset, "xmlcharrefreplace") if page.text else b""
     charset = f"; charset={page.charset}" if page.declared in {"header", "both"} else ""
-    found = Answer(page.url, body, f"text/html{charset}")
+    page_answer = Answer(page.url, body, f"text/html{charset}")
     text = gold_text(page)
     if page.variant == "chunked":
-        found = replace(found, body=chunked(body), headers={"Transfer-Encoding": "chunked"})
+        page_answer = replace(page_answer, body=encode_chunked(body), headers={"Transfer-Encoding": "chunked"})
     elif page.variant == "gzip":
-        found = replace(found, body=zipped(body), headers={"Content-Encoding": "gzip"})
+        page_answer = replace(page_answer, body=gzip_member(body), headers={"Content-Encoding": "gzip"})
     elif page.variant == "truncated":
         cut = body[: int(len(body) * page.keep)]
-        found = replace(found, body=cut, length=len(body))
-        there = cut.decode(page.charset, "ignore")
-        text = "\n".join(line for line in text.split("\n") if f"{html.escape(line, quote=False)}</" in there)
+        page_answer = replace(page_answer, body=cut, length=len(body))
+        cut_text = cut.decode(page.charset, "ignore")
+        text = "\n".join(line for line in text.split("\n") if f"{html.escape(line, quote=False)}</" in cut_text)
     elif page.variant == "redirect":
         moved = f'<html><body>Moved <a href="{page.duplicate_of}">here</a>.</body></html>'.encode()
-        found = replace(found, body=moved, status=301, headers={"Location": str(page.duplicate_of)})
+        page_answer = replace(page_answer, body=moved, status=301, headers={"Location": str(page.duplicate_of)})
         text = ""
     elif page.variant == "not_found":
-        found, text = replace(found, status=404), ""
+        page_answer, text = replace(page_answer, status=404), ""
     elif page.variant in {"pdf", "png"}:
-        kind = {"pdf": ("application/pdf", PDF), "png": ("image/png", png())}[page.variant]
-        found, text = replace(found, content_type=kind[0], body=kind[1]), ""
+        kind = {"pdf": ("application/pdf", PDF), "png": ("image/png", grey_png())}[page.variant]
+        page_answer, text = replace(page_answer, content_type=kind[0], body=kind[1]), ""
     gold = {
         "url": page.url,
         "language": page.site.language,
@@ -166,10 +166,10 @@ def answer(page: Page) -> tuple[Answer, dict[str, Any]]:
         "duplicate_of": page.duplicate_of,
         "charset": page.charset,
         "declared": page.declared,
-        "status": found.status,
+        "status": page_answer.status,
         "text": text,
     }
-    return found, gold
+    return page_answer, gold
 
 
 def variant_of(originals: dict[str, Page], entry: dict[str, Any]) -> Page:
@@ -189,11 +189,11 @@ def variant_of(originals: dict[str, Page], entry: dict[str, Any]) -> Page:
         if edit["find"] not in text:
             raise InputError(f"{where}: {entry['of']} has no {edit['find']!r}")
         text = text.replace(edit["find"], edit["replace"])
-    own = {key: entry[key] for key in ("date", "title", "banner", "keep") if key in entry}
-    return replace(page, slug=entry["slug"], text=text, variant=entry["variant"], duplicate_of=page.url, **own)
+    overrides = {key: entry[key] for key in ("date", "title", "banner", "keep") if key in entry}
+    return replace(page, slug=entry["slug"], text=text, variant=entry["variant"], duplicate_of=page.url, **overrides)
 
 
-def load(folder: Path = FOLDER) -> list[Page]:
+def read_pages(folder: Path = FOLDER) -> list[Page]:
     """Every own page, languages in alphabetical order, then the variants. Raises InputError for a damaged file."""
     originals: dict[str, Page] = {}
     variants: list[dict[str, Any]] = []

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config_schema import section
+from crawl2llm.chain.config_schema import schema_section
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
@@ -25,25 +25,25 @@ from crawl2llm.stages.crawl import document, modules, own_pages, topics
 from crawl2llm.stages.crawl.answers import Answer, Archive
 
 
-def documentation(row: dict[str, Any], package: str) -> Answer:
+def documentation_page(row: dict[str, Any], package: str) -> Answer:
     """A module's page: pydoc's HTML as the main article of the site's layout. row: {module, html, summary}."""
     name = row["module"]
     parents = [name.rsplit(".", depth)[0] for depth in range(name.count("."), 0, -1)]
     listed = [("/", "Modules"), *((f"/{parent}.html", parent) for parent in parents)]
-    page = own_pages.template().substitute(
+    page = own_pages.read_template().substitute(
         language="en",
         direction="ltr",
         charset='<meta charset="utf-8">\n',
         title=html.escape(name),
         site=document.SITE,
         description=row["summary"].replace('"', "&quot;"),
-        navigation=own_pages.links(iter(listed)),
+        navigation=own_pages.link_items(iter(listed)),
         banner="",
         article=row["html"],
         aside="",
         footer=f"Documentation of {html.escape(package)}. Rendered by pydoc.",
     )
-    return Answer(document.address(name), page.encode("utf-8", "xmlcharrefreplace"), "text/html; charset=utf-8")
+    return Answer(document.page_url(name), page.encode("utf-8", "xmlcharrefreplace"), "text/html; charset=utf-8")
 
 
 def write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> int:
@@ -56,19 +56,19 @@ def write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> int:
     return count
 
 
-def write_own(archive: Archive, path: Path) -> tuple[Counter[str], Counter[str], int]:
+def write_own_pages(archive: Archive, path: Path) -> tuple[Counter[str], Counter[str], int]:
     """Write the own pages and their gold entries; returns pages by variant, pages by language, and bytes of their bodies."""
     variants: Counter[str] = Counter()
     languages: Counter[str] = Counter()
     size = 0
     with path.open("w", encoding="utf-8") as handle:
-        for number, page in enumerate(own_pages.load()):
-            answer, gold = own_pages.answer(page)
+        for number, page in enumerate(own_pages.read_pages()):
+            answer, gold = own_pages.answer_with_gold(page)
             if number == 0:
-                archive.request(answer.url)
-            archive.response(answer)
+                archive.write_request(answer.url)
+            archive.write_response(answer)
             if number == 0:
-                archive.metadata(answer.url)
+                archive.write_metadata(answer.url)
             handle.write(json.dumps(gold, ensure_ascii=False) + "\n")
             variants[gold["variant"]] += 1
             languages[gold["language"]] += 1
@@ -76,12 +76,12 @@ def write_own(archive: Archive, path: Path) -> tuple[Counter[str], Counter[str],
     return variants, languages, size
 
 
-def check(absent: list[str]) -> None:
+def check_packages(absent: list[str]) -> None:
     """Raises InputError for a package that is not installed and that only the config can have named: its name may be misspelt.
 
     An environment may lack one of the schema's default, and that is no mistake of anybody's.
     """
-    usual = section("crawl.render")["properties"]["packages"]["default"]
+    usual = schema_section("crawl.render")["properties"]["packages"]["default"]
     for name in absent:
         if name not in usual:
             near = get_close_matches(name, {*usual, *packages_distributions()}, 1)
@@ -96,33 +96,33 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     folder = args.manifest.parent
     gold, curated = folder / "gold.jsonl", folder / "curated.jsonl"
     topic_count = write_lines(curated, topics.documents())
-    batches, over, absent = modules.batches(
+    batches, over_limit, absent = modules.module_batches(
         settings["standard_library"], settings["packages"], settings["max_pages_per_package"]
     )
-    check(absent)
+    check_packages(absent)
     dropped = Counter(dict.fromkeys((*modules.OUTCOMES, "package_limit", "size_limit", "not_installed"), 0))
-    dropped.update(package_limit=over, not_installed=len(absent))
+    dropped.update(package_limit=over_limit, not_installed=len(absent))
     if absent:
         log.info("not installed, left out: %s", ", ".join(absent))
     progress = Progress(sum(len(batch.modules) for batch in batches), "modules")
     by_package: Counter[str] = Counter()
     limit, room = settings["max_page_kilobytes"] * 1000, settings["max_megabytes"] * 1_000_000
     with Archive(folder, settings["files"]) as archive:
-        variants, languages, size = write_own(archive, gold)
-        for batch, row in modules.render(batches, limit, settings["module_seconds"], args.workers):
+        variants, languages, size = write_own_pages(archive, gold)
+        for batch, row in modules.render_modules(batches, limit, settings["module_seconds"], args.workers):
             progress.add(note=batch.package)
             if "error" in row:
                 dropped[row["error"]] += 1
                 if row["error"] != "import_failed":
                     log.info("%s: %s %s", row["module"], row["error"], row["detail"])
                 continue
-            answer = documentation(row, batch.package)
+            answer = documentation_page(row, batch.package)
             if size + len(answer.body) > room:
                 dropped["size_limit"] += 1
                 continue
             size += len(answer.body)
             by_package[batch.package] += 1
-            archive.response(answer)
+            archive.write_response(answer)
     pages = by_package.total() + variants.total()
     manifest.counts = {"in": pages + dropped.total(), "kept": pages, "dropped": dict(dropped)}
     manifest.summary = {
@@ -143,11 +143,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "crawl.render", __doc__, "--config config.yaml --workers 2 --manifest results/main/crawl/render/manifest.json"
     )
-    command_line.placement(parser, "crawl.render")
-    return command_line.run(parser, body, argv)
+    command_line.add_placement_options(parser, "crawl.render")
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ SENTENCE = re.compile(r"^[ ]+[A-Z\"*(][^=]*[.:][)\"]?$", re.DOTALL)
 LITERAL = re.compile(r"^(\s|>>>|\+[-=]|\|)")
 
 
-def prose(lines: list[str]) -> bool:
+def is_prose(lines: list[str]) -> bool:
     """Whether a block's lines are wrapped prose: not indented, or evenly indented sentences."""
     if not any(LITERAL.match(line) for line in lines):
         return True
@@ -25,7 +25,7 @@ def prose(lines: list[str]) -> bool:
     return even and len(lines) > 1 and ">>>" not in lines[0] and bool(SENTENCE.match("\n".join(lines)))
 
 
-def plain(text: str) -> str:
+def strip_markup(text: str) -> str:
     """A topic without the traces of reST: underlines, emphasis, quotes around names, footnote marks, hard line ends.
 
     Examples, tables and grammar keep their lines.
@@ -35,7 +35,7 @@ def plain(text: str) -> str:
         lines = [line.rstrip() for line in block.split("\n") if not RULE.match(line.strip())]
         if not lines:
             continue
-        if prose(lines):
+        if is_prose(lines):
             joined = " ".join(" ".join(SUBTITLE.sub(r"\1", line) for line in lines).split())
             lines = [FOOTNOTE.sub("", EMPHASIS.sub(r"\1", joined))]
         blocks.append("\n".join(lines))
@@ -55,7 +55,7 @@ def documents() -> Iterator[dict[str, str]]:
             f"({error}); use another build of Python, or leave the source kind 'crawl' out of ingest.extract.sources"
         ) from error
     for name in sorted(topics):
-        text = plain(topics[name])
+        text = strip_markup(topics[name])
         first = text.split("\n", 1)[0]
         yield {
             "id": f"topic:{name}",

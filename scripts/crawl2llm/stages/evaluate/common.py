@@ -14,13 +14,13 @@ from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import log
-from crawl2llm.core.manifest import Manifest, canonical, digest, json_lines, task_of, write_atomically
+from crawl2llm.core.manifest import Manifest, canonical_json, digest, json_lines, task_of, write_atomically
 from crawl2llm.stages.evaluate import harness, multiple_choice
-from crawl2llm.stages.evaluate.curve import at_steps
-from crawl2llm.stages.evaluate.heldout_loss import heldout
-from crawl2llm.stages.evaluate.shared_text import Text, choose, encoded, mark
+from crawl2llm.stages.evaluate.curve import visit_checkpoints
+from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
+from crawl2llm.stages.evaluate.shared_text import Text, choose_texts, encode_texts, texts_digest
 from crawl2llm.training import quantized_weights
-from crawl2llm.training.model_loading import context_of, load, weights
+from crawl2llm.training.model_loading import context_of, load_model, verify_weights
 
 Row = dict[str, Any]
 
@@ -31,10 +31,10 @@ class Scorer:
     def __init__(self, texts: list[Text], settings: Row, batch_size: int) -> None:
         self.texts, self.settings, self.batch_size = texts, settings, batch_size
 
-    def loaded(self, folder: Path) -> tuple[Any, Any, int]:
+    def load_model(self, folder: Path) -> tuple[Any, Any, int]:
         """(model, tokenizer, window in tokens) of a model's folder. Raises InputError for a window that is longer than its context."""
-        model, tokenizer = load(folder, self.settings["precision"])
-        model = quantized_weights.place(model)
+        model, tokenizer = load_model(folder, self.settings["precision"])
+        model = quantized_weights.place_model(model)
         limit = context_of(model.config)
         context = self.settings["context"] or limit
         if context > limit:
@@ -43,59 +43,59 @@ class Scorer:
             )
         return model, tokenizer, context
 
-    def score(self, model: Any, tokenizer: Any, context: int) -> tuple[Row, list[Row]]:
+    def score_texts(self, model: Any, tokenizer: Any, context: int) -> tuple[Row, list[Row]]:
         """(loss and bits per byte, nats of each document) of a model; see heldout_loss.heldout."""
         with tempfile.TemporaryDirectory() as scratch:
-            documents = encoded(self.texts, tokenizer, Path(scratch))
-            found, lines = heldout(
+            documents = encode_texts(self.texts, tokenizer, Path(scratch))
+            measures, lines = measure_heldout(
                 model, tokenizer.eos_token_id, documents, context, self.settings["carry"], self.batch_size
             )
         source = {text.id: text.source for text in self.texts}
-        return found, [{"source": source[line["document"]], **line} for line in lines]
+        return measures, [{"source": source[line["document"]], **line} for line in lines]
 
-    def by_source(self, found: Row) -> dict[str, float]:
+    def bits_by_source(self, measures: Row) -> dict[str, float]:
         """Bits per byte of each source. found: of `score`, which leaves them out where there is one."""
-        one = {self.texts[0].source: found} if self.texts else {}
-        return {name: part["bits_per_byte"] for name, part in found.get("by_source", one).items()}
+        only_source = {self.texts[0].source: measures} if self.texts else {}
+        return {name: part["bits_per_byte"] for name, part in measures.get("by_source", only_source).items()}
 
 
-def curve(args: argparse.Namespace, every: int, scorer: Scorer) -> list[Row]:
+def curve_points(args: argparse.Namespace, step_interval: int, scorer: Scorer) -> list[Row]:
     """Bits per byte of the checkpoints of `base`, and of the model that it ended with."""
     points: list[Row] = []
 
-    def measure(step: int, tokens: int, folder: Path) -> None:
-        found, _ = scorer.score(*scorer.loaded(folder))
-        said = {"bits_per_byte": found["bits_per_byte"], "by_source": scorer.by_source(found)}
-        points.append({"step": step, "tokens": tokens, **said})
-        log.info("step %s: %.4f bits/byte", f"{step:,}", found["bits_per_byte"])
+    def measure_checkpoint(step: int, tokens: int, folder: Path) -> None:
+        measures, _ = scorer.score_texts(*scorer.load_model(folder))
+        bits = {"bits_per_byte": measures["bits_per_byte"], "by_source": scorer.bits_by_source(measures)}
+        points.append({"step": step, "tokens": tokens, **bits})
+        log.info("step %s: %.4f bits/byte", f"{step:,}", measures["bits_per_byte"])
 
-    at_steps(args.model, args.kept, every, measure)
+    visit_checkpoints(args.model, args.kept, step_interval, measure_checkpoint)
     return points
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    harness.offline()
+    harness.go_offline()
     import torch
 
     torch.set_num_threads(settings["threads"])
     name = task_of(args.manifest)
-    _, folder = weights(args.model)
-    texts, available = choose(args.corpus, settings["max_bytes"], settings["seed"])
+    _, folder = verify_weights(args.model)
+    texts, available = choose_texts(args.corpus, settings["max_bytes"], settings["seed"])
     rows = multiple_choice.read_items(args.items)
     scorer = Scorer(texts, settings, args.batch_size)
-    model, tokenizer, context = scorer.loaded(folder)
+    model, tokenizer, context = scorer.load_model(folder)
     notes: list[str] = []
-    found: Row = {}
+    measures: Row = {}
     lines: list[Row] = []
     if texts:
-        found, lines = scorer.score(model, tokenizer, context)
-        log.info("%s documents that main holds out: %.4f bits/byte", f"{len(texts):,}", found["bits_per_byte"])
+        measures, lines = scorer.score_texts(model, tokenizer, context)
+        log.info("%s documents that main holds out: %.4f bits/byte", f"{len(texts):,}", measures["bits_per_byte"])
     else:
         notes.append("No loss was measured: main holds out no text.")
-    tasks = multiple_choice.of_items(rows, tokenizer, context)
-    how = {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]}
-    answers, _ = harness.run(model, tokenizer, tasks, [], how)
-    numbers, answered = multiple_choice.results(tasks, answers.get("samples", {}), settings["seed"])
+    tasks = multiple_choice.item_tasks(rows, tokenizer, context)
+    options = {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]}
+    answers, _ = harness.run_tasks(model, tokenizer, tasks, [], options)
+    numbers, item_lines = multiple_choice.task_results(tasks, answers.get("samples", {}), settings["seed"])
     for task in tasks:
         if number := task.left_out[multiple_choice.TOO_LONG]:
             notes.append(f"{task.name}: {number} items have a choice longer than the context of {context} tokens.")
@@ -106,26 +106,33 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
     columns = {
         "heldout": (lines, ("document", "source", "bytes", "nats")),
-        "items": (answered, ("task", "id", "document", "right")),
+        "items": (item_lines, ("task", "id", "document", "right")),
     }
     if settings["curve"] and texts:
-        columns["curve"] = (curve(args, settings["curve"], scorer), ("step", "tokens", "bits_per_byte", "by_source"))
+        columns["curve"] = (
+            curve_points(args, settings["curve"], scorer),
+            ("step", "tokens", "bits_per_byte", "by_source"),
+        )
     files = []
-    for kind, (written, keys) in columns.items():
+    for kind, (file_rows, keys) in columns.items():
         files.append(args.manifest.with_name(f"{name}.{kind}.jsonl"))
-        write_atomically(files[-1], json_lines({key: row[key] for key in keys} for row in written))
-    left = available - len(texts)
-    manifest.counts = {"in": available, "kept": len(texts), "dropped": {"over_max_bytes": left} if left else {}}
+        write_atomically(files[-1], json_lines({key: row[key] for key in keys} for row in file_rows))
+    over_limit = available - len(texts)
+    manifest.counts = {
+        "in": available,
+        "kept": len(texts),
+        "dropped": {"over_max_bytes": over_limit} if over_limit else {},
+    }
     manifest.summary = {
-        "bits_per_byte": found.get("bits_per_byte"),
-        "loss": found.get("loss"),
-        "tokens": found.get("tokens"),
-        "by_source": scorer.by_source(found),
+        "bits_per_byte": measures.get("bits_per_byte"),
+        "loss": measures.get("loss"),
+        "tokens": measures.get("tokens"),
+        "by_source": scorer.bits_by_source(measures),
         "tasks": numbers,
         "documents": len(texts),
         "bytes": sum(text.bytes for text in texts),
-        "set": mark(texts),
-        "items": {"number": len(rows), "set": digest(canonical([row["id"] for row in rows]))},
+        "set": texts_digest(texts),
+        "items": {"number": len(rows), "set": digest(canonical_json([row["id"] for row in rows]))},
         "context": context,
         "notes": notes,
     }
@@ -133,7 +140,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "evaluate.common",
         __doc__,
         "--config config.yaml --model results/main/pretrain/train/manifest.json "
@@ -144,8 +151,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of main's corpus.write")
     parser.add_argument("--items", required=True, type=Path, help="manifest of main's evaluate.items")
     parser.add_argument("--kept", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    command_line.placement(parser, "evaluate.common")
-    return command_line.run(parser, body, argv)
+    command_line.add_placement_options(parser, "evaluate.common")
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

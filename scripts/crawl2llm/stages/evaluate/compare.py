@@ -20,29 +20,29 @@ import numpy as np
 from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import BASE, UNTRAINED
 from crawl2llm.core.console import log
-from crawl2llm.core.intervals import DIGITS, LEAST, interval
-from crawl2llm.core.manifest import Manifest, pretty, task_of, write_atomically
+from crawl2llm.core.intervals import DIGITS, LEAST_DOCUMENTS, bootstrap_interval
+from crawl2llm.core.manifest import Manifest, pretty_json, task_of, write_atomically
 from crawl2llm.formats.public_tasks.measures import HEADLINES
-from crawl2llm.stages.evaluate.slices import measured, origins
+from crawl2llm.stages.evaluate.slices import document_origins, slice_rows
 
 TEXT = "heldout_text"
 
 
-def lines(manifest: Manifest, kind: str) -> list[dict[str, Any]]:
+def result_rows(manifest: Manifest, kind: str) -> list[dict[str, Any]]:
     """The rows of `<model>.<kind>.jsonl` of an evaluation. Raises ManifestError for a file that is missing or damaged."""
     assert manifest.path is not None  # it was read
     name = f"{task_of(manifest.path)}.{kind}.jsonl"
     return manifest.rows(name)
 
 
-def verdict(low: float, high: float, lower_is_better: bool) -> str:
+def interval_verdict(low: float, high: float, lower_is_better: bool) -> str:
     """`better`, `worse` or `unclear`: whether the interval of a difference is on one side of 0."""
     if low <= 0 <= high:
         return "unclear"
     return "better" if (high < 0) == lower_is_better else "worse"
 
 
-def measure(
+def compare_scores(
     name: str, rows: Iterable[tuple[str, float, float, float]], settings: dict[str, Any], salt: str
 ) -> dict[str, Any] | None:
     """One measure of a second model less that of a first; None where they have nothing in common.
@@ -51,100 +51,133 @@ def measure(
     """
     documents: dict[str, list[float]] = {}
     for document, first, second, size in rows:
-        held = documents.setdefault(document, [0.0, 0.0, 0.0])
+        sums = documents.setdefault(document, [0.0, 0.0, 0.0])
         for place, value in enumerate((first, second, size)):
-            held[place] += value
+            sums[place] += value
     if not documents:
         return None
     table = np.array([documents[name] for name in sorted(documents)])
-    one, other, size = (float(value) for value in table.sum(axis=0))
-    found: dict[str, Any] = {"first": one / size, "second": other / size, "difference": (other - one) / size}
-    if len(table) >= LEAST:
+    first_sum, second_sum, size = (float(value) for value in table.sum(axis=0))
+    fields: dict[str, Any] = {
+        "first": first_sum / size,
+        "second": second_sum / size,
+        "difference": (second_sum - first_sum) / size,
+    }
+    if len(table) >= LEAST_DOCUMENTS:
         gains = table[:, 1] - table[:, 0]
         seed = [settings["seed"], zlib.crc32(salt.encode())]
-        wide, low, high = interval(gains, table[:, 2], settings["resamples"], settings["confidence"], seed)
-        found |= {"stderr": wide, "low": low, "high": high}
-    rounded = {key: round(value, DIGITS) for key, value in found.items()}
-    told = verdict(found["low"], found["high"], name == TEXT) if "low" in found else "unclear"
-    return {"measure": name, **rounded, "verdict": told, "documents": len(table)}
+        stderr, low, high = bootstrap_interval(gains, table[:, 2], settings["resamples"], settings["confidence"], seed)
+        fields |= {"stderr": stderr, "low": low, "high": high}
+    rounded = {key: round(value, DIGITS) for key, value in fields.items()}
+    verdict = interval_verdict(fields["low"], fields["high"], name == TEXT) if "low" in fields else "unclear"
+    return {"measure": name, **rounded, "verdict": verdict, "documents": len(table)}
 
 
-def on_text(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> dict[str, Any] | None:
+def text_difference(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> dict[str, Any] | None:
     """Bits per byte of the held-out documents that both scored."""
-    own = {row["document"]: row for row in lines(first, "heldout")}
-    both = [(own[row["document"]], row) for row in lines(second, "heldout") if row["document"] in own]
+    first_rows = {row["document"]: row for row in result_rows(first, "heldout")}
+    both = [
+        (first_rows[row["document"]], row) for row in result_rows(second, "heldout") if row["document"] in first_rows
+    ]
     rows = (
-        (a["document"], a["nats"] / math.log(2), b["nats"] / math.log(2), a["bytes"]) for a, b in both if a["bytes"]
+        (first_row["document"], first_row["nats"] / math.log(2), second_row["nats"] / math.log(2), first_row["bytes"])
+        for first_row, second_row in both
+        if first_row["bytes"]
     )
-    return measure(TEXT, rows, settings, salt)
+    return compare_scores(TEXT, rows, settings, salt)
 
 
-def on_tasks(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
+def task_differences(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
     """Accuracy on the items of each task that both answered, and how many only one of them has right."""
-    own = {(row["task"], row["id"]): row for row in lines(first, "items")}
+    first_rows = {(row["task"], row["id"]): row for row in result_rows(first, "items")}
     both: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
-    for row in lines(second, "items"):
-        if (row["task"], row["id"]) in own:
-            both.setdefault(row["task"], []).append((own[row["task"], row["id"]], row))
-    found = []
+    for row in result_rows(second, "items"):
+        if (row["task"], row["id"]) in first_rows:
+            both.setdefault(row["task"], []).append((first_rows[row["task"], row["id"]], row))
+    comparisons = []
     for task in sorted(both, key=lambda task: list(HEADLINES).index(task) if task in HEADLINES else len(HEADLINES)):
-        rows = ((a["document"], float(a["right"]), float(b["right"]), 1.0) for a, b in both[task])
+        rows = (
+            (first_row["document"], float(first_row["right"]), float(second_row["right"]), 1.0)
+            for first_row, second_row in both[task]
+        )
         more = {
             "items": len(both[task]),
             "only_first": sum(a["right"] > b["right"] for a, b in both[task]),
             "only_second": sum(b["right"] > a["right"] for a, b in both[task]),
         }
-        found.append({**(measure(task, rows, settings, f"{salt} {task}") or {}), **more})
-    return found
+        comparisons.append({**(compare_scores(task, rows, settings, f"{salt} {task}") or {}), **more})
+    return comparisons
 
 
-def on_answers(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
+def answer_differences(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
     """ROUGE-L and chrF of the answers that both gave to the same questions, question by question; chrF as a share of 1."""
-    own = {row["id"]: row for row in lines(first, "answers")}
-    both = [(own[row["id"]], row) for row in lines(second, "answers") if row["id"] in own]
-    found = []
-    for name, whole in (("rougeL", 1.0), ("chrf", 100.0)):
-        rows = ((a["document"], a[name] / whole, b[name] / whole, 1.0) for a, b in both)
-        if one := measure(f"answers.{name}", rows, settings, f"{salt} {name}"):
-            found.append({**one, "items": len(both)})
-    return found
+    first_rows = {row["id"]: row for row in result_rows(first, "answers")}
+    both = [(first_rows[row["id"]], row) for row in result_rows(second, "answers") if row["id"] in first_rows]
+    comparisons = []
+    for name, scale in (("rougeL", 1.0), ("chrf", 100.0)):
+        rows = (
+            (first_row["document"], first_row[name] / scale, second_row[name] / scale, 1.0)
+            for first_row, second_row in both
+        )
+        if comparison := compare_scores(f"answers.{name}", rows, settings, f"{salt} {name}"):
+            comparisons.append({**comparison, "items": len(both)})
+    return comparisons
 
 
-def on_scores(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
+def score_differences(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
     """The judge's scores of the answers that it gave both models one for, as shares of its scale."""
     low, high = first.summary["scale"]
-    own = {row["id"]: row for row in lines(first, "scores") if row["score"] is not None}
-    both = [(own[row["id"]], row) for row in lines(second, "scores") if row["id"] in own and row["score"] is not None]
-    rows = ((a["document"], *((row["score"] - low) / (high - low) for row in (a, b)), 1.0) for a, b in both)
-    one = measure("judge", rows, settings, f"{salt} judge")
-    return [{**one, "items": len(both)}] if one else []
+    first_rows = {row["id"]: row for row in result_rows(first, "scores") if row["score"] is not None}
+    both = [
+        (first_rows[row["id"]], row)
+        for row in result_rows(second, "scores")
+        if row["id"] in first_rows and row["score"] is not None
+    ]
+    rows = (
+        (first_row["document"], *((row["score"] - low) / (high - low) for row in (first_row, second_row)), 1.0)
+        for first_row, second_row in both
+    )
+    comparison = compare_scores("judge", rows, settings, f"{salt} judge")
+    return [{**comparison, "items": len(both)}] if comparison else []
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    read = {task_of(path): Manifest.read(path) for path in args.evaluations}
+    evaluations = {task_of(path): Manifest.read(path) for path in args.evaluations}
     public = {task_of(path): Manifest.read(path) for path in args.public}
-    generated = {task_of(path): Manifest.read(path) for path in args.generated}
-    judged = {task_of(path): Manifest.read(path) for path in args.judged}
-    documents = {name: int(made.counts.get("kept", 0)) for name, made in read.items()}
-    read.pop(UNTRAINED, None)  # what any training is better than
-    names = sorted(read, key=lambda name: (name != BASE, name))  # whatever order the config has them in
+    generations = {task_of(path): Manifest.read(path) for path in args.generated}
+    judgements = {task_of(path): Manifest.read(path) for path in args.judged}
+    documents = {name: int(evaluation.counts.get("kept", 0)) for name, evaluation in evaluations.items()}
+    evaluations.pop(UNTRAINED, None)  # what any training is better than
+    names = sorted(evaluations, key=lambda name: (name != BASE, name))  # whatever order the config has them in
     pairs = []
     for first, second in combinations(names, 2):
         salt = f"{first} {second}"
-        text = on_text(read[first], read[second], settings, salt)
-        measures = [*([text] if text else []), *on_tasks(read[first], read[second], settings, salt)]
+        text = text_difference(evaluations[first], evaluations[second], settings, salt)
+        measures = [
+            *([text] if text else []),
+            *task_differences(evaluations[first], evaluations[second], settings, salt),
+        ]
         if first in public and second in public:
-            measures += on_tasks(public[first], public[second], settings, salt)
-        if first in generated and second in generated:
-            measures += on_answers(generated[first], generated[second], settings, salt)
-        if first in judged and second in judged:
-            measures += on_scores(judged[first], judged[second], settings, salt)
+            measures += task_differences(public[first], public[second], settings, salt)
+        if first in generations and second in generations:
+            measures += answer_differences(generations[first], generations[second], settings, salt)
+        if first in judgements and second in judgements:
+            measures += score_differences(judgements[first], judgements[second], settings, salt)
         pairs.append({"first": first, "second": second, "measures": measures})
-        for one in measures:
-            log.info("%s and %s, %s: %+.4f, %s", second, first, one["measure"], one["difference"], one["verdict"])
-    scored = {name: lines(made, "heldout") for name, made in read.items()}
-    known = origins({row["document"] for of in scored.values() for row in of}, args.tokens, args.languages)
-    slices = {name: measured(of, known, settings) for name, of in scored.items()}
+        for comparison in measures:
+            log.info(
+                "%s and %s, %s: %+.4f, %s",
+                second,
+                first,
+                comparison["measure"],
+                comparison["difference"],
+                comparison["verdict"],
+            )
+    heldout_rows = {name: result_rows(made, "heldout") for name, made in evaluations.items()}
+    origins = document_origins(
+        {row["document"] for model_rows in heldout_rows.values() for row in model_rows}, args.tokens, args.languages
+    )
+    slices = {name: slice_rows(of, origins, settings) for name, of in heldout_rows.items()}
     result = {
         "pairs": pairs,
         "slices": slices,
@@ -152,19 +185,19 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "resamples": settings["resamples"],
     }
     out = args.manifest.parent / "compare.json"
-    write_atomically(out, pretty(result))
-    aside = documents.get(UNTRAINED, 0)
+    write_atomically(out, pretty_json(result))
+    untrained_documents = documents.get(UNTRAINED, 0)
     manifest.counts = {
         "in": sum(documents.values()),
-        "kept": sum(documents.values()) - aside,
-        "dropped": {UNTRAINED: aside} if aside else {},
+        "kept": sum(documents.values()) - untrained_documents,
+        "dropped": {UNTRAINED: untrained_documents} if untrained_documents else {},
     }
     manifest.summary = result
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "evaluate.compare",
         __doc__,
         "--config config.yaml --evaluations results/main/evaluate/model/*.manifest.json --manifest /tmp/compare/manifest.json",
@@ -179,7 +212,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--public", type=Path, nargs="*", default=[], help="manifests of evaluate.public, where tasks are named"
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

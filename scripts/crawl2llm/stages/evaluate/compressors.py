@@ -14,31 +14,31 @@ SAMPLES = (
 )  # bytes of training text for it: "about 100x the target dictionary size" (zstd's lib/zdict.h)
 
 
-def xz(texts: Iterable[bytes]) -> float | None:
+def xz_bits_per_byte(texts: Iterable[bytes]) -> float | None:
     """Bits per byte of all texts as one stream, by xz -9e. None without a byte."""
-    made, size, out = lzma.LZMACompressor(preset=9 | lzma.PRESET_EXTREME), 0, 0
+    compressor, size, out = lzma.LZMACompressor(preset=9 | lzma.PRESET_EXTREME), 0, 0
     for text in texts:
         size += len(text)
-        out += len(made.compress(text))
-    return 8 * (out + len(made.flush())) / size if size else None
+        out += len(compressor.compress(text))
+    return 8 * (out + len(compressor.flush())) / size if size else None
 
 
-def zstd(texts: Iterable[bytes], samples: Sequence[bytes]) -> tuple[float | None, int]:
+def zstd_bits_per_byte(texts: Iterable[bytes], samples: Sequence[bytes]) -> tuple[float | None, int]:
     """(bits per byte of each text by itself, by zstd with a dictionary trained on `samples`; bytes of the dictionary).
 
     The dictionary does not count, as a model's weights do not. It has 0 bytes where the samples are too few for one.
     """
     try:
-        made = zstandard.train_dictionary(DICTIONARY, list(samples))
+        dictionary = zstandard.train_dictionary(DICTIONARY, list(samples))
     except zstandard.ZstdError:  # too few or too short samples
-        made = None
-    if made:
-        made.precompute_compress(level=LEVEL)
+        dictionary = None
+    if dictionary:
+        dictionary.precompute_compress(level=LEVEL)
     compressor = zstandard.ZstdCompressor(
-        level=LEVEL, dict_data=made, write_content_size=False, write_dict_id=False, write_checksum=False
+        level=LEVEL, dict_data=dictionary, write_content_size=False, write_dict_id=False, write_checksum=False
     )
     size = out = 0
     for text in texts:
         size += len(text)
         out += len(compressor.compress(text))
-    return 8 * out / size if size else None, len(made.as_bytes()) if made else 0
+    return 8 * out / size if size else None, len(dictionary.as_bytes()) if dictionary else 0

@@ -17,23 +17,23 @@ from crawl2llm.chain import command_line
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import Manifest, json_lines, pretty, write_atomically
+from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, write_atomically
 from crawl2llm.stages.evaluate import harness, multiple_choice
 from crawl2llm.training import checkpoint, quantized_weights
-from crawl2llm.training.export import export
+from crawl2llm.training.export import export_checkpoint
 from crawl2llm.training.metrics import LOSSES
-from crawl2llm.training.model_loading import context_of, load, weights
+from crawl2llm.training.model_loading import context_of, load_model, verify_weights
 
 Row = dict[str, Any]
 
 
-def folder_of(trained: Manifest, below: Path) -> Path:
+def checkpoint_folder(trained: Manifest, below: Path) -> Path:
     """The folder of a training's checkpoints. Raises InputError where it is not there.
 
     Trainings on other files of the same sources have the same fingerprint: the losses of every step tell them apart.
     """
     losses = trained.file(LOSSES).read_bytes()
-    for place, _, mark in checkpoint_folders.announced(below):
+    for place, _, mark in checkpoint_folders.trainings_below(below):
         rows = place / LOSSES
         if mark == trained.fingerprint and rows.is_file() and rows.read_bytes() == losses:
             return place
@@ -43,40 +43,44 @@ def folder_of(trained: Manifest, below: Path) -> Path:
     )
 
 
-def wanted(found: list[checkpoint.Checkpoint], every: int, steps: int, folder: Path) -> list[checkpoint.Checkpoint]:
+def curve_checkpoints(
+    checkpoints: list[checkpoint.Checkpoint], step_interval: int, steps: int, folder: Path
+) -> list[checkpoint.Checkpoint]:
     """The checkpoints of every n-th step before the last. Raises InputError where one is not there."""
-    by_step = {one.step: one for one in found}
-    needed = range(every, steps, every)
+    by_step = {saved_checkpoint.step: saved_checkpoint for saved_checkpoint in checkpoints}
+    needed = range(step_interval, steps, step_interval)
     if absent := [step for step in needed if step not in by_step]:
-        there = ", ".join(f"{step:,}" for step in sorted(by_step)) or "none"
+        saved_steps = ", ".join(f"{step:,}" for step in sorted(by_step)) or "none"
         raise InputError(
-            f"evaluate.curve.every is {every}, and {folder} has no checkpoint of step {', '.join(f'{step:,}' for step in absent[:5])} "
-            f"(it has those of: {there}). A training keeps them with pretrain.train.keep_every: {every}, which reruns nothing; one that is "
+            f"evaluate.curve.every is {step_interval}, and {folder} has no checkpoint of step {', '.join(f'{step:,}' for step in absent[:5])} "
+            f"(it has those of: {saved_steps}). A training keeps them with pretrain.train.keep_every: {step_interval}, which reruns nothing; one that is "
             "finished has to train again: remove its manifest"
         )
     return [by_step[step] for step in needed]
 
 
-def tokens_of(trained: Manifest, step: int, seen: int | None) -> int:
+def tokens_at_step(trained: Manifest, step: int, seen: int | None) -> int:
     """Training tokens up to a step. seen: its sequences, where the checkpoint says so; else as many at every step."""
     if seen is not None:
         return seen * int(trained.summary["shape"]["context"])
     return int(step * trained.summary["tokens"] / trained.summary["steps"])
 
 
-def at_steps(model: Path, kept: Path, every: int, measure: Callable[[int, int, Path], None]) -> None:
+def visit_checkpoints(
+    model: Path, checkpoints_folder: Path, step_interval: int, measure: Callable[[int, int, Path], None]
+) -> None:
     """Give `measure` the step, the training tokens and the folder of each checkpoint of the curve, then of the model that it ended with.
 
     model: manifest of pretrain.train. kept: folder of all runs' checkpoints. Raises InputError where a checkpoint is not there.
     """
-    trained, last = weights(model)
-    place, steps = folder_of(trained, kept), int(trained.summary["steps"])
-    found = wanted(checkpoint.complete(place), every, steps, place)
-    progress = Progress(len(found) + 1, "models")
-    for one in found:
+    trained, last = verify_weights(model)
+    place, steps = checkpoint_folder(trained, checkpoints_folder), int(trained.summary["steps"])
+    checkpoints = curve_checkpoints(checkpoint.complete_checkpoints(place), step_interval, steps, place)
+    progress = Progress(len(checkpoints) + 1, "models")
+    for saved_checkpoint in checkpoints:
         with tempfile.TemporaryDirectory() as scratch:
             target = Path(scratch) / "model"
-            export(one.path, target, "fp32")
+            export_checkpoint(saved_checkpoint.path, target, "fp32")
             for path in last.iterdir():  # the tokenizer, as the last model has it
                 if (
                     not (target / path.name).exists()
@@ -84,14 +88,16 @@ def at_steps(model: Path, kept: Path, every: int, measure: Callable[[int, int, P
                     and "index" not in path.name
                 ):
                     (target / path.name).write_bytes(path.read_bytes())
-            measure(one.step, tokens_of(trained, one.step, one.seen), target)
+            measure(
+                saved_checkpoint.step, tokens_at_step(trained, saved_checkpoint.step, saved_checkpoint.seen), target
+            )
         progress.add()
     measure(steps, int(trained.summary["tokens"]), last)
     progress.add()
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    harness.offline()
+    harness.go_offline()
     import torch
 
     torch.set_num_threads(settings["threads"])
@@ -99,22 +105,24 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     points: list[Row] = []
     lines: list[Row] = []
 
-    def measure(step: int, tokens: int, folder: Path) -> None:
-        model, tokenizer = load(folder, settings["precision"])
-        quantized_weights.place(model)
+    def measure_model(step: int, tokens: int, folder: Path) -> None:
+        model, tokenizer = load_model(folder, settings["precision"])
+        quantized_weights.place_model(model)
         context = context_of(model.config)
-        tasks = multiple_choice.of_items(rows, tokenizer, context)
-        how = {"context": context, "batch_size": harness.SEQUENCES, "seed": settings["seed"]}
-        answers, _ = harness.run(model, tokenizer, tasks, [], how)
-        numbers, more = multiple_choice.results(tasks, answers.get("samples", {}), settings["seed"])
+        tasks = multiple_choice.item_tasks(rows, tokenizer, context)
+        options = {"context": context, "batch_size": harness.SEQUENCES, "seed": settings["seed"]}
+        answers, _ = harness.run_tasks(model, tokenizer, tasks, [], options)
+        numbers, item_rows = multiple_choice.task_results(tasks, answers.get("samples", {}), settings["seed"])
         points.append({"step": step, "tokens": tokens, "tasks": numbers})
-        lines.extend({"step": step, **{key: row[key] for key in ("task", "id", "document", "right")}} for row in more)
-        told = ", ".join(f"{task} {of['accuracy']:.3f}" for task, of in numbers.items())
-        log.info("step %s: %s", f"{step:,}", told)
+        lines.extend(
+            {"step": step, **{key: row[key] for key in ("task", "id", "document", "right")}} for row in item_rows
+        )
+        accuracies = ", ".join(f"{task} {task_numbers['accuracy']:.3f}" for task, task_numbers in numbers.items())
+        log.info("step %s: %s", f"{step:,}", accuracies)
 
-    at_steps(args.model, args.kept, settings["every"], measure)
+    visit_checkpoints(args.model, args.kept, settings["every"], measure_model)
     files = [args.manifest.with_name("curve.json"), args.manifest.with_name("curve.items.jsonl")]
-    write_atomically(files[0], pretty({"points": points}))
+    write_atomically(files[0], pretty_json({"points": points}))
     write_atomically(files[1], json_lines(lines))
     manifest.counts = {"in": len(rows), "kept": len(rows), "dropped": {}}
     manifest.summary = {"points": points}
@@ -122,7 +130,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "evaluate.curve",
         __doc__,
         "--config config.yaml --model results/main/pretrain/train/manifest.json "
@@ -131,7 +139,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", required=True, type=Path, help="manifest of pretrain.train")
     parser.add_argument("--items", required=True, type=Path, help="manifest of evaluate.items")
     parser.add_argument("--kept", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

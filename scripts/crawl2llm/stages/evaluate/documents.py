@@ -13,15 +13,15 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from crawl2llm.core.manifest import Manifest, ManifestError
-from crawl2llm.formats.documents import rows, uniform
-from crawl2llm.formats.megatron import most_open, open_indexed
+from crawl2llm.formats.documents import rows, uniform_hash
+from crawl2llm.formats.megatron import most_open_datasets, open_indexed
 from crawl2llm.training.heldout import Document
 
 LONGEST = 32_768  # tokens of a document that are read as text: a book is as good as its beginning
 Ids = npt.NDArray[np.int64]  # shape [tokens]
 
 
-def ranked(
+def choose_by_hash(
     manifests: Iterable[Path], split: str, limit: int, seed: int, salt: str, size: Callable[[Document], int]
 ) -> tuple[list[Document], int]:
     """(documents in the order of a hash of (seed, id) until their sizes sum up to `limit`, how many there are).
@@ -29,7 +29,7 @@ def ranked(
     manifests: of tokenize.encode. The choice does not depend on the shards. Memory: the chosen documents alone.
     """
     heap: list[tuple[float, str, Document]] = []  # the last document first
-    held = number = 0
+    total_size = number = 0
     for path in sorted(manifests):
         manifest = Manifest.read(path)
         for name in sorted(n for n in manifest.files if n.startswith(f"{split}/") and n.endswith(".docs.parquet")):
@@ -37,26 +37,30 @@ def ranked(
             stem, source = file.with_name(file.name.removesuffix(".docs.parquet")), "/".join(name.split("/")[1:-1])
             for row in rows(file):
                 number += 1
-                rank = uniform(seed, row["id"], salt)
-                if heap and held >= limit and (-rank, row["id"]) < heap[0][:2]:
+                rank = uniform_hash(seed, row["id"], salt)
+                if heap and total_size >= limit and (-rank, row["id"]) < heap[0][:2]:
                     continue  # as it would fall out at once
                 document = Document(rank, stem=stem, source=source, **row)
                 heapq.heappush(heap, (-rank, document.id, document))
-                held += size(document)
-                while held - size(heap[0][2]) >= limit:
-                    held -= size(heapq.heappop(heap)[2])
+                total_size += size(document)
+                while total_size - size(heap[0][2]) >= limit:
+                    total_size -= size(heapq.heappop(heap)[2])
     return sorted(entry[2] for entry in heap), number
 
 
-def tokens(documents: Iterable[Document], most: int | None = None) -> Iterator[tuple[Document, Ids]]:
+def document_tokens(documents: Iterable[Document], limit: int | None = None) -> Iterator[tuple[Document, Ids]]:
     """Each document with its first `most` ids (None: all), its end-of-text token among them; ManifestError for those that are not there."""
-    file = lru_cache(most_open())(lambda stem: open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx")))
+    file = lru_cache(most_open_datasets())(
+        lambda stem: open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx"))
+    )
     for document in documents:
-        whole: Any = file(document.stem)
-        found = whole[document.offset : document.offset + document.tokens]
-        if len(found) < document.tokens:
-            raise ManifestError(f"{document.stem}.bin has {len(whole)} tokens; document {document.id} ends beyond")
-        yield document, found[:most].astype(np.int64)
+        shard_tokens: Any = file(document.stem)
+        ids = shard_tokens[document.offset : document.offset + document.tokens]
+        if len(ids) < document.tokens:
+            raise ManifestError(
+                f"{document.stem}.bin has {len(shard_tokens)} tokens; document {document.id} ends beyond"
+            )
+        yield document, ids[:limit].astype(np.int64)
 
 
 def text_of(tokenizer: Tokenizer, document: Document, ids: Ids) -> str:

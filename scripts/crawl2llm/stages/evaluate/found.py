@@ -18,10 +18,10 @@ from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import log
-from crawl2llm.core.manifest import Manifest, json_lines, pretty, task_of, write_atomically
+from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
 from crawl2llm.filters.decontaminate import items
 from crawl2llm.formats.documents import rows, shard_of
-from crawl2llm.formats.public_tasks.measures import DIGITS, error
+from crawl2llm.formats.public_tasks.measures import DIGITS, standard_error
 
 REMOVED, LEFT = "removed", "left"
 URLS, EXAMPLES = 3, 5  # of an item; of a set in the summary
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 @dataclass
-class Found:
+class FoundItem:
     """An item in the documents of all shards."""
 
     documents: set[str] = field(default_factory=set)
@@ -38,7 +38,7 @@ class Found:
     left: bool = False
     best: list[tuple[float, str, str]] = field(default_factory=list)  # (overlap, id of the document, its url)
 
-    def add(self, row: Row) -> None:
+    def add_row(self, row: Row) -> None:
         """Count a row of decontaminate.select's."""
         self.overlap = max(self.overlap, row["overlap"])
         self.left |= row["fate"] == LEFT
@@ -46,75 +46,78 @@ class Found:
             self.documents.add(row["id"])
             self.best = heapq.nlargest(URLS, [*self.best, (row["overlap"], row["id"], row["url"] or "")])
 
-    def line(self) -> Row:
+    def summary_row(self) -> Row:
         """What is told of it."""
         fate = LEFT if self.left else REMOVED
         urls = [url for _, _, url in self.best]
         return {"documents": len(self.documents), "overlap": self.overlap, "fate": fate, "urls": urls}
 
 
-def collected(manifests: list[Path]) -> dict[tuple[str, str], Found]:
+def collect_items(manifests: list[Path]) -> dict[tuple[str, str], FoundItem]:
     """(set, item) → what was found of it, in all shards. Memory: of each item that was found the ids of its documents."""
-    found: dict[tuple[str, str], Found] = {}
+    items_by_name: dict[tuple[str, str], FoundItem] = {}
     for path in manifests:
         for row in rows(Manifest.read(path).file(f"found/{shard_of(path)}.parquet")):
-            found.setdefault((row["set"], row["item"]), Found()).add(row)
-    return found
+            items_by_name.setdefault((row["set"], row["item"]), FoundItem()).add_row(row)
+    return items_by_name
 
 
-def numbers(sizes: dict[str, dict[str, int]], lines: list[Row]) -> dict[str, Row]:
+def set_numbers(sizes: dict[str, dict[str, int]], lines: list[Row]) -> dict[str, Row]:
     """Of each set: `items`, `short` (not searched for), `found`, `left` of these, `examples`. sizes: as the index has them."""
-    of: dict[str, list[Row]] = {name: [] for name in sizes}
+    lines_by_set: dict[str, list[Row]] = {name: [] for name in sizes}
     for line in lines:
-        of[line["set"]].append(line)
+        lines_by_set[line["set"]].append(line)
     return {
         name: {
             **sizes[name],
-            "found": len(some),
-            LEFT: sum(one["fate"] == LEFT for one in some),
-            "examples": sorted(some, key=lambda one: (-one["overlap"], one["item"]))[:EXAMPLES],
+            "found": len(set_lines),
+            LEFT: sum(entry["fate"] == LEFT for entry in set_lines),
+            "examples": sorted(set_lines, key=lambda one: (-one["overlap"], one["item"]))[:EXAMPLES],
         }
-        for name, some in of.items()
+        for name, set_lines in lines_by_set.items()
     }
 
 
-def accuracy(of: list[Row], task: str) -> Row:
+def accuracy_row(results: list[Row], task: str) -> Row:
     """`items`, `accuracy` and its standard error by bootstrap over items; None of no items."""
-    if not of:
+    if not results:
         return {"items": 0, "accuracy": None, "stderr": None}
-    rights = [bool(row["right"]) for row in of]
-    wide = error(rights, [row["id"] for row in of], SEED, task)
-    told = {"accuracy": round(sum(rights) / len(rights), DIGITS), "stderr": wide and round(wide, DIGITS)}
-    return {"items": len(of), **told}
+    rights = [bool(row["right"]) for row in results]
+    stderr = standard_error(rights, [row["id"] for row in results], SEED, task)
+    measures = {"accuracy": round(sum(rights) / len(rights), DIGITS), "stderr": stderr and round(stderr, DIGITS)}
+    return {"items": len(results), **measures}
 
 
-def split(
+def accuracy_by_fate(
     results: list[Row], fates: dict[tuple[str, str], str], short: set[tuple[str, str]]
 ) -> Iterator[tuple[str, Row]]:
     """(task, accuracy of one model on all items, those not found, those found: removed and left, and those too short to search for)."""
     tasks: dict[str, list[Row]] = {}
     for row in results:
         tasks.setdefault(row["task"], []).append(row)
-    for task, of in tasks.items():
-        parts: dict[str, list[Row]] = {"all": of, "not_found": [], REMOVED: [], LEFT: [], "short": []}
-        for row in of:
+    for task, task_rows in tasks.items():
+        parts: dict[str, list[Row]] = {"all": task_rows, "not_found": [], REMOVED: [], LEFT: [], "short": []}
+        for row in task_rows:
             key = (task, row["id"])
             parts[fates.get(key, "short" if key in short else "not_found")].append(row)
-        yield task, {name: accuracy(some, task) for name, some in parts.items()}
+        yield task, {name: accuracy_row(part_rows, task) for name, part_rows in parts.items()}
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    searched = Manifest.read(args.index)
-    found = collected(args.selected)
-    lines = [{"set": of, "item": item, **found[of, item].line()} for of, item in sorted(found)]
+    index_manifest = Manifest.read(args.index)
+    found_items = collect_items(args.selected)
+    lines = [
+        {"set": set_name, "item": item, **found_items[set_name, item].summary_row()}
+        for set_name, item in sorted(found_items)
+    ]
     fates = {(line["set"], line["item"]): line["fate"] for line in lines}
-    short = {(item.set, item.id) for item in items.read(args.index)[0] if item.short}
+    short = {(item.set, item.id) for item in items.read_items(args.index)[0] if item.short}
     tasks: dict[str, dict[str, Row]] = {}
     for path in args.public:
         model = Manifest.read(path)
-        for task, parts in split(model.rows(f"{task_of(path)}.items.jsonl"), fates, short):
+        for task, parts in accuracy_by_fate(model.rows(f"{task_of(path)}.items.jsonl"), fates, short):
             tasks.setdefault(task, {})[task_of(path)] = parts
-    sets = numbers(searched.summary["sets"], lines)
+    sets = set_numbers(index_manifest.summary["sets"], lines)
     fate = Counter[str]()
     for path in args.selected:
         fate.update(Manifest.read(path).summary["fates"])
@@ -124,12 +127,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "not_searched": sorted(task for task in tasks if task not in sets),
         "documents": dict(fate),
         "overlap_max": next((Manifest.read(path).summary["overlap_max"] for path in args.selected), None),
-        **searched.summary["search"],
+        **index_manifest.summary["search"],
     }
     files = [args.manifest.with_name("found.json"), args.manifest.with_name("found.jsonl")]
-    write_atomically(files[0], pretty(result))
+    write_atomically(files[0], pretty_json(result))
     write_atomically(files[1], json_lines(lines))
-    total = sum(one["items"] - one["short"] for one in sets.values())
+    total = sum(set_row["items"] - set_row["short"] for set_row in sets.values())
     log.info("%s of %s items were found in the text", f"{len(lines):,}", f"{total:,}")
     manifest.counts = {"in": total, "kept": total - len(lines), "dropped": {"found": len(lines)} if lines else {}}
     notes = []
@@ -147,7 +150,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "evaluate.found",
         __doc__,
         "--config config.yaml --index results/main/decontaminate/index/manifest.json "
@@ -161,7 +164,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--public", type=Path, nargs="*", default=[], help="manifests of evaluate.public, of the models"
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -16,37 +16,37 @@ import xxhash
 
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress, log
-from crawl2llm.core.manifest import Manifest, json_lines, pretty, task_of, write_atomically
-from crawl2llm.formats.documents import uniform
+from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
+from crawl2llm.formats.documents import uniform_hash
 from crawl2llm.formats.public_tasks.measures import DIGITS
 from crawl2llm.stages.evaluate import harness, overlap
 from crawl2llm.training import memory, quantized_weights
-from crawl2llm.training.model_loading import load, weights
+from crawl2llm.training.model_loading import load_model, verify_weights
 from crawl2llm.training.question_cuts import cut_prompts
-from crawl2llm.training.template import enough, read_pairs
+from crawl2llm.training.template import has_enough_pairs, read_pairs
 
 Row = dict[str, Any]
 
 
-def chosen(rows: Sequence[Row], number: int, seed: int) -> list[Row]:
+def choose_questions(rows: Sequence[Row], number: int, seed: int) -> list[Row]:
     """At most `number` questions, by a hash of (seed, id), as many of each file or pattern as of another.
 
     What a small file lacks the others give, so that it is asked whole and is not lost beside a large one. Not those of a classification,
     whose answer is one of few labels.
     """
     groups: dict[str, list[Row]] = {}
-    ordered = sorted(rows, key=lambda row: (uniform(seed, row["id"], "evaluate.generate"), row["id"]))
-    asked = [row for row in ordered if "labels" not in row]
-    for row in asked:
+    ordered = sorted(rows, key=lambda row: (uniform_hash(seed, row["id"], "evaluate.generate"), row["id"]))
+    candidates = [row for row in ordered if "labels" not in row]
+    for row in candidates:
         groups.setdefault(row["of"], []).append(row)
-    taken: dict[str, int] = {}
-    for place, of in enumerate(sorted(groups, key=lambda of: (len(groups[of]), of))):  # the smallest first
-        taken[of] = min(len(groups[of]), (number - sum(taken.values())) // (len(groups) - place))
-    kept = {row["id"] for of, some in groups.items() for row in some[: taken[of]]}
-    return [row for row in asked if row["id"] in kept]
+    quotas: dict[str, int] = {}
+    for place, group in enumerate(sorted(groups, key=lambda of: (len(groups[of]), of))):  # the smallest first
+        quotas[group] = min(len(groups[group]), (number - sum(quotas.values())) // (len(groups) - place))
+    chosen_ids = {row["id"] for of, group_rows in groups.items() for row in group_rows[: quotas[of]]}
+    return [row for row in candidates if row["id"] in chosen_ids]
 
 
-def by_itself(rows: Sequence[Row]) -> Row:
+def generation_measures(rows: Sequence[Row]) -> Row:
     """Of texts: `self_perplexity`, e to the mean loss a token that the model has on its own text, and the shares of `ended` and `cut`."""
     tokens = sum(row["tokens"] for row in rows)
     return {
@@ -56,17 +56,21 @@ def by_itself(rows: Sequence[Row]) -> Row:
     }
 
 
-def numbers(answers: Sequence[Row], seed: int) -> dict[str, Row]:
+def answer_numbers(answers: Sequence[Row], seed: int) -> dict[str, Row]:
     """The numbers of all answers, and of those of each file or pattern of the pairs where there are several."""
     kinds = sorted({row["of"] for row in answers})
     groups = {"all": answers}
     if len(kinds) > 1:
         groups |= {kind: [row for row in answers if row["of"] == kind] for kind in kinds}
-    return {kind: {**overlap.answers(of, seed), **by_itself(of)} for kind, of in groups.items() if of}
+    return {
+        kind: {**overlap.answer_measures(rows, seed), **generation_measures(rows)}
+        for kind, rows in groups.items()
+        if rows
+    }
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    harness.offline()
+    harness.go_offline()
     import torch
 
     from crawl2llm.stages.evaluate.writer import Writer
@@ -74,61 +78,73 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     torch.set_num_threads(settings["threads"])
     name, seed = task_of(args.manifest), settings["seed"]
     rows, template = read_pairs(args.pairs, "heldout")
-    asked = chosen(rows, settings["questions"], seed) if enough(args.pairs, "heldout") else []
+    questions = choose_questions(rows, settings["questions"], seed) if has_enough_pairs(args.pairs, "heldout") else []
     notes = []
-    if settings["questions"] and not asked:
+    if settings["questions"] and not questions:
         notes.append("No held-out question was answered: finetune.pairs found too few.")
         log.warning(notes[-1])
-    has = memory.available()
-    model, tokenizer = load(weights(args.model)[1], settings["precision"])
-    quantized_weights.place(model)
+    memory_before = memory.available_bytes()
+    model, tokenizer = load_model(verify_weights(args.model)[1], settings["precision"])
+    quantized_weights.place_model(model)
     writer = Writer(model, tokenizer, settings)
     if not torch.cuda.is_available():
-        memory.check_loaded("generation", model, (1, writer.context), has, [], precision=settings["precision"])
-    progress = Progress(len(asked) + settings["samples"], "texts")
-    answers, texts = [dict[str, Any]()] * len(asked), [dict[str, Any]()] * settings["samples"]
-    prompts = cut_prompts([row["question"] for row in asked], template, tokenizer, writer.context - writer.most)
-    for place, made in writer.write([prompt for prompt, _ in prompts]):
-        row = asked[place]
-        made["cut"] |= prompts[place][1]
-        known = {
+        memory.check_loaded(
+            "generation", model, (1, writer.context), memory_before, [], precision=settings["precision"]
+        )
+    progress = Progress(len(questions) + settings["samples"], "texts")
+    answers, texts = [dict[str, Any]()] * len(questions), [dict[str, Any]()] * settings["samples"]
+    prompts = cut_prompts(
+        [row["question"] for row in questions], template, tokenizer, writer.context - writer.max_new_tokens
+    )
+    for place, output in writer.write_texts([prompt for prompt, _ in prompts]):
+        row = questions[place]
+        output["cut"] |= prompts[place][1]
+        question_fields = {
             **{key: row[key] for key in ("id", "document", "question")},
             "of": row["of"],
             "reference": row["answer"],
         }
-        answers[place] = {**known, **made, **overlap.common(made["text"], row["answer"])}
+        answers[place] = {**question_fields, **output, **overlap.compare_with_reference(output["text"], row["answer"])}
         progress.add()
-    drawn = [xxhash.xxh3_64_intdigest(f"{seed} {number}".encode()) >> 1 for number in range(len(texts))]
-    for number, made in writer.write([""] * len(texts), drawn):
-        texts[number] = {"number": number, **made}
+    seeds = [xxhash.xxh3_64_intdigest(f"{seed} {number}".encode()) >> 1 for number in range(len(texts))]
+    for number, output in writer.write_texts([""] * len(texts), seeds):
+        texts[number] = {"number": number, **output}
         progress.add()
     samples: Row | None = None
     if texts:
-        samples = {"items": len(texts), **overlap.own([row["text"] for row in texts]), **by_itself(texts)}
+        samples = {
+            "items": len(texts),
+            **overlap.text_measures([row["text"] for row in texts]),
+            **generation_measures(texts),
+        }
         samples = {key: round(value, DIGITS) if isinstance(value, float) else value for key, value in samples.items()}
     result: Row = {
         "model": name,
-        "answers": numbers(answers, seed) if answers else None,
+        "answers": answer_numbers(answers, seed) if answers else None,
         "samples": samples,
         "notes": notes,
         "software": {package: version(package) for package in ("rouge_score", "sacrebleu")},
     }
     if answers:
-        found = result["answers"]["all"]
-        log.info("answers: ROUGE-L %.3f, BLEU %.2f, chrF %.2f", found["rougeL"], found["bleu"], found["chrf"])
+        overall = result["answers"]["all"]
+        log.info("answers: ROUGE-L %.3f, BLEU %.2f, chrF %.2f", overall["rougeL"], overall["bleu"], overall["chrf"])
     files = [args.manifest.with_name(f"{name}.generated.json")]
-    write_atomically(files[0], pretty(result))
-    for kind, written in (("answers", answers), ("texts", texts)):
+    write_atomically(files[0], pretty_json(result))
+    for kind, file_rows in (("answers", answers), ("texts", texts)):
         files.append(args.manifest.with_name(f"{name}.{kind}.jsonl"))
-        write_atomically(files[-1], json_lines(written))
-    over = len(rows) - len(asked)
-    manifest.counts = {"in": len(rows), "kept": len(asked), "dropped": {"not_asked": over} if over else {}}
+        write_atomically(files[-1], json_lines(file_rows))
+    unanswered = len(rows) - len(questions)
+    manifest.counts = {
+        "in": len(rows),
+        "kept": len(questions),
+        "dropped": {"not_asked": unanswered} if unanswered else {},
+    }
     manifest.summary = {**{key: result[key] for key in ("answers", "samples", "notes")}, "examples": answers[:3]}
     return files
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "evaluate.generate",
         __doc__,
         "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
@@ -136,7 +152,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--model", required=True, type=Path, help="manifest of the step that made the model")
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import checksum
 from crawl2llm.stages.evaluate import multiple_choice as asks
 from crawl2llm.stages.evaluate.multiple_choice import Task
-from crawl2llm.stages.evaluate.truncation import Bounded, LeftOutError, Place, Request
+from crawl2llm.stages.evaluate.truncation import BoundedScorer, LeftOutError, Place, Request
 
 # At once of the project's own tasks, which are short. The file of results has the log-likelihood of every choice, and how many rows a
 # product of matrices has moves its last digits: `batch_size` decides no byte.
@@ -23,7 +23,7 @@ SEQUENCES = 16
 LEFT_OUT, JOINED = "left_out_too_long", "joined"  # counts of a user's own task, see `from_files`
 
 
-def offline() -> None:
+def go_offline() -> None:
     """Keep the libraries off the network. To be called before they are imported."""
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_EVALUATE_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
         os.environ[name] = "1"
@@ -54,9 +54,9 @@ def language_model(model: Any, tokenizer: Any, context: int, batch_size: int, ta
         def _loglikelihood_tokens(self, requests: Any, disable_tqdm: bool = False, **options: Any) -> Any:
             out: list[Any] = [None] * len(requests)
             for numbers in split_by_scored(requests):
-                some = [requests[number] for number in numbers]
-                found = super()._loglikelihood_tokens(some, disable_tqdm=disable_tqdm, **options)
-                for number, result in zip(numbers, found, strict=True):
+                batch = [requests[number] for number in numbers]
+                batch_scores = super()._loglikelihood_tokens(batch, disable_tqdm=disable_tqdm, **options)
+                for number, result in zip(numbers, batch_scores, strict=True):
                     out[number] = result
             return out
 
@@ -75,11 +75,11 @@ def split_by_scored(requests: Sequence[Request]) -> list[list[int]]:
     """
     sizes: dict[tuple[int, ...], list[int]] = {}
     out: list[list[int]] = []
-    for number, (_, given, scored) in enumerate(requests):
-        there = sizes.setdefault((*given, *scored[:-1]), [])
-        if len(scored) not in there:
-            there.append(len(scored))
-        at = there.index(len(scored))
+    for number, (_, context_tokens, scored) in enumerate(requests):
+        lengths = sizes.setdefault((*context_tokens, *scored[:-1]), [])
+        if len(scored) not in lengths:
+            lengths.append(len(scored))
+        at = lengths.index(len(scored))
         out += [[] for _ in range(at + 1 - len(out))]
         out[at].append(number)
     return out
@@ -88,15 +88,15 @@ def split_by_scored(requests: Sequence[Request]) -> list[list[int]]:
 def local_task(task: Task) -> dict[str, Any]:
     """Rows as an lm-eval task: multiple choice."""
 
-    def dataset(**_: Any) -> Any:
+    def build_dataset(**_: Any) -> Any:
         from datasets import Dataset
 
-        asked = [{"prompt": row["context"], "choices": row["choices"], "gold": row["gold"]} for row in task.rows]
-        return {"test": Dataset.from_list(asked)}
+        records = [{"prompt": row["context"], "choices": row["choices"], "gold": row["gold"]} for row in task.rows]
+        return {"test": Dataset.from_list(records)}
 
     return {
         "task": task.name,
-        "custom_dataset": dataset,
+        "custom_dataset": build_dataset,
         "test_split": "test",
         "output_type": "multiple_choice",
         "doc_to_text": "prompt",
@@ -110,7 +110,7 @@ def local_task(task: Task) -> dict[str, Any]:
     }
 
 
-def numbers(result: dict[str, Any]) -> dict[str, Any]:
+def task_numbers(result: dict[str, Any]) -> dict[str, Any]:
     """The numbers of one task's result, without filter names, aliases and what is not a number."""
     out = {}
     for key, value in result.items():
@@ -130,52 +130,60 @@ def against_chance(acc: float, items: int, chance: float) -> float:
     return (acc - chance) / math.sqrt(chance * (1 - chance) / items)
 
 
-def likelihoods(nats: Sequence[Sequence[float]], rows: list[dict[str, Any]]) -> dict[str, float]:
+def mean_likelihoods(nats: Sequence[Sequence[float]], rows: list[dict[str, Any]]) -> dict[str, float]:
     """Mean log-likelihood of right and of wrong answers, in nats a byte. nats: of each choice of each row."""
     gold: list[float] = []
     wrong: list[float] = []
-    for row, found in zip(rows, nats, strict=True):
-        for number, (choice, value) in enumerate(zip(row["choices"], found, strict=True)):
+    for row, row_nats in zip(rows, nats, strict=True):
+        for number, (choice, value) in enumerate(zip(row["choices"], row_nats, strict=True)):
             (gold if number == row["gold"] else wrong).append(value / len(choice.encode()))
     means = {"gold_nats_per_byte": sum(gold) / len(gold), "distractor_nats_per_byte": sum(wrong) / len(wrong)}
     return {name: round(value, 6) for name, value in means.items()}
 
 
-def questions(found: dict[str, Any], asked: Task, measured: dict[str, Any]) -> dict[str, Any]:
+def question_numbers(evaluation: dict[str, Any], task: Task, shared_numbers: dict[str, Any]) -> dict[str, Any]:
     """What lm-eval found on the held-out questions, against chance. measured: what multiple_choice.results has of every task."""
-    own, items, chance = numbers(found["results"][asked.name]), len(asked.rows), measured["chance"]
+    harness_numbers, items, chance = (
+        task_numbers(evaluation["results"][task.name]),
+        len(task.rows),
+        shared_numbers["chance"],
+    )
     return {
-        **measured,
-        **own,
-        "acc_z": round(against_chance(own["acc"], items, chance), 4),
-        "acc_norm_z": round(against_chance(own["acc_norm"], items, chance), 4),
-        **likelihoods(asks.likelihoods(found["samples"][asked.name]), asked.rows),
+        **shared_numbers,
+        **harness_numbers,
+        "acc_z": round(against_chance(harness_numbers["acc"], items, chance), 4),
+        "acc_norm_z": round(against_chance(harness_numbers["acc_norm"], items, chance), 4),
+        **mean_likelihoods(asks.choice_likelihoods(evaluation["samples"][task.name]), task.rows),
     }
 
 
-def evaluated(lm: Any, tasks: list[Any], seed: int, only: dict[str, list[int]] | None = None) -> dict[str, Any]:
+def evaluate_tasks(
+    lm: Any, tasks: list[Any], seed: int, rows_by_task: dict[str, list[int]] | None = None
+) -> dict[str, Any]:
     """What lm-eval finds on tasks: definitions, or paths of YAML files. only: the rows of a task that are put, if not all are."""
     import lm_eval
     from lm_eval.tasks import TaskManager
 
     for name in ("lm_eval", "datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    found: dict[str, Any] = lm_eval.simple_evaluate(
+    evaluation: dict[str, Any] = lm_eval.simple_evaluate(
         model=lm,
         tasks=tasks,
         task_manager=TaskManager(include_defaults=False),
         log_samples=True,
-        samples=only,
+        samples=rows_by_task,
         bootstrap_iters=1000,
         random_seed=seed,
         numpy_random_seed=seed,
         torch_random_seed=seed,
         fewshot_random_seed=seed,
     )
-    return found
+    return evaluation
 
 
-def from_files(model: Any, tokenizer: Any, paths: list[str], settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def evaluate_task_files(
+    model: Any, tokenizer: Any, paths: list[str], settings: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
     """lm-eval's numbers by task of YAML files, with the number of `items`.
 
     If rows cannot be scored they are left out, and `left_out_too_long` counts them. `joined` counts rows of which the harness itself would
@@ -183,78 +191,80 @@ def from_files(model: Any, tokenizer: Any, paths: list[str], settings: dict[str,
     Raises InputError for a file that lm-eval cannot load from local data or run, and for a task of which no row can be scored.
     """
     lm = language_model(model, tokenizer, settings["context"], settings["batch_size"])
-    bounded = Bounded(lm, strict=True)
-    given = [str(Path(path).resolve()) for path in paths]
+    bounded = BoundedScorer(lm, strict=True)
+    full_paths = [str(Path(path).resolve()) for path in paths]
     left_out: set[Place] = set()
     try:
         try:
-            found = evaluated(lm, given, settings["seed"])
+            evaluation = evaluate_tasks(lm, full_paths, settings["seed"])
         except LeftOutError as error:
             left_out = error.places
-            for name, kept in error.kept.items():
-                if not kept:
+            for name, scorable_rows in error.scorable_rows.items():
+                if not scorable_rows:
                     raise InputError(
                         f"evaluate.model.tasks: {name}: every one of its {sum(task == name for task, _ in left_out)} items has a choice "
                         f"longer than the context of {settings['context']} tokens, or without a token"
                     ) from None
-            bounded.forget()
-            found = evaluated(lm, given, settings["seed"], error.kept)
+            bounded.clear_records()
+            evaluation = evaluate_tasks(lm, full_paths, settings["seed"], error.scorable_rows)
     except (OSError, KeyError, ValueError, AssertionError) as error:
         raise InputError(f"evaluate.model.tasks {paths}: lm-eval cannot run them from local data: {error}") from error
     out = {}
-    for name, result in sorted(found["results"].items()):
+    for name, result in sorted(evaluation["results"].items()):
         counts = {
             key: sum(task == name for task, _ in places)
-            for key, places in ((LEFT_OUT, left_out), (JOINED, bounded.joined))
+            for key, places in ((LEFT_OUT, left_out), (JOINED, bounded.joined_places))
         }
         out[name] = {
-            **numbers(result),
-            "items": found["n-samples"].get(name, {}).get("effective"),
+            **task_numbers(result),
+            "items": evaluation["n-samples"].get(name, {}).get("effective"),
             **{key: number for key, number in counts.items() if number},
         }
     return out
 
 
-def notes(results: dict[str, dict[str, Any]]) -> list[str]:
+def task_notes(results: dict[str, dict[str, Any]]) -> list[str]:
     """What is to be said of the user's own tasks. results: of `from_files`."""
     out = []
     for name, result in results.items():
-        where, items = f"evaluate.model.tasks: {name}", result["items"]
+        prefix, items = f"evaluate.model.tasks: {name}", result["items"]
         if number := result.get(LEFT_OUT):
             out.append(
-                f"{where}: {number:,} of {number + items:,} items have a choice longer than the model's context, or without a token, "
+                f"{prefix}: {number:,} of {number + items:,} items have a choice longer than the model's context, or without a token, "
                 "and are left out."
             )
         if number := result.get(JOINED):
             out.append(
-                f"{where}: in {number:,} of {items:,} items the tokenizer joins a whole choice to the end of its context; their choices "
+                f"{prefix}: in {number:,} of {items:,} items the tokenizer joins a whole choice to the end of its context; their choices "
                 "are scored from the token before it. Set target_delimiter."
             )
     return out
 
 
-def run(
-    model: Any, tokenizer: Any, asked: Sequence[Task], tasks: list[str], settings: dict[str, Any]
+def run_tasks(
+    model: Any, tokenizer: Any, local_tasks: Sequence[Task], tasks: list[str], settings: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(what lm-eval found on the tasks `asked` that have rows, empty without any; results of `tasks` by name).
 
     tasks: paths of lm-eval YAML files. settings: `context`, `batch_size` (of `tasks` alone, see SEQUENCES), `seed`.
     Raises InputError for a task file that is absent or that lm-eval cannot load from local data.
     """
-    offline()
+    go_offline()
     for number, path in enumerate(tasks):
         if not Path(path).is_file() or not path.endswith((".yaml", ".yml")):
             raise InputError(f"evaluate.model.tasks[{number}] is {path!r}; give the path of a task's YAML file")
-    own = [task for task in asked if task.rows]
-    found: dict[str, Any] = {}
-    others: dict[str, Any] = {}
+    nonempty_tasks = [task for task in local_tasks if task.rows]
+    evaluation: dict[str, Any] = {}
+    file_results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as cache:
         os.environ.setdefault("HF_DATASETS_CACHE", cache)
-        if own:
-            log.info("lm-evaluation-harness: %s", ", ".join(f"{len(task.rows):,} of {task.name}" for task in own))
-            lm = language_model(model, tokenizer, settings["context"], SEQUENCES, own)
-            found = evaluated(lm, [local_task(task) for task in own], settings["seed"])
+        if nonempty_tasks:
+            log.info(
+                "lm-evaluation-harness: %s", ", ".join(f"{len(task.rows):,} of {task.name}" for task in nonempty_tasks)
+            )
+            lm = language_model(model, tokenizer, settings["context"], SEQUENCES, nonempty_tasks)
+            evaluation = evaluate_tasks(lm, [local_task(task) for task in nonempty_tasks], settings["seed"])
         if tasks:
             log.info("lm-evaluation-harness: %s", ", ".join(tasks))
-            others = from_files(model, tokenizer, tasks, settings)
-    return found, {"results": others, "files": {path: checksum(Path(path)) for path in tasks}}
+            file_results = evaluate_task_files(model, tokenizer, tasks, settings)
+    return evaluation, {"results": file_results, "files": {path: checksum(Path(path)) for path in tasks}}

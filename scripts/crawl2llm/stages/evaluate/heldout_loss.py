@@ -8,16 +8,24 @@ from typing import Any
 
 from crawl2llm.core.console import Progress
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.heldout import IGNORE, Document, Piece, padded, pieces, scores, sources
+from crawl2llm.training.heldout import (
+    IGNORE,
+    Document,
+    Piece,
+    pad_windows,
+    scoring_pieces,
+    source_names,
+    summarize_scores,
+)
 
-SORTED = 64  # batches' worth of windows that are put in order of length before they are batched
+BATCHES_SORTED = 64  # batches' worth of windows that are put in order of length before they are batched
 
 
-def _nats(model: Any, batch: list[Piece], pad: int) -> list[float]:
+def _batch_nats(model: Any, batch: list[Piece], pad: int) -> list[float]:
     """The negative log-likelihood of the scored tokens of each of a batch of windows, in nats."""
     import torch
 
-    inputs, targets = (torch.from_numpy(part).to(model.device) for part in padded(batch, pad))
+    inputs, targets = (torch.from_numpy(part).to(model.device) for part in pad_windows(batch, pad))
     scored = targets != IGNORE
     with torch.no_grad():
         logits = model(input_ids=inputs).logits[scored]
@@ -26,7 +34,7 @@ def _nats(model: Any, batch: list[Piece], pad: int) -> list[float]:
     return list(rows.index_add_(0, scored.nonzero()[:, 0], nats.double()).tolist())
 
 
-def heldout(
+def measure_heldout(
     model: Any, eos: int, documents: list[Document], context: int, carry: float, batch_size: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """(loss in nats a token, perplexity and bits per byte of `documents`, what they were measured on, and the same `by_source` of several;
@@ -37,36 +45,36 @@ def heldout(
     if not tokens or not size:
         raise InputError("the validation split holds no text; raise corpus.split.validation_fraction, or add documents")
     progress = Progress(tokens, "validation tokens")
-    each, stream = [0.0] * len(documents), pieces(documents, eos, context, carry, apart=True)
-    while part := list(islice(stream, batch_size * SORTED)):
+    document_nats, stream = [0.0] * len(documents), scoring_pieces(documents, eos, context, carry, by_document=True)
+    while part := list(islice(stream, batch_size * BATCHES_SORTED)):
         part.sort(key=lambda piece: len(piece[0]))
         for start in range(0, len(part), batch_size):
             batch = part[start : start + batch_size]
-            for (*_, number), nats in zip(batch, _nats(model, batch, eos), strict=True):
-                each[number] += nats
+            for (*_, number), nats in zip(batch, _batch_nats(model, batch, eos), strict=True):
+                document_nats[number] += nats
             progress.add(sum(new for _, new, _ in batch))
-    if not math.isfinite(sum(each)):
+    if not math.isfinite(sum(document_nats)):
         raise InputError(
             "the model's loss on held-out text is not a finite number: its weights are damaged, or its training diverged"
         )
-    of = {name: 0.0 for name in sources(documents)}
-    for document, nats in zip(documents, each, strict=True):
-        of[document.source] += nats
-    found = scores(documents, list(of.values()))
-    parts = found.pop("by_source")
+    nats_by_source = {name: 0.0 for name in source_names(documents)}
+    for document, nats in zip(documents, document_nats, strict=True):
+        nats_by_source[document.source] += nats
+    measures = summarize_scores(documents, list(nats_by_source.values()))
+    parts = measures.pop("by_source")
     lines = [
         {"document": document.id, "bytes": document.bytes, "nats": round(nats, 4)}
-        for document, nats in zip(documents, each, strict=True)
+        for document, nats in zip(documents, document_nats, strict=True)
     ]
     return {
-        **rounded(found),
-        "perplexity": round(math.exp(min(found["loss"], 700.0)), 4),
-        **({"by_source": {name: rounded(part) for name, part in parts.items()}} if len(parts) > 1 else {}),
+        **round_measures(measures),
+        "perplexity": round(math.exp(min(measures["loss"], 700.0)), 4),
+        **({"by_source": {name: round_measures(part) for name, part in parts.items()}} if len(parts) > 1 else {}),
         "context": context,
         "carry": carry,
     }, lines
 
 
-def rounded(found: dict[str, Any]) -> dict[str, Any]:
+def round_measures(measures: dict[str, Any]) -> dict[str, Any]:
     """Measures with six decimals; counts, and what is None, as they are."""
-    return {key: round(value, 6) if isinstance(value, float) else value for key, value in found.items()}
+    return {key: round(value, 6) if isinstance(value, float) else value for key, value in measures.items()}

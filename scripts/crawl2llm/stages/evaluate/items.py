@@ -15,87 +15,94 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from crawl2llm.chain import command_line
-from crawl2llm.core.console import Progress, log, quantity
+from crawl2llm.core.console import Progress, format_quantity, log
 from crawl2llm.core.manifest import Manifest, json_lines, write_atomically
-from crawl2llm.formats.documents import document_id, uniform
-from crawl2llm.formats.public_tasks.measures import measured
-from crawl2llm.stages.evaluate.baselines import NGRAMS, counted, heldout_bits, likelihoods
-from crawl2llm.stages.evaluate.documents import LONGEST, ranked, text_of, tokens
+from crawl2llm.formats.documents import document_id, uniform_hash
+from crawl2llm.formats.public_tasks.measures import measure_task
+from crawl2llm.stages.evaluate.baselines import NGRAMS, count_training_text, heldout_bits, ngram_likelihoods
+from crawl2llm.stages.evaluate.documents import LONGEST, choose_by_hash, document_tokens, text_of
 from crawl2llm.stages.evaluate.sentence_words import Text
 from crawl2llm.stages.evaluate.tasks import CHOICES, MAKERS, Item, Maker
-from crawl2llm.training.heldout import choose
+from crawl2llm.training.heldout import choose_documents
 
-SPARE = 4  # documents looked at for each item wanted, since some give none
+DOCUMENTS_PER_ITEM = 4  # documents looked at for each item wanted, since some give none
 
 
-class Made:
+class ItemCollector:
     """The items of all tasks, as the documents come in their order. settings: of evaluate.items."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
-        self.ranked: dict[str, list[tuple[int, int, Item]]] = {task: [] for task in settings["tasks"]}
+        self.ranked_items: dict[str, list[tuple[int, int, Item]]] = {task: [] for task in settings["tasks"]}
         self.dropped: dict[str, Counter[str]] = {task: Counter() for task in settings["tasks"]}
         self.candidates: Counter[str] = Counter()
-        self.giving: dict[str, int] = dict.fromkeys(settings["tasks"], 0)
+        self.giving_documents: dict[str, int] = dict.fromkeys(settings["tasks"], 0)
         self.spans: list[tuple[str, str]] = []  # (document, a stretch of it): wrong choices for short documents
         self.documents: list[str] = []
 
     @property
-    def enough(self) -> bool:
+    def has_enough(self) -> bool:
         """Whether later documents would give nothing: there is an item of another document for each one wanted."""
-        return all(number >= self.settings["per_task"] for number in self.giving.values())
+        return all(number >= self.settings["per_task"] for number in self.giving_documents.values())
 
-    def add(self, text: Text) -> None:
+    def add_document(self, text: Text) -> None:
         """Take what a document gives."""
         maker = Maker(text, self.settings)
         for task in self.settings["tasks"]:
-            found = MAKERS[task](maker)
-            self.ranked[task] += [(turn, len(self.documents), item) for turn, item in enumerate(found.items)]
-            self.giving[task] += bool(found.items)
-            self.candidates[task] += found.candidates
-            self.dropped[task] += found.dropped
-        spans = sorted((maker.rank("span", at), said) for at, said in maker.spans() if maker.fits(said))[:1]
+            task_items = MAKERS[task](maker)
+            self.ranked_items[task] += [(turn, len(self.documents), item) for turn, item in enumerate(task_items.items)]
+            self.giving_documents[task] += bool(task_items.items)
+            self.candidates[task] += task_items.candidates
+            self.dropped[task] += task_items.dropped
+        spans = sorted(
+            (maker.hash_rank("span", at), span_text)
+            for at, span_text in maker.text_spans()
+            if maker.is_fit_choice(span_text)
+        )[:1]
         self.spans += [(text.id, said) for _, said in spans]
         self.documents.append(text.id)
 
-    def completed(self, item: Item) -> bool:
+    def fill_choices(self, item: Item) -> bool:
         """Give an item that lacks wrong choices those of other documents, by hash; whether it has them all."""
         if not item.lacking:
             return True
-        known, seed = {text.casefold() for text in item.choices}, self.settings["seed"]
-        for _, name, said in sorted(
-            (uniform(seed, f"{item.id}\x1f{name}", "evaluate.items.others"), name, said) for name, said in self.spans
+        known_choices, seed = {text.casefold() for text in item.choices}, self.settings["seed"]
+        for _, name, span_text in sorted(
+            (uniform_hash(seed, f"{item.id}\x1f{name}", "evaluate.items.others"), name, said)
+            for name, said in self.spans
         ):
             if len(item.choices) == CHOICES:
                 break
-            if name != item.document and said.casefold() not in known:
-                item.choices.append(said)
-                known.add(said.casefold())
+            if name != item.document and span_text.casefold() not in known_choices:
+                item.choices.append(span_text)
+                known_choices.add(span_text.casefold())
         return len(item.choices) == CHOICES
 
-    def items(self, task: str) -> list[Item]:
+    def selected_items(self, task: str) -> list[Item]:
         """`per_task` items: the first of every document, then the second ones; each question once. The rest is counted as dropped."""
-        kept: list[Item] = []
-        asked: set[tuple[str, ...]] = set()
-        for *_, item in sorted(self.ranked[task], key=lambda entry: entry[:2]):
-            if len(kept) == self.settings["per_task"]:
+        selection: list[Item] = []
+        seen_questions: set[tuple[str, ...]] = set()
+        for *_, item in sorted(self.ranked_items[task], key=lambda entry: entry[:2]):
+            if len(selection) == self.settings["per_task"]:
                 self.dropped[task]["over_per_task"] += 1
-            elif not self.completed(item):
+            elif not self.fill_choices(item):
                 self.dropped[task]["no_distractors"] += 1
-            elif (same := (item.context, *item.choices) if task == "next_word" else (item.choices[0],)) in asked:
+            elif (
+                same := (item.context, *item.choices) if task == "next_word" else (item.choices[0],)
+            ) in seen_questions:
                 self.dropped[task]["repeated"] += 1
             else:
-                asked.add(same)
-                kept.append(item)
-        return kept
+                seen_questions.add(same)
+                selection.append(item)
+        return selection
 
 
-def row(item: Item, seed: int) -> dict[str, Any]:
+def item_row(item: Item, seed: int) -> dict[str, Any]:
     """An item as it is written: the right choice at a place by hash.
 
     Its id is also that of its words: results under one id are answers to one question, whatever the settings that they were made with.
     """
-    gold = int(uniform(seed, item.id, "evaluate.items.gold") * len(item.choices))
+    gold = int(uniform_hash(seed, item.id, "evaluate.items.gold") * len(item.choices))
     right, *wrong = item.choices
     return {
         "task": item.task,
@@ -109,68 +116,73 @@ def row(item: Item, seed: int) -> dict[str, Any]:
     }
 
 
-def lacking(rows: dict[str, list[dict[str, Any]]], settings: dict[str, Any], documents: int) -> list[str]:
+def shortage_notes(rows: dict[str, list[dict[str, Any]]], settings: dict[str, Any], documents: int) -> list[str]:
     """A note where a task has fewer items than are wanted."""
-    few = [f"{task} {len(found)}" for task, found in rows.items() if len(found) < settings["per_task"]]
-    if not few:
+    short_tasks = [
+        f"{task} {len(task_rows)}" for task, task_rows in rows.items() if len(task_rows) < settings["per_task"]
+    ]
+    if not short_tasks:
         return []
     return [
-        f"Fewer items than evaluate.items.per_task = {settings['per_task']}: {', '.join(few)}. "
-        f"{quantity(documents, 'validation document')} gave no more; add documents, or raise "
+        f"Fewer items than evaluate.items.per_task = {settings['per_task']}: {', '.join(short_tasks)}. "
+        f"{format_quantity(documents, 'validation document')} gave no more; add documents, or raise "
         "corpus.split.validation_fraction or evaluate.items.per_document."
     ]
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    file = Manifest.read(args.tokenizer).sound("tokenizer.json").file("tokenizer.json")
+    file = Manifest.read(args.tokenizer).verify_files("tokenizer.json").file("tokenizer.json")
     tokenizer = Tokenizer.from_file(str(file))
     tokenizer.encode_special_tokens = True  # as in tokenize.encode: special tokens are not recognised in text
     seed = settings["seed"]
-    limit = SPARE * settings["per_task"] if settings["tasks"] else 1
-    documents, available = ranked(args.tokens, "validation", limit, seed, "evaluate.items", lambda _: 1)
-    made = Made(settings)
+    limit = DOCUMENTS_PER_ITEM * settings["per_task"] if settings["tasks"] else 1
+    documents, available = choose_by_hash(args.tokens, "validation", limit, seed, "evaluate.items", lambda _: 1)
+    collector = ItemCollector(settings)
     progress = Progress(len(documents), "validation documents")
-    for document, ids in tokens(documents, LONGEST):
-        if made.enough:
+    for document, ids in document_tokens(documents, LONGEST):
+        if collector.has_enough:
             break
-        made.add(Text(document.id, document.source, text_of(tokenizer, document, ids)))
+        collector.add_document(Text(document.id, document.source, text_of(tokenizer, document, ids)))
         progress.add()
-    rows = {task: [row(item, seed) for item in made.items(task)] for task in settings["tasks"]}
-    notes = lacking(rows, settings, available)
+    rows = {task: [item_row(item, seed) for item in collector.selected_items(task)] for task in settings["tasks"]}
+    notes = shortage_notes(rows, settings, available)
     for note in notes:
         log.warning("%s", note)
 
-    counts, samples = counted(args.tokens, settings, tokenizer)
-    held, _ = choose(args.tokens, settings["heldout"]["max_tokens"], settings["heldout"]["seed"])
-    text = heldout_bits(counts, samples, held, tokenizer) if held else None
+    counts, samples = count_training_text(args.tokens, settings, tokenizer)
+    heldout_documents, _ = choose_documents(args.tokens, settings["heldout"]["max_tokens"], settings["heldout"]["seed"])
+    text = heldout_bits(counts, samples, heldout_documents, tokenizer) if heldout_documents else None
     tasks: dict[str, Any] = {}
     lines: dict[str, list[dict[str, Any]]] = {name: [] for name in NGRAMS}
-    for task, found in rows.items():
+    for task, task_rows in rows.items():
         by_model = {}
-        for name, nats in likelihoods(counts, tokenizer, found).items() if found else ():
-            by_model[name], results = measured(task, found, nats, seed)
+        for name, nats in ngram_likelihoods(counts, tokenizer, task_rows).items() if task_rows else ():
+            by_model[name], results = measure_task(task, task_rows, nats, seed)
             lines[name] += results
         tasks[task] = {
-            "items": len(found),
-            "documents": len({item["document"] for item in found}),
-            "others": sum(bool(item["others"]) for item in found),
+            "items": len(task_rows),
+            "documents": len({item["document"] for item in task_rows}),
+            "others": sum(bool(item["others"]) for item in task_rows),
             "candidates": {
-                "in": made.candidates[task],
-                "kept": len(found),
-                "dropped": {why: number for why, number in sorted(made.dropped[task].items()) if number},
+                "in": collector.candidates[task],
+                "kept": len(task_rows),
+                "dropped": {reason: number for reason, number in sorted(collector.dropped[task].items()) if number},
             },
             "baselines": by_model,
         }
     files = {"items": [item for found in rows.values() for item in found]}
     files |= {f"{name}.items": results for name, results in lines.items()}
-    for name, written in files.items():
+    for name, file_rows in files.items():
         write_atomically(
             args.manifest.with_name(f"{name}.jsonl"),
-            json_lines(written),
+            json_lines(file_rows),
         )
-    kept = len({item["document"] for item in files["items"]})
-    dropped = {"no_item": len(made.documents) - kept, "over_per_task": available - len(made.documents)}
-    manifest.counts = {"in": available, "kept": kept, "dropped": {why: n for why, n in dropped.items() if n}}
+    kept_documents = len({item["document"] for item in files["items"]})
+    dropped = {
+        "no_item": len(collector.documents) - kept_documents,
+        "over_per_task": available - len(collector.documents),
+    }
+    manifest.counts = {"in": available, "kept": kept_documents, "dropped": {why: n for why, n in dropped.items() if n}}
     manifest.summary = {
         "tasks": tasks,
         "heldout_text": text,
@@ -182,7 +194,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "evaluate.items",
         __doc__,
         "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
@@ -190,7 +202,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
     parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

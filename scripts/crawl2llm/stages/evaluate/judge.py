@@ -14,68 +14,72 @@ from typing import Any
 from crawl2llm.chain import command_line, placement_options
 from crawl2llm.core.console import log
 from crawl2llm.core.endpoint import Endpoint
-from crawl2llm.core.judging import ends, request, score
-from crawl2llm.core.manifest import Manifest, json_lines, pretty, task_of, write_atomically
-from crawl2llm.formats.public_tasks.measures import DIGITS, error
+from crawl2llm.core.judging import parse_score, scale_ends, score_request
+from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
+from crawl2llm.formats.public_tasks.measures import DIGITS, standard_error
 
 STEP = "evaluate.judge"
 Row = dict[str, Any]
 
 
-def numbers(rows: list[Row], low: float, high: float, seed: int) -> Row:
+def score_numbers(rows: list[Row], low: float, high: float, seed: int) -> Row:
     """Mean `score`, its standard error by bootstrap over documents, `share` from 0 (the scale's lowest) to 1, and how many have none."""
-    kept = [row for row in rows if row["score"] is not None]
-    mean = sum(row["score"] for row in kept) / len(kept) if kept else None
+    scored_rows = [row for row in rows if row["score"] is not None]
+    mean = sum(row["score"] for row in scored_rows) / len(scored_rows) if scored_rows else None
     # The error is that of a mean of any numbers, for what is named `right` there.
-    wide = error([row["score"] for row in kept], [row["document"] for row in kept], seed, "judge") if kept else None
-    found = {"score": mean, "stderr": wide, "share": None if mean is None else (mean - low) / (high - low)}
+    stderr = (
+        standard_error([row["score"] for row in scored_rows], [row["document"] for row in scored_rows], seed, "judge")
+        if scored_rows
+        else None
+    )
+    measures = {"score": mean, "stderr": stderr, "share": None if mean is None else (mean - low) / (high - low)}
     return {
-        **{key: None if value is None else round(value, DIGITS) for key, value in found.items()},
-        "items": len(kept),
-        "documents": len({row["document"] for row in kept}),
-        "without_score": len(rows) - len(kept),
+        **{key: None if value is None else round(value, DIGITS) for key, value in measures.items()},
+        "items": len(scored_rows),
+        "documents": len({row["document"] for row in scored_rows}),
+        "without_score": len(rows) - len(scored_rows),
         "scale": [low, high],
     }
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    name, made = task_of(args.manifest), Manifest.of("evaluate.generate", args.generated, "--generated")
-    low, high = ends(settings["scale"], STEP)
-    answers = made.rows(f"{name}.answers.jsonl")
-    endpoint = Endpoint.of(placement_options.given(args, STEP), STEP)
-    requests = [request(settings, row["question"], row["text"], row["reference"]) for row in answers]
+    name, generation = task_of(args.manifest), Manifest.read_of_step("evaluate.generate", args.generated, "--generated")
+    low, high = scale_ends(settings["scale"], STEP)
+    answers = generation.rows(f"{name}.answers.jsonl")
+    endpoint = Endpoint.from_settings(placement_options.parsed_placement(args, STEP), STEP)
+    requests = [score_request(settings, row["question"], row["text"], row["reference"]) for row in answers]
     rows = [
-        {**{key: row[key] for key in ("id", "document")}, "score": score(reply, low, high), "reply": reply}
+        {**{key: row[key] for key in ("id", "document")}, "score": parse_score(reply, low, high), "reply": reply}
         for row, reply in zip(answers, endpoint.answers(requests), strict=True)
     ]
-    result = {"model": name, "judge": settings["model"], **numbers(rows, low, high, settings["seed"])}
+    result = {"model": name, "judge": settings["model"], **score_numbers(rows, low, high, settings["seed"])}
     refused = sum(row["reply"] is None for row in rows)
-    if silent := result["without_score"] - refused:
-        log.warning("%s of %s replies have no number from %g to %g", silent, len(rows) - refused, low, high)
+    if without_number := result["without_score"] - refused:
+        log.warning("%s of %s replies have no number from %g to %g", without_number, len(rows) - refused, low, high)
     if result["score"] is not None:
         log.info("mean score %.2f", result["score"])
     files = [args.manifest.with_name(f"{name}.judged.json"), args.manifest.with_name(f"{name}.scores.jsonl")]
-    write_atomically(files[0], pretty(result))
+    write_atomically(files[0], pretty_json(result))
     write_atomically(files[1], json_lines(rows))
-    dropped = {"refused": refused, "without_score": silent}
+    dropped = {"refused": refused, "without_score": without_number}
     manifest.counts = {
         "in": len(rows),
         "kept": result["items"],
-        "dropped": {why: number for why, number in dropped.items() if number},
+        "dropped": {reason: number for reason, number in dropped.items() if number},
     }
     manifest.summary = {key: value for key, value in result.items() if key != "model"}
     return files
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         STEP,
         __doc__,
         "--config config.yaml --generated results/main/evaluate/generate/sft.manifest.json --manifest /tmp/judge/sft.manifest.json",
     )
     parser.add_argument("--generated", required=True, type=Path, help="manifest of evaluate.generate")
-    command_line.placement(parser, STEP)
-    return command_line.run(parser, body, argv)
+    command_line.add_placement_options(parser, STEP)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

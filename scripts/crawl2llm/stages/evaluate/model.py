@@ -17,33 +17,37 @@ from typing import Any
 from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import UNTRAINED
 from crawl2llm.core.console import log
-from crawl2llm.core.manifest import Manifest, json_lines, pretty, task_of, write_atomically
+from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
 from crawl2llm.formats import generation_speed
 from crawl2llm.formats.public_tasks.measures import QUESTIONS
 from crawl2llm.stages.evaluate import harness, multiple_choice
-from crawl2llm.stages.evaluate.heldout_loss import heldout
-from crawl2llm.stages.evaluate.samples import samples
-from crawl2llm.stages.evaluate.untrained import untrained
+from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
+from crawl2llm.stages.evaluate.samples import sample_rows
+from crawl2llm.stages.evaluate.untrained import untrained_model
 from crawl2llm.training import memory, quantized_weights
-from crawl2llm.training.heldout import choose
-from crawl2llm.training.model_loading import context_of, load, weights
-from crawl2llm.training.template import enough, read_pairs
+from crawl2llm.training.heldout import choose_documents
+from crawl2llm.training.model_loading import context_of, load_model, verify_weights
+from crawl2llm.training.template import has_enough_pairs, read_pairs
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    harness.offline()
+    harness.go_offline()
     import torch
 
     torch.set_num_threads(settings["threads"])
     name = task_of(args.manifest)
-    source, folder = weights(args.model)
+    source, folder = verify_weights(args.model)
     rows, template = read_pairs(args.pairs, "heldout")
-    documents, available = choose(args.tokens, settings["max_tokens"], settings["seed"])
-    has = memory.available()
+    documents, available = choose_documents(args.tokens, settings["max_tokens"], settings["seed"])
+    memory_before = memory.available_bytes()
     random = name == UNTRAINED
-    made = untrained(folder, settings["precision"], settings["seed"]) if random else load(folder, settings["precision"])
-    model, tokenizer = made
-    model = quantized_weights.place(model)
+    model_and_tokenizer = (
+        untrained_model(folder, settings["precision"], settings["seed"])
+        if random
+        else load_model(folder, settings["precision"])
+    )
+    model, tokenizer = model_and_tokenizer
+    model = quantized_weights.place_model(model)
     limit = context_of(model.config)
     context = settings["context"] or limit
     if context > limit:
@@ -53,51 +57,51 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if not torch.cuda.is_available():
         advice = ["lower evaluate.model.batch_size", "lower evaluate.model.context"]
         memory.check_loaded(
-            "evaluation", model, (args.batch_size, context), has, advice, precision=settings["precision"]
+            "evaluation", model, (args.batch_size, context), memory_before, advice, precision=settings["precision"]
         )
 
     notes: list[str] = []
-    if not enough(args.pairs, "heldout"):
+    if not has_enough_pairs(args.pairs, "heldout"):
         rows = []
         notes.append("No held-out questions were asked: finetune.pairs found too few.")
-    questions, *labelled = multiple_choice.of_questions(rows, template, tokenizer, context)
-    if why := questions.why_without_rows(context):
+    questions, *labelled = multiple_choice.question_tasks(rows, template, tokenizer, context)
+    if reason := questions.why_without_rows(context):
         notes.append(
-            f"No held-out questions were asked: {why}; lower finetune.pairs.max_answer_words or raise pretrain.train.model.context."
+            f"No held-out questions were asked: {reason}; lower finetune.pairs.max_answer_words or raise pretrain.train.model.context."
         )
-    items = multiple_choice.of_items(multiple_choice.read_items(args.items), tokenizer, context)
+    items = multiple_choice.item_tasks(multiple_choice.read_items(args.items), tokenizer, context)
     for task in [*items, *labelled]:
-        if why := task.why_without_rows(context):
-            notes.append(f"{task.name} was not asked: {why}; raise pretrain.train.model.context.")
+        if reason := task.why_without_rows(context):
+            notes.append(f"{task.name} was not asked: {reason}; raise pretrain.train.model.context.")
 
     log.info("held-out text: %s of %s documents", f"{len(documents):,}", f"{available:,}")
     text: dict[str, Any] | None = None
     by_document: list[dict[str, Any]] = []
     if documents:
-        text, by_document = heldout(
+        text, by_document = measure_heldout(
             model, tokenizer.eos_token_id, documents, context, settings["carry"], args.batch_size
         )
         log.info("held-out loss %.4f nats/token, %.4f bits/byte", text["loss"], text["bits_per_byte"])
     else:
         notes.append("No loss was measured on held-out text: the corpus has no validation documents.")
-    how = {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]}
-    every = [*items, *labelled, questions]
-    found, tasks = harness.run(model, tokenizer, every, settings["tasks"], how)
-    notes += harness.notes(tasks["results"])
-    numbers, lines = multiple_choice.results(every, found.get("samples", {}), settings["seed"])
-    for kind, of in numbers.items():
-        log.info("%s: accuracy %.3f (chance %.2f)", kind, of["accuracy"], of["chance"])
-    answered = numbers.pop(QUESTIONS, None)
+    options = {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]}
+    all_tasks = [*items, *labelled, questions]
+    evaluation, tasks = harness.run_tasks(model, tokenizer, all_tasks, settings["tasks"], options)
+    notes += harness.task_notes(tasks["results"])
+    numbers, lines = multiple_choice.task_results(all_tasks, evaluation.get("samples", {}), settings["seed"])
+    for kind, task_numbers in numbers.items():
+        log.info("%s: accuracy %.3f (chance %.2f)", kind, task_numbers["accuracy"], task_numbers["chance"])
+    question_numbers = numbers.pop(QUESTIONS, None)
     for note in notes:
         log.warning("%s", note)
-    shown = (
+    sample_lines = (
         []
         if random
         else list(
-            samples(
+            sample_rows(
                 model,
                 tokenizer,
-                next((task.rows for task in every[::-1] if task.rows and task not in items), []),
+                next((task.rows for task in all_tasks[::-1] if task.rows and task not in items), []),
                 template,
                 settings,
                 context,
@@ -106,13 +110,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     )
 
     if not random:
-        generation_speed.write(args.manifest, generation_speed.measure(model, tokenizer.eos_token_id, context))
+        generation_speed.write(args.manifest, generation_speed.measure_speed(model, tokenizer.eos_token_id, context))
     result = {
         "model": name,
         "step": source.step,
-        "parameters": quantized_weights.parameters(model),
+        "parameters": quantized_weights.count_parameters(model),
         "heldout_text": text,
-        "questions": answered and harness.questions(found, questions, answered),
+        "questions": question_numbers and harness.question_numbers(evaluation, questions, question_numbers),
         "items": numbers,
         "notes": notes,
         "tasks": tasks,
@@ -120,11 +124,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "software": {"lm_eval": version("lm_eval")},
     }
     files = [args.manifest.with_name(f"{name}.evaluation.json")]
-    write_atomically(files[0], pretty(result))
-    beside = {"items": lines, "heldout": by_document, **({} if random else {"samples": shown})}
-    for kind, written in beside.items():
+    write_atomically(files[0], pretty_json(result))
+    rows_by_kind = {"items": lines, "heldout": by_document, **({} if random else {"samples": sample_lines})}
+    for kind, file_rows in rows_by_kind.items():
         files.append(args.manifest.with_name(f"{name}.{kind}.jsonl"))
-        write_atomically(files[-1], json_lines(written))
+        write_atomically(files[-1], json_lines(file_rows))
     manifest.counts = {
         "in": available,
         "kept": len(documents),
@@ -132,13 +136,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     }
     manifest.summary = {
         **{k: result[k] for k in ("parameters", "heldout_text", "questions", "items", "tasks", "notes")},
-        "samples": shown[:8],
+        "samples": sample_lines[:8],
     }
     return files
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "evaluate.model",
         __doc__,
         "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
@@ -150,8 +154,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
     parser.add_argument("--items", required=True, type=Path, help="manifest of evaluate.items")
-    command_line.placement(parser, "evaluate.model")
-    return command_line.run(parser, body, argv)
+    command_line.add_placement_options(parser, "evaluate.model")
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

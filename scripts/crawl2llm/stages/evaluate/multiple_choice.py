@@ -11,7 +11,7 @@ from typing import Any
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.public_tasks.measures import QUESTIONS, cut, measured
+from crawl2llm.formats.public_tasks.measures import QUESTIONS, measure_task, split_tokens
 from crawl2llm.training.question_cuts import cut_or_whole
 from crawl2llm.training.template import Template
 
@@ -37,16 +37,16 @@ class Task:
         """Why no row of a task is put to the model, in words; None if one is, or if it never had any. context: in tokens."""
         if self.rows or not self.left_out.total():
             return None
-        what = f"longer than the context of {context} tokens" if self.left_out[TOO_LONG] else "without a token"
-        return f"every one of its {self.left_out.total()} items has a choice {what}"
+        fault = f"longer than the context of {context} tokens" if self.left_out[TOO_LONG] else "without a token"
+        return f"every one of its {self.left_out.total()} items has a choice {fault}"
 
 
-def encoder(tokenizer: Any, special: bool) -> EncodeTexts:
+def text_encoder(tokenizer: Any, special: bool) -> EncodeTexts:
     """Encodes texts by a tokenizer of transformers. special: with the special tokens that it puts around a text, if it does."""
     return lambda texts: tokenizer(list(texts), add_special_tokens=special)["input_ids"]
 
 
-def fill(tasks: Iterable[tuple[Task, Row]], encode: EncodeTexts, context: int, end: int) -> None:
+def fill_tasks(tasks: Iterable[tuple[Task, Row]], encode: EncodeTexts, context: int, end: int) -> None:
     """Give each task its rows, with `context` and `choices`, and their tokens; count those that do not fit.
 
     context: of the model in tokens, of which a choice takes less. A text before the choices that is too long is no harm: lm-eval cuts
@@ -62,7 +62,9 @@ def fill(tasks: Iterable[tuple[Task, Row]], encode: EncodeTexts, context: int, e
     )
     ids = dict(zip(texts, encode(texts) if texts else (), strict=True))
     for task, row in all_rows:
-        before, scored = cut(ids.__getitem__, row["context"], [task.delimiter + choice for choice in row["choices"]])
+        before, scored = split_tokens(
+            ids.__getitem__, row["context"], [task.delimiter + choice for choice in row["choices"]]
+        )
         sizes = [len(tokens) for tokens in scored]
         if max(sizes) >= context or not min(sizes):
             task.left_out[TOO_LONG if max(sizes) >= context else NO_TOKEN] += 1
@@ -76,24 +78,26 @@ def read_items(manifest: Path) -> list[Row]:
 
     Raises InputError for the manifest of another step, ManifestError for a damaged one.
     """
-    return Manifest.of("evaluate.items", manifest, "--items").rows("items.jsonl")
+    return Manifest.read_of_step("evaluate.items", manifest, "--items").rows("items.jsonl")
 
 
-def of_items(rows: list[Row], tokenizer: Any, context: int) -> list[Task]:
+def item_tasks(rows: list[Row], tokenizer: Any, context: int) -> list[Task]:
     """The tasks of rows of `items.jsonl`, in their order there; see `fill`. context: of the model, in tokens."""
     tasks = {row["task"]: Task(row["task"]) for row in rows}
-    fill([(tasks[row["task"]], row) for row in rows], encoder(tokenizer, False), context, tokenizer.eos_token_id)
+    fill_tasks(
+        [(tasks[row["task"]], row) for row in rows], text_encoder(tokenizer, False), context, tokenizer.eos_token_id
+    )
     return list(tasks.values())
 
 
-def of_questions(rows: list[Row], template: Template, tokenizer: Any, context: int) -> list[Task]:
+def question_tasks(rows: list[Row], template: Template, tokenizer: Any, context: int) -> list[Task]:
     """The held-out questions of finetune.pairs, put as in fine-tuning, and a task of each file with labels; see `fill`.
 
     A question is cut as there if one of its choices would not fit behind it.
     Those are left out, uncounted, that have too few other answers for a choice.
     """
     tasks = {QUESTIONS: Task(QUESTIONS, delimiter=template.delimiter)}
-    put: list[tuple[Task, Row]] = []
+    task_rows: list[tuple[Task, Row]] = []
     for row in rows:
         if "choices" in row:
             name = row["of"] if "labels" in row else QUESTIONS
@@ -101,12 +105,12 @@ def of_questions(rows: list[Row], template: Template, tokenizer: Any, context: i
             choices = [template.completion(choice) for choice in row["choices"]]
             question = cut_or_whole(row["question"], template, tokenizer, context, choices)
             task.cut += question != row["question"]
-            put.append((task, {**row, "context": template.prompt(question)}))
-    fill(put, encoder(tokenizer, True), context, tokenizer.eos_token_id)
+            task_rows.append((task, {**row, "context": template.prompt(question)}))
+    fill_tasks(task_rows, text_encoder(tokenizer, True), context, tokenizer.eos_token_id)
     return list(tasks.values())
 
 
-def classified(rows: Sequence[Row], lines: Sequence[Row]) -> Row:
+def label_measures(rows: Sequence[Row], lines: Sequence[Row]) -> Row:
     """Of rows with labels: how many of each (first) were given each label, macro F1, and the share of the most frequent label.
 
     Macro F1 is the mean over the labels of 2 × right / (given + true); 0 of one that is neither given nor true.
@@ -116,19 +120,19 @@ def classified(rows: Sequence[Row], lines: Sequence[Row]) -> Row:
     for row, line in zip(rows, lines, strict=True):
         table[labels[row["gold"]]][labels[line["chosen"]]] += 1
     true = {label: sum(table[label].values()) for label in labels}
-    given = {label: sum(part[label] for part in table.values()) for label in labels}
-    scores = [2 * table[label][label] / max(1, true[label] + given[label]) for label in labels]
-    most = max(true.values()) / len(rows)
-    return {"confusion": table, "macro_f1": round(sum(scores) / len(labels), 6), "majority": round(most, 6)}
+    predicted_counts = {label: sum(part[label] for part in table.values()) for label in labels}
+    scores = [2 * table[label][label] / max(1, true[label] + predicted_counts[label]) for label in labels]
+    majority = max(true.values()) / len(rows)
+    return {"confusion": table, "macro_f1": round(sum(scores) / len(labels), 6), "majority": round(majority, 6)}
 
 
-def likelihoods(samples: list[dict[str, Any]]) -> list[list[float]]:
+def choice_likelihoods(samples: list[dict[str, Any]]) -> list[list[float]]:
     """The nats of each choice of each row, in the order of the rows, from lm-eval's samples."""
     ordered = sorted(samples, key=lambda sample: sample["doc_id"])
     return [[float(answer[0]) for answer in sample["filtered_resps"]] for sample in ordered]
 
 
-def results(
+def task_results(
     tasks: Sequence[Task], samples: dict[str, list[dict[str, Any]]], seed: int
 ) -> tuple[dict[str, Row], list[Row]]:
     """(numbers by task, a line for each item) of the tasks that have rows. samples: of lm-eval, by task.
@@ -138,16 +142,16 @@ def results(
     numbers, lines = dict[str, Row](), list[Row]()
     for task in tasks:
         if task.rows:
-            nats = likelihoods(samples[task.name])
+            nats = choice_likelihoods(samples[task.name])
             if not all(math.isfinite(value) for of_row in nats for value in of_row):
                 raise InputError(
                     f"{task.name}: the model's log-likelihoods are not all finite numbers: its weights are damaged, or its training "
                     "diverged"
                 )
-            found, more = measured(task.name, task.rows, nats, seed)
-            more_of = classified(task.rows, more) if "labels" in task.rows[0] else {}
-            left_out = {f"left_out_{why}": number for why, number in task.left_out.items()}
+            measures, task_lines = measure_task(task.name, task.rows, nats, seed)
+            label_numbers = label_measures(task.rows, task_lines) if "labels" in task.rows[0] else {}
+            left_out = {f"left_out_{reason}": number for reason, number in task.left_out.items()}
             cut = {"questions_cut": task.cut} if task.cut else {}
-            numbers[task.name] = {**found, **left_out, **cut, **more_of}
-            lines += more
+            numbers[task.name] = {**measures, **left_out, **cut, **label_numbers}
+            lines += task_lines
     return numbers, lines

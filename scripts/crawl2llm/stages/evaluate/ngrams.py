@@ -24,24 +24,24 @@ class Counts:
     documents: ids of shape [tokens] each; the first token of each follows `eos`. Memory: some 40 bytes a token, `most` at most.
     """
 
-    def __init__(self, documents: Iterable[Ids], vocabulary: int, eos: int, most: int) -> None:
+    def __init__(self, documents: Iterable[Ids], vocabulary: int, eos: int, token_limit: int) -> None:
         self.vocabulary, self.eos, self.tokens = vocabulary, eos, 0
         parts: list[Ids] = []
         self.single = np.zeros(vocabulary, np.int64)
         for ids in documents:
-            taken = ids[: most - self.tokens]
-            if not len(taken):
+            counted_ids = ids[: token_limit - self.tokens]
+            if not len(counted_ids):
                 break
-            self.tokens += len(taken)
-            self.single += np.bincount(taken, minlength=vocabulary)
-            parts.append(self._key(np.concatenate([[eos], taken[:-1]]), taken))
+            self.tokens += len(counted_ids)
+            self.single += np.bincount(counted_ids, minlength=vocabulary)
+            parts.append(self._pair_keys(np.concatenate([[eos], counted_ids[:-1]]), counted_ids))
         pairs = np.concatenate(parts) if parts else np.zeros(0, np.int64)
         self.pairs, self.counts = np.unique(pairs, return_counts=True)
         first = self.pairs // vocabulary
         self.after = np.bincount(first, weights=self.counts, minlength=vocabulary)  # c(v)
         self.kinds = np.bincount(first, minlength=vocabulary)  # n(v)
 
-    def _key(self, before: Ids, ids: Ids) -> Ids:
+    def _pair_keys(self, before: Ids, ids: Ids) -> Ids:
         return before.astype(np.int64) * self.vocabulary + ids
 
     @cached_property
@@ -57,7 +57,7 @@ class Counts:
 
     def bigram(self, before: Ids, ids: Ids) -> Nats:
         """Negative log-likelihoods of tokens, in nats, each after the one `before` it; both of shape [tokens]."""
-        keys = self._key(before, ids)
+        keys = self._pair_keys(before, ids)
         at = np.minimum(np.searchsorted(self.pairs, keys), max(0, len(self.pairs) - 1))
         seen = np.where(self.pairs[at] == keys, self.counts[at], 0) if len(self.pairs) else np.zeros(len(keys))
         total = np.maximum(self.after[before], 1)
@@ -65,7 +65,7 @@ class Counts:
         single = np.exp(-self.unigram(before, ids))
         return np.asarray(-np.log(np.maximum(seen - self.discount, 0) / total + rest * single), np.float64)
 
-    def nats(self, model: str, ids: Ids, before: int | None = None) -> float:
+    def total_nats(self, model: str, ids: Ids, before: int | None = None) -> float:
         """The sum over a stretch of tokens, in nats. model: `unigram` or `bigram`; before: the token before it, or `eos`."""
         history = np.concatenate([[self.eos if before is None else before], ids[:-1]]).astype(np.int64)
         return float(getattr(self, model)(history, ids).sum())

@@ -13,20 +13,22 @@ if TYPE_CHECKING:
     import torch
 
 
-def generated(model: Any, tokenizer: Any, prompt: str, settings: dict[str, Any], context: int, sampled: bool) -> str:
+def generate_text(
+    model: Any, tokenizer: Any, prompt: str, settings: dict[str, Any], context: int, sampled: bool
+) -> str:
     """The text with which the model continues `prompt`, up to its end token or `max_new_tokens`.
 
     A prompt that leaves no room in the context is cut on its left. Sampling starts from `seed` for every text.
     """
     room = max(1, context - settings["max_new_tokens"])
     ids = tokenizer(prompt)["input_ids"][-room:] or [tokenizer.eos_token_id]
-    most = min(settings["max_new_tokens"], max(1, context - len(ids)))
-    out = continued(model, tokenizer, ids, most, settings, settings["seed"] if sampled else None)
+    max_tokens = min(settings["max_new_tokens"], max(1, context - len(ids)))
+    out = continue_tokens(model, tokenizer, ids, max_tokens, settings, settings["seed"] if sampled else None)
     return str(tokenizer.decode(out[0, len(ids) :], skip_special_tokens=True))
 
 
-def continued(
-    model: Any, tokenizer: Any, ids: list[int], most: int, settings: dict[str, Any], seed: int | None
+def continue_tokens(
+    model: Any, tokenizer: Any, ids: list[int], max_tokens: int, settings: dict[str, Any], seed: int | None
 ) -> torch.Tensor:
     """Token ids of `ids` and of what the model writes after them, at most `most` tokens: (1, tokens), on the model's device.
 
@@ -34,23 +36,23 @@ def continued(
     """
     import torch
 
-    given = torch.tensor([ids], device=model.device)
-    how: dict[str, Any] = {"do_sample": False}
+    input_ids = torch.tensor([ids], device=model.device)
+    options: dict[str, Any] = {"do_sample": False}
     if seed is not None:
         torch.manual_seed(seed)
-        how = {"do_sample": True, "top_k": 0, **{key: settings[key] for key in ("temperature", "top_p")}}
+        options = {"do_sample": True, "top_k": 0, **{key: settings[key] for key in ("temperature", "top_p")}}
     with torch.no_grad():
         return model.generate(
-            given,
-            attention_mask=torch.ones_like(given),
-            max_new_tokens=most,
+            input_ids,
+            attention_mask=torch.ones_like(input_ids),
+            max_new_tokens=max_tokens,
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
-            **how,
+            **options,
         )
 
 
-def samples(
+def sample_rows(
     model: Any, tokenizer: Any, rows: list[dict[str, Any]], template: Template, settings: dict[str, Any], context: int
 ) -> Iterator[dict[str, Any]]:
     """The rows of the samples file: every prompt greedy and sampled, then the first questions beside their reference."""
@@ -58,13 +60,13 @@ def samples(
     progress = Progress(2 * len(settings["prompts"]) + len(questions), "texts")
     for prompt in settings["prompts"]:
         for decoding in ("greedy", "sampled"):
-            text = generated(model, tokenizer, prompt, settings, context, decoding == "sampled")
+            text = generate_text(model, tokenizer, prompt, settings, context, decoding == "sampled")
             yield {"kind": "prompt", "decoding": decoding, "prompt": prompt, "text": text}
             progress.add()
     room = max(1, context - settings["max_new_tokens"])
     prompts = cut_prompts([row["question"] for row in questions], template, tokenizer, room)
     for row, (prompt, _) in zip(questions, prompts, strict=True):
-        text = generated(model, tokenizer, prompt, settings, context, sampled=False)
+        text = generate_text(model, tokenizer, prompt, settings, context, sampled=False)
         yield {
             "kind": "question",
             "decoding": "greedy",

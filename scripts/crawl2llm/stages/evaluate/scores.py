@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.formats.public_tasks.measures import DIGITS, error
+from crawl2llm.formats.public_tasks.measures import DIGITS, standard_error
 
 Row = dict[str, Any]
 
@@ -24,72 +24,80 @@ class Outcome:
     right: bool
     chance: float
     line: Row
-    also: dict[str, float] = field(default_factory=dict)
+    other_metrics: dict[str, float] = field(default_factory=dict)
     cut: bool = False
     left_out: bool = False
 
 
-def measured(task: str, outcomes: Sequence[Outcome], seed: int) -> tuple[Row, list[Row]]:
+def measure_task(task: str, outcomes: Sequence[Outcome], seed: int) -> tuple[Row, list[Row]]:
     """(a task's numbers, a line for each item that counts): accuracy, chance, centered, standard errors; None of a task of no items.
 
     The error is by bootstrap over items, 1,000 times.
     """
-    kept = [one for one in outcomes if not one.left_out]
-    found: Row = dict.fromkeys(("accuracy", "chance", "centered", "stderr", "centered_stderr"))
-    if kept:
-        accuracy = sum(one.right for one in kept) / len(kept)
-        chance = sum(one.chance for one in kept) / len(kept)
-        wide = error([one.right for one in kept], [one.id for one in kept], seed, task)
-        found = {
+    counted_outcomes = [outcome for outcome in outcomes if not outcome.left_out]
+    measures: Row = dict.fromkeys(("accuracy", "chance", "centered", "stderr", "centered_stderr"))
+    if counted_outcomes:
+        accuracy = sum(one.right for one in counted_outcomes) / len(counted_outcomes)
+        chance = sum(one.chance for one in counted_outcomes) / len(counted_outcomes)
+        stderr = standard_error(
+            [one.right for one in counted_outcomes], [one.id for one in counted_outcomes], seed, task
+        )
+        measures = {
             "accuracy": accuracy,
             "chance": chance,
             "centered": (accuracy - chance) / (1 - chance),
-            "stderr": wide,
-            "centered_stderr": None if wide is None else wide / (1 - chance),
-            **{name: sum(one.also[name] for one in kept) / len(kept) for name in kept[0].also},
+            "stderr": stderr,
+            "centered_stderr": None if stderr is None else stderr / (1 - chance),
+            **{
+                name: sum(one.other_metrics[name] for one in counted_outcomes) / len(counted_outcomes)
+                for name in counted_outcomes[0].other_metrics
+            },
         }
-    lines = [{"task": task, "id": one.id, "document": one.id, "right": one.right, **rounded(one.line)} for one in kept]
+    lines = [
+        {"task": task, "id": one.id, "document": one.id, "right": one.right, **round_numbers(one.line)}
+        for one in counted_outcomes
+    ]
     return {
-        **rounded(found),
-        "items": len(kept),
-        "cut_to_context": sum(one.cut for one in kept),
-        "left_out_too_long": len(outcomes) - len(kept),
+        **round_numbers(measures),
+        "items": len(counted_outcomes),
+        "cut_to_context": sum(one.cut for one in counted_outcomes),
+        "left_out_too_long": len(outcomes) - len(counted_outcomes),
     }, lines
 
 
-def rounded(found: Row) -> Row:
+def round_numbers(fields: Row) -> Row:
     """Numbers with six decimals."""
 
-    def plain(value: Any) -> Any:
+    def round_value(value: Any) -> Any:
         if isinstance(value, list):
-            return [plain(one) for one in value]
+            return [round_value(entry) for entry in value]
         return round(value, DIGITS) if isinstance(value, float) else value
 
-    return {key: plain(value) for key, value in found.items()}
+    return {key: round_value(value) for key, value in fields.items()}
 
 
-def core(results: dict[str, Row], tasks: Sequence[str], missing: Sequence[str]) -> Row:
+def core_score(results: dict[str, Row], tasks: Sequence[str], missing: Sequence[str]) -> Row:
     """The mean centered accuracy of CORE's tasks and its standard error: that of a mean of independent tasks.
 
     Of all tasks it is DCLM's CORE (arXiv:2406.11794, section 3.5); of fewer it is no such number, and `missing` names the others.
     """
-    found = [results[f"core.{name}"] for name in tasks if f"core.{name}" in results]
-    known = [one for one in found if one["centered"] is not None]
-    errors = [one["centered_stderr"] or 0.0 for one in known]
+    task_results = [results[f"core.{name}"] for name in tasks if f"core.{name}" in results]
+    scored_tasks = [result for result in task_results if result["centered"] is not None]
+    errors = [one["centered_stderr"] or 0.0 for one in scored_tasks]
     return {
-        **rounded(
+        **round_numbers(
             {
-                "centered": sum(one["centered"] for one in known) / len(known) if known else None,
-                "stderr": math.sqrt(sum(value**2 for value in errors)) / len(known) if known else None,
+                "centered": sum(one["centered"] for one in scored_tasks) / len(scored_tasks) if scored_tasks else None,
+                "stderr": math.sqrt(sum(value**2 for value in errors)) / len(scored_tasks) if scored_tasks else None,
             }
         ),
-        "tasks": len(known),
+        "tasks": len(scored_tasks),
         "of": len(tasks),
         "missing": list(missing),
     }
 
 
-def finite(task: str, item: str, nats: Sequence[float]) -> None:
+def check_finite(task: str, item: str, nats: Sequence[float]) -> None:
     """Raise InputError where a log-likelihood is no finite number: of such choices the first would count as chosen."""
     if not all(math.isfinite(value) for value in nats):
         raise InputError(

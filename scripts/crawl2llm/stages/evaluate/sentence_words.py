@@ -18,7 +18,7 @@ Span = tuple[int, int]  # characters of the text, the end not among them
 
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 WORD = regex.compile(rf"(?V1)(?=[{UNSPACED}&&[\p{{L}}\p{{N}}]])\X|[[\p{{L}}\p{{M}}\p{{N}}]--{UNSPACED}]+")
-ALONE = regex.compile(rf"(?V1){UNSPACED}")
+UNSPACED_CHARACTER = regex.compile(rf"(?V1){UNSPACED}")
 LETTER = regex.compile(r"\p{L}")
 # `.`, `!` and `?` also stand within numbers, names and addresses: there a sentence ends only before white space or an empty line.
 # Such a run is read once, from its beginning: a line of a million points takes no longer than one of letters.
@@ -41,29 +41,29 @@ class Text:
         return [match.span() for match in WORD.finditer(self.text)]
 
     @cached_property
-    def folded(self) -> list[str]:
+    def folded_words(self) -> list[str]:
         """Every word after case folding."""
         return [self.text[start:end].casefold() for start, end in self.words]
 
-    def first(self, at: int) -> int:
+    def first_word_at(self, at: int) -> int:
         """The number of the first word that begins at the character `at` or after it."""
         return bisect_left(self.words, at, key=lambda span: span[0])
 
-    def apart(self, number: int) -> bool:
+    def stands_alone(self, number: int) -> bool:
         """Whether a word stands by itself: after white space, or in a script without spaces."""
         start = self.words[number][0]
-        return not start or self.text[start - 1].isspace() or bool(ALONE.match(self.text, start))
+        return not start or self.text[start - 1].isspace() or bool(UNSPACED_CHARACTER.match(self.text, start))
 
-    def before(self, number: int, words: int) -> str:
+    def text_before(self, number: int, words: int) -> str:
         """The text before a word, from the beginning of the word that stands `words` before it, as it stands."""
         return self.text[self.words[max(0, number - words)][0] : self.words[number][0]]
 
-    def sentences(self) -> Iterator[tuple[int, int, int]]:
+    def sentence_spans(self) -> Iterator[tuple[int, int, int]]:
         """(number of the first word, number after the last word, end in characters) of every sentence; what has no end mark is none."""
         begin = 0
         for match in END.finditer(self.text):
             if match["gap"] is None:
-                first, last = self.first(begin), self.first(match.start())
+                first, last = self.first_word_at(begin), self.first_word_at(match.start())
                 if first < last:
                     yield first, last, match.end()
             begin = match.end()

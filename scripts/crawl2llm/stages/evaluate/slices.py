@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from crawl2llm.core.intervals import DIGITS, LEAST, interval
+from crawl2llm.core.intervals import DIGITS, LEAST_DOCUMENTS, bootstrap_interval
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.formats.documents import rows
 
@@ -34,12 +34,12 @@ class Origin:
     language: str | None  # None in a run without language identification
 
 
-def origins(wanted: set[str], encoded: Iterable[Path], languages: Iterable[Path]) -> dict[str, Origin]:
+def document_origins(documents: set[str], encoded: Iterable[Path], languages: Iterable[Path]) -> dict[str, Origin]:
     """The origin of each document of `wanted` that is there. encoded, languages: manifests of tokenize.encode and language.score.
 
     Raises ManifestError for a file that is missing or damaged.
     """
-    found: dict[str, tuple[str, int]] = {}
+    source_and_tokens: dict[str, tuple[str, int]] = {}
     by_shard: dict[str, list[str]] = {}
     for path in encoded:
         manifest = Manifest.read(path)
@@ -48,38 +48,40 @@ def origins(wanted: set[str], encoded: Iterable[Path], languages: Iterable[Path]
                 continue
             source = "/".join(name.split("/")[1:-1])  # as tokenize.encode writes them
             for row in rows(manifest.file(name), ["id", "tokens"]):
-                if row["id"] in wanted:
-                    found[row["id"]] = source, int(row["tokens"])
+                if row["id"] in documents:
+                    source_and_tokens[row["id"]] = source, int(row["tokens"])
                     by_shard.setdefault(task_of(path), []).append(row["id"])
-    scored = {task_of(path): path for path in languages}
-    spoken: dict[str, str] = {}
+    language_manifests = {task_of(path): path for path in languages}
+    language_by_id: dict[str, str] = {}
     for shard, names in by_shard.items():
-        if shard in scored:
-            file = Manifest.read(scored[shard]).file(f"{shard}.parquet")
+        if shard in language_manifests:
+            file = Manifest.read(language_manifests[shard]).file(f"{shard}.parquet")
             table = pq.read_table(file, columns=["id", "language"], filters=[("id", "in", names)])
-            spoken |= dict(zip(table["id"].to_pylist(), table["language"].to_pylist(), strict=True))
+            language_by_id |= dict(zip(table["id"].to_pylist(), table["language"].to_pylist(), strict=True))
     return {
-        name: Origin(source, tokens, (spoken.get(name) or UNKNOWN) if scored else None)
-        for name, (source, tokens) in found.items()
+        name: Origin(source, tokens, (language_by_id.get(name) or UNKNOWN) if language_manifests else None)
+        for name, (source, tokens) in source_and_tokens.items()
     }
 
 
-def groups(known: dict[str, Origin], sizes: dict[str, int]) -> dict[str, dict[str, str]]:
+def parts_by_kind(origins: dict[str, Origin], sizes: dict[str, int]) -> dict[str, dict[str, str]]:
     """Kind → document → the name of its part; the MOST largest parts, by bytes of `sizes`, have one. A kind of one part is left out."""
-    found = {}
+    parts = {}
     for kind in KINDS:
-        of = {name: value for name, origin in known.items() if (value := getattr(origin, kind)) is not None}
+        part_by_document = {
+            name: value for name, origin in origins.items() if (value := getattr(origin, kind)) is not None
+        }
         total: dict[str, int] = {}
-        for name, part in of.items():
+        for name, part in part_by_document.items():
             total[part] = total.get(part, 0) + sizes.get(name, 0)
         largest = sorted(total, key=lambda part: (-total[part], part))[:MOST]
         if len(total) > 1:
-            found[kind] = {name: part if part in largest else OTHER for name, part in of.items()}
-    return found
+            parts[kind] = {name: part if part in largest else OTHER for name, part in part_by_document.items()}
+    return parts
 
 
-def measured(
-    lines: Sequence[dict[str, Any]], known: dict[str, Origin], settings: dict[str, Any]
+def slice_rows(
+    lines: Sequence[dict[str, Any]], origins: dict[str, Origin], settings: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """What a model takes of each part, the largest first: documents, bytes, tokens, bits_per_byte (with `stderr`), perplexity.
 
@@ -87,29 +89,32 @@ def measured(
     """
     sizes = {line["document"]: int(line["bytes"]) for line in lines}
     out = []
-    for kind, names in groups(known, sizes).items():
+    for kind, names in parts_by_kind(origins, sizes).items():
         parts: dict[str, list[dict[str, Any]]] = {}
         for line in lines:
             if line["document"] in names and line["bytes"]:
                 parts.setdefault(names[line["document"]], []).append(line)
-        made = []
-        for part, of in parts.items():
-            nats, size = np.array([line["nats"] for line in of]), np.array([float(line["bytes"]) for line in of])
-            tokens = sum(known[line["document"]].tokens for line in of)
+        kind_rows = []
+        for part, part_lines in parts.items():
+            nats, size = (
+                np.array([line["nats"] for line in part_lines]),
+                np.array([float(line["bytes"]) for line in part_lines]),
+            )
+            tokens = sum(origins[line["document"]].tokens for line in part_lines)
             row: dict[str, Any] = {
                 "by": kind,
                 "name": part,
-                "documents": len(of),
+                "documents": len(part_lines),
                 "bytes": int(size.sum()),
                 "tokens": tokens,
                 "bits_per_byte": round(float(nats.sum()) / math.log(2) / float(size.sum()), DIGITS),
                 "perplexity": round(math.exp(min(float(nats.sum()) / tokens, 700.0)), 4),
             }
-            if len(of) >= LEAST:
-                wide, _, _ = interval(
+            if len(part_lines) >= LEAST_DOCUMENTS:
+                stderr, _, _ = bootstrap_interval(
                     nats / math.log(2), size, settings["resamples"], settings["confidence"], [settings["seed"]]
                 )
-                row["stderr"] = round(wide, DIGITS)
-            made.append(row)
-        out += sorted(made, key=lambda row: (-row["bytes"], row["name"]))
+                row["stderr"] = round(stderr, DIGITS)
+            kind_rows.append(row)
+        out += sorted(kind_rows, key=lambda row: (-row["bytes"], row["name"]))
     return out

@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from crawl2llm.formats.documents import document_id, uniform
+from crawl2llm.formats.documents import document_id, uniform_hash
 from crawl2llm.stages.evaluate.sentence_words import LETTER, Text
 from crawl2llm.training.special_tokens import SPECIAL
 
 CHOICES = 4
-SENTENCE = (5, 40)  # words of a sentence whose words are swapped
-BEFORE = 8  # words that at least stand before what is asked for
-WIDE = 16  # characters a word, of a continuation: what has more is a table or a line drawn with characters
+SENTENCE_WORDS = (5, 40)  # words of a sentence whose words are swapped
+WORDS_BEFORE = 8  # words that at least stand before what is asked for
+CHARACTERS_PER_WORD = (
+    16  # characters a word, of a continuation: what has more is a table or a line drawn with characters
+)
 
 
 @dataclass
@@ -41,7 +43,7 @@ class Item:
 
 
 @dataclass
-class Found:
+class TaskItems:
     """The items of one task in one document, by hash, and why other candidates gave none; candidates = items + dropped."""
 
     items: list[Item] = field(default_factory=list)
@@ -53,7 +55,7 @@ class Found:
         return len(self.items) + self.dropped.total()
 
 
-def capitals(word: str) -> tuple[bool, bool]:
+def capital_pattern(word: str) -> tuple[bool, bool]:
     """Whether a word begins with a capital letter, and whether one is in it."""
     return word[0].isupper(), any(letter.isupper() for letter in word[1:])
 
@@ -62,136 +64,138 @@ class Maker:
     """Makes the items of one document. settings: of evaluate.items."""
 
     def __init__(self, text: Text, settings: dict[str, Any]) -> None:
-        self.of, self.settings = text, settings
+        self.text, self.settings = text, settings
 
-    def rank(self, task: str, at: int | str) -> float:
+    def hash_rank(self, task: str, at: int | str) -> float:
         """The hash by which one of several is taken."""
-        return uniform(self.settings["seed"], f"{self.of.id}\x1f{at}", f"evaluate.items.{task}")
+        return uniform_hash(self.settings["seed"], f"{self.text.id}\x1f{at}", f"evaluate.items.{task}")
 
-    def item(self, task: str, number: int, choices: list[str], lacking: int = 0) -> Item:
+    def build_item(self, task: str, number: int, choices: list[str], lacking: int = 0) -> Item:
         """An item whose choices begin with the word `number`."""
-        context = self.of.before(number, self.settings["context_words"])
-        return Item(task, self.of.id, self.of.source, self.of.words[number][0], context, choices, lacking)
+        context = self.text.text_before(number, self.settings["context_words"])
+        return Item(task, self.text.id, self.text.source, self.text.words[number][0], context, choices, lacking)
 
-    def limited(self, task: str, candidates: dict[int, Callable[[], Item]], dropped: Counter[str]) -> Found:
+    def limit_items(self, task: str, candidates: dict[int, Callable[[], Item]], dropped: Counter[str]) -> TaskItems:
         """At most `per_document` items of candidates (by the number of their word), by hash; none that spells a special token.
 
         Evaluation would not read that as text.
         """
-        found = Found(dropped=dropped)
-        for number in sorted(candidates, key=lambda number: (self.rank(task, number), number)):
-            if len(found.items) == self.settings["per_document"]:
+        task_items = TaskItems(dropped=dropped)
+        for number in sorted(candidates, key=lambda number: (self.hash_rank(task, number), number)):
+            if len(task_items.items) == self.settings["per_document"]:
                 dropped["over_per_document"] += 1
                 continue
             item = candidates[number]()
             if any(name in text for name in SPECIAL for text in (item.context, *item.choices)):
                 dropped["special_token"] += 1
             else:
-                found.items.append(item)
-        return found
+                task_items.items.append(item)
+        return task_items
 
-    def word_order(self) -> Found:
+    def word_order(self) -> TaskItems:
         """A sentence as it stands, and the same with two adjacent words swapped. Candidates: sentences.
 
         Not the first word, whose capital letter would tell; only words with nothing but white space between them.
         """
         dropped, candidates = Counter[str](), dict[int, Callable[[], Item]]()
         seen: set[tuple[str, ...]] = set()
-        for first, last, end in self.of.sentences():
-            said = tuple(self.of.folded[first:last])
-            if not SENTENCE[0] <= len(said) <= SENTENCE[1]:
+        for first, last, end in self.text.sentence_spans():
+            sentence = tuple(self.text.folded_words[first:last])
+            if not SENTENCE_WORDS[0] <= len(sentence) <= SENTENCE_WORDS[1]:
                 dropped["sentence_length"] += 1
-            elif said in seen:
+            elif sentence in seen:
                 dropped["repeated"] += 1
-            elif pairs := [at for at in range(first + 1, last - 1) if self._swappable(at)]:
-                candidates[first] = partial(self._swapped, first, pairs, end)
+            elif pairs := [at for at in range(first + 1, last - 1) if self._is_swappable(at)]:
+                candidates[first] = partial(self._swapped_item, first, pairs, end)
             else:
                 dropped["no_pair"] += 1
-            seen.add(said)
-        return self.limited("word_order", candidates, dropped)
+            seen.add(sentence)
+        return self.limit_items("word_order", candidates, dropped)
 
-    def _swappable(self, at: int) -> bool:
-        (_, end), (begin, _) = self.of.words[at : at + 2]
-        return self.of.folded[at] != self.of.folded[at + 1] and not self.of.text[end:begin].strip()
+    def _is_swappable(self, at: int) -> bool:
+        (_, end), (begin, _) = self.text.words[at : at + 2]
+        return self.text.folded_words[at] != self.text.folded_words[at + 1] and not self.text.text[end:begin].strip()
 
-    def _swapped(self, first: int, pairs: list[int], end: int) -> Item:
-        at = min(pairs, key=lambda at: (self.rank("word_order.pair", at), at))
-        (a, b), (c, d), start, text = *self.of.words[at : at + 2], self.of.words[first][0], self.of.text
-        other = text[start:a] + text[c:d] + text[b:c] + text[a:b] + text[d:end]
-        return self.item("word_order", first, [text[start:end], other])
+    def _swapped_item(self, first: int, pairs: list[int], end: int) -> Item:
+        at = min(pairs, key=lambda at: (self.hash_rank("word_order.pair", at), at))
+        (a, b), (c, d), start, text = *self.text.words[at : at + 2], self.text.words[first][0], self.text.text
+        swapped_text = text[start:a] + text[c:d] + text[b:c] + text[a:b] + text[d:end]
+        return self.build_item("word_order", first, [text[start:end], swapped_text])
 
-    def next_word(self) -> Found:
+    def next_word(self) -> TaskItems:
         """The next word among four of as many bytes, that the document has about as often. Candidates: different words, case folded.
 
         Each at one of its places, by hash. About as often: the same power of two at or below their counts. All have their capital letters
         alike: where a sentence begins, the only one with a capital would be right.
         """
         dropped, candidates = Counter[str](), dict[int, Callable[[], Item]]()
-        counts, places = Counter(self.of.folded), dict[str, tuple[float, int]]()
-        for number in range(BEFORE, len(self.of.words)):
-            word = self.of.folded[number]
-            if LETTER.search(word) and self.of.apart(number):
-                here = (self.rank("next_word.place", number), number)
-                places[word] = min(here, places.get(word, here))
-        surface = {word: self.of.text[slice(*self.of.words[number])] for word, (_, number) in places.items()}
+        counts, places = Counter(self.text.folded_words), dict[str, tuple[float, int]]()
+        for number in range(WORDS_BEFORE, len(self.text.words)):
+            word = self.text.folded_words[number]
+            if LETTER.search(word) and self.text.stands_alone(number):
+                place = (self.hash_rank("next_word.place", number), number)
+                places[word] = min(place, places.get(word, place))
+        surface = {word: self.text.text[slice(*self.text.words[number])] for word, (_, number) in places.items()}
         alike: dict[tuple[int, int, tuple[bool, bool]], list[str]] = defaultdict(list)
         for word, text in surface.items():
-            alike[len(text.encode()), counts[word].bit_length(), capitals(text)].append(word)
+            alike[len(text.encode()), counts[word].bit_length(), capital_pattern(text)].append(word)
         for words in alike.values():
             for word in words:
                 if len(words) < CHOICES:
                     dropped["no_distractors"] += 1
                 else:
-                    candidates[places[word][1]] = partial(self._next, places[word][1], word, words, surface)
-        return self.limited("next_word", candidates, dropped)
+                    candidates[places[word][1]] = partial(self._next_word_item, places[word][1], word, words, surface)
+        return self.limit_items("next_word", candidates, dropped)
 
-    def _next(self, number: int, word: str, alike: list[str], surface: dict[str, str]) -> Item:
-        others = sorted((self.rank(f"next_word\x1f{word}", other), other) for other in alike if other != word)
+    def _next_word_item(self, number: int, word: str, alike: list[str], surface: dict[str, str]) -> Item:
+        others = sorted((self.hash_rank(f"next_word\x1f{word}", other), other) for other in alike if other != word)
         wrong = [surface[other] for _, other in others[: CHOICES - 1]]
-        return self.item("next_word", number, [surface[word], *wrong])
+        return self.build_item("next_word", number, [surface[word], *wrong])
 
-    def spans(self) -> Iterator[tuple[int, str]]:
+    def text_spans(self) -> Iterator[tuple[int, str]]:
         """(number of the first word, text) of stretches of `continuation_words` words, side by side, from the word BEFORE on."""
-        size, at = self.settings["continuation_words"], BEFORE
-        while at + size <= len(self.of.words):
-            if self.of.apart(at):
-                start, end = self.of.words[at][0], self.of.words[at + size - 1][1]
-                yield at, self.of.text[start:end]
+        size, at = self.settings["continuation_words"], WORDS_BEFORE
+        while at + size <= len(self.text.words):
+            if self.text.stands_alone(at):
+                start, end = self.text.words[at][0], self.text.words[at + size - 1][1]
+                yield at, self.text.text[start:end]
                 at += size
             else:
                 at += 1
 
-    def fits(self, said: str) -> bool:
+    def is_fit_choice(self, span_text: str) -> bool:
         """Whether a stretch may be a choice for another document: neither wide nor with a special token, as no choice is."""
-        wide = len(said) > WIDE * self.settings["continuation_words"]
-        return not wide and not any(name in said for name in SPECIAL)
+        is_wide = len(span_text) > CHARACTERS_PER_WORD * self.settings["continuation_words"]
+        return not is_wide and not any(name in span_text for name in SPECIAL)
 
-    def continuation(self) -> Found:
+    def continuation(self) -> TaskItems:
         """The next words among four stretches of as many words from other places of the document. Candidates: stretches.
 
         None of what the item shows before. An item that lacks wrong choices gets them from other documents (stages/evaluate/items.py).
         """
         dropped, spans = Counter[str](), list[tuple[int, str]]()
-        for at, said in self.spans():
-            if len(said) > WIDE * self.settings["continuation_words"]:
+        for at, span_text in self.text_spans():
+            if len(span_text) > CHARACTERS_PER_WORD * self.settings["continuation_words"]:
                 dropped["wide"] += 1
             else:
-                spans.append((at, said))
+                spans.append((at, span_text))
         candidates: dict[int, Callable[[], Item]] = {
-            at: partial(self._continued, at, said, spans) for at, said in spans
+            at: partial(self._continuation_item, at, said, spans) for at, said in spans
         }
-        return self.limited("continuation", candidates, dropped)
+        return self.limit_items("continuation", candidates, dropped)
 
-    def _continued(self, at: int, said: str, spans: list[tuple[int, str]]) -> Item:
-        shown, size = self.settings["context_words"], self.settings["continuation_words"]
-        rest = {said.casefold(): said}
-        for _, other, text in sorted((self.rank(f"continuation\x1f{at}", other), other, text) for other, text in spans):
-            if not at - shown - size < other < at + size and len(rest) < CHOICES:
+    def _continuation_item(self, at: int, span_text: str, spans: list[tuple[int, str]]) -> Item:
+        context_words, size = self.settings["context_words"], self.settings["continuation_words"]
+        rest = {span_text.casefold(): span_text}
+        for _, other_place, text in sorted(
+            (self.hash_rank(f"continuation\x1f{at}", other), other, text) for other, text in spans
+        ):
+            if not at - context_words - size < other_place < at + size and len(rest) < CHOICES:
                 rest.setdefault(text.casefold(), text)
-        return self.item("continuation", at, list(rest.values()), CHOICES - len(rest))
+        return self.build_item("continuation", at, list(rest.values()), CHOICES - len(rest))
 
 
-MAKERS: dict[str, Callable[[Maker], Found]] = {
+MAKERS: dict[str, Callable[[Maker], TaskItems]] = {
     "word_order": Maker.word_order,
     "next_word": Maker.next_word,
     "continuation": Maker.continuation,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from crawl2llm.core.console import Progress
-from crawl2llm.formats.public_tasks.measures import cut
+from crawl2llm.formats.public_tasks.measures import split_tokens
 
 Place = tuple[str, int]  # the name of one of lm-eval's tasks, the number of a row in it
 Request = tuple[tuple[str, str], list[int], list[int]]  # (context, choice), the tokens given, the tokens scored
@@ -17,16 +17,16 @@ Request = tuple[tuple[str, str], list[int], list[int]]  # (context, choice), the
 class LeftOutError(Exception):
     """Rows that cannot be scored. places: these. kept: the numbers of the other rows, of each task that has some of these."""
 
-    def __init__(self, places: set[Place], every: set[Place]) -> None:
+    def __init__(self, places: set[Place], all_places: set[Place]) -> None:
         super().__init__(f"{len(places)} rows cannot be scored")
         self.places = places
-        self.kept = {
-            name: sorted(number for task, number in every - places if task == name)
+        self.scorable_rows = {
+            name: sorted(number for task, number in all_places - places if task == name)
             for name in sorted({task for task, _ in places})
         }
 
 
-class Bounded:
+class BoundedScorer:
     """Mends and watches what lm-eval has a model score.
 
     A choice that the tokenizer joins to its context can be left without a token by the harness: the choices of that row are then cut
@@ -37,32 +37,32 @@ class Bounded:
     """
 
     def __init__(self, lm: Any, strict: bool = False) -> None:
-        self.most, self.inner, self.eos = int(lm.max_length), lm._loglikelihood_tokens, int(lm.eot_token_id)
-        self.cut, self.joined, self.left_out = set[Place](), set[Place](), set[Place]()
+        self.max_length, self.inner, self.eos = int(lm.max_length), lm._loglikelihood_tokens, int(lm.eot_token_id)
+        self.cut_places, self.joined_places, self.left_out_places = set[Place](), set[Place](), set[Place]()
         self.lm, self.strict = lm, strict
-        self.written = min(
-            256, self.most // 2
+        self.answer_tokens = min(
+            256, self.max_length // 2
         )  # tokens of an answer; lm-eval's own 256 would leave a short context no room
         self.encode = lm.tok_encode
         lm._loglikelihood_tokens = self
-        lm.generate_until = partial(self.generate, lm, lm.generate_until, lm._model_generate)
+        lm.generate_until = partial(self.generate_answers, lm, lm.generate_until, lm._model_generate)
 
-    def forget(self) -> None:
+    def clear_records(self) -> None:
         """Begin to record anew, as before a second run over the same tasks."""
-        for places in (self.cut, self.joined, self.left_out):
+        for places in (self.cut_places, self.joined_places, self.left_out_places):
             places.clear()
 
-    def mend(self, requests: Sequence[Request], places: Sequence[Place]) -> list[Request]:
+    def mend_requests(self, requests: Sequence[Request], places: Sequence[Place]) -> list[Request]:
         """The same requests, of which none lacks a token to score but that of a choice without one."""
         out = list(requests)
-        together: dict[tuple[Place, str], list[int]] = defaultdict(list)
+        numbers_by_context: dict[tuple[Place, str], list[int]] = defaultdict(list)
         for number, ((context, _), *_) in enumerate(requests):
-            together[places[number], context].append(number)
-        for (place, context), numbers in together.items():
+            numbers_by_context[places[number], context].append(number)
+        for (place, context), numbers in numbers_by_context.items():
             if all(requests[number][2] for number in numbers):
                 continue
-            self.joined.add(place)
-            before, scored = cut(self.encode, context, [requests[number][0][1] for number in numbers])
+            self.joined_places.add(place)
+            before, scored = split_tokens(self.encode, context, [requests[number][0][1] for number in numbers])
             for number, tokens in zip(numbers, scored, strict=True):
                 out[number] = requests[number][0], before or [self.eos], tokens
         return out
@@ -72,31 +72,31 @@ class Bounded:
             return self.inner(requests, **options)
         places = [(instance.task_name, instance.doc_id) for instance in self.lm.requests]
         fitting = []
-        for place, (key, given, scored) in zip(places, self.mend(requests, places), strict=True):
-            if len(scored) > self.most or not scored:
-                self.left_out.add(place)
-                given, scored = [self.eos], scored[-self.most :] or [self.eos]
-            elif len(given) + len(scored) > self.most + 1:
-                self.cut.add(place)
-            fitting.append((key, given, scored))
-        if self.strict and self.left_out:
-            raise LeftOutError(set(self.left_out), set(places))
+        for place, (key, context, scored) in zip(places, self.mend_requests(requests, places), strict=True):
+            if len(scored) > self.max_length or not scored:
+                self.left_out_places.add(place)
+                context, scored = [self.eos], scored[-self.max_length :] or [self.eos]
+            elif len(context) + len(scored) > self.max_length + 1:
+                self.cut_places.add(place)
+            fitting.append((key, context, scored))
+        if self.strict and self.left_out_places:
+            raise LeftOutError(set(self.left_out_places), set(places))
         return self.inner(fitting, **options)
 
-    def generate(self, lm: Any, inner: Any, step: Any, requests: list[Any], **_: Any) -> Any:
+    def generate_answers(self, lm: Any, inner: Any, step: Any, requests: list[Any], **_: Any) -> Any:
         """lm-eval's own generation, with the project's progress lines."""
         progress = Progress(len(requests), "answers generated")
 
-        def counted(context: Any, *args: Any, **options: Any) -> Any:
-            found = step(context, *args, **options)
+        def generate_counted(context: Any, *args: Any, **options: Any) -> Any:
+            output = step(context, *args, **options)
             progress.add(len(context))
-            return found
+            return output
 
-        lm._model_generate = counted
+        lm._model_generate = generate_counted
         return inner(requests, disable_tqdm=True)
 
     def is_cut(self, place: Place, prompt: str, answer: Any) -> bool:
         """Whether the text of a request was longer than the context. answer: what the model wrote after `prompt`, or its score."""
         if isinstance(answer, str):
-            return len(self.encode(prompt)) > self.most - self.written
-        return place in self.cut
+            return len(self.encode(prompt)) > self.max_length - self.answer_tokens
+        return place in self.cut_places

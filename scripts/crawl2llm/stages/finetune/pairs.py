@@ -21,20 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
-from crawl2llm.core.console import Progress, form, log
+from crawl2llm.core.console import Progress, log, singular_or_plural
 from crawl2llm.core.manifest import Manifest, json_lines, write_atomically
 from crawl2llm.filters.decontaminate.pairs import Guard
-from crawl2llm.formats.documents import count, document_id, rows, uniform
+from crawl2llm.formats.documents import count_rows, document_id, rows, uniform_hash
 from crawl2llm.training import pair_files
-from crawl2llm.training.pair_files import key
-from crawl2llm.training.pair_layouts import check
-from crawl2llm.training.pair_masks import REASON, Masks, masks
-from crawl2llm.training.pair_patterns import Pattern, compiled, found, title, window
-from crawl2llm.training.template import CHAT, Template, special
+from crawl2llm.training.pair_files import text_key
+from crawl2llm.training.pair_layouts import check_pair_settings
+from crawl2llm.training.pair_masks import REASON, Masks, pii_masks
+from crawl2llm.training.pair_patterns import Pattern, bounded_text, compile_patterns, document_title, matched_pairs
+from crawl2llm.training.template import CHAT, Template, has_special_token
 
 CHOICES = 4
 HELDOUT = 0.05  # of the questions of a file
-SHOWN, CHARACTERS = 4, 400  # examples of a pattern or file in the summary, and characters of each
+EXAMPLES_SHOWN, CHARACTERS = 4, 400  # examples of a pattern or file in the summary, and characters of each
 SPARE = 8  # held-out candidates held for each one wanted, since many are dropped as contaminated
 NEAREST = 24  # distractors are drawn from that many answers of the most similar length
 
@@ -50,24 +50,24 @@ class Lowest:
 
     def add(self, pair: dict[str, Any]) -> None:
         """Take a pair in, or count why it (or the one it takes the place of) is dropped."""
-        name = key(pair["question"])
+        name = text_key(pair["question"])
         if name in self.pairs:
-            held = self.pairs[name]
-            same = key(held["answer"]) == key(pair["answer"])
+            known_pair = self.pairs[name]
+            same = text_key(known_pair["answer"]) == text_key(pair["answer"])
             self.dropped["duplicate" if same else "ambiguous"] += 1
-            if self._rank(pair) < self._rank(held):
+            if self._answer_rank(pair) < self._answer_rank(known_pair):
                 self.pairs[name] = pair
             return
-        heapq.heappush(self.heap, (-uniform(self.seed, name, self.salt), name))
+        heapq.heappush(self.heap, (-uniform_hash(self.seed, name, self.salt), name))
         self.pairs[name] = pair
         if len(self.heap) > self.size:
             del self.pairs[heapq.heappop(self.heap)[1]]
             self.dropped["over_maximum"] += 1
 
-    def _rank(self, pair: dict[str, Any]) -> tuple[float, str]:
-        return uniform(self.seed, pair["id"], self.salt + ".answer"), pair["id"]
+    def _answer_rank(self, pair: dict[str, Any]) -> tuple[float, str]:
+        return uniform_hash(self.seed, pair["id"], self.salt + ".answer"), pair["id"]
 
-    def ordered(self) -> list[dict[str, Any]]:
+    def pairs_by_hash(self) -> list[dict[str, Any]]:
         """The pairs held, by hash."""
         return [self.pairs[name] for _, name in sorted(self.heap, reverse=True)]
 
@@ -77,16 +77,16 @@ def from_corpus(
 ) -> Iterator[dict[str, Any]]:
     """The pairs of the documents in `files`; those that are dropped for what they hold are counted in `dropped`, not given."""
     low, high = settings["min_answer_words"], settings["max_answer_words"]
-    progress = Progress(sum(count(file) for file in files), "documents")
+    progress = Progress(sum(count_rows(file) for file in files), "documents")
     for file in files:
         for row in rows(file, ["id", "text", "url", "metadata"]):
-            text = window(row["text"], settings["max_characters"], settings["max_line"])
-            for name, question, answer in found(patterns, text, title(row)):
+            text = bounded_text(row["text"], settings["max_characters"], settings["max_line"])
+            for name, question, answer in matched_pairs(patterns, text, document_title(row)):
                 words = len(answer.split())
-                if special(question, answer):
+                if has_special_token(question, answer):
                     dropped["special_token"] += 1
                 elif low <= words <= high:
-                    yield pair(row["id"], question, answer, name)
+                    yield result_row(row["id"], question, answer, name)
                 else:
                     dropped["short" if words < low else "long"] += 1
             progress.add()
@@ -107,9 +107,9 @@ def from_files(
         words = list(dict.fromkeys(entry.get("labels", {}).values()))
         for opening, question, answer in pair_files.pairs(number, entry, template, reasons):
             first = opening if mask is None else (mask([opening], counted=False) or [opening])[0]
-            validation = uniform(seed, key(first), "finetune.files") < entry.get("heldout", HELDOUT)
+            validation = uniform_hash(seed, text_key(first), "finetune.files") < entry.get("heldout", HELDOUT)
             if validation == (split == "validation"):
-                if not validation and guard and (why := guard.reason(question, answer)):
+                if not validation and guard and (why := guard.drop_reason(question, answer)):
                     dropped[why] += 1
                     continue
                 if mask:
@@ -118,12 +118,12 @@ def from_files(
                         dropped[REASON] += 1
                         continue
                     question, answer = masked
-                found = {**pair("", question, answer, name), "document": document_id(name, key(first))}
-                yield found | ({"labels": words} if words else {})
+                row = {**result_row("", question, answer, name), "document": document_id(name, text_key(first))}
+                yield row | ({"labels": words} if words else {})
             progress.add()
 
 
-def pair(document: str, question: str, answer: str, of: str) -> dict[str, Any]:
+def result_row(document: str, question: str, answer: str, of: str) -> dict[str, Any]:
     """A row of the results. document: the id of that which it is from, or ""; of: the pattern or the file."""
     name = document_id(document, question, answer)
     return {"id": name, "document": document, "question": question, "answer": answer, "of": of}
@@ -135,7 +135,7 @@ def with_choices(pairs: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]
     With fewer than four different answers there is no choice, and pairs without labels stay as they are.
     """
     free = [pair for pair in reversed(pairs) if "labels" not in pair]
-    answers = sorted({key(pair["answer"]): pair["answer"] for pair in free}.values(), key=lambda a: (len(a), a))
+    answers = sorted({text_key(pair["answer"]): pair["answer"] for pair in free}.values(), key=lambda a: (len(a), a))
     out = []
     for pair in pairs:
         if "labels" in pair:
@@ -146,18 +146,18 @@ def with_choices(pairs: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]
             continue
         at = bisect_left(answers, (len(pair["answer"]), pair["answer"]), key=lambda a: (len(a), a))
         near = sorted(
-            (a for a in answers[max(0, at - NEAREST) : at + NEAREST + 1] if key(a) != key(pair["answer"])),
+            (a for a in answers[max(0, at - NEAREST) : at + NEAREST + 1] if text_key(a) != text_key(pair["answer"])),
             key=lambda a: (abs(len(a) - len(pair["answer"])), a),
         )[:NEAREST]
-        others = sorted(near, key=lambda a: (uniform(seed, f"{pair['id']}\x1f{a}", "finetune.distractor"), a))
-        choices = others[: CHOICES - 1]
-        gold = int(uniform(seed, pair["id"], "finetune.gold") * CHOICES)
+        distractors = sorted(near, key=lambda a: (uniform_hash(seed, f"{pair['id']}\x1f{a}", "finetune.distractor"), a))
+        choices = distractors[: CHOICES - 1]
+        gold = int(uniform_hash(seed, pair["id"], "finetune.gold") * CHOICES)
         choices.insert(gold, pair["answer"])
         out.append({**pair, "choices": choices, "gold": gold})
     return out
 
 
-def split(manifests: list[Path], name: str) -> list[Path]:
+def split_files(manifests: list[Path], name: str) -> list[Path]:
     """The Parquet files of one split (`train` or `validation`) that the corpus manifests list."""
     read = [Manifest.read(path) for path in manifests]
     return [
@@ -168,119 +168,129 @@ def split(manifests: list[Path], name: str) -> list[Path]:
     ]
 
 
-def lacking(number: int, least: int, which: str, found: str, then: str, more: str) -> list[str]:
+def shortage_notes(number: int, least: int, which: str, wording: str, consequence: str, remedy: str) -> list[str]:
     """A note where fewer pairs than `finetune.pairs.min_<which>` were found, and what follows from it; else none. found: what they are
     called, with {} for the noun.
     """
     if number >= least:
         return []
     return [
-        f"{then}: {number} {found.format(form(number, 'pair'))} {form(number, 'was', 'were')} found, and "
+        f"{consequence}: {number} {wording.format(singular_or_plural(number, 'pair'))} {singular_or_plural(number, 'was', 'were')} found, and "
         f"finetune.pairs.min_{which} is {least}. Add or widen finetune.pairs.patterns "
-        f"(`summary` reads Python documentation, `title` ordinary pages), {more}."
+        f"(`summary` reads Python documentation, `title` ordinary pages), {remedy}."
     ]
 
 
-def by_source(train: list[dict[str, Any]], heldout: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+def count_by_source(train: list[dict[str, Any]], heldout: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """{pattern or file: {"train": pairs, "heldout": pairs}}."""
     numbers = [Counter(row["of"] for row in rows) for rows in (train, heldout)]
     return {name: {"train": numbers[0][name], "heldout": numbers[1][name]} for name in sorted(numbers[0] | numbers[1])}
 
 
-def examples(train: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def example_rows(train: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The first SHOWN training pairs of each pattern and file, cut to what a reader looks at."""
     shown, number = [], Counter[str]()
     for row in train:
         number[row["of"]] += 1
-        if number[row["of"]] <= SHOWN:
+        if number[row["of"]] <= EXAMPLES_SHOWN:
             shown.append({name: row[name][:CHARACTERS] for name in ("question", "answer", "of")})
     return sorted(shown, key=lambda row: str(row["of"]))
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     template = Template.of_settings(settings)
-    patterns, seed = compiled(settings["patterns"]), settings["seed"]
-    check(settings)
+    patterns, seed = compile_patterns(settings["patterns"]), settings["seed"]
+    check_pair_settings(settings)
     dropped: dict[str, Counter[str]] = {"train": Counter(), "heldout": Counter()}
-    mask, guard = masks(settings), Guard(args.index, settings)
+    mask, guard = pii_masks(settings), Guard(args.index, settings)
 
-    def found_in(name: str, reasons: Counter[str]) -> Iterator[dict[str, Any]]:
-        documents = from_corpus(split(args.corpus, name), patterns, settings, reasons)
+    def split_pairs(name: str, reasons: Counter[str]) -> Iterator[dict[str, Any]]:
+        documents = from_corpus(split_files(args.corpus, name), patterns, settings, reasons)
         return chain(documents, from_files(settings, name, reasons, mask, guard))
 
     # Held-out candidates first: they are few, and every training pair is then compared with them as it passes.
-    held = Lowest(SPARE * settings["max_heldout"], seed, "finetune.heldout")
+    heldout = Lowest(SPARE * settings["max_heldout"], seed, "finetune.heldout")
     found_heldout = 0
-    for row in found_in("validation", dropped["heldout"]):
+    for row in split_pairs("validation", dropped["heldout"]):
         found_heldout += 1
-        held.add(row)
-    pairs = held.ordered()
+        heldout.add(row)
+    pairs = heldout.pairs_by_hash()
     # Labels are the same words for all: only their questions can have been seen.
-    questions, answers = {key(p["question"]) for p in pairs}, {key(p["answer"]) for p in pairs if "labels" not in p}
-    seen: set[str] = set()
+    questions, answers = (
+        {text_key(p["question"]) for p in pairs},
+        {text_key(p["answer"]) for p in pairs if "labels" not in p},
+    )
+    seen_keys: set[str] = set()
     train = Lowest(settings["max_train"], seed, "finetune.train")
     found_train = 0
-    for row in found_in("train", dropped["train"]):
+    for row in split_pairs("train", dropped["train"]):
         found_train += 1
         train.add(row)
-        seen |= {key(row["question"])} & questions | {key(row["answer"])} & answers
+        seen_keys |= {text_key(row["question"])} & questions | {text_key(row["answer"])} & answers
     total = found_train + found_heldout + sum(part.total() for part in dropped.values())
-    clean = [p for p in pairs if key(p["question"]) not in seen and ("labels" in p or key(p["answer"]) not in seen)]
-    held.dropped["contaminated"] += len(pairs) - len(clean)
-    kept = clean[: settings["max_heldout"]]
-    held.dropped["over_maximum"] += len(clean) - len(kept)
-    rows_train = train.ordered()
-    rows_heldout = with_choices(kept, seed)
-    asked, found_asked = sum("choices" in row for row in rows_heldout), "held-out {}"
-    if not asked:
-        asked, found_asked = len({key(p["answer"]) for p in kept}), "held-out {} with different answers"
-    few_train = lacking(
+    clean = [
+        p
+        for p in pairs
+        if text_key(p["question"]) not in seen_keys and ("labels" in p or text_key(p["answer"]) not in seen_keys)
+    ]
+    heldout.dropped["contaminated"] += len(pairs) - len(clean)
+    heldout_pairs = clean[: settings["max_heldout"]]
+    heldout.dropped["over_maximum"] += len(clean) - len(heldout_pairs)
+    rows_train = train.pairs_by_hash()
+    rows_heldout = with_choices(heldout_pairs, seed)
+    choice_count, wording = sum("choices" in row for row in rows_heldout), "held-out {}"
+    if not choice_count:
+        choice_count, wording = (
+            len({text_key(p["answer"]) for p in heldout_pairs}),
+            "held-out {} with different answers",
+        )
+    few_train = shortage_notes(
         len(rows_train), settings["min_train"], "train", "training {}", "Fine-tuning is left out",
         "or give more documents",
     )  # fmt: skip
-    few_heldout = lacking(
-        asked, settings["min_heldout"], "heldout", found_asked, "The held-out questions are not asked",
+    few_heldout = shortage_notes(
+        choice_count, settings["min_heldout"], "heldout", wording, "The held-out questions are not asked",
         "or raise corpus.split.validation_fraction",
     )  # fmt: skip
-    written = {
-        name: json_lines(out) for name, out in (("train.jsonl", rows_train), ("heldout.jsonl", rows_heldout))
-    } | {CHAT: template.chat()}
-    for name, words in written.items():
+    files = {name: json_lines(out) for name, out in (("train.jsonl", rows_train), ("heldout.jsonl", rows_heldout))} | {
+        CHAT: template.chat_template()
+    }
+    for name, words in files.items():
         write_atomically(args.manifest.parent / name, words)
     dropped["train"] += train.dropped
-    dropped["heldout"] += held.dropped
+    dropped["heldout"] += heldout.dropped
     manifest.counts = {
         "in": total,
-        "kept": len(rows_train) + len(kept),
+        "kept": len(rows_train) + len(heldout_pairs),
         "dropped": {f"{name}_{why}": n for name, part in dropped.items() for why, n in sorted(part.items()) if n},
     }
     manifest.summary = {
         "train": len(rows_train),
-        "heldout": len(kept),
+        "heldout": len(heldout_pairs),
         "enough": {"train": not few_train, "heldout": not few_heldout},
         # Without a model that would be fine-tuned nothing is left out.
         "notes": [*(few_train if settings.get("trains", True) else []), *few_heldout],
         **template.summary(),
-        "by_source": by_source(rows_train, rows_heldout),
-        "examples": examples(rows_train),
+        "by_source": count_by_source(rows_train, rows_heldout),
+        "examples": example_rows(rows_train),
     }
     if mask:
-        manifest.summary["masked"] = dict(sorted(mask.masked.items()))
-    log.info("%s training pairs, %s held-out pairs", f"{len(rows_train):,}", f"{len(kept):,}")
+        manifest.summary["masked"] = dict(sorted(mask.masked_counts.items()))
+    log.info("%s training pairs, %s held-out pairs", f"{len(rows_train):,}", f"{len(heldout_pairs):,}")
     for note in manifest.summary["notes"]:
         log.warning("%s", note)
-    return [args.manifest.parent / name for name in written]
+    return [args.manifest.parent / name for name in files]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "finetune.pairs",
         __doc__,
         "--config config.yaml --corpus results/main/corpus/write/*.manifest.json --manifest /tmp/pairs/manifest.json",
     )
     parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of corpus.write")
     parser.add_argument("--index", type=Path, help="manifest of decontaminate.index, where the run has it")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

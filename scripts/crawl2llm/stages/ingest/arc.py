@@ -13,7 +13,7 @@ def as_warc(line: bytes, length: int, http: bool) -> bytes:
     A record of ARC has no id.
     """
     text = line.decode("utf-8", "replace").strip()
-    url, date, kind = _parts(text)
+    url, date, kind = _parse_fields(text)
     about = {
         "WARC-Type": "warcinfo" if url.startswith("filedesc:") else "response" if http else "resource",
         "WARC-Target-URI": url,
@@ -24,7 +24,7 @@ def as_warc(line: bytes, length: int, http: bool) -> bytes:
     return ("WARC/1.0\r\n" + "".join(f"{name}: {value}\r\n" for name, value in about.items()) + "\r\n").encode()
 
 
-def _parts(line: str) -> tuple[str, str, str]:
+def _parse_fields(line: str) -> tuple[str, str, str]:
     """(URL, date, MIME type) of a line; a URL may hold blanks, so the first field that is a date is looked for behind an address."""
     fields = line.split(" ")
     at = next(at for at in range(2, len(fields)) if 12 <= len(fields[at]) <= 18 and fields[at].isdecimal())

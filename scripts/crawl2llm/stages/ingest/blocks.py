@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 from crawl2llm.stages.ingest import compiled, measures, render
 from crawl2llm.stages.ingest.compiled import Tree
 from crawl2llm.stages.ingest.forest import Forest
-from crawl2llm.stages.ingest.markup import Markup, read
+from crawl2llm.stages.ingest.markup import Markup, read_markup
 from crawl2llm.stages.ingest.tags import CODE
 
-FITTED = Path(__file__).with_name("blocks.json")
+FOREST_FILE = Path(__file__).with_name("blocks.json")
 
 # Blocks: 0.1 s, and 100 MB of measures; of 3,423 real pages (docs/stages/ingest.md) the largest has 2,600, a list of a forum 21,000.
-MOST = 50_000
+MOST_BLOCKS = 50_000
 
 
-SURE = 600  # a score from which a block counts as certain: odds of 400 to 1
+SURE_SCORE = 600  # a score from which a block counts as certain: odds of 400 to 1
 # [score + SURE]: the chance in thousandths that a block of this score is main text. No value is near a half, so all machines round alike.
-CHANCE = np.rint(1000 / (1 + np.exp(np.arange(-SURE, SURE + 1) / -100))).astype(np.int64)
-UNLIKELY = -100  # a score: odds of 1 to 2.7
+CHANCE = np.rint(1000 / (1 + np.exp(np.arange(-SURE_SCORE, SURE_SCORE + 1) / -100))).astype(np.int64)
+UNLIKELY_SCORE = -100  # a score: odds of 1 to 2.7
 HEADING = np.zeros(len(CODE) + 1, np.uint8)  # by an element's code; h1 is the title, which gold texts leave out
 HEADING[[CODE[name] for name in ("h2", "h3", "h4", "h5", "h6", "dt", "caption")]] = 1
 PRECISION, RECALL = 5, 2  # weights of precision and recall: see `cut`
@@ -41,17 +41,17 @@ class TooManyBlocks(ValueError):
 
 
 @cache
-def _forests() -> tuple[Forest, Forest, dict[str, int]]:
+def _read_forests() -> tuple[Forest, Forest, dict[str, int]]:
     """Both forests, and the row of each measure that they ask for. Raises ValueError for one that there is not."""
-    stored = json.loads(FITTED.read_text(encoding="utf-8"))
+    stored = json.loads(FOREST_FILE.read_text(encoding="utf-8"))
     names = list(dict.fromkeys(stored["first"]["names"] + stored["second"]["names"]))
-    if unknown := set(names).difference(*measures.names()):
-        raise ValueError(f"{FITTED} asks for measures that there are not: {', '.join(sorted(unknown))}")
-    first, second = Forest.of(stored["first"], names), Forest.of(stored["second"], names)
+    if unknown := set(names).difference(*measures.measure_names()):
+        raise ValueError(f"{FOREST_FILE} asks for measures that there are not: {', '.join(sorted(unknown))}")
+    first, second = Forest.from_json(stored["first"], names), Forest.from_json(stored["second"], names)
     return first, second, {name: row for row, name in enumerate(names)}
 
 
-def cut(scores: NDArray[np.int64], length: NDArray[np.int64]) -> int:
+def least_score(scores: NDArray[np.int64], length: NDArray[np.int64]) -> int:
     """The least score of main text on a page: the one with the highest F measure that can be expected.
 
     If the blocks over a score are kept, `right` is the number of their characters that are main text by their chances, `taken` all of
@@ -61,27 +61,27 @@ def cut(scores: NDArray[np.int64], length: NDArray[np.int64]) -> int:
     return int(compiled.cut(scores, length, CHANCE, PRECISION, RECALL))
 
 
-def kept(markup: Markup) -> list[int]:
+def main_blocks(markup: Markup) -> list[int]:
     """The numbers of the blocks that are main text, in order.
 
     They are those from the least score on (`cut`), and each heading or defined term that one of them follows, unless it is unlikely by
     itself.
     """
-    first, second, row = _forests()
-    page = measures.page(markup)
+    first, second, row = _read_forests()
+    page = measures.compiled_page(markup)
     rows = np.empty((len(row), page.count), np.int16)
     page.first(row, rows)
     page.second(first.scores(rows), row, rows)
     scores = second.scores(rows)
-    found: list[int] = compiled.kept(scores, cut(scores, page.length), page.kind, HEADING, UNLIKELY)
-    return found
+    numbers: list[int] = compiled.kept(scores, least_score(scores, page.length), page.kind, HEADING, UNLIKELY_SCORE)
+    return numbers
 
 
-def text(tree: Tree, main: bool, write: Callable[[Markup, Sequence[int]], str] = render.text) -> str:
+def page_text(tree: Tree, main: bool, write: Callable[[Markup, Sequence[int]], str] = render.plain_text) -> str:
     """The main text, or with `main` off all text, of a page, as `write` writes its blocks."""
-    markup = read(tree)
+    markup = read_markup(tree)
     if not markup.text:
         return ""
-    if len(markup.text) > MOST:
-        raise TooManyBlocks(f"{len(markup.text):,} blocks, at most {MOST:,}")
-    return write(markup, kept(markup) if main else range(len(markup.text)))
+    if len(markup.text) > MOST_BLOCKS:
+        raise TooManyBlocks(f"{len(markup.text):,} blocks, at most {MOST_BLOCKS:,}")
+    return write(markup, main_blocks(markup) if main else range(len(markup.text)))

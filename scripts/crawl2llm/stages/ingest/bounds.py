@@ -16,10 +16,14 @@ TAGS = 200_000  # 0.2 s and 200 MB of a tree; of 3,423 real pages (docs/stages/i
 ATTRIBUTES = 1_000_000  # 0.2 s, 300 MB; 39,000 on the worst of 3,423 real pages, as below
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.1 s; 638,000
 STEPS = 100_000_000  # open elements that are looked through, 2 ns to 10 ns each: 14,000 nested ones; 11,000,000
-AGAIN = 2_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each; 233,000
+REOPENINGS = (
+    2_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each; 233,000
+)
 NAMES = 100_000_000  # names that a tag or an attribute is compared with: 14,000 different ones; 9,300,000
 COPIES = 200_000_000  # bytes of texts that more is joined to, none of which is freed; 8,800,000
-HIDDEN = 20_000  # bytes behind a <frameset>, a broken <svg> and the like, where only a tree tells tags from text; 1,600
+HIDDEN_BYTES = (
+    20_000  # bytes behind a <frameset>, a broken <svg> and the like, where only a tree tells tags from text; 1,600
+)
 # The libraries build a tree that is slower.
 LIBRARY_TAGS = 100_000
 OPTIONS = 10_000  # Resiliparse's parser goes through those before: 0.5 s for as many, 15 s for 50,000; 1,900
@@ -58,10 +62,10 @@ class Counts(NamedTuple):
 _SCAN = Scan()
 
 
-def scan(page: str | bytes) -> Counts:
+def scan_page(page: str | bytes) -> Counts:
     """The counts of a page, or of its UTF-8. Over STEPS, AGAIN or NAMES the pass ends, and the others count only what is before."""
     data = page if isinstance(page, bytes) else page.encode("utf-8", "replace")
-    return Counts(*_SCAN.count(data, STEPS, AGAIN, NAMES))
+    return Counts(*_SCAN.count(data, STEPS, REOPENINGS, NAMES))
 
 
 def too_hard(counts: Counts, parser: str) -> tuple[str, str]:
@@ -69,19 +73,19 @@ def too_hard(counts: Counts, parser: str) -> tuple[str, str]:
     most_tags = {"resiliparse": LIBRARY_TAGS, "trafilatura": TRAFILATURA_TAGS}.get(parser, TAGS)
     most_options = TAGS if parser == "fast" else OPTIONS
     most_items = ITEMS if parser == "trafilatura" else TAGS
-    for count, most, what in (
+    for count, most, unit in (
         (counts.tags, most_tags, "tags"),
         (counts.attributes, ATTRIBUTES, "attributes"),
         (counts.squares, SQUARES, "pairs of attributes of one tag"),
-        (counts.again, AGAIN, "formatting elements and attributes that are opened again"),
+        (counts.again, REOPENINGS, "formatting elements and attributes that are opened again"),
         (counts.names, NAMES, "pairs of names"),
         (counts.copies, COPIES, "bytes of texts that are joined to others"),
-        (counts.hidden, HIDDEN, "bytes where tags and text cannot be told apart"),
+        (counts.hidden, HIDDEN_BYTES, "bytes where tags and text cannot be told apart"),
         (counts.options, most_options, "options"),
         (counts.items, most_items, "items of lists, rows and cells"),
     ):
         if count > most:
-            return "too_complex", f"{count:,} {what}, at most {most:,} for {parser}"
+            return "too_complex", f"{count:,} {unit}, at most {most:,} for {parser}"
     if counts.steps > STEPS:
         return "too_deep", f"over {STEPS:,} open elements are looked through"
     if parser == "resiliparse" and (depths := counts.depths + NODE * counts.steps) > DEPTHS:

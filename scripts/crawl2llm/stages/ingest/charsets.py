@@ -11,22 +11,22 @@ from resiliparse.parse.encoding import detect_encoding
 
 BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
 STRAY = re.compile("[\udc80-\udcff]{1,4}")  # bytes that are no UTF-8, as Python's surrogateescape shows them
-LONGEST = 5
+LONGEST_DAMAGE = 5
 NOT_ASCII = bytes(range(128, 256))
 # UTF-8 is damaged, and no other encoding, if so many characters beyond ASCII are whole for each damaged place. Pages in other
 # encodings have whole ones by chance: 915 pages in English, Polish, Greek, Russian and Chinese, written in each of 25 legacy
 # encodings that hold their characters, had at most 1.8 for each damaged place.
-WHOLE = 4
-UNDECLARED = 40  # the same if UTF-8 is not declared
+WHOLE_RATIO = 4
+UNDECLARED_RATIO = 40  # the same if UTF-8 is not declared
 # English has few characters beyond ASCII, so few can be whole. A declaration is also believed if one is, and if
 # there are so many bytes for each damaged place. Real damaged pages had 22,000 and more. Of 9,642 pages written in 27
 # legacy encodings 60 would pass by chance, most of them long ones in EUC-JP or GB18030 with little but ASCII; at 250
 # bytes 116 would, at 2,000 still 31.
-RARE = 1000
+RARE_DISTANCE = 1000
 # A declared charset fails if more than this share of a page's characters beyond ASCII are errors, the first not counted. Of 643
 # passages of 200 and 2,000 characters in 34 legacy encodings with 0.2 % of bad bytes none fails under its right label (at 1 % of
 # bad bytes 0.5 % do), of 20,127 under a wrong one 25 % do (benchmarks/charsets.py; docs/stages/ingest.md has the other shares).
-FAILED = 0.05
+FAILED_SHARE = 0.05
 # Names of uchardet that are no labels of the standard. KOI8-U has the letters of KOI8-R, and four Ukrainian ones.
 GUESSES = {
     "cp949": "euc-kr",
@@ -65,7 +65,7 @@ def charset_of(label: bytes | str | None) -> str | None:
     return encoding.name if encoding else None
 
 
-def decode(body: bytes, charset: str) -> str:
+def decode_as(body: bytes, charset: str) -> str:
     """The text of `body` by the standard's decoder of `charset`, a name of `charset_of`: U+FFFD for each error.
 
     A byte-order mark is a character here. No bytes raise an error.
@@ -73,7 +73,7 @@ def decode(body: bytes, charset: str) -> str:
     return endec.decode(body, charset, "replace", bom="ignore")
 
 
-def attributes(head: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
+def parse_attributes(head: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
     """(the attributes of a tag from byte `at` on, names in lower case, the first of each name; where they end)."""
     values: dict[bytes, bytes] = {}
     while match := ATTRIBUTE.match(head, at):
@@ -93,7 +93,7 @@ def meta_charset(tag: dict[bytes, bytes]) -> str | None:
     return None
 
 
-def prescan(head: bytes) -> str | None:
+def prescan_charset(head: bytes) -> str | None:
     """The charset that the first bytes of a page declare, in a `meta` tag or else the XML declaration.
 
     WHATWG HTML, 13.2.3.2. A tag that is read as ASCII is in no page in UTF-16: such a label is UTF-8.
@@ -110,7 +110,7 @@ def prescan(head: bytes) -> str | None:
         elif match.start() >= PRESCAN and match.group().lower() == b"<body":
             break
         else:
-            tag, at = attributes(head, match.end())
+            tag, at = parse_attributes(head, match.end())
             # A tag that does not end within these bytes declares nothing.
             charset = meta_charset(tag) if match.group(2) and at < len(head) else None
             if charset:
@@ -121,7 +121,7 @@ def prescan(head: bytes) -> str | None:
     return "utf-8" if charset and charset.startswith("utf-16") else charset
 
 
-def guess(body: bytes) -> str:
+def guess_charset(body: bytes) -> str:
     """The charset that uchardet finds in the bytes; FALLBACK if it is none of the standard's.
 
     It samples 64 KiB at each end of what it gets: the page from shortly before its first byte that is not plain ASCII.
@@ -132,7 +132,7 @@ def guess(body: bytes) -> str:
     return charset_of(GUESSES.get(name, name)) or FALLBACK
 
 
-def damage(body: bytes) -> tuple[int, int, bool]:
+def utf8_damage(body: bytes) -> tuple[int, int, bool]:
     """(characters beyond ASCII that are whole, damaged places, whether there is one place only) of a body read as UTF-8.
 
     A place is a run of up to four bytes that belong to no character. One stray byte within a character of four bytes
@@ -141,14 +141,14 @@ def damage(body: bytes) -> tuple[int, int, bool]:
     text = body.decode("utf-8", "surrogateescape")
     rest, places = STRAY.subn("", text)
     whole = len(rest) - len(body.translate(None, NOT_ASCII))
-    strays = [match.span() for match in STRAY.finditer(text)] if len(text) - len(rest) <= LONGEST else []
-    return whole, places, bool(strays) and strays[-1][1] - strays[0][0] <= LONGEST
+    strays = [match.span() for match in STRAY.finditer(text)] if len(text) - len(rest) <= LONGEST_DAMAGE else []
+    return whole, places, bool(strays) and strays[-1][1] - strays[0][0] <= LONGEST_DAMAGE
 
 
-def fails(text: str) -> bool:
+def has_many_errors(text: str) -> bool:
     """Whether more of a decoded page are errors than stray bytes explain (FAILED)."""
     errors = text.count("\ufffd")
-    return errors > 1 and errors - 1 > FAILED * (len(text) - len(text.encode("ascii", "ignore")))
+    return errors > 1 and errors - 1 > FAILED_SHARE * (len(text) - len(text.encode("ascii", "ignore")))
 
 
 def decode_text(body: bytes, header: str | None) -> tuple[str, str, str]:
@@ -162,22 +162,22 @@ def decode_text(body: bytes, header: str | None) -> tuple[str, str, str]:
     mark, marked = next((pair for pair in BOMS if body.startswith(pair[0])), (b"", ""))
     body = body.removeprefix(mark)
     if marked.startswith("utf-16"):
-        return _outcome(decode(body, marked), marked, "byte-order mark")
+        return _decoding_result(decode_as(body, marked), marked, "byte-order mark")
     places, rare, single = 0, False, False
     if marked or not body.isascii():
         try:
             return body.decode(), "utf-8", "byte-order mark" if marked else "bytes"
         except UnicodeDecodeError:
-            whole, places, single = damage(body)
-            rare = whole >= 1 and len(body) >= places * RARE
+            whole, places, single = utf8_damage(body)
+            rare = whole >= 1 and len(body) >= places * RARE_DISTANCE
     labels = (
         (marked, "byte-order mark"),
         (charset_of((header or "").strip(" \"'")), "header"),
-        (prescan(body[:HEAD]), "meta"),
+        (prescan_charset(body[:HEAD]), "meta"),
     )
     utf8 = next((where for charset, where in labels if charset == "utf-8"), None)
-    if places and (whole >= places * (WHOLE if utf8 else UNDECLARED) or (utf8 and rare)):
-        return _outcome(decode(body, "utf-8"), "utf-8", utf8 or "bytes")
+    if places and (whole >= places * (WHOLE_RATIO if utf8 else UNDECLARED_RATIO) or (utf8 and rare)):
+        return _decoding_result(decode_as(body, "utf-8"), "utf-8", utf8 or "bytes")
     for charset, where in labels:
         # UTF-16 reads almost any bytes: it must also look like text, so NUL bytes must have been there. The charsets that the
         # standard replaces by one U+FFFD have ASCII bytes alone.
@@ -188,14 +188,14 @@ def decode_text(body: bytes, header: str | None) -> tuple[str, str, str]:
             or (charset == "replacement" and not body.isascii())
         ):
             continue
-        text = decode(body, charset)
-        if not fails(text):
-            return _outcome(text, charset, where)
+        text = decode_as(body, charset)
+        if not has_many_errors(text):
+            return _decoding_result(text, charset, where)
     if utf8 and single:
-        return _outcome(decode(body, "utf-8"), "utf-8", utf8)
-    charset = guess(body)
-    return _outcome(decode(body, charset), charset, "bytes")
+        return _decoding_result(decode_as(body, "utf-8"), "utf-8", utf8)
+    charset = guess_charset(body)
+    return _decoding_result(decode_as(body, charset), charset, "bytes")
 
 
-def _outcome(text: str, charset: str, where: str) -> tuple[str, str, str]:
+def _decoding_result(text: str, charset: str, where: str) -> tuple[str, str, str]:
     return text, charset, f"{where}, with replacements" if "\ufffd" in text else where

@@ -20,22 +20,22 @@ import pyarrow as pa
 
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress, log
-from crawl2llm.core.manifest import Manifest, scratch
+from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.formats.documents import (
     VERDICT,
     VERDICTS,
     Writer,
     batches,
-    count,
-    data,
+    count_rows,
+    parquet_file,
     shard_of,
     verdict_digests,
     verdict_table,
 )
-from crawl2llm.formats.external_partition import Spill, ranges
+from crawl2llm.formats.external_partition import Spill, count_parts
 
 HELD_DOCUMENTS = 2**23  # sorted at a time: about 0.5 GB
-MOST = 1_000_000  # repeated records; more are whole files that are given twice
+MOST_REPEATED = 1_000_000  # repeated records; more are whole files that are given twice
 BATCH = 65_536  # ids read at a time
 ID = np.dtype([("high", "u8"), ("low", "u8"), ("shard", "u4"), ("row", "u4")])
 REPEATED = pa.schema(
@@ -43,7 +43,7 @@ REPEATED = pa.schema(
 )
 
 
-def ids(path: Path, shard: int) -> Iterator[np.ndarray]:
+def read_ids(path: Path, shard: int) -> Iterator[np.ndarray]:
     """The ids of a shard's documents with their places, as arrays of ID."""
     row = 0
     for batch in batches(path, ["id"], BATCH):
@@ -55,32 +55,32 @@ def ids(path: Path, shard: int) -> Iterator[np.ndarray]:
         yield out
 
 
-def doubled(held: np.ndarray) -> np.ndarray:
+def repeated_entries(entries: np.ndarray) -> np.ndarray:
     """The entries whose id occurs more than once, sorted by id, shard and row."""
-    held = held[np.lexsort((held["row"], held["shard"], held["low"], held["high"]))]
-    same = (held["high"][1:] == held["high"][:-1]) & (held["low"][1:] == held["low"][:-1])
-    return held[np.concatenate([same, [False]]) | np.concatenate([[False], same])] if len(held) else held
+    entries = entries[np.lexsort((entries["row"], entries["shard"], entries["low"], entries["high"]))]
+    same = (entries["high"][1:] == entries["high"][:-1]) & (entries["low"][1:] == entries["low"][:-1])
+    return entries[np.concatenate([same, [False]]) | np.concatenate([[False], same])] if len(entries) else entries
 
 
-def found(paths: list[Path], folder: Path) -> np.ndarray:
+def find_repeated(paths: list[Path], folder: Path) -> np.ndarray:
     """All entries whose id occurs more than once over all shards. folder: for the parts into which ids are split by their hash."""
-    total = sum(count(path) for path in paths)
-    entries = Spill(folder, ranges(total, HELD_DOCUMENTS), ID)
+    total = sum(count_rows(path) for path in paths)
+    entries = Spill(folder, count_parts(total, HELD_DOCUMENTS), ID)
     progress = Progress(total, "documents")
     for shard, path in enumerate(paths):
-        for some in ids(path, shard):
-            entries.add((some["low"] % entries.parts).astype(np.int64), some)
-            progress.add(len(some))
+        for shard_ids in read_ids(path, shard):
+            entries.add((shard_ids["low"] % entries.parts).astype(np.int64), shard_ids)
+            progress.add(len(shard_ids))
     out, size = [], 0
     for part in range(entries.parts):
-        out.append(doubled(entries.part(part)))
+        out.append(repeated_entries(entries.part(part)))
         size += len(out[-1])
-        if size > 2 * MOST:
+        if size > 2 * MOST_REPEATED:
             break  # whoever asked refuses that many
     return np.concatenate(out)
 
 
-def origins(path: Path, shard: str, rows: list[int]) -> Iterator[dict[str, Any]]:
+def read_origins(path: Path, shard: str, rows: list[int]) -> Iterator[dict[str, Any]]:
     """Where these rows (ascending) of a shard come from: id, shard, row, source, file, record_id, url."""
     at, wanted = 0, iter([*rows, -1])
     row = next(wanted)
@@ -93,27 +93,29 @@ def origins(path: Path, shard: str, rows: list[int]) -> Iterator[dict[str, Any]]
         at += len(batch)
 
 
-def words(origin: dict[str, Any]) -> str:
+def origin_text(origin: dict[str, Any]) -> str:
     """An origin for a person: source, file and record or URL, and its row in the shard's documents."""
-    what = " ".join(filter(None, (origin["record_id"], origin["url"])))
-    return f"source {origin['source']}, file {origin['file']}, {what} (shard {origin['shard']}, row {origin['row']})"
+    record = " ".join(filter(None, (origin["record_id"], origin["url"])))
+    return f"source {origin['source']}, file {origin['file']}, {record} (shard {origin['shard']}, row {origin['row']})"
 
 
-def copies(group: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
+def copies_to_drop(group: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
     """The copies to drop among documents with one id, each with `kept_source` and `kept_file`. order: the names of the sources.
 
     Raises InputError where they are not the same WARC record.
     """
-    first, *others = sorted(group, key=lambda one: (order.index(one["source"]), one["file"], one["row"]))
-    for other in others:
-        if not first["record_id"] or (first["record_id"], first["url"]) != (other["record_id"], other["url"]):
+    first, *copies = sorted(
+        group, key=lambda document: (order.index(document["source"]), document["file"], document["row"])
+    )
+    for copy in copies:
+        if not first["record_id"] or (first["record_id"], first["url"]) != (copy["record_id"], copy["url"]):
             raise command_line.InputError(
-                f"two documents have the id {first['id']}: {words(first)}; and {words(other)}"
+                f"two documents have the id {first['id']}: {origin_text(first)}; and {origin_text(copy)}"
             )
-    return [{**one, "kept_source": first["source"], "kept_file": first["file"]} for one in others]
+    return [{**one, "kept_source": first["source"], "kept_file": first["file"]} for one in copies]
 
 
-def judged(documents: Path, out: Path, dropped: dict[int, str]) -> None:
+def write_verdicts(documents: Path, out: Path, dropped: dict[int, str]) -> None:
     """Write the verdicts on a shard's documents. dropped: row → the file that holds the record that stays."""
     with Writer(out, VERDICT) as writer:
         at = 0
@@ -133,25 +135,25 @@ def judged(documents: Path, out: Path, dropped: dict[int, str]) -> None:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    paths, shards = [data(path) for path in args.documents], [shard_of(path) for path in args.documents]
-    order = list(Manifest.read(args.documents[0]).part("sources"))
-    total = sum(count(path) for path in paths)
-    with scratch(args.manifest.with_name(".ids")) as folder:
-        places = found(paths, folder)
-    many = len(places) > 2 * MOST
+    paths, shards = [parquet_file(path) for path in args.documents], [shard_of(path) for path in args.documents]
+    order = list(Manifest.read(args.documents[0]).summary_part("sources"))
+    total = sum(count_rows(path) for path in paths)
+    with scratch_folder(args.manifest.with_name(".ids")) as folder:
+        places = find_repeated(paths, folder)
+    many = len(places) > 2 * MOST_REPEATED
     places = places[:2] if many else places
-    twice: dict[str, list[dict[str, Any]]] = {}
+    origins_by_id: dict[str, list[dict[str, Any]]] = {}
     for shard in np.unique(places["shard"]):
         rows = sorted(places["row"][places["shard"] == shard].tolist())
-        for origin in origins(paths[shard], shards[shard], rows):
-            twice.setdefault(origin["id"], []).append(origin)
+        for origin in read_origins(paths[shard], shards[shard], rows):
+            origins_by_id.setdefault(origin["id"], []).append(origin)
     if many:
-        examples = "; ".join(words(one) for group in twice.values() for one in group)
+        examples = "; ".join(origin_text(document) for group in origins_by_id.values() for document in group)
         raise command_line.InputError(
-            f"more than {MOST:,} records are in two files, such as {examples}: take one of them out of the `paths` in "
+            f"more than {MOST_REPEATED:,} records are in two files, such as {examples}: take one of them out of the `paths` in "
             "ingest.extract.sources"
         )
-    repeated = [copy for group in twice.values() for copy in copies(group, order)]
+    repeated = [copy for group in origins_by_id.values() for copy in copies_to_drop(group, order)]
     repeated.sort(key=lambda one: (one["shard"], one["row"]))
     out = args.manifest.with_name("repeated.parquet")
     with Writer(out, REPEATED) as writer:
@@ -163,7 +165,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     digests: dict[str, dict[str, str]] = {}
     for path, shard in zip(paths, shards, strict=True):
         files.append(args.manifest.with_name(f"{shard}.parquet"))
-        judged(path, files[-1], dropped.get(shard, {}))
+        write_verdicts(path, files[-1], dropped.get(shard, {}))
         digests[shard] = verdict_digests(files[-1])
     manifest.counts = {"in": total, "kept": total - len(repeated), "dropped": {"repeated_record": len(repeated)}}
     pairs = Counter((one["source"], one["file"], one["kept_source"], one["kept_file"]) for one in repeated)
@@ -183,13 +185,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "ingest.check",
         __doc__,
         "--config config.yaml --documents results/main/ingest/extract/*.manifest.json --manifest /tmp/check/manifest.json",
     )
     parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ Ids, Page, Reader, Scan, Tree, cut, kept, scores, utf8 = (
 )
 
 
-def reader(tags: ModuleType) -> Any:
+def make_reader(tags: ModuleType) -> Any:
     """The Reader of pages, by the tables of tags.py. Raises NotBuiltError if selectolax has other trees than it must have."""
     try:
         return Reader(tags, LexborHTMLParser)

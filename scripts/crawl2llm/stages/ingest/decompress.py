@@ -20,12 +20,12 @@ from crawl2llm.stages.ingest.files import File
 from crawl2llm.stages.ingest.text_check import SIGNATURES
 
 PIECE = 8192  # compressed bytes that go in at a time: what was made of a damaged piece is lost
-INFLATED = 1 << 20  # most decompressed bytes held of a piece
+INFLATED_BYTES = 1 << 20  # most decompressed bytes held of a piece
 PLAIN = 1 << 16  # bytes of a file that is not compressed read at a time
 # Most bytes that xz may take, most of it for what it looks back: xz -9 needs 65 MB.
 MEMORY = compressed.WINDOW + (1 << 20)
 RECORD = re.compile(b"WARC/|filedesc:")  # begins a file that is not compressed, whatever its suffix says
-SMALLER = f": it needs over {compressed.WINDOW >> 20} MB, so compress it again with a smaller dictionary"
+SMALLER_DICTIONARY = f": it needs over {compressed.WINDOW >> 20} MB, so compress it again with a smaller dictionary"
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ CODINGS = (
         lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY), (lzma.LZMAError,),
     ),
 )  # fmt: skip
-FRAMED = (".zst", ".zstd", ".tzst", ".lz4")
+FRAME_SUFFIXES = (".zst", ".zstd", ".tzst", ".lz4")
 TARS = {".tgz", ".tbz", ".tbz2", ".txz", ".tzst"}  # short for .tar and the other suffix
-SUFFIXES = {*FRAMED, *(suffix for coding in CODINGS for suffix in coding.suffixes)}
+SUFFIXES = {*FRAME_SUFFIXES, *(suffix for coding in CODINGS for suffix in coding.suffixes)}
 
 
-def decompressed(path: File) -> Generator[bytes | Damage, None, None]:
+def decompressed_pieces(path: File) -> Generator[bytes | Damage, None, None]:
     """The bytes of a file in pieces, with damage at its place. A file whose first bytes are damaged is read by its suffix."""
     suffix = path.suffix.lower()
     with path.open("rb") as stream:
@@ -67,14 +67,14 @@ def decompressed(path: File) -> Generator[bytes | Damage, None, None]:
         coding = next((coding for coding in CODINGS if coding.begin.match(head)), None)
         if not coding and not framed and by_suffix:
             coding = next((coding for coding in CODINGS if suffix in coding.suffixes), None)
-            framed = suffix in FRAMED
+            framed = suffix in FRAME_SUFFIXES
         if coding:
-            yield from _members(stream, coding)
+            yield from _member_pieces(stream, coding)
             return
         while not framed and (piece := stream.read(PLAIN)):
             yield piece
     if framed:
-        yield from compressed.decompressed(path)
+        yield from compressed.decompressed_pieces(path)
 
 
 def is_tar(path: File) -> bool:
@@ -82,7 +82,7 @@ def is_tar(path: File) -> bool:
     return not {".tar", *TARS}.isdisjoint(suffix.lower() for suffix in path.suffixes)
 
 
-def _members(stream: IO[bytes], coding: Coding) -> Iterator[bytes | Damage]:
+def _member_pieces(stream: IO[bytes], coding: Coding) -> Iterator[bytes | Damage]:
     """The decompressed bytes of a file of any number of members, with damage at its place. NUL bytes between members are padding."""
     engine: Any = None
     data = fed = b""
@@ -105,9 +105,9 @@ def _members(stream: IO[bytes], coding: Coding) -> Iterator[bytes | Damage]:
             engine, skipped = coding.make(), 0
         fed = data or fed
         try:
-            out = engine.decompress(data, INFLATED)
+            out = engine.decompress(data, INFLATED_BYTES)
         except coding.errors as error:
-            yield Damage(f"{coding.name}: {error}{SMALLER if 'Memory usage limit' in str(error) else ''}")
+            yield Damage(f"{coding.name}: {error}{SMALLER_DICTIONARY if 'Memory usage limit' in str(error) else ''}")
             engine, data = None, fed[1:]
             continue
         data = engine.unused_data if engine.eof else getattr(engine, "unconsumed_tail", b"")
@@ -128,7 +128,7 @@ class Stream(io.RawIOBase):
     """The decompressed bytes of a file as a stream. Raises OSError if the file is damaged, after all bytes before that place."""
 
     def __init__(self, path: File) -> None:
-        self.pieces = decompressed(path)
+        self.pieces = decompressed_pieces(path)
         self.left = memoryview(b"")
 
     def readable(self) -> bool:
@@ -140,7 +140,7 @@ class Stream(io.RawIOBase):
         if not self.left:
             piece = next(self.pieces, b"")
             if isinstance(piece, Damage):
-                raise OSError(piece.what)
+                raise OSError(piece.description)
             self.left = memoryview(piece)
         size = min(len(buffer), len(self.left))
         buffer[:size] = self.left[:size]

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.remote_access import access_of, access_option
-from crawl2llm.chain.sources import content, digests, named
+from crawl2llm.chain.remote_access import access_of, add_access_option
+from crawl2llm.chain.sources import content_digest, file_digests, name_of
 from crawl2llm.chain.steps import DEMO_CRAWL, SYNTHESIZED
 from crawl2llm.chain.urls import COMMON_CRAWL, is_url
 from crawl2llm.core import code_snapshot, content_hash
@@ -26,16 +26,16 @@ from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.formats.documents import DOCUMENT, Writer, shard_of
 from crawl2llm.stages.ingest.compiled import Ids
-from crawl2llm.stages.ingest.extractors import missing
-from crawl2llm.stages.ingest.files import File, First, listed, target
-from crawl2llm.stages.ingest.files import size as size_of
+from crawl2llm.stages.ingest.extractors import missing_extractor
+from crawl2llm.stages.ingest.files import File, First, copy_path, read_remote_files
+from crawl2llm.stages.ingest.files import bytes_to_read as size_of
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.synthesized import SynthesizedReader, file_of
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.warc import Page, Rejected, WarcReader
 
-DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
+DROPPED_SCHEMA = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
 DAMAGE = {"broken_record", "broken_row_group", "broken_file", "missing_column", "wrong_type", "not_warc"}
 # Characters of an address; a longer one is null, and LONG_URL what it is counted as. Servers take 8,000 at least (RFC 9110, section 4.1).
 LONGEST_URL, LONG_URL = 1 << 13, "url over 8 kB"
@@ -55,12 +55,12 @@ KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Reader]] = {
 }
 
 
-def reader(source: dict[str, Any], settings: dict[str, Any]) -> Reader:
+def source_reader(source: dict[str, Any], settings: dict[str, Any]) -> Reader:
     """The reader of a source's kind."""
     return KINDS[source["kind"]](source, settings)
 
 
-def given(args: argparse.Namespace) -> tuple[list[str], str]:
+def files_of_shard(args: argparse.Namespace) -> tuple[list[str], str]:
     """(the shard's files, what they held when the run was planned; "" where nobody planned it).
 
     Raises InputError where `--files`, which are those of one shard, are given for several.
@@ -69,28 +69,30 @@ def given(args: argparse.Namespace) -> tuple[list[str], str]:
         if args.also:
             raise command_line.InputError("--files are those of one shard: --also needs --sources")
         return args.files, ""
-    files, held = _frozen(args.sources[0], args.sources[1])
+    files, planned_digests = _read_frozen_sources(args.sources[0], args.sources[1])
     shard = shard_of(args.manifest)
-    return files.get(shard, []), held[shard]
+    return files.get(shard, []), planned_digests[shard]
 
 
 @cache
-def _frozen(path: str, variant: str) -> tuple[dict[str, list[str]], dict[str, str]]:
+def _read_frozen_sources(path: str, variant: str) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Shard → its files, and shard → what they hold, of a run's frozen sources."""
     try:
-        files, held = code_snapshot.sources(Path(path))
-        return files[variant], held[variant]
+        files, contents = code_snapshot.read_sources(Path(path))
+        return files[variant], contents[variant]
     except (OSError, ValueError, KeyError) as error:
         raise command_line.InputError(f"--sources {path} {variant}: not the source files of a run: {error}") from error
 
 
-def own(args: argparse.Namespace) -> dict[str, str]:
+def own_sources(args: argparse.Namespace) -> dict[str, str]:
     """What the shard is made from beside manifests, as its own manifest says under `sources`."""
-    files, held = given(args)
-    return {"files": held or content(files)}
+    files, planned_digest = files_of_shard(args)
+    return {"files": planned_digest or content_digest(files)}
 
 
-def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> list[tuple[dict[str, Any], File, str]]:
+def files_to_read(
+    args: argparse.Namespace, settings: dict[str, Any], shard: str
+) -> list[tuple[dict[str, Any], File, str]]:
     """(source, file, its name) of everything that this shard reads, in order.
 
     Remote files are those of the shard in `--list`; of synthesized texts (`--synthesized`) its files are those whose number is this
@@ -100,13 +102,13 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
     """
     sources = {source["name"]: source for source in settings["sources"]}
     out: list[tuple[dict[str, Any], File, str]] = []
-    for entry in given(args)[0]:
+    for entry in files_of_shard(args)[0]:
         name, _, path = entry.partition("=")
         if name not in sources or not path:
             raise command_line.InputError(
                 f"--files {entry!r}: not source=path of a source; the sources are {', '.join(sources)}"
             )
-        out.append((sources[name], Path(path), named(path)))
+        out.append((sources[name], Path(path), name_of(path)))
     for source in settings["sources"]:
         if source["kind"] == DEMO_CRAWL:
             if not args.crawl:
@@ -120,45 +122,47 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
             # The crawl's curated file is JSON Lines, its pages are WARC.
             read_as = {**source, "kind": "jsonl"} if source.get("curated") else source
             out += [(read_as, crawl.file(name), name) for name in mine]
-    made = {found.step: found for found in (Manifest.read(path, only="") for path in args.synthesized)}
+    manifest_of_step = {
+        manifest.step: manifest for manifest in (Manifest.read(path, only="") for path in args.synthesized)
+    }
     for source in settings["sources"]:
         if source["kind"] == SYNTHESIZED:
-            if source["step"] not in made:
+            if source["step"] not in manifest_of_step:
                 raise command_line.InputError(
                     f"source {source['name']!r} is of {source['step']}: --synthesized must name its manifest"
                 )
             # Each shard consumes its own files alone: with other texts few shards are read again.
-            found, shards = made[source["step"]], settings["shards"]
-            numbers = range(int(shard), found.part("files"), shards)
+            found, shards = manifest_of_step[source["step"]], settings["shards"]
+            numbers = range(int(shard), found.summary_part("files"), shards)
             out += [(source, found.file(name), name) for name in map(file_of, numbers)]
     if args.list:
-        copies = fetched(args.fetched[0]) if args.fetched else None
-        for one in listed(args.list[0], shard):
-            source = sources[one["source"]]
-            out.append((source, remote(args, source, one, copies), one["name"]))
+        copies = read_copies(args.fetched[0]) if args.fetched else None
+        for remote_file in read_remote_files(args.list[0], shard):
+            source = sources[remote_file["source"]]
+            out.append((source, listed_file(args, source, remote_file, copies), remote_file["name"]))
     return [(source, First(file, round(source["first_mb"] * 1e6)), name) if source.get("first_mb") else (source, file, name)
             for source, file, name in out]  # fmt: skip
 
 
-def fetched(path: Path) -> Manifest:
+def read_copies(path: Path) -> Manifest:
     """The manifest of a shard's copies. It is not read as input: the documents are the same without. Raises ManifestError."""
-    found = Manifest.parse(path)
-    for fault in found.damage():
+    manifest = Manifest.read_unchecked(path)
+    for fault in manifest.file_problems():
         raise ManifestError(f"{fault}: remove {path}, and run again")
-    return found
+    return manifest
 
 
-def remote(
-    args: argparse.Namespace, source: dict[str, Any], one: dict[str, Any], copies: Manifest | None = None
+def listed_file(
+    args: argparse.Namespace, source: dict[str, Any], entry: dict[str, Any], copies: Manifest | None = None
 ) -> File:
     """A file of the list: at a URL, its copy, or in a mirror's folder. Raises InputError where that has another file by now."""
-    if not is_url(one["url"]):
-        path = Path(one["url"])
+    if not is_url(entry["url"]):
+        path = Path(entry["url"])
         if not path.is_file():
             from crawl2llm.stages.ingest.remote import Gone
 
             return Gone(str(path), "no such file")
-        if one["mark"] and content_hash.read(path) != one["mark"]:
+        if entry["mark"] and content_hash.hash_file(path) != entry["mark"]:
             raise command_line.InputError(
                 f"{path} is not the file that ingest.list found: run again with --forcerun ingest_list"
             )
@@ -167,38 +171,38 @@ def remote(
     from crawl2llm.stages.ingest.transport import Facts
 
     if copies is not None:
-        copy = target(copies.folder / shard_of(args.manifest), source["name"], one["name"])
+        copy = copy_path(copies.folder / shard_of(args.manifest), source["name"], entry["name"])
         why = copies.summary["missing"].get(copy.name)
-        return Gone(one["url"], why) if why else copies.file(f"{copy.parent.name}/{copy.name}")
-    facts, access = Facts(one["bytes"], one["mark"]), access_of(args.access, source["name"])
-    return Remote(one["url"], facts, access, page=source["kind"] == "text")
+        return Gone(entry["url"], why) if why else copies.file(f"{copy.parent.name}/{copy.name}")
+    facts, access = Facts(entry["bytes"], entry["mark"]), access_of(args.access, source["name"])
+    return Remote(entry["url"], facts, access, page=source["kind"] == "text")
 
 
-def pages(source: dict[str, Any], settings: dict[str, Any], file: File, name: str) -> Iterator[Page | Rejected]:
+def pages_of_file(source: dict[str, Any], settings: dict[str, Any], file: File, name: str) -> Iterator[Page | Rejected]:
     """What a file's reader makes of it; a remote file that cannot be had is one Rejected, `missing_file`.
 
     Raises InputError, with the URL, where a transfer fails that had begun, or a file is not what it was.
     """
-    begun = False
+    has_begun = False
     try:
-        for page in reader(source, settings)(file, name):
-            begun = True
+        for page in source_reader(source, settings)(file, name):
+            has_begun = True
             yield page
     except TransferError as error:
-        if begun or not isinstance(error, MissingError):
+        if has_begun or not isinstance(error, MissingError):
             raise command_line.InputError(f"source {source['name']!r}: {error}") from error
         yield Rejected("missing_file", "", str(file), str(error)[:300])
 
 
-def refuse(page: Rejected, number: int, settings: dict[str, Any]) -> None:
+def check_limit(page: Rejected, number: int, settings: dict[str, Any]) -> None:
     """Raises InputError where there are more of such than the config allows; null is any number. number: how many there are."""
-    key, what = LIMITS[page.reason]
+    key, label = LIMITS[page.reason]
     if settings[key] is not None and number > settings[key]:
         where = f"{page.url or page.record_id}: {page.reason}: {page.detail}"
-        raise command_line.InputError(f"{what}: {number}, and ingest.extract.{key} is {settings[key]}: {where}")
+        raise command_line.InputError(f"{label}: {number}, and ingest.extract.{key} is {settings[key]}: {where}")
 
 
-def in_words(unreadable: dict[str, dict[str, int]]) -> str:
+def unreadable_text(unreadable: dict[str, dict[str, int]]) -> str:
     """By source and column how many values could not be read: `web: url (2), date (1); books: title (1)`."""
     return "; ".join(
         f"{source}: {', '.join(f'{name} ({n:,})' for name, n in sorted(columns.items(), key=lambda item: (-item[1], item[0])))}"
@@ -207,7 +211,7 @@ def in_words(unreadable: dict[str, dict[str, int]]) -> str:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    if lacking := missing(settings["extractor"]):
+    if lacking := missing_extractor(settings["extractor"]):
         raise command_line.InputError(lacking)
     shard = shard_of(args.manifest)
     out = args.manifest.with_name(f"{shard}.parquet")
@@ -219,13 +223,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     limited = Counter[str]()  # by the key that limits them
     kept = 0
     progress = Progress(None, "records")
-    with Writer(out, DOCUMENT) as documents, Writer(aside, DROPPED) as rejects:
-        for source, path, file in planned(args, settings, shard):
+    with Writer(out, DOCUMENT) as documents, Writer(aside, DROPPED_SCHEMA) as rejects:
+        for source, path, file in files_to_read(args, settings, shard):
             if isinstance(path, Path) and not path.is_file():
                 raise command_line.InputError(f"source {source['name']!r}: no such file {path}")
             log.info("reading %s (%s, %s)", file, source["kind"], f"{size_of(path) / 1e6:,.1f} MB")
             mine = by_source.setdefault(source["name"], {"documents": 0, "bytes": 0})
-            for page in pages(source, settings, path, file):
+            for page in pages_of_file(source, settings, path, file):
                 progress.add()
                 if isinstance(page, Page) and not seen.add(page.id):
                     # The same record twice (a file given twice, a repeated record): ids are unique within a shard.
@@ -237,7 +241,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     if page.reason in LIMITS:
                         key, _ = LIMITS[page.reason]
                         limited[key] += 1
-                        refuse(page, limited[key], settings)
+                        check_limit(page, limited[key], settings)
                     continue
                 size = len(page.text.encode())
                 kept += 1
@@ -269,24 +273,24 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             "damaged input: %s; %s names file and place", ", ".join(f"{n:,} {why}" for why, n in damage.items()), aside
         )
     if summary["unreadable"]:
-        log.warning("values beside the text that cannot be read are null: %s", in_words(summary["unreadable"]))
+        log.warning("values beside the text that cannot be read are null: %s", unreadable_text(summary["unreadable"]))
     # ingest.check uses the order of the sources.
     order = [source["name"] for source in settings["sources"]]
     manifest.summary = {**summary, "by_source": by_source, "sources": order}
-    files, held = given(args)
-    found = content(files)
-    if held and found != held:
+    files, planned_digest = files_of_shard(args)
+    current_digest = content_digest(files)
+    if planned_digest and current_digest != planned_digest:
         raise command_line.InputError(
             f"a file of shard {shard} changed since this run was planned; start the run again"
         )
-    manifest.sources, manifest.inputs = {shard: found}, {command_line.SOURCES: {"files": found}}
+    manifest.sources, manifest.inputs = {shard: current_digest}, {command_line.SOURCES: {"files": current_digest}}
     # In the record alone: a plan names the file that was replaced, and the digest above decides.
-    manifest.run = {"files": digests(files)}
+    manifest.run = {"files": file_digests(files)}
     return [out, aside]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "ingest.extract",
         __doc__,
         "--config config.yaml --files web=crawl.warc.gz --manifest /tmp/00000.manifest.json",
@@ -303,14 +307,14 @@ def main(argv: list[str] | None = None) -> int:
         metavar=("FILE", "VARIANT"),
         help="instead of --files: the file of all shards' source files that a run freezes when it starts, and the variant",
     )
-    parser.set_defaults(own=own)
+    parser.set_defaults(own=own_sources)
     parser.add_argument(
         "--fetched", type=Path, nargs="*", default=[], help="manifest of ingest.fetch, where remote files were copied"
     )
     parser.add_argument(
         "--list", type=Path, nargs="*", default=[], help="manifest of ingest.list, where files of a source are remote"
     )
-    access_option(parser)
+    add_access_option(parser)
     parser.add_argument(
         "--crawl", type=Path, nargs="*", help="manifest of crawl.render, where a source is of kind crawl"
     )
@@ -321,7 +325,7 @@ def main(argv: list[str] | None = None) -> int:
         default=[],
         help="manifests of synthesize.rephrase and synthesize.seed, where a source is of kind synthesized",
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

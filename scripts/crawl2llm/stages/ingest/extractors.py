@@ -24,10 +24,10 @@ class TooHard(ValueError):
         self.reason = reason
 
 
-def fast(page: str, tree: Tree, main: bool) -> str:
+def fast_text(page: str, tree: Tree, main: bool) -> str:
     """By our own blocks. Raises TooHard."""
     try:
-        return blocks.text(tree, main)
+        return blocks.page_text(tree, main)
     except blocks.TooManyBlocks as many:
         raise TooHard("too_complex", str(many)) from many
 
@@ -35,18 +35,18 @@ def fast(page: str, tree: Tree, main: bool) -> str:
 def fast_markdown(page: str, tree: Tree, main: bool) -> str:
     """The same, as Markdown. Raises TooHard."""
     try:
-        return blocks.text(tree, main, markdown.text)
+        return blocks.page_text(tree, main, markdown.markdown_text)
     except blocks.TooManyBlocks as many:
         raise TooHard("too_complex", str(many)) from many
 
 
-def resiliparse(page: str, tree: Tree, main: bool) -> str:
+def resiliparse_text(page: str, tree: Tree, main: bool) -> str:
     """By Resiliparse."""
     text: str = extract_plain_text(HTMLTree.parse(page), main_content=main, alt_texts=False)
     return text
 
 
-def trafilatura(page: str, tree: Tree, main: bool) -> str:
+def trafilatura_text(page: str, tree: Tree, main: bool) -> str:
     """By trafilatura, without comments."""
     import trafilatura as library  # optional, and 0.5 s to import
 
@@ -62,11 +62,11 @@ def trafilatura_markdown(page: str, tree: Tree, main: bool) -> str:
     return library.extract(page, include_comments=False, output_format="markdown", include_formatting=True) or ""
 
 
-EXTRACTORS: dict[str, Extract] = {"fast": fast, "resiliparse": resiliparse, "trafilatura": trafilatura}
+EXTRACTORS: dict[str, Extract] = {"fast": fast_text, "resiliparse": resiliparse_text, "trafilatura": trafilatura_text}
 MARKDOWN: dict[str, Extract] = {"fast": fast_markdown, "trafilatura": trafilatura_markdown}
 
 
-def missing(name: str) -> str:
+def missing_extractor(name: str) -> str:
     """What to do where an extractor is not installed, else ""."""
     if name in NEEDS and importlib.util.find_spec(name) is None:
         return f"ingest.extract.extractor is {name}, which is not installed: {NEEDS[name]}"

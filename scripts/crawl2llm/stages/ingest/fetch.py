@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.remote_access import access_of, access_option
+from crawl2llm.chain.remote_access import access_of, add_access_option
 from crawl2llm.chain.urls import is_url
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import shard_of
-from crawl2llm.stages.ingest.files import listed, target
-from crawl2llm.stages.ingest.remote import Remote, workers
+from crawl2llm.stages.ingest.files import copy_path, read_remote_files
+from crawl2llm.stages.ingest.remote import Remote, worker_pool
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.transport import PIECE, Facts
 
 
-def copied(url: str, facts: Facts, access: Any, page: bool, out: Path) -> None:
+def copy_file(url: str, facts: Facts, access: Any, page: bool, out: Path) -> None:
     """Copy a file, or what is missing of it. Raises MissingError, TransferError, OSError."""
     partial, about = out.with_name(f".{out.name}.partial"), out.with_name(f".{out.name}.json")
     mark = json.dumps([url, facts.bytes, facts.mark])
@@ -57,19 +57,19 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     shard = shard_of(args.manifest)
     folder = args.manifest.with_name(shard)
     folder.mkdir(exist_ok=True)
-    wanted = [one for one in listed(args.list[0], shard) if is_url(one["url"])]
-    files = {target(folder, one["source"], one["name"]): one for one in wanted}
-    kept = {name for path in files for name in (path.name, f".{path.name}.partial", f".{path.name}.json")}
+    entries = [entry for entry in read_remote_files(args.list[0], shard) if is_url(entry["url"])]
+    files = {copy_path(folder, one["source"], one["name"]): one for one in entries}
+    kept_names = {name for path in files for name in (path.name, f".{path.name}.partial", f".{path.name}.json")}
     for path in folder.iterdir():
-        if path.name not in kept:
+        if path.name not in kept_names:
             path.unlink()
     progress = Progress(len(files), "files")
 
-    def copy(out: Path, one: dict[str, Any]) -> str:
+    def copy_entry(out: Path, entry: dict[str, Any]) -> str:
         """Why the file cannot be had; "" where it was copied."""
         try:
-            facts, page = Facts(one["bytes"], one["mark"]), one["source"] in settings["texts"]
-            copied(one["url"], facts, access_of(args.access, one["source"]), page, out)
+            facts, page = Facts(entry["bytes"], entry["mark"]), entry["source"] in settings["texts"]
+            copy_file(entry["url"], facts, access_of(args.access, entry["source"]), page, out)
         except MissingError as error:
             log.warning("%s", error)
             return str(error)
@@ -77,8 +77,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         return ""
 
     try:
-        with workers(args.parallel) as pool:
-            why = dict(zip(files, pool.map(copy, files, files.values()), strict=True))
+        with worker_pool(args.parallel) as pool:
+            why = dict(zip(files, pool.map(copy_entry, files, files.values()), strict=True))
     except TransferError as error:
         raise command_line.InputError(f"{error}; what came is kept, start the run again") from error
     missing = {out: words for out, words in why.items() if words}
@@ -87,24 +87,24 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             f"missing files: {len(missing)}, and ingest.extract.max_missing_files is {settings['max_missing_files']}: "
             f"{next(iter(missing.values()))}"
         )
-    there = [out for out in files if out not in missing]
+    copies = [out for out in files if out not in missing]
     manifest.summary = {
-        "bytes": sum(out.stat().st_size for out in there),
+        "bytes": sum(out.stat().st_size for out in copies),
         "missing": {out.name: words for out, words in missing.items()},
     }
-    return there
+    return copies
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "ingest.fetch",
         __doc__,
         "--config config.yaml --list results/main/ingest/list/manifest.json --manifest /tmp/fetch/00000.manifest.json",
     )
     parser.add_argument("--list", required=True, type=Path, nargs=1, help="manifest of ingest.list")
-    access_option(parser)
-    command_line.placement(parser, "ingest.fetch")
-    return command_line.run(parser, body, argv)
+    add_access_option(parser)
+    command_line.add_placement_options(parser, "ingest.fetch")
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

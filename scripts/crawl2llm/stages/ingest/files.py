@@ -43,7 +43,7 @@ class First:
         return cast(BinaryIO, io.BufferedReader(_Head(cast(BinaryIO, self.file.open("rb")), self)))
 
 
-class Over(io.RawIOBase):
+class StreamWrapper(io.RawIOBase):
     """A stream over another one, at the same places. What reads says what differs."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -71,7 +71,7 @@ class Over(io.RawIOBase):
         super().close()
 
 
-class _Head(Over):
+class _Head(StreamWrapper):
     def __init__(self, stream: BinaryIO, file: First) -> None:
         super().__init__(stream)
         self.file = file
@@ -96,7 +96,7 @@ class _Head(Over):
         return len(data)
 
 
-def listed(manifest: Path, shard: str) -> list[dict[str, Any]]:
+def read_remote_files(manifest: Path, shard: str) -> list[dict[str, Any]]:
     """The remote files of a shard (`source`, `name`, `url`, `bytes`, `mark`), as ingest.list found them. manifest: its own."""
     name = f"{shard}.json"
     return cast(
@@ -104,7 +104,7 @@ def listed(manifest: Path, shard: str) -> list[dict[str, Any]]:
     )
 
 
-def target(folder: Path, source: str, name: str) -> Path:
+def copy_path(folder: Path, source: str, name: str) -> Path:
     """Where a file is copied to. A server decides its name, so only what is harmless of it is kept, for readers go by its suffixes."""
     last = re.sub(r"[^A-Za-z0-9._-]", "_", name.rpartition("/")[2])[-80:]
     return folder / f"{xxhash.xxh3_64_hexdigest(f'{source}/{name}'.encode())}-{last}"
@@ -115,9 +115,9 @@ def is_cut(file: Any) -> bool:
     return isinstance(file, First) and file.cut and file.ended
 
 
-def size(file: File) -> int:
+def bytes_to_read(file: File) -> int:
     """The bytes of a file that are read, as far as that is known before."""
     if isinstance(file, First):
-        whole = size(file.file)
+        whole = bytes_to_read(file.file)
         return min(whole, file.limit) if whole else 0
     return file.stat().st_size if isinstance(file, Path) else file.facts.bytes or 0

@@ -25,7 +25,7 @@ class Forest:
     base: int
 
     @staticmethod
-    def of(stored: dict[str, Any], names: list[str]) -> Forest:
+    def from_json(stored: dict[str, Any], names: list[str]) -> Forest:
         """From JSON. names: of the rows that it will be given, among them all that it asks for."""
         trees = stored["trees"]
         rows = np.array([names.index(name) for name in stored["names"]] or [0], np.int32)
@@ -38,5 +38,5 @@ class Forest:
 
     def scores(self, rows: NDArray[np.int16]) -> NDArray[np.int64]:
         """rows[m, n]: measure m of block n. The score of each block, which is over zero for main text."""
-        found = compiled.scores(np.ascontiguousarray(rows), self.measures, self.limits, self.leaves, self.base)
-        return np.frombuffer(found, np.int64)
+        totals = compiled.scores(np.ascontiguousarray(rows), self.measures, self.limits, self.leaves, self.base)
+        return np.frombuffer(totals, np.int64)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crawl2llm.stages.ingest.compressed import Damage
-from crawl2llm.stages.ingest.decompress import decompressed
+from crawl2llm.stages.ingest.decompress import decompressed_pieces
 from crawl2llm.stages.ingest.files import File
 
 HEADER = 1 << 16  # longest record header in bytes
@@ -35,11 +35,11 @@ class Grammar:
         self.next = re.compile(rb"\n" + begin)
         self.within = re.compile(between + rb"(?=" + begin + rb")")  # in a block whose length is too long
 
-    def begun(self, sample: bytes, size: int) -> bool:
+    def may_begin_record(self, sample: bytes, size: int) -> bool:
         """Whether bytes at the end of a file may be the beginning of a record. sample: the first of them. size: how many they are."""
         return b"WARC/".startswith(sample[:5])
 
-    def header(self, data: bytearray) -> tuple[int, int] | None:
+    def parse_header(self, data: bytearray) -> tuple[int, int] | None:
         """(bytes of the record header at the beginning of `data`, length of its block), or None where there is no whole one."""
         end = END.search(data, 0, HEADER) if self.first.match(data) else None
         length = LENGTH.search(data, 0, end.end()) if end else None
@@ -51,11 +51,11 @@ class ArcGrammar(Grammar):
 
     longest = 12_000
 
-    def begun(self, sample: bytes, size: int) -> bool:
+    def may_begin_record(self, sample: bytes, size: int) -> bool:
         """As of WARC; a line of ARC begins with any address."""
         return size <= self.longest
 
-    def header(self, data: bytearray) -> tuple[int, int] | None:
+    def parse_header(self, data: bytearray) -> tuple[int, int] | None:
         """See Grammar."""
         line = self.first.match(data, 0, HEADER)
         return (line.end(), int(line.group().split()[-1])) if line else None
@@ -107,27 +107,27 @@ class Window:
         gone = 0
         while gone < size and self.fill(1):
             part = min(size - gone, len(self.data))
-            self._forget(part)
+            self._drop_bytes(part)
             gone += part
         return gone
 
     def drop_blank(self) -> None:
         """Let go of line ends, blanks and NUL padding."""
-        while self.fill(1) and (blank := _blank(self.data)):
-            self._forget(blank)
+        while self.fill(1) and (blank := _skip_blank(self.data)):
+            self._drop_bytes(blank)
 
-    def _forget(self, size: int) -> None:
+    def _drop_bytes(self, size: int) -> None:
         del self.data[:size]
         self.at += size
 
 
-def _blank(data: bytearray, at: int = 0) -> int:
+def _skip_blank(data: bytearray, at: int = 0) -> int:
     """Where the blank bytes from `at` on end."""
-    found = BLANK.match(data, at)
-    return found.end() if found else at
+    match = BLANK.match(data, at)
+    return match.end() if match else at
 
 
-def _grammar(data: bytearray) -> Grammar:
+def _find_grammar(data: bytearray) -> Grammar:
     """The grammar of a file that begins so; damage may come before the first record."""
     if WARC.first.match(data) or WARC.next.search(data):
         return WARC
@@ -136,15 +136,15 @@ def _grammar(data: bytearray) -> Grammar:
 
 def frames(path: File, limit: int) -> Iterator[Frame | Damage]:
     """The records of a file in order, and the damage between them. A block over `limit` bytes is skipped, not kept in memory."""
-    window = Window(decompressed(path))
+    window = Window(decompressed_pieces(path))
     lost, sample = 0, b""  # skipped bytes that belong to no record, and the first of them
     grammar = None
     while True:
         window.drop_blank()
         whole = window.fill(HEADER)
-        grammar = grammar or _grammar(window.data)
-        found = grammar.header(window.data)
-        if window.data and not found:
+        grammar = grammar or _find_grammar(window.data)
+        sizes = grammar.parse_header(window.data)
+        if window.data and not sizes:
             following = grammar.next.search(window.data)
             # A first line may begin in the last bytes of a window that is not the last.
             size = following.start() + 1 if following else len(window.data) - (grammar.longest if whole else 0)
@@ -152,17 +152,19 @@ def frames(path: File, limit: int) -> Iterator[Frame | Damage]:
             lost += window.drop(size)
             continue
         if lost:
-            ended = not found and (window.wall is None or window.wall.unfinished)
-            yield Damage(f"{lost} bytes belong to no record: {sample!r}...", ended and grammar.begun(sample, lost))
+            ended = not sizes and (window.wall is None or window.wall.unfinished)
+            yield Damage(
+                f"{lost} bytes belong to no record: {sample!r}...", ended and grammar.may_begin_record(sample, lost)
+            )
             lost, sample = 0, b""
-        if not found:
+        if not sizes:
             if window.wall is None:
                 return
             yield window.wall
             window.wall = None
             continue
 
-        start, length = found
+        start, length = sizes
         offset = window.at
         if length > limit:
             header = bytes(window.data[:start])
@@ -173,7 +175,7 @@ def frames(path: File, limit: int) -> Iterator[Frame | Damage]:
             window.fill(start + length + 64)
             end = min(start + length, len(window.data))
             missing = start + length - end
-            after = _blank(window.data, end)
+            after = _skip_blank(window.data, end)
             if missing or not (after == len(window.data) or grammar.first.match(window.data, after)):
                 # The length is wrong. Too long, it takes in the next record, which is given back.
                 within = grammar.within.search(window.data, start, end + 16)

@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 from crawl2llm.stages.ingest.compiled import Tree
 
 # Names of meta tags, the most certain first.
-PUBLISHED = (
+PUBLISHED_METAS = (
     "article:published_time", "og:article:published_time", "datepublished", "og:published_time", "parsely-pub-date", "sailthru.date",
     "dcterms.created",
     "dc.date.issued", "dcterms.issued", "dc.date", "dcterms.date", "publishdate", "publish-date", "publication_date", "publish_date",
@@ -39,7 +39,7 @@ LONGEST = 300  # characters of a title or an author
 # What is looked at, so that the work stays in proportion to the page: elements, and characters of titles and JSON-LD.
 ELEMENTS, CHARACTERS = 10_000, 200_000
 LONG = 20_000  # bytes of an attribute's value
-WANTED = ("title", "meta", "link", "html", "time", "script")
+HEAD_TAGS = ("title", "meta", "link", "html", "time", "script")
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Head:
     linked: list[str] = field(default_factory=list)
     times: list[str] = field(default_factory=list)
 
-    def first(self, names: tuple[str, ...]) -> Iterator[str]:
+    def meta_contents(self, names: tuple[str, ...]) -> Iterator[str]:
         """Contents of the meta tags with these names, by the order of the names."""
         for wanted in names:
             for name, content in self.metas:
@@ -65,10 +65,10 @@ class Head:
                     yield content.strip()
 
 
-def head(tree: Tree) -> Head:
+def read_head(tree: Tree) -> Head:
     """The head of a page. Meta tags count wherever they stand, except in comments, raw elements and templates."""
     out, room = Head(), CHARACTERS
-    for name, attributes, text in tree.elements(WANTED, ELEMENTS, LONG, CHARACTERS):
+    for name, attributes, text in tree.elements(HEAD_TAGS, ELEMENTS, LONG, CHARACTERS):
         if name == "title":
             if not out.title and room > 0:
                 out.title = " ".join(text[:room].split())
@@ -92,14 +92,14 @@ def head(tree: Tree) -> Head:
         elif "pubdate" in attributes or attributes.get("itemprop", "").lower() == "datepublished":
             out.times.append(attributes.get("datetime", ""))
     if not out.title:
-        out.title = next(out.first(("og:title", "twitter:title")), "")
+        out.title = next(out.meta_contents(("og:title", "twitter:title")), "")
     return out
 
 
-def _day(text: str) -> str | None:
+def _parse_day(text: str) -> str | None:
     """The day of a date in ISO 8601 or RFC 5322, as ISO 8601."""
-    if found := ISO.match(text):
-        year, month, day = map(int, found.groups())
+    if match := ISO.match(text):
+        year, month, day = map(int, match.groups())
     elif parsed := parsedate(text):
         year, month, day = parsed[:3]
     else:
@@ -110,36 +110,36 @@ def _day(text: str) -> str | None:
         return None
 
 
-def facts(found: Head, url: str) -> dict[str, str]:
+def page_facts(page_head: Head, url: str) -> dict[str, str]:
     """title, and where the page says them: published (a day), author, canonical (absolute), page_language (a tag such as `en-gb`).
 
     url: the address that the page was got from, which a relative canonical one is relative to.
     """
-    out = {"title": found.title[:LONGEST]}
+    out = {"title": page_head.title[:LONGEST]}
     dates = [
-        *found.first(PUBLISHED),
-        *(match.group(1) for text in found.linked for match in LINKED_DATE.finditer(text)),
-        *found.times,
+        *page_head.meta_contents(PUBLISHED_METAS),
+        *(match.group(1) for text in page_head.linked for match in LINKED_DATE.finditer(text)),
+        *page_head.times,
     ]
-    if day := next(filter(None, map(_day, dates)), None):
+    if day := next(filter(None, map(_parse_day, dates)), None):
         out["published"] = day
-    authors = [*found.first(AUTHOR)]
-    for text in found.linked:
+    authors = [*page_head.meta_contents(AUTHOR)]
+    for text in page_head.linked:
         authors += [
             html.unescape(match.group(1)) for match in LINKED_AUTHOR.finditer(text) if "\\" not in match.group(1)
         ]
     if author := next(
-        (" ".join(each.split()) for each in authors if not each.startswith(("http:", "https:", "@", "/"))), ""
+        (" ".join(value.split()) for value in authors if not value.startswith(("http:", "https:", "@", "/"))), ""
     ):
         out["author"] = author[:LONGEST]
-    if found.canonical:
+    if page_head.canonical:
         try:
-            address = urljoin(url, found.canonical)
+            address = urljoin(url, page_head.canonical)
         except ValueError:
             address = ""
         if address.startswith(("http://", "https://")):
             out["canonical"] = address[:2000]
-    languages = (found.language, *found.first(("content-language", "og:locale")))
+    languages = (page_head.language, *page_head.meta_contents(("content-language", "og:locale")))
     if language := next((each.strip() for each in languages if LANGUAGE.fullmatch(each.strip())), ""):
         out["page_language"] = language.lower().replace("_", "-")
     return out

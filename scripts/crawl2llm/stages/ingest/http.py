@@ -21,7 +21,7 @@ from crawl2llm.stages.ingest.text_check import is_text, kind_of
 
 PIECE = 1 << 16  # bytes of a body decompressed at a time
 SMALL = 64  # the same of Brotli, whose library gives nothing of a piece in which the stream ends
-DECODED = 1 << 10  # decompressed bytes of zstd at a time: what was made of a damaged piece is lost
+DECODED_BYTES = 1 << 10  # decompressed bytes of zstd at a time: what was made of a damaged piece is lost
 MOST = 5  # codings that are undone of one body, as many as curl undoes (CVE-2023-23916)
 FRAMES = 10_000  # most frames of zstd in a body; one takes some 20 µs, however small it is
 GZIP = b"\x1f\x8b"
@@ -88,50 +88,50 @@ def decode_body(body: bytes, names: list[str], limit: int) -> tuple[bytes, bool]
         if name == "chunked":
             body, ended = dechunk(body)
         elif undone < MOST:
-            body, ended = _without(body, _signed(body) or name, limit)
+            body, ended = _decode_coding(body, _signature_coding(body) or name, limit)
             undone += 1
         whole = whole and ended
-    while (name := _signed(body)) and undone < MOST:
-        body, ended = _without(body, name, limit)
+    while (name := _signature_coding(body)) and undone < MOST:
+        body, ended = _decode_coding(body, name, limit)
         whole, undone = whole and ended, undone + 1
     if not is_text(body) and not kind_of(body):
-        body = _unnamed(body, limit) or body
+        body = _decode_unnamed(body, limit) or body
     return body, whole
 
 
-def _signed(body: bytes) -> str:
+def _signature_coding(body: bytes) -> str:
     """The coding that a body's first bytes name; "" if they name none."""
     return {"gzip": "gzip", "zstd": "zstd"}.get(kind_of(body) or "", "")
 
 
-def _unnamed(body: bytes, limit: int) -> bytes | None:
+def _decode_unnamed(body: bytes, limit: int) -> bytes | None:
     """A body without Brotli or deflate, which have no signature; None unless their stream ends where the body does, and is text."""
     for name in ("br", "deflate"):
-        made, end = DECODERS[name](body, limit)
-        if made and end is End.WHOLE and is_text(made):
-            return made
+        decoded, end = DECODERS[name](body, limit)
+        if decoded and end is End.WHOLE and is_text(decoded):
+            return decoded
     return None
 
 
-def _without(body: bytes, name: str, limit: int) -> tuple[bytes, bool]:
+def _decode_coding(body: bytes, name: str, limit: int) -> tuple[bytes, bool]:
     """(body, whether it is whole) without one coding. Raises TooLarge, BrokenBody."""
-    made, end = DECODERS[name](body, limit)
-    signed = name.removeprefix("x-") == _signed(body)
+    decoded, end = DECODERS[name](body, limit)
+    signed = name.removeprefix("x-") == _signature_coding(body)
     if end is End.WHOLE:
-        return made, True
+        return decoded, True
     # Some text can be read as a short stream of Brotli or deflate with something behind it.
     if not signed and (is_text(body) or kind_of(body)):
         return body, True
-    if end is End.NOISE and (signed or 2 * len(made) >= len(body)):
-        return made, True
-    if made and end is End.CUT and (signed or is_text(made) or kind_of(made)):
-        return made, False
-    if (other := _unnamed(body, limit)) is not None:
-        return other, True
+    if end is End.NOISE and (signed or 2 * len(decoded) >= len(body)):
+        return decoded, True
+    if decoded and end is End.CUT and (signed or is_text(decoded) or kind_of(decoded)):
+        return decoded, False
+    if (unnamed := _decode_unnamed(body, limit)) is not None:
+        return unnamed, True
     raise BrokenBody(f"the body is not {name}, or is damaged")
 
 
-def _end(left: bytes, signature: bytes) -> End:
+def _body_end(left: bytes, signature: bytes) -> End:
     """How a body ends of which this is left behind a member. signature: with which another member would begin."""
     if not left:
         return End.WHOLE
@@ -144,8 +144,8 @@ def _gunzip(body: bytes, limit: int) -> Decoded:
 
 def _undeflate(body: bytes, limit: int) -> Decoded:
     """zlib with any window, or bare deflate, which some servers send under the same name (RFC 9110, section 8.4.1.2)."""
-    made, end = _inflate(body, 15, limit)
-    return _inflate(body, -15, limit) if end is End.DAMAGED and not made else (made, end)
+    decoded, end = _inflate(body, 15, limit)
+    return _inflate(body, -15, limit) if end is End.DAMAGED and not decoded else (decoded, end)
 
 
 def _inflate(body: bytes, wbits: int, limit: int) -> Decoded:
@@ -173,7 +173,7 @@ def _inflate(body: bytes, wbits: int, limit: int) -> Decoded:
                 left += body[at : at + PIECE]
                 at += PIECE
             if wbits != 31 or not left.startswith(GZIP):
-                return bytes(out), _end(left, GZIP if wbits == 31 else b"")
+                return bytes(out), _body_end(left, GZIP if wbits == 31 else b"")
             engine, members = zlib.decompressobj(wbits), len(out)
         else:
             left = engine.unconsumed_tail
@@ -187,8 +187,8 @@ def _unbrotli(body: bytes, limit: int, last: int = -1) -> Decoded:
         piece = body[at : at + size]
         try:
             # Without a new piece comes what is left of the piece before.
-            while made := engine.process(piece, output_buffer_limit=limit + 1 - len(out)):
-                out += made
+            while decoded := engine.process(piece, output_buffer_limit=limit + 1 - len(out)):
+                out += decoded
                 piece = b""
                 if len(out) > limit:
                     raise TooLarge(f"over {limit} bytes after decompression")
@@ -206,7 +206,7 @@ def _unzstd(body: bytes, limit: int) -> Decoded:
     while at < len(body):
         part = Part(stream, at, len(body))
         if part.magic != ZSTD and part.magic not in SKIPPABLE:
-            return bytes(out), _end(body[at:], ZSTD.to_bytes(4, "little")) if at else End.DAMAGED
+            return bytes(out), _body_end(body[at:], ZSTD.to_bytes(4, "little")) if at else End.DAMAGED
         if (frames := frames + 1) > FRAMES:
             raise BrokenBody(f"over {FRAMES:,} frames of zstd")
         start = len(out)
@@ -215,15 +215,15 @@ def _unzstd(body: bytes, limit: int) -> Decoded:
                 reader = zstandard.ZstdDecompressor(max_window_size=WINDOW).stream_reader(
                     cast(IO[bytes], part), read_size=PIECE
                 )
-                while made := reader.read(DECODED):
-                    out += made
+                while decoded := reader.read(DECODED_BYTES):
+                    out += decoded
                     if len(out) > limit:
                         raise TooLarge(f"over {limit} bytes after decompression")
         except zstandard.ZstdError as error:
             # A checksum is of the frame, and does not say where it is damaged.
-            made = bytes(out[:start] if "checksum" in str(error) else out)
-            return made, End.CUT if made else End.DAMAGED
-        at = part.end()
+            decoded = bytes(out[:start] if "checksum" in str(error) else out)
+            return decoded, End.CUT if decoded else End.DAMAGED
+        at = part.find_end()
         if part.wrong:
             return bytes(out), End.CUT
     return bytes(out), End.WHOLE

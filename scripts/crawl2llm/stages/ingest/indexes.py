@@ -21,7 +21,7 @@ from crawl2llm.stages.ingest.transport import Facts
 LARGEST = 2**24  # bytes of an index page: some 80,000 files
 # Most folders of one pattern, and below each other: a server's links may lead in a circle.
 FOLDERS, DEEPEST = 10_000, 100
-INSTEAD = "name each file, or a list of them as @URL"
+INSTEAD_HINT = "name each file, or a list of them as @URL"
 SAFE = "!$&'()*+,=:@~"  # of a path, what needs no escape (RFC 3986, section 3.3), without `;`, behind which secrets are looked for
 # Without a tree no page takes more time than its length: no tag holds a bare `<`, and an attribute begins behind a space or a quote.
 LINK = re.compile(r"""<a\s(?:[^<>"']++|"[^"<]*+"|'[^'<]*+')*+>""", re.IGNORECASE)
@@ -53,13 +53,13 @@ def names_of(page: bytes, folder: str) -> dict[str, str]:
     Links with a query, which sort the page, do not count, nor do names that are hidden, as in every pattern.
     """
     # urljoin leaves out empty parts of a path, of the folder's too.
-    place, here = without_escapes(urlsplit(urljoin(folder, ".")).path), origin(folder)
-    found = {}
+    place, folder_origin = without_escapes(urlsplit(urljoin(folder, ".")).path), origin(folder)
+    url_of_name = {}
     for link in links_of(page.decode("utf-8", "replace")):
         try:
             target = urljoin(folder, link.strip())
             parts = urlsplit(target)
-            inside = origin(target) == here and not parts.query
+            inside = origin(target) == folder_origin and not parts.query
         except ValueError:  # it is no URL
             continue
         path = without_escapes(parts.path)
@@ -68,8 +68,8 @@ def names_of(page: bytes, folder: str) -> dict[str, str]:
         # A name that has an escaped slash, or `..`, is of another folder.
         if not inside or name == path or not (bare := name.removesuffix("/")) or "/" in bare or bare.startswith("."):
             continue
-        found[name] = folder + quote(bare, safe=SAFE, errors="surrogateescape") + ("/" if of_folder else "")
-    return found
+        url_of_name[name] = folder + quote(bare, safe=SAFE, errors="surrogateescape") + ("/" if of_folder else "")
+    return url_of_name
 
 
 class Indexes:
@@ -77,48 +77,50 @@ class Indexes:
 
     def __init__(self, pattern: str, access: Access) -> None:
         self.pattern, self.access = pattern, access
-        self.read: dict[str, dict[str, str]] = {}
+        self.names_of_folder: dict[str, dict[str, str]] = {}
         self.searched: set[tuple[str, int]] = set()  # folder, how many parts of the pattern are left
 
-    def names(self, folder: str) -> dict[str, str]:
+    def folder_names(self, folder: str) -> dict[str, str]:
         """What a folder holds, see `names_of`. Raises InputError if its page is no index, is too large, or is one too many."""
-        if folder not in self.read:
-            if len(self.read) >= FOLDERS or folder.count("/") - self.pattern.count("/") > DEEPEST:
+        if folder not in self.names_of_folder:
+            if len(self.names_of_folder) >= FOLDERS or folder.count("/") - self.pattern.count("/") > DEEPEST:
                 raise InputError(
-                    f"{self.pattern}: over {FOLDERS:,} folders at the server, or {DEEPEST} below each other; {INSTEAD}"
+                    f"{self.pattern}: over {FOLDERS:,} folders at the server, or {DEEPEST} below each other; {INSTEAD_HINT}"
                 )
             try:
                 with Remote(folder, Facts(), self.access, page=True).open() as stream:
                     page = stream.read(LARGEST + 1)
             except MissingError as error:
-                raise InputError(f"{self.pattern}: the server does not list its files ({error}); {INSTEAD}") from error
+                raise InputError(
+                    f"{self.pattern}: the server does not list its files ({error}); {INSTEAD_HINT}"
+                ) from error
             except TransferError as error:
                 raise InputError(str(error)) from error
             if len(page) > LARGEST:
-                raise InputError(f"{folder}: an index page of over {LARGEST / 2**20:.0f} MB; {INSTEAD}")
-            self.read[folder] = names_of(page, folder)
-        return self.read[folder]
+                raise InputError(f"{folder}: an index page of over {LARGEST / 2**20:.0f} MB; {INSTEAD_HINT}")
+            self.names_of_folder[folder] = names_of(page, folder)
+        return self.names_of_folder[folder]
 
-    def matches(self, folder: str, parts: list[str]) -> Iterator[str]:
+    def matching_urls(self, folder: str, parts: list[str]) -> Iterator[str]:
         """The URLs of the files below a folder that match the last parts of the pattern, some several times."""
         if (folder, len(parts)) in self.searched:
             return
         self.searched.add((folder, len(parts)))
         head, rest = parts[0], parts[1:]
-        names = self.names(folder)
+        names = self.folder_names(folder)
         if head == "**":
             if rest:
-                yield from self.matches(folder, rest)
+                yield from self.matching_urls(folder, rest)
             else:
                 yield from (url for name, url in names.items() if not name.endswith("/"))
             for name, url in names.items():
                 if name.endswith("/"):
-                    yield from self.matches(url, parts)
+                    yield from self.matching_urls(url, parts)
             return
         for name, url in names.items():
             if name.endswith("/") == bool(rest) and fnmatchcase(name.removesuffix("/"), head):
                 if rest:
-                    yield from self.matches(url, rest)
+                    yield from self.matching_urls(url, rest)
                 else:
                     yield url
 
@@ -135,6 +137,8 @@ def files_matching(pattern: str, access: Access) -> list[str]:
     # A sign that is escaped is not one of the pattern.
     wanted = [ESCAPES.sub(lambda escape: glob.escape(without_escapes(escape.group())), part) for part in parts[first:]]
     indexes = Indexes(pattern, access)
-    if not indexes.names(root):
-        raise InputError(f"{pattern}: the server does not list its files (no link at {root} leads to one); {INSTEAD}")
-    return sorted(set(indexes.matches(root, wanted)))
+    if not indexes.folder_names(root):
+        raise InputError(
+            f"{pattern}: the server does not list its files (no link at {root} leads to one); {INSTEAD_HINT}"
+        )
+    return sorted(set(indexes.matching_urls(root, wanted)))

@@ -14,18 +14,18 @@ ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of 
 
 
 REPLACEMENT = "\ufffd"
-LOST = object()  # stands for a value that cannot be read, until it is None
+UNREADABLE_VALUE = object()  # stands for a value that cannot be read, until it is None
 
 
-def _integer(digits: str) -> Any:
+def _parse_integer(digits: str) -> Any:
     """An integer; LOST for one with more digits than Python converts (sys.get_int_max_str_digits)."""
     try:
         return int(digits)
     except ValueError:
-        return LOST
+        return UNREADABLE_VALUE
 
 
-DECODER = json.JSONDecoder(strict=False, parse_int=_integer)
+DECODER = json.JSONDecoder(strict=False, parse_int=_parse_integer)
 
 
 def parse(line: bytes) -> tuple[Any, frozenset[str]]:
@@ -65,16 +65,16 @@ def _parse_leniently(line: bytes) -> tuple[Any, frozenset[str]]:
         try:
             value, at = DECODER.raw_decode(text, start)
         except RecursionError:
-            value, at = LOST, _find_end(text, start)
+            value, at = UNREADABLE_VALUE, _find_end(text, start)
         lost[key] = []
-        values[key] = _readable(value, key, lost[key])
+        values[key] = _readable_value(value, key, lost[key])
         at = _skip_space(text, at)
     if _skip_space(text, at + 1) != len(text):
         raise json.JSONDecodeError("Extra data", text, at + 1)
     return values, frozenset(path for paths in lost.values() for path in paths)
 
 
-def _readable(value: Any, path: str, lost: list[str]) -> Any:
+def _readable_value(value: Any, path: str, lost: list[str]) -> Any:
     """A value with None for what in it cannot be read, whose paths are added to `lost`: of a list with such, all of it."""
     try:
         return _drop_unreadable(value, path, lost)
@@ -94,10 +94,10 @@ def _drop_unreadable(value: Any, path: str, lost: list[str]) -> Any:
         }
     before = len(lost)
     if isinstance(value, list):
-        held = [_drop_unreadable(inner, path, lost) for inner in value]
+        readable = [_drop_unreadable(inner, path, lost) for inner in value]
         if len(lost) == before:
-            return held
-    elif value is not LOST and not (isinstance(value, str) and ESCAPED_BYTE.search(value)):
+            return readable
+    elif value is not UNREADABLE_VALUE and not (isinstance(value, str) and ESCAPED_BYTE.search(value)):
         return value
     lost[before:] = [path]
     return None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from crawl2llm.stages.ingest.warc import tidy, verbatim
+from crawl2llm.stages.ingest.warc import clean_verbatim, tidy
 
 LONGEST = 1000  # characters of a value that is kept as metadata
 DEEPEST = 32  # lists within lists
@@ -45,14 +45,15 @@ class Layout:
         return tuple(dict.fromkeys(name for names in named for name in names))
 
 
-def _same(*names: str) -> dict[str, tuple[str, ...]]:
+def _columns_by_name(*names: str) -> dict[str, tuple[str, ...]]:
     return {name: (name,) for name in names}
 
 
 PRESETS = {
     # HuggingFaceFW/fineweb, fineweb-edu, fineweb-2: the id is that of the WARC record.
     "fineweb": Layout(
-        id=("id",), metadata=_same("dump", "language", "language_script", "language_score", "file_path", "score")
+        id=("id",),
+        metadata=_columns_by_name("dump", "language", "language_script", "language_score", "file_path", "score"),
     ),
     # allenai/c4
     "c4": Layout(date=("timestamp",)),
@@ -60,7 +61,11 @@ PRESETS = {
     "pile": Layout(metadata={"set": ("meta.pile_set_name",)}),
     # allenai/dolma
     "dolma": Layout(
-        id=("id",), url=("metadata.url", "url"), date=("created",), title=("metadata.title",), metadata=_same("source")
+        id=("id",),
+        url=("metadata.url", "url"),
+        date=("created",),
+        title=("metadata.title",),
+        metadata=_columns_by_name("source"),
     ),
     # togethercomputer/RedPajama-Data-1T, and -V2
     "redpajama": Layout(
@@ -95,17 +100,17 @@ PRESETS = {
 }
 
 
-def layout(source: dict[str, Any]) -> Layout:
+def source_layout(source: dict[str, Any]) -> Layout:
     """The layout of a source: its preset's, or `text`, `url`, `title` and `date`, with the columns that its own keys name in place."""
-    found = PRESETS[source["preset"]] if source.get("preset") else Layout()
+    preset = PRESETS[source["preset"]] if source.get("preset") else Layout()
     keys = {name: source[f"{name}_key"] for name in ("text", "id", "url", "date") if source.get(f"{name}_key")}
     more = source.get("metadata_keys", [])
     columns: dict[str, Any] = {name: (column,) for name, column in keys.items()}
     return replace(
-        found,
+        preset,
         **columns,
-        metadata={**found.metadata, **_same(*more)},
-        structured=found.structured and "text" not in keys,
+        metadata={**preset.metadata, **_columns_by_name(*more)},
+        structured=preset.structured and "text" not in keys,
         required=(*keys.values(), *more),
     )
 
@@ -114,7 +119,7 @@ class Unreadable(ValueError):
     """A value that is there and cannot be read."""
 
 
-def value(row: Any, column: str) -> Any:
+def column_value(row: Any, column: str) -> Any:
     """What a row has in a column; None where it has none. A string on the way is read as JSON (RedPajama has such).
 
     Raises Unreadable if that string is not JSON.
@@ -131,10 +136,10 @@ def value(row: Any, column: str) -> Any:
     return row
 
 
-def first(
+def first_value(
     row: dict[str, Any],
     columns: Iterable[str],
-    read: Callable[[Any], Any] = lambda found: found,
+    read: Callable[[Any], Any] = lambda cell: cell,
     lost: Collection[str] = (),
 ) -> tuple[Any, list[str]]:
     """(what `read` makes of the first column's value that a row has and that can be read, the columns before that cannot be).
@@ -147,7 +152,7 @@ def first(
             failed.append(column)
             continue
         try:
-            found = value(row, column)
+            found = column_value(row, column)
             if found is not None:
                 return read(found), failed
         except Unreadable:
@@ -162,73 +167,73 @@ def is_lost(column: str, lost: Collection[str]) -> bool:
 
 def text_of(row: dict[str, Any], how: Layout) -> str | None:
     """The text of a row; None where there is no string."""
-    found, _ = first(row, how.text)
-    if how.structured and isinstance(found, list | str):
+    cell, _ = first_value(row, how.text)
+    if how.structured and isinstance(cell, list | str):
         try:
-            tree = json.loads(found, strict=False) if isinstance(found, str) else found
+            tree = json.loads(cell, strict=False) if isinstance(cell, str) else cell
         except (ValueError, RecursionError):
             return None
-        return tidy("\n\n".join(_sections(tree)))
-    if not isinstance(found, str):
+        return tidy("\n\n".join(_section_texts(tree)))
+    if not isinstance(cell, str):
         return None
-    return verbatim(found) if how.verbatim else tidy(found)
+    return clean_verbatim(cell) if how.verbatim else tidy(cell)
 
 
-def _sections(parts: Any, depth: int = 0) -> list[str]:
+def _section_texts(parts: Any, depth: int = 0) -> list[str]:
     """Headings, paragraphs and list items of an article's tree, in order."""
     out: list[str] = []
     for part in parts if isinstance(parts, list) and depth < 64 else ():
         if not isinstance(part, dict):
             continue
-        kind, name, held = part.get("type"), part.get("name"), part.get("value")
+        kind, name, content = part.get("type"), part.get("name"), part.get("value")
         if kind == "section" and isinstance(name, str) and name not in ("", "Abstract"):
             out.append(name)
-        if isinstance(held, str):
-            out.append(f"- {held}" if kind == "list_item" else held)
-        out += _sections(part.get("has_parts"), depth + 1)
+        if isinstance(content, str):
+            out.append(f"- {content}" if kind == "list_item" else content)
+        out += _section_texts(part.get("has_parts"), depth + 1)
     return out
 
 
-def facts(row: dict[str, Any], how: Layout, lost: Collection[str] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:
+def row_facts(row: dict[str, Any], how: Layout, lost: Collection[str] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What else a row says: `id`, `url`, `title` and `date` as strings, and `fields`, the metadata, where present; and the columns that
     have a value that cannot be read, sorted.
 
     lost: columns that the reader could not read.
     """
     columns = {"url": how.url, "title": how.title, "date": how.date}
-    found = {name: first(row, columns[name], _string, lost) for name in columns}
-    found["id"] = first(row, how.id, _identifier, lost)
-    fields = {name: first(row, columns, _plain, lost) for name, columns in how.metadata.items()}
-    out: dict[str, Any] = {name: text for name, (text, _) in found.items() if text}
-    if more := {name: held for name, (held, _) in fields.items() if held is not None}:
+    values = {name: first_value(row, columns[name], _as_string, lost) for name in columns}
+    values["id"] = first_value(row, how.id, _as_identifier, lost)
+    fields = {name: first_value(row, columns, _as_json, lost) for name, columns in how.metadata.items()}
+    out: dict[str, Any] = {name: text for name, (text, _) in values.items() if text}
+    if more := {name: content for name, (content, _) in fields.items() if content is not None}:
         out["fields"] = more
-    failed = [*(column for _, columns in [*found.values(), *fields.values()] for column in columns)]
+    failed = [*(column for _, columns in [*values.values(), *fields.values()] for column in columns)]
     # Within a nested column that is kept as metadata a part may be lost.
     failed += [name for name in lost if any(name.startswith(f"{column}.") for column in how.columns())]
     return out, tuple(sorted(set(failed)))
 
 
-def _string(found: Any) -> str:
+def _as_string(cell: Any) -> str:
     """A value as a string. Raises Unreadable for one that is no text, date or whole number."""
-    if isinstance(found, datetime.date):
-        return found.isoformat()
-    if isinstance(found, bytes):
-        found = _decoded(found)
-    if isinstance(found, decimal.Decimal) and found.is_finite() and found == found.to_integral_value():
-        found = int(found)
-    if isinstance(found, str | int | uuid.UUID) and not isinstance(found, bool):
-        return tidy(str(found))
-    raise Unreadable(type(found).__name__)
+    if isinstance(cell, datetime.date):
+        return cell.isoformat()
+    if isinstance(cell, bytes):
+        cell = _decode_utf8(cell)
+    if isinstance(cell, decimal.Decimal) and cell.is_finite() and cell == cell.to_integral_value():
+        cell = int(cell)
+    if isinstance(cell, str | int | uuid.UUID) and not isinstance(cell, bool):
+        return tidy(str(cell))
+    raise Unreadable(type(cell).__name__)
 
 
-def _identifier(found: Any) -> str:
+def _as_identifier(cell: Any) -> str:
     """As `_string`, of an id: without what is no character two ids could be one."""
-    if isinstance(found, str) and LONE.search(found):
+    if isinstance(cell, str) and LONE.search(cell):
         raise Unreadable("lone surrogates")
-    return _string(found)
+    return _as_string(cell)
 
 
-def _decoded(raw: bytes) -> str:
+def _decode_utf8(raw: bytes) -> str:
     """Some writers mark no column of strings as such. Raises Unreadable for what is no UTF-8."""
     try:
         return raw.decode()
@@ -236,25 +241,25 @@ def _decoded(raw: bytes) -> str:
         raise Unreadable(str(error)) from error
 
 
-def _plain(found: Any, depth: int = 0) -> Any:
+def _as_json(cell: Any, depth: int = 0) -> Any:
     """A value as JSON has it, long ones and deep ones cut. Raises Unreadable for one that JSON has not, or that is too deep."""
-    if found is None or isinstance(found, bool | int):
-        return found
-    if isinstance(found, float):
-        if not math.isfinite(found):
-            raise Unreadable(str(found))
-        return found
-    if isinstance(found, datetime.date):
-        return found.isoformat()
-    if isinstance(found, decimal.Decimal | uuid.UUID):
-        return str(found)
-    if isinstance(found, bytes):
-        found = _decoded(found)
-    if isinstance(found, list):
+    if cell is None or isinstance(cell, bool | int):
+        return cell
+    if isinstance(cell, float):
+        if not math.isfinite(cell):
+            raise Unreadable(str(cell))
+        return cell
+    if isinstance(cell, datetime.date):
+        return cell.isoformat()
+    if isinstance(cell, decimal.Decimal | uuid.UUID):
+        return str(cell)
+    if isinstance(cell, bytes):
+        cell = _decode_utf8(cell)
+    if isinstance(cell, list):
         if depth >= DEEPEST:
             raise Unreadable(f"over {DEEPEST} lists within lists")
-        return [_plain(each, depth + 1) for each in found[:100]]
+        return [_as_json(item, depth + 1) for item in cell[:100]]
     try:
-        return tidy(found if isinstance(found, str) else json.dumps(found, sort_keys=True, default=str))[:LONGEST]
+        return tidy(cell if isinstance(cell, str) else json.dumps(cell, sort_keys=True, default=str))[:LONGEST]
     except RecursionError as error:
         raise Unreadable("too deep") from error

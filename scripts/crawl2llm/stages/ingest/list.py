@@ -16,26 +16,26 @@ from typing import Any, cast
 import fsspec
 
 from crawl2llm.chain import command_line, file_lists, urls
-from crawl2llm.chain.remote_access import Access, access_of, access_option
-from crawl2llm.chain.sources import spread
+from crawl2llm.chain.remote_access import Access, access_of, add_access_option
+from crawl2llm.chain.sources import spread_over_shards
 from crawl2llm.core import content_hash
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import ConfigError
-from crawl2llm.core.manifest import Manifest, pretty
+from crawl2llm.core.manifest import Manifest, pretty_json
 from crawl2llm.stages.ingest import indexes
-from crawl2llm.stages.ingest.remote import Remote, patiently, workers
+from crawl2llm.stages.ingest.remote import Remote, call_patiently, worker_pool
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
-from crawl2llm.stages.ingest.transport import KEYS, Broken, Facts, in_words, is_nobody, lacks_keys, of_info
+from crawl2llm.stages.ingest.transport import KEYS, Broken, Facts, error_text, facts_from_info, is_nobody, lacks_keys
 
 OPTIONS = "`options` of its source"  # in errors
 AT_ONCE = 8  # requests for lengths
 LONGEST = 2**28  # bytes of a list of paths, decompressed: a crawl's has 90,000 lines of 140 bytes
 
-Found = tuple[str, str, Facts | None]  # URL, name, what is known of it
+ListedFile = tuple[str, str, Facts | None]  # URL, name, what is known of it
 Missing = dict[str, str]  # URL → why the file cannot be had, in words
 
 
-def chosen(names: list[str], files: int | None, share: float | None) -> list[str]:
+def choose_by_hash(names: list[str], files: int | None, share: float | None) -> list[str]:
     """So many of the names, or such a share, by a hash of each: a larger number or share has all of a smaller one. In the names' order."""
     order = {name: hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names}
     if share is not None:
@@ -46,7 +46,7 @@ def chosen(names: list[str], files: int | None, share: float | None) -> list[str
     return [name for name in names if name in wanted]
 
 
-def lines(place: str, access: Access) -> list[file_lists.Line]:
+def read_lines(place: str, access: Access) -> list[file_lists.Line]:
     """The lines of a list at a URL or a path, in gzip or not, without empty ones and comments. Raises InputError."""
     try:
         file = Remote(place, Facts(), access) if urls.is_url(place) else Path(place)
@@ -56,22 +56,22 @@ def lines(place: str, access: Access) -> list[file_lists.Line]:
             text = (gzip.GzipFile(fileobj=stream) if packed else stream).read(LONGEST).decode()
     except (OSError, EOFError, UnicodeError, TransferError) as error:
         raise command_line.InputError(f"the list {place}: {error}") from error
-    return file_lists.named(text)
+    return file_lists.parse_list(text)
 
 
-def of_crawl(source: dict[str, Any], access: Access) -> list[Found]:
+def crawl_files(source: dict[str, Any], access: Access) -> list[ListedFile]:
     """The chosen files of a crawl."""
     base = source.get("base", urls.BASE)
-    place = urls.joined(base, f"crawl-data/{source['crawl']}/{source.get('format', 'warc')}.paths.gz")
-    names = list(dict.fromkeys(line.name for line in lines(place, access)))
-    found = chosen(names, source.get("files"), source.get("share"))
-    log.info("%s: %s of %s files of %s", source["name"], f"{len(found):,}", f"{len(names):,}", place)
+    place = urls.join_path(base, f"crawl-data/{source['crawl']}/{source.get('format', 'warc')}.paths.gz")
+    names = list(dict.fromkeys(line.name for line in read_lines(place, access)))
+    chosen_names = choose_by_hash(names, source.get("files"), source.get("share"))
+    log.info("%s: %s of %s files of %s", source["name"], f"{len(chosen_names):,}", f"{len(names):,}", place)
     if source.get("files", 0) > len(names):
         log.warning("%s: %s files are asked for, and %s lists %s", source["name"], source["files"], place, len(names))
-    return [(urls.joined(base, name), name, None) for name in found]
+    return [(urls.join_path(base, name), name, None) for name in chosen_names]
 
 
-def of_paths(source: dict[str, Any], access: Access, data: str = ".") -> list[Found]:
+def files_at_paths(source: dict[str, Any], access: Access, data: str = ".") -> list[ListedFile]:
     """The files at URLs: those that are named, that match a pattern, or that a list names, here or at a URL. Raises InputError.
 
     data: what `{data}` stands for in lists here.
@@ -79,78 +79,80 @@ def of_paths(source: dict[str, Any], access: Access, data: str = ".") -> list[Fo
     known: dict[str, Facts | None] = {}
     for entry in source["paths"]:
         if entry.startswith("@"):
-            found: dict[str, Facts | None] = dict.fromkeys(of_list(entry[1:], access, data))
+            facts_of_url: dict[str, Facts | None] = dict.fromkeys(urls_in_list(entry[1:], access, data))
         elif urls.is_pattern(entry):
-            found = (
+            facts_of_url = (
                 dict.fromkeys(indexes.files_matching(entry, access))
                 if entry.startswith("http")
-                else matching(entry, access)
+                else store_files_matching(entry, access)
             )
         else:
-            found = {entry: None}
-        for url in found:
-            if why := urls.refused(url) if urls.is_url(url) else f"{url!r} in {entry}, which is no URL":
+            facts_of_url = {entry: None}
+        for url in facts_of_url:
+            if why := urls.why_refused(url) if urls.is_url(url) else f"{url!r} in {entry}, which is no URL":
                 raise command_line.InputError(why)
-        if not found:
+        if not facts_of_url:
             raise command_line.InputError(f"no file matches {entry!r}")
-        known |= {url: facts for url, facts in found.items() if url not in known}
+        known |= {url: facts for url, facts in facts_of_url.items() if url not in known}
     try:
-        return [(url, name, known[url]) for url, name in urls.named(list(known)).items()]
+        return [(url, name, known[url]) for url, name in urls.unique_names(list(known)).items()]
     except ValueError as error:
         raise command_line.InputError(str(error)) from error
 
 
-def of_list(place: str, access: Access, data: str) -> list[str]:
+def urls_in_list(place: str, access: Access, data: str) -> list[str]:
     """The URLs that a list names, at a URL or here. Raises InputError with the list and the line of one that is not taken."""
     if not urls.is_url(place):
-        file_lists.check(place, data)
-        return [line.name for line in file_lists.lines(place, data)]
-    found = lines(place, access)
-    for number, url in found:
-        if why := urls.refused(url) if urls.is_url(url) else f"{url!r} is no URL ({', '.join(urls.SCHEMES)})":
+        file_lists.check_list(place, data)
+        return [line.name for line in file_lists.read_list(place, data)]
+    listed_lines = read_lines(place, access)
+    for number, url in listed_lines:
+        if why := urls.why_refused(url) if urls.is_url(url) else f"{url!r} is no URL ({', '.join(urls.SCHEMES)})":
             raise command_line.InputError(f"the list {place}, line {number}: {why}")
-    return [line.name for line in found]
+    return [line.name for line in listed_lines]
 
 
-def matching(pattern: str, access: Access) -> dict[str, Facts | None]:
+def store_files_matching(pattern: str, access: Access) -> dict[str, Facts | None]:
     """The files of a store that match a pattern, with what it says of them. Raises TransferError, InputError."""
     scheme = pattern.partition("://")[0]
 
-    def glob() -> dict[str, Any]:
+    def glob_store() -> dict[str, Any]:
         try:
             return cast("dict[str, Any]", fs.glob(path, detail=True))
         except (OSError, ImportError, ValueError, TypeError):
             raise
         except Exception as error:  # libraries of stores raise what they like
             if lacks_keys(error):
-                raise TransferError(f"{pattern}: {in_words(error)}: {KEYS}") from error
-            raise Broken(in_words(error), nobody=is_nobody(error, pattern)) from error
+                raise TransferError(f"{pattern}: {error_text(error)}: {KEYS}") from error
+            raise Broken(error_text(error), nobody=is_nobody(error, pattern)) from error
 
     try:
         fs, path = fsspec.core.url_to_fs(pattern, **access.fill_options(OPTIONS))
-        found = patiently(pattern, access.patience, glob)
+        infos = call_patiently(pattern, access.patience, glob_store)
     except (OSError, ImportError, ValueError, TypeError) as error:
-        raise command_line.InputError(f"{pattern}: {in_words(error)}") from error
+        raise command_line.InputError(f"{pattern}: {error_text(error)}") from error
     return {
-        f"{scheme}://{name}": of_info(info) for name, info in sorted(found.items()) if info.get("type") != "directory"
+        f"{scheme}://{name}": facts_from_info(info)
+        for name, info in sorted(infos.items())
+        if info.get("type") != "directory"
     }
 
 
-def on_disk(path: Path) -> Facts:
+def facts_on_disk(path: Path) -> Facts:
     """What there is to say of a file in a mirror's folder: its mark is a digest. Raises OSError."""
-    return Facts(path.stat().st_size, content_hash.read(path))
+    return Facts(path.stat().st_size, content_hash.hash_file(path))
 
 
-def asked(found: list[Found], access: Access) -> tuple[list[Found], Missing]:
+def ask_servers(files: list[ListedFile], access: Access) -> tuple[list[ListedFile], Missing]:
     """The same, with what the servers say of each file, and which are not there. Those stay, too, for their reader counts them."""
     missing: Missing = {}
-    progress = Progress(len(found), "files")
+    progress = Progress(len(files), "files")
 
-    def ask(each: Found) -> Found:
-        url, name, facts = each
+    def ask_server(file: ListedFile) -> ListedFile:
+        url, name, facts = file
         if facts is None:
             try:
-                facts = Remote(url, Facts(), access).head() if urls.is_url(url) else on_disk(Path(url))
+                facts = Remote(url, Facts(), access).read_facts() if urls.is_url(url) else facts_on_disk(Path(url))
             except (MissingError, OSError) as error:
                 log.warning("%s", error)
                 missing[url] = str(error)
@@ -158,14 +160,14 @@ def asked(found: list[Found], access: Access) -> tuple[list[Found], Missing]:
         progress.add()
         return url, name, facts
 
-    with workers(AT_ONCE) as pool:
-        return list(pool.map(ask, found)), missing
+    with worker_pool(AT_ONCE) as pool:
+        return list(pool.map(ask_server, files)), missing
 
 
-def refuse(shards: dict[str, list[dict[str, Any]]], missing: Missing, most: int) -> None:
+def check_missing(shards: dict[str, list[dict[str, Any]]], missing: Missing, most: int) -> None:
     """Raises InputError where a shard has more missing files than `most`: its ingest.extract would fail, perhaps hours later."""
-    for shard, held in shards.items():
-        gone = [entry["url"] for entry in held if entry["url"] in missing]
+    for shard, entries in shards.items():
+        gone = [entry["url"] for entry in entries if entry["url"] in missing]
         if len(gone) > most:
             raise command_line.InputError(
                 f"missing files: {len(gone)} of shard {shard} ({len(missing)} in all), and ingest.extract.max_missing_files is {most}: "
@@ -177,8 +179,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     shards: dict[str, list[dict[str, Any]]] = {f"{number:05d}": [] for number in range(settings["shards"])}
     entries: list[dict[str, Any]] = []
     missing: Missing = {}
-    for entry, held in settings.get("lists", {}).items():
-        if on_disk(Path(entry[1:])).mark != held:
+    for entry, content in settings.get("lists", {}).items():
+        if facts_on_disk(Path(entry[1:])).mark != content:
             raise command_line.InputError(
                 f"the list {entry[1:]} is not what it was when the run was planned: run again"
             )
@@ -186,7 +188,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         access = access_of(args.access, source["name"])
         try:
             crawl, data = source["kind"] == urls.COMMON_CRAWL, settings.get("data", ".")
-            listed, gone = asked(of_crawl(source, access) if crawl else of_paths(source, access, data), access)
+            listed, gone = ask_servers(
+                crawl_files(source, access) if crawl else files_at_paths(source, access, data), access
+            )
         except (TransferError, ConfigError, command_line.InputError) as error:
             raise command_line.InputError(f"source {source['name']!r}: {error}") from error
         missing |= gone
@@ -196,16 +200,21 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 {"source": source["name"], "name": name, "url": url, "bytes": facts.bytes, "mark": facts.mark}
             )
     keys = [f"{entry['source']}\x1f{entry['name']}" for entry in entries]
-    place = spread(keys, settings["shards"])
+    place = spread_over_shards(keys, settings["shards"])
     for key, entry in zip(keys, entries, strict=True):
         shards[f"{place[key]:05d}"].append(entry)
     if args.max_missing_files is not None:
-        refuse(shards, missing, args.max_missing_files)
+        check_missing(shards, missing, args.max_missing_files)
     files = []
-    for shard, held in shards.items():
+    for shard, content in shards.items():
         files.append(args.manifest.with_name(f"{shard}.json"))
         order = [source["name"] for source in settings["sources"]]
-        files[-1].write_text(pretty(sorted(held, key=lambda one: (order.index(one["source"]), one["name"]))), "utf-8")
+        files[-1].write_text(
+            pretty_json(
+                sorted(content, key=lambda listed_file: (order.index(listed_file["source"]), listed_file["name"]))
+            ),
+            "utf-8",
+        )
     manifest.summary = {
         "files": len(entries),
         "bytes": sum(entry["bytes"] or 0 for entry in entries),
@@ -216,16 +225,16 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "ingest.list", __doc__, "--config config.yaml --manifest /tmp/list/manifest.json", always=True
     )
-    access_option(parser)
+    add_access_option(parser)
     parser.add_argument(
         "--max-missing-files",
         type=int,
         help="most files of a shard that may be missing, ingest.extract.max_missing_files; without it that step alone counts them",
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

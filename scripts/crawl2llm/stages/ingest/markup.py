@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from crawl2llm.stages.ingest import tags
-from crawl2llm.stages.ingest.compiled import Tree, reader, utf8
+from crawl2llm.stages.ingest.compiled import Tree, make_reader, utf8
 
-_READER = reader(tags)
+_READER = make_reader(tags)
 
 
 @dataclass(slots=True)
@@ -41,25 +41,25 @@ class Markup:
     numbered: dict[int, dict[str, str]]
 
 
-def encode(page: str) -> bytes:
+def encode_page(page: str) -> bytes:
     """A page in UTF-8, without lone surrogates."""
     encoded: bytes = utf8(page)
     return encoded
 
 
-def parse(page: str | bytes) -> Tree:
+def parse_page(page: str | bytes) -> Tree:
     """The tree of a page, or of what `encode` makes of it. NUL is left out of texts."""
-    return _READER.parse(page if isinstance(page, bytes) else encode(page))
+    return _READER.parse(page if isinstance(page, bytes) else encode_page(page))
 
 
-def read(tree: Tree) -> Markup:
+def read_markup(tree: Tree) -> Markup:
     """The elements and blocks of a page."""
     return Markup(*tree.read())
 
 
 def code_lines(tree: Tree) -> set[str]:
     """The lines of a page's <pre>, without white space at their ends."""
-    markup = read(tree)
+    markup = read_markup(tree)
     if tags.CODE["pre"] not in markup.code:
         return set()
     texts = [

@@ -11,7 +11,7 @@ import sys
 from array import array
 
 from crawl2llm.stages.ingest import compiled
-from crawl2llm.stages.ingest.markup import Markup, parse, read
+from crawl2llm.stages.ingest.markup import Markup, parse_page, read_markup
 from crawl2llm.stages.ingest.tags import AROUND, CODE, GROUPS
 
 # The bits of what elements say, and two measures of each: of the four elements around a block, and of all.
@@ -20,7 +20,7 @@ NAMES = tuple((f"near {name}", f"in {name}") for name in BITS)
 HEADINGS = CODE["h1"], CODE["h6"]
 
 
-def _kinds() -> bytes:
+def _character_kinds() -> bytes:
     """Of each character: digit, upper case, space, end of a sentence, comma, separator, a bit each."""
     out = bytearray(65536)
     for number in range(0x3000):
@@ -32,15 +32,15 @@ def _kinds() -> bytes:
     return bytes(out)
 
 
-KINDS = _kinds()
+KINDS = _character_kinds()
 
 
-def page(markup: Markup) -> compiled.Page:
+def compiled_page(markup: Markup) -> compiled.Page:
     """The page whose blocks are measured. markup: with at least one block."""
     return compiled.Page(markup, sys.modules[__name__])
 
 
-def names() -> tuple[list[str], list[str]]:
+def measure_names() -> tuple[list[str], list[str]]:
     """Of all measures: of `first`, and of `second`."""
-    one = page(read(parse("<p>one")))
-    return one.first(None, None), one.second(array("q", [0]), None, None)
+    sample = compiled_page(read_markup(parse_page("<p>one")))
+    return sample.first(None, None), sample.second(array("q", [0]), None, None)

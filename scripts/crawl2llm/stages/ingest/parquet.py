@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl2llm.stages.ingest.files import File, First
-from crawl2llm.stages.ingest.layouts import facts, text_of
+from crawl2llm.stages.ingest.layouts import row_facts, text_of
 from crawl2llm.stages.ingest.pages import Pages
 from crawl2llm.stages.ingest.text import Place, TextReader
 from crawl2llm.stages.ingest.warc import Page, Rejected
@@ -25,8 +25,15 @@ ROWS = 256  # most rows at a time
 ROOM = 8 * PIECE  # most bytes of the pages that hold these rows, where the mean says little; a page may be larger
 FOOTER = 2**25  # most bytes of a file's footer, of which Arrow makes tables that are larger
 BUFFER = 2**20  # bytes of a column read at a time; without it Arrow reads the column of a whole row group
-BROKEN = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError, KeyError)  # Arrow raises all of them
-UNREADABLE = (ValueError, OverflowError, KeyError)  # of a value that is none in Python
+DAMAGE_ERRORS = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    MemoryError,
+    OverflowError,
+    KeyError,
+)  # Arrow raises all of them
+VALUE_ERRORS = (ValueError, OverflowError, KeyError)  # of a value that is none in Python
 
 
 class ParquetReader(TextReader):
@@ -39,54 +46,54 @@ class ParquetReader(TextReader):
             with (
                 closing(Pages(path.open("rb", 0), self.settings["max_body_bytes"] * TIMES, ROOM)) as stream,
                 pq.ParquetFile(
-                    checked(stream),
+                    check_footer(stream),
                     buffer_size=BUFFER,
                     pre_buffer=False,
                     page_checksum_verification=True,
                     coerce_int96_timestamp_unit="us",  # in nanoseconds, Arrow's default, years after 2262 are others
                 ) as opened,
             ):
-                columns = self.columns(opened.schema_arrow)
+                columns = self.present_columns(opened.schema_arrow)
                 if twice := [
                     path
                     for path in columns
                     if not self.is_beside_text(path) and _is_repeated(path, opened.schema_arrow)
                 ]:
                     raise ValueError(f"several columns are called {twice[0]}")
-                if wrong := self.wrong(opened.schema_arrow):
+                if wrong := self.schema_problem(opened.schema_arrow):
                     rows = opened.metadata.num_rows
                     yield Rejected(wrong[0], place.key, place.url, f"{wrong[1]}; its {rows:,} rows are not read")
                     return
                 row, limit = 0, path.limit if isinstance(path, First) else None
                 for group in range(opened.num_row_groups):
-                    if limit is not None and _end(opened.metadata.row_group(group)) > limit:
+                    if limit is not None and _group_end(opened.metadata.row_group(group)) > limit:
                         break
-                    yield from self.group(opened, stream, group, row, columns, place)
+                    yield from self.pages_of_group(opened, stream, group, row, columns, place)
                     row += opened.metadata.row_group(group).num_rows
-        except BROKEN as error:
+        except DAMAGE_ERRORS as error:
             yield Rejected("broken_file", place.key, place.url, str(error)[:300])
 
-    def columns(self, schema: pa.Schema) -> list[str]:
+    def present_columns(self, schema: pa.Schema) -> list[str]:
         """What `iter_batches` calls the columns of the layout that the file has; several may lie within one string of JSON."""
-        return list(dict.fromkeys(path for name in self.layout.columns() if (path := _find(name, schema)[0])))
+        return list(dict.fromkeys(path for name in self.layout.columns() if (path := _find_column(name, schema)[0])))
 
     def is_beside_text(self, path: str) -> bool:
         """Whether a column, by what `iter_batches` calls it, is beside the text: without it there still is a text."""
         return not any(name == path or name.startswith(f"{path}.") for name in self.layout.text)
 
-    def wrong(self, schema: pa.Schema) -> tuple[str, str] | None:
+    def schema_problem(self, schema: pa.Schema) -> tuple[str, str] | None:
         """(reason, detail) why nothing of a file with these columns can be read; None where it can."""
-        there = [name for name in self.layout.text if _find(name, schema)[0]]
-        missing = [name for name in self.layout.required if not _find(name, schema)[0]]
-        if missing or not there:
+        text_columns = [name for name in self.layout.text if _find_column(name, schema)[0]]
+        missing = [name for name in self.layout.required if not _find_column(name, schema)[0]]
+        if missing or not text_columns:
             names = ", ".join(missing or self.layout.text)
             return "missing_column", f"no column {names}; the file has {', '.join(schema.names)[:200]}"
-        kind = _find(there[0], schema)[1]
+        kind = _find_column(text_columns[0], schema)[1]
         if not self.layout.structured and not _is_text(kind):
-            return "wrong_type", f"the column {there[0]} is {str(kind)[:100]}, not a string"
+            return "wrong_type", f"the column {text_columns[0]} is {str(kind)[:100]}, not a string"
         return None
 
-    def group(
+    def pages_of_group(
         self, opened: pq.ParquetFile, stream: Pages, group: int, start: int, columns: list[str], place: Place
     ) -> Iterator[Page | Rejected]:
         """The rows of a row group, of which the first is row `start` of the file."""
@@ -95,31 +102,33 @@ class ParquetReader(TextReader):
         size = int(min(max(PIECE / mean, 1), ROWS))
         row = start
         lost = {path for path in columns if self.is_beside_text(path) and _is_repeated(path, opened.schema_arrow)}
-        there, searched = [path for path in columns if path not in lost], False
+        columns_read, searched = [path for path in columns if path not in lost], False
         while True:
-            stream.begin(about, size)
+            stream.begin_group(about, size)
             at = start
             try:
-                for batch in opened.iter_batches(size, row_groups=[group], columns=there, use_threads=False):
+                for batch in opened.iter_batches(size, row_groups=[group], columns=columns_read, use_threads=False):
                     done, at = max(row - at, 0), at + len(batch)  # from the beginning again, with fewer rows at a time
-                    for body in _rows(batch.slice(done), 2 * self.settings["max_body_bytes"]):
-                        yield self.row(place, row, body, lost)
+                    for body in _readable_rows(batch.slice(done), 2 * self.settings["max_body_bytes"]):
+                        yield self.page_of_row(place, row, body, lost)
                         row += 1
-                    stream.seen()
+                    stream.release_rows()
                 if row != start + about.num_rows:
                     raise ValueError(f"{row - start:,} rows, and its header says {about.num_rows:,}")
-            except BROKEN as error:
+            except DAMAGE_ERRORS as error:
                 if stream.error and stream.error.smaller:
                     size = max(size // 16, 1)
                     continue
                 why = str(stream.error or error)[:200]
-                if not searched and (damaged := self.find_damaged(opened, stream, group, size, there)):
+                if not searched and (damaged := self.find_damaged(opened, stream, group, size, columns_read)):
                     # From here on without them: the text decides, and it is still there.
-                    there = [path for path in there if path not in damaged]
+                    columns_read = [path for path in columns_read if path not in damaged]
                     lost, searched = lost.union(damaged), True
                     continue
                 gone = start + about.num_rows - row
-                where = f"row group {group} at byte {_offset(about)}, rows {row:,} to {start + about.num_rows - 1:,}"
+                where = (
+                    f"row group {group} at byte {_group_begin(about)}, rows {row:,} to {start + about.num_rows - 1:,}"
+                )
                 key, url = f"{place.key}#{row}", f"{place.url}#{row}"
                 yield Rejected("broken_row_group", key, url, f"{where} ({gone:,}) are lost: {why}")
             return
@@ -128,18 +137,18 @@ class ParquetReader(TextReader):
         self, opened: pq.ParquetFile, stream: Pages, group: int, size: int, columns: list[str]
     ) -> list[str]:
         """Which of the columns beside the text cannot be read to the end of a row group, each read by itself."""
-        found = []
+        damaged = []
         for path in filter(self.is_beside_text, columns):
-            stream.begin(opened.metadata.row_group(group), size)
+            stream.begin_group(opened.metadata.row_group(group), size)
             try:
                 for _ in opened.iter_batches(size, row_groups=[group], columns=[path], use_threads=False):
-                    stream.seen()
-            except BROKEN:
-                found.append(path)
-        return found
+                    stream.release_rows()
+            except DAMAGE_ERRORS:
+                damaged.append(path)
+        return damaged
 
-    def row(
-        self, place: Place, row: int, body: tuple[dict[str, Any], dict[str, str | int]], beside: Collection[str]
+    def page_of_row(
+        self, place: Place, row: int, body: tuple[dict[str, Any], dict[str, str | int]], lost_columns: Collection[str]
     ) -> Page | Rejected:
         """A row as a Page or a Rejected. body: as of `_rows`. beside: columns that are lost in every row."""
         values, lost = body
@@ -149,15 +158,15 @@ class ParquetReader(TextReader):
                 if self.is_beside_text(name):
                     continue
                 if isinstance(why, int):
-                    return self.rejected("too_large", place, row, f"{why:,} bytes in its columns")
-                return self.rejected("broken_record", place, row, why)
-            return self.rejected("no_text", place, row, f"no string under {' or '.join(self.layout.text)}")
+                    return self.rejected_row("too_large", place, row, f"{why:,} bytes in its columns")
+                return self.rejected_row("broken_record", place, row, why)
+            return self.rejected_row("no_text", place, row, f"no string under {' or '.join(self.layout.text)}")
         if len(text) > self.settings["max_body_bytes"] or len(text.encode()) > self.settings["max_body_bytes"]:
-            return self.rejected("too_large", place, row, f"over {self.settings['max_body_bytes']} bytes")
-        return self.page(place, row, text, *facts(values, self.layout, {*lost, *beside}))
+            return self.rejected_row("too_large", place, row, f"over {self.settings['max_body_bytes']} bytes")
+        return self.page_of_text(place, row, text, *row_facts(values, self.layout, {*lost, *lost_columns}))
 
 
-def _find(name: str, schema: pa.Schema) -> tuple[str, pa.DataType | None]:
+def _find_column(name: str, schema: pa.Schema) -> tuple[str, pa.DataType | None]:
     """(what `iter_batches` calls the column, its type) of a column or a path into a nested one; ("", None) where there is none.
 
     What lies within a string of JSON is known when it is read: the string's column, and the type null.
@@ -165,21 +174,21 @@ def _find(name: str, schema: pa.Schema) -> tuple[str, pa.DataType | None]:
     if name in schema.names:
         return name, schema.types[schema.names.index(name)]
     top, *parts = name.split(".")
-    path, found = top, schema.types[schema.names.index(top)] if top in schema.names else None
+    path, kind = top, schema.types[schema.names.index(top)] if top in schema.names else None
     for part in parts:
-        if found is not None and _is_text(found):
+        if kind is not None and _is_text(kind):
             return path, pa.null()
-        if found is None or not pa.types.is_struct(found) or (at := found.get_field_index(part)) < 0:
+        if kind is None or not pa.types.is_struct(kind) or (at := kind.get_field_index(part)) < 0:
             return "", None
-        path, found = f"{path}.{part}", found.field(at).type
-    return (path, found) if found is not None else ("", None)
+        path, kind = f"{path}.{part}", kind.field(at).type
+    return (path, kind) if kind is not None else ("", None)
 
 
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_text(kind.value_type)
-    of = pa.types
-    return of.is_string(kind) or of.is_large_string(kind) or of.is_string_view(kind) or of.is_null(kind)
+    types = pa.types
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_null(kind)
 
 
 def _is_repeated(path: str, schema: pa.Schema) -> bool:
@@ -195,7 +204,7 @@ def _in_range(array: pa.Array) -> pa.Array:
     return array.cast(pa.timestamp("us", kind.tz), safe=False)
 
 
-def _rows(batch: pa.RecordBatch, limit: int) -> Iterator[tuple[dict[str, Any], dict[str, str | int]]]:
+def _readable_rows(batch: pa.RecordBatch, limit: int) -> Iterator[tuple[dict[str, Any], dict[str, str | int]]]:
     """(columns, what is wrong with those that cannot be read: words, or their bytes where they are too many) of each row.
 
     A row of over `limit` bytes keeps its columns of up to half as many.
@@ -205,17 +214,17 @@ def _rows(batch: pa.RecordBatch, limit: int) -> Iterator[tuple[dict[str, Any], d
         try:
             yield from ((row, {}) for row in pa.RecordBatch.from_pydict(arrays).to_pylist())
             return
-        except UNREADABLE:
+        except VALUE_ERRORS:
             pass
     for at in range(len(batch)):
         row, lost = dict[str, Any](), dict[str, str | int]()
         most = limit if batch.slice(at, 1).nbytes <= limit else limit // 2
         for name, array in arrays.items():
-            row[name] = _value(array.slice(at, 1), name, most, lost)
+            row[name] = _read_value(array.slice(at, 1), name, most, lost)
         yield row, lost
 
 
-def _value(array: pa.Array, name: str, limit: int, lost: dict[str, str | int]) -> Any:
+def _read_value(array: pa.Array, name: str, limit: int, lost: dict[str, str | int]) -> Any:
     """The value of an array of one row; None where it cannot be read, and then `lost` has why: what Python says of no UTF-8, a year above
     9999 or an unknown time zone, or its bytes where they are over `limit` (as Python's strings they may take four times as many).
 
@@ -228,20 +237,20 @@ def _value(array: pa.Array, name: str, limit: int, lost: dict[str, str | int]) -
     if small:
         try:
             return array.to_pylist()[0]
-        except UNREADABLE as error:
+        except VALUE_ERRORS as error:
             why: str | int = f"{type(error).__name__}: {error}"[:300]
     else:
         why = array.nbytes
     if pa.types.is_struct(array.type) and array.is_valid()[0].as_py():
         return {
-            field.name: _value(array.field(number), f"{name}.{field.name}", limit, lost)
+            field.name: _read_value(array.field(number), f"{name}.{field.name}", limit, lost)
             for number, field in enumerate(array.type)
         }
     lost[name] = why
     return None
 
 
-def checked(stream: Pages) -> Pages:
+def check_footer(stream: Pages) -> Pages:
     """The stream, at its begin. Raises OSError where a file's footer, whose length is before its last four bytes, is too long."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(size - 8, 0))
@@ -252,12 +261,12 @@ def checked(stream: Pages) -> Pages:
     return stream
 
 
-def _end(group: Any) -> int:
+def _group_end(group: Any) -> int:
     """Where a row group ends, in bytes."""
-    return _offset(group) + sum(group.column(number).total_compressed_size for number in range(group.num_columns))
+    return _group_begin(group) + sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
 
-def _offset(group: Any) -> int:
+def _group_begin(group: Any) -> int:
     """Where a row group begins, in bytes."""
     column = group.column(0)
     return int(column.dictionary_page_offset or column.data_page_offset)

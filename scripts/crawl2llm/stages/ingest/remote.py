@@ -31,32 +31,32 @@ WHY = ": no server has answered at this address; is it right, and does this mach
 PAGE = re.compile(rb"\s*(?:<!--.{0,200}?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 
 
-STOPPED = threading.Event()  # set while a pool of `workers` ends: threads that wait for a server give up
+STOP_WAITING = threading.Event()  # set while a pool of `workers` ends: threads that wait for a server give up
 
 
 @contextmanager
-def workers(number: int) -> Iterator[ThreadPoolExecutor]:
+def worker_pool(number: int) -> Iterator[ThreadPoolExecutor]:
     """A pool of threads that ends at once where something is raised, Ctrl-C too: what waits for a server gives up."""
     try:
         with ThreadPoolExecutor(number) as pool:
             try:
                 yield pool
             except BaseException:
-                STOPPED.set()
+                STOP_WAITING.set()
                 pool.shutdown(wait=False, cancel_futures=True)  # a server that is gone is not asked 1,000 times more
                 raise
     finally:
-        STOPPED.clear()
+        STOP_WAITING.clear()
 
 
-def patiently(what: str, patience: float, go: Callable[[], Any]) -> Any:
+def call_patiently(name: str, patience: float, call: Callable[[], Any]) -> Any:
     """What `go` returns; it is tried again where it fails in a way that may pass. Raises TransferError."""
-    waits = Waits(what, patience)
+    waits = Waits(name, patience)
     while True:
         try:
-            return go()
+            return call()
         except Broken as error:
-            waits.after(error)
+            waits.wait_after(error)
 
 
 class Waits:
@@ -68,13 +68,13 @@ class Waits:
     def __init__(self, url: str, patience: float) -> None:
         self.url, self.patience = url, patience
         self.since = 0.0  # when the first attempt failed after the last byte that came
-        self.progress()
+        self.reset_count()
 
-    def progress(self) -> None:
+    def reset_count(self) -> None:
         """Something came."""
         self.number = 0
 
-    def after(self, error: Broken) -> None:
+    def wait_after(self, error: Broken) -> None:
         """Wait after a failure. Raises TransferError where that was the last."""
         if not self.number:  # not from the last byte on: whoever reads may have been busy since
             self.since = time.monotonic()
@@ -91,7 +91,7 @@ class Waits:
         key = "no server there has answered yet" if patience < self.patience else "`patience` of its source"
         more = f" (asked for {patience:,.0f} s: {key})" if self.number == 1 else ""
         say("%s: %s; again in %.1f s%s", self.url, error, min(pause, left), more)
-        if STOPPED.wait(min(pause, left)):
+        if STOP_WAITING.wait(min(pause, left)):
             raise TransferError(f"{self.url}: {error}; stopped") from error
 
 
@@ -104,7 +104,7 @@ class Transfer(io.RawIOBase):
     def __init__(self, server: Server, url: str, patience: float, ahead: bool) -> None:
         self.server, self.url, self.waits, self.ahead = server, url, Waits(url, patience), ahead
         self.at = 0
-        self.there: int | None = None  # where the server's next byte is from
+        self.server_place: int | None = None  # where the server's next byte is from
         self.broke = False  # since the last byte that came
         self.begun = False  # whether any byte came
 
@@ -129,65 +129,65 @@ class Transfer(io.RawIOBase):
     def length(self) -> int:
         """The file's length in bytes."""
         if self.server.facts.bytes is None:
-            self._try(lambda: self.server.open(0, None))
-            self.there = 0
+            self._call_patiently(lambda: self.server.open(0, None))
+            self.server_place = 0
         if self.server.facts.bytes is None:
             raise TransferError(f"{self.url}: the server does not tell its length, which this format needs")
         return self.server.facts.bytes
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer as far as one piece goes; 0 at the end."""
-        data = self.some(len(buffer))
+        data = self.read_some(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def read(self, size: int = -1) -> bytes:
         """`size` bytes, fewer only at the end; all that are left where it is negative."""
         out = bytearray()
-        while (size < 0 or len(out) < size) and (data := self.some(size - len(out) if size >= 0 else BLOCK)):
+        while (size < 0 or len(out) < size) and (data := self.read_some(size - len(out) if size >= 0 else BLOCK)):
             out += data
         return bytes(out)
 
-    def some(self, size: int) -> bytes:
+    def read_some(self, size: int) -> bytes:
         """Up to `size` bytes; none at the end."""
-        return cast(bytes, self._try(lambda: self._some(size)))
+        return cast(bytes, self._call_patiently(lambda: self._read_piece(size)))
 
-    def _some(self, size: int) -> bytes:
+    def _read_piece(self, size: int) -> bytes:
         end = self.server.facts.bytes
         if not size or (end is not None and self.at >= end):
             return b""
-        if self.there != self.at:
-            self.there = None
+        if self.server_place != self.at:
+            self.server_place = None
             self.server.open(self.at, None if self.ahead else self.at + size)
             # Only then: where a reader goes to another place, its file is read in parts in any case.
             if self.broke and self.ahead and self.at and not self.server.sure:
                 raise TransferError(
                     f"{self.url}: broke at byte {self.at}; the server names no ETag and no Last-Modified, so it cannot be continued"
                 )
-            self.there, end = self.at, self.server.facts.bytes
+            self.server_place, end = self.at, self.server.facts.bytes
         data = self.server.read(min(size, BLOCK))
         if not data and end is not None and self.at < end:
             raise Broken(f"ended after {self.at:,} of {end:,} bytes")
         self.at += len(data)
-        self.there = self.at
+        self.server_place = self.at
         if data:
             self.broke, self.begun = False, True
-            self.waits.progress()
+            self.waits.reset_count()
         return data
 
-    def _try(self, go: Callable[[], Any]) -> Any:
+    def _call_patiently(self, call: Callable[[], Any]) -> Any:
         while True:
             try:
-                return go()
+                return call()
             except MissingError as error:
                 if self.begun:  # a part of it has been read: it is not one that may be missing
                     raise TransferError(f"{error}, and it had begun to send it") from error
                 raise
             except Broken as error:
-                self.broke = self.broke or self.there is not None
-                self.there = None
+                self.broke = self.broke or self.server_place is not None
+                self.server_place = None
                 self.server.close()
-                self.waits.after(error)
+                self.waits.wait_after(error)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -207,20 +207,20 @@ class Remote:
     def __str__(self) -> str:
         return self.url
 
-    def server(self) -> Web | Store:
+    def make_server(self) -> Web | Store:
         """Who has it."""
         if urlsplit(self.url).scheme in ("http", "https"):
             return Web(self.url, self.access, self.facts, self.page)
         return Store(self.url, self.access, self.facts)
 
-    def head(self) -> Facts:
+    def read_facts(self) -> Facts:
         """What the server says of it, asked patiently."""
-        server = self.server()
-        return cast(Facts, patiently(self.url, self.access.patience, server.head))
+        server = self.make_server()
+        return cast(Facts, call_patiently(self.url, self.access.patience, server.read_facts))
 
     def open(self, mode: str = "rb", buffering: int = -1) -> BinaryIO:
         """A stream of its bytes; without a buffer one that is read here and there. Raises MissingError, TransferError."""
-        raw = Transfer(self.server(), self.url, self.access.patience, ahead=buffering != 0)
+        raw = Transfer(self.make_server(), self.url, self.access.patience, ahead=buffering != 0)
         stream: io.BufferedReader | Transfer = raw
         if buffering == 0:
             begins = raw.read(512) if raw.length() and not self.page else b""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from crawl2llm.stages.ingest.markup import Markup
 from crawl2llm.stages.ingest.tags import CODE, WITHIN
 
-APART = frozenset(
+SPACED_BLOCKS = frozenset(
     CODE[name]
     for name in ("p", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "blockquote", "figure", "article", "section")
 )
@@ -19,11 +19,11 @@ CELLS = frozenset([DATA, HEADER])
 WITHIN_CELL = WITHIN["td"] | WITHIN["th"]
 HEAD, FOOT = CODE["thead"], CODE["tfoot"]
 GROUPS = frozenset([HEAD, CODE["tbody"], FOOT])  # of rows
-MOVED = 20  # of these on a page that are written in another place than they have
+MOST_MOVED = 20  # of these on a page that are written in another place than they have
 WRAPPERS = frozenset(
     CODE[name] for name in ("p", "div", "center", "section", "article")
 )  # what may lie between a cell and its text
-WRAPPED = 4  # of these in each other
+MOST_WRAPPERS = 4  # of these in each other
 LONG = 300  # characters of a block that makes a table one for layout
 BULLET, CELL = "• ", " | "
 NO_ATTRIBUTES: dict[str, str] = {}
@@ -53,27 +53,27 @@ def list_marks(markup: Markup) -> dict[int, str]:
         around = markup.parent[node]
         of_list, of_item = markup.numbered.get(around, NO_ATTRIBUTES), markup.numbered.get(node, NO_ATTRIBUTES)
         backwards = "reversed" in of_list
-        number = _integer(of_item.get("value", ""))
+        number = _parse_integer(of_item.get("value", ""))
         if number is None:
             number = following.get(around)
         if number is None:
-            number = _integer(of_list.get("start", ""))
+            number = _parse_integer(of_list.get("start", ""))
         if number is None:
             number = count[around] if backwards else 1
         following[around] = number - 1 if backwards else number + 1
         kind = of_item.get("type", "")
-        out[node] = f"{_numeral(number, kind if kind in KINDS else of_list.get('type', ''))}."
+        out[node] = f"{_list_numeral(number, kind if kind in KINDS else of_list.get('type', ''))}."
     return out
 
 
-def _integer(value: str) -> int | None:
+def _parse_integer(value: str) -> int | None:
     """What HTML's rules for parsing integers say; None for none, or one that browsers cannot hold."""
-    found = INTEGER.match(value)
-    number = int(found.group(1)) if found else LARGEST + 1
+    match = INTEGER.match(value)
+    number = int(match.group(1)) if match else LARGEST + 1
     return number if abs(number) <= LARGEST else None
 
 
-def _numeral(number: int, kind: str) -> str:
+def _list_numeral(number: int, kind: str) -> str:
     """A number as a list of this `type` shows it: letters from 1 on, Roman numerals from 1 to 3999, else digits."""
     if kind in ("a", "A") and number > 0:
         letters = ""
@@ -90,7 +90,7 @@ def _numeral(number: int, kind: str) -> str:
     return str(number)
 
 
-def in_order(markup: Markup, kept: Sequence[int]) -> Sequence[int]:
+def blocks_in_order(markup: Markup, kept: Sequence[int]) -> Sequence[int]:
     """The same blocks in the order in which they are shown: the head of a table before its other rows, and the foot behind them."""
     if HEAD not in markup.code and FOOT not in markup.code:
         return kept
@@ -104,7 +104,7 @@ def in_order(markup: Markup, kept: Sequence[int]) -> Sequence[int]:
                 moved.append(node)
             begin.setdefault(table, first[node])
     order = list(kept)
-    for node in moved[:MOVED]:
+    for node in moved[:MOST_MOVED]:
         table = markup.parent[node]
         group = [number for number in order if first[node] <= number < last[node]]
         order = [number for number in order if not first[node] <= number < last[node]]
@@ -119,14 +119,14 @@ def cell_of(markup: Markup, node: int) -> int:
     """The cell that a block's element is or that lies around it, with nothing but WRAPPERS between; 0 for none."""
     if not markup.bits[node] & WITHIN_CELL:
         return 0
-    for _ in range(WRAPPED):
+    for _ in range(MOST_WRAPPERS):
         if markup.code[node] not in WRAPPERS:
             break
         node = markup.parent[node]
     return node if markup.code[node] in CELLS else 0
 
 
-def cells_alone(markup: Markup, kept: Sequence[int]) -> dict[int, int]:
+def lone_cells(markup: Markup, kept: Sequence[int]) -> dict[int, int]:
     """The cell of each block that is the only one in it, and short."""
     if DATA not in markup.code and HEADER not in markup.code:
         return {}
@@ -139,40 +139,44 @@ def cells_alone(markup: Markup, kept: Sequence[int]) -> dict[int, int]:
     }
 
 
-def _around(markup: Markup, node: int, wanted: int) -> int:
+def _self_or_parent(markup: Markup, node: int, wanted: int) -> int:
     """The element itself, or the one around it, if it is of the wanted kind, else -1."""
     if markup.code[node] == wanted:
         return node
     return markup.parent[node] if markup.code[markup.parent[node]] == wanted else -1
 
 
-def text(markup: Markup, kept: Sequence[int]) -> str:
+def plain_text(markup: Markup, kept: Sequence[int]) -> str:
     """The blocks of these numbers, which ascend."""
     out: list[str] = []
     marks = list_marks(markup)
-    cells = cells_alone(markup, kept)
+    cells = lone_cells(markup, kept)
     in_row = Counter(markup.parent[cell] for cell in cells.values())
     previous = before = -1  # the block written last, and its list item
     row = -1  # the row of cells that it is of, if it is not the first of them
-    for number in in_order(markup, kept):
+    for number in blocks_in_order(markup, kept):
         node = markup.node[number]
         code = markup.code[node]
-        item = _around(markup, node, ITEM)
+        item = _self_or_parent(markup, node, ITEM)
         line = markup.text[number]
         if in_row and number in cells and in_row[markup.parent[cells[number]]] > 1:
             line = line.replace("\n", " ")  # a row stays one line
         if previous >= 0:
             last = markup.node[previous]
-            cell, other = cells.get(number, node), cells.get(previous, last)
-            of_cells = markup.code[cell] in CELLS and markup.code[other] in CELLS and cell != other
-            if of_cells and markup.parent[cell] == markup.parent[other]:
+            cell, previous_cell = cells.get(number, node), cells.get(previous, last)
+            of_cells = markup.code[cell] in CELLS and markup.code[previous_cell] in CELLS and cell != previous_cell
+            if of_cells and markup.parent[cell] == markup.parent[previous_cell]:
                 out.append(CELL)
                 row = markup.parent[cell]
-            elif (of_cells and row == markup.parent[other] and _table(markup, cell) == _table(markup, other)) or (
-                item >= 0 and before >= 0 and (item == before or markup.parent[item] == markup.parent[before])
-            ):
+            elif (
+                of_cells
+                and row == markup.parent[previous_cell]
+                and _table_of_cell(markup, cell) == _table_of_cell(markup, previous_cell)
+            ) or (item >= 0 and before >= 0 and (item == before or markup.parent[item] == markup.parent[before])):
                 out.append("\n")
-            elif last != node and (code in APART or markup.code[last] in APART or (item < 0) != (before < 0)):
+            elif last != node and (
+                code in SPACED_BLOCKS or markup.code[last] in SPACED_BLOCKS or (item < 0) != (before < 0)
+            ):
                 out.append("\n\n")
             else:
                 out.append("\n")
@@ -183,5 +187,5 @@ def text(markup: Markup, kept: Sequence[int]) -> str:
     return "".join(out)
 
 
-def _table(markup: Markup, cell: int) -> int:
+def _table_of_cell(markup: Markup, cell: int) -> int:
     return markup.parent[markup.parent[markup.parent[cell]]]

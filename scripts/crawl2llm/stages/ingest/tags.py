@@ -26,7 +26,7 @@ HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6", "dt", "summary", "legend", "capt
 # within a paragraph never cuts one: it is text of it (INLINE, EITHER), or it is not read (SKIP, NOTHING).
 NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE, RAISED = range(12)
 # Not shown (NOTHING), or shown and no text of the page: a picture, a control, what stands in for another medium (SKIP).
-UNREAD = (
+UNREAD_TAGS = (
     "head",
     "title",
     "script",
@@ -39,7 +39,7 @@ UNREAD = (
     "annotation",
     "annotation-xml",
 )
-SKIPPED = ("select", "svg", "object", "audio", "video", "canvas")
+SKIPPED_TAGS = ("select", "svg", "object", "audio", "video", "canvas")
 # Within a text each is a part of it; with a block within, or in one of PLACES with no text beside it, it is a block. An element such as
 # <page-body> is one only with a block within.
 IN_TEXT = ("label", "noscript", "math")
@@ -49,8 +49,8 @@ PLACES = (
 )  # fmt: skip
 KIND: dict[str, int] = (
     {name: BLOCK for name in (*BLOCKS, *ALIKE)}
-    | {name: NOTHING for name in UNREAD}
-    | {name: SKIP for name in SKIPPED}
+    | {name: NOTHING for name in UNREAD_TAGS}
+    | {name: SKIP for name in SKIPPED_TAGS}
     | {name: EITHER for name in IN_TEXT}
     | {"a": LINK, "br": BREAK, "hr": RULE, "button": BUTTON, "dialog": DIALOG, "template": TEMPLATE, "sup": RAISED}
     | {name: INLINE for name in ("html", "meta", "link", "time", "area", "span", "img", "mi", "sub")}
@@ -63,7 +63,7 @@ ATTRIBUTES = (
 )  # fmt: skip
 # A page whose tree is known: it has each element of KIND, and each of ATTRIBUTES.
 _VOID = ("br", "hr", "meta", "link", "area", "img")
-_PLACED = (
+_PLACED_TAGS = (
     "html",
     "head",
     "body",
@@ -84,7 +84,7 @@ PROBE = (
     + "".join(
         f"<div>a<{name}>" if name in _VOID else f"<div><{name} id=b class>c</{name}>d</div>"
         for name in KIND
-        if name not in _PLACED and not name.startswith("annotation")
+        if name not in _PLACED_TAGS and not name.startswith("annotation")
     )
     + "<svg><title>e</title></svg><math><mi>f</mi><annotation>g</annotation><annotation-xml>h</annotation-xml></math>"
     + "<a-name-of-many-letters data-name-of-many-letters=x>\u2603</a-name-of-many-letters><template><p>within</template>"
@@ -145,7 +145,7 @@ AROUND = (
 WITHIN = {name: HIDDEN << number for number, name in enumerate(AROUND, 1)}
 
 
-def _matcher() -> re2.Set:
+def _make_matcher() -> re2.Set:
     options = re2.Options()
     options.case_sensitive = False
     words = re2.Set.SearchSet(options)
@@ -155,10 +155,10 @@ def _matcher() -> re2.Set:
     return words
 
 
-MATCHER = _matcher()
+MATCHER = _make_matcher()
 
 
-def _matched(words: str) -> int:
+def _matched_bits(words: str) -> int:
     bits = 0
     for number in MATCHER.Match(words) or ():
         bits |= 1 << number
@@ -167,8 +167,8 @@ def _matched(words: str) -> int:
 
 def said(words: str) -> int:
     """The bits of GROUPS that the words of a class, an id, a role or an itemprop name, and HIDDEN for the word `hidden`."""
-    each = words.split()
-    return _matched(" ".join(each)) | (HIDDEN if "hidden" in each else 0)
+    parts = words.split()
+    return _matched_bits(" ".join(parts)) | (HIDDEN if "hidden" in parts else 0)
 
 
 def raised(before: str, text: str, numerator: bool) -> str:

@@ -13,20 +13,22 @@ from typing import IO, Any, BinaryIO, cast
 from crawl2llm.formats.documents import document_id
 from crawl2llm.stages.ingest import decompress, json_lines, layouts
 from crawl2llm.stages.ingest.charsets import decode_text
-from crawl2llm.stages.ingest.files import File, is_cut, size
+from crawl2llm.stages.ingest.files import File, bytes_to_read, is_cut
 from crawl2llm.stages.ingest.text_check import kind_of, why_not_text
-from crawl2llm.stages.ingest.warc import Page, Rejected, tidy, verbatim
+from crawl2llm.stages.ingest.warc import Page, Rejected, clean_verbatim, tidy
 
 # What reading a file that is cut, damaged or not what its suffix says raises.
-BROKEN = (OSError, tarfile.TarError)
+DAMAGE_ERRORS = (OSError, tarfile.TarError)
 # Types of a tar's headers whose content says more of the next member, and most bytes of it.
-EXTENDED = {*tarfile.GNU_TYPES, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE} - {tarfile.GNUTYPE_SPARSE}
+EXTENDED_TYPES = {*tarfile.GNU_TYPES, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE} - {
+    tarfile.GNUTYPE_SPARSE
+}
 HEADER = 1 << 20
 BUFFER = 1 << 16  # bytes that are read at a time
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def opened(path: File) -> BinaryIO:
+def open_decompressed(path: File) -> BinaryIO:
     """A stream of the file's bytes, decompressed."""
     return cast(BinaryIO, io.BufferedReader(decompress.Stream(path), BUFFER))
 
@@ -55,17 +57,17 @@ class Member(tarfile.TarInfo):
 
     def _proc_member(self, tar: Any) -> Any:
         """What tarfile makes of the header, by its type. Raises ReadError for a name or an extended header that it would hold whole."""
-        if self.type in EXTENDED and self.size > HEADER:
+        if self.type in EXTENDED_TYPES and self.size > HEADER:
             raise tarfile.ReadError(f"a header of a tar's member has {self.size:,} bytes, at most {HEADER:,}")
         return super()._proc_member(tar)  # type: ignore[misc]  # tarfile names it as the place for this
 
 
-def members(path: File) -> Iterator[tuple[str, IO[bytes]]]:
+def file_members(path: File) -> Iterator[tuple[str, IO[bytes]]]:
     """(member, stream) of each regular file in a tar, in the tar's order; the file itself has no member name.
 
     A name that a tar holds again gets a number: `a.txt`, `a.txt (2)`.
     """
-    with opened(path) as stream:
+    with open_decompressed(path) as stream:
         if not decompress.is_tar(path):
             yield "", stream
             return
@@ -78,29 +80,31 @@ def members(path: File) -> Iterator[tuple[str, IO[bytes]]]:
                 if content is not None:
                     # A name in another encoding than UTF-8 comes with lone surrogates.
                     yield (
-                        _once(member.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"), seen),
+                        _unique_name(
+                            member.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"), seen
+                        ),
                         content,
                     )
 
 
-def _once(name: str, seen: dict[str, int]) -> str:
+def _unique_name(name: str, seen: dict[str, int]) -> str:
     """The name, with a number where it was there before: `a.txt (2)`."""
-    found = name
-    while found in seen:
+    unique = name
+    while unique in seen:
         seen[name] += 1
-        found = f"{name} ({seen[name]})"
-    seen[found] = 1
-    return found
+        unique = f"{name} ({seen[name]})"
+    seen[unique] = 1
+    return unique
 
 
-def binary(raw: bytes) -> str | None:
+def why_binary(raw: bytes) -> str | None:
     """What a file is that is no text, by its first bytes; None for what may be text."""
     if kind := kind_of(raw):
         return f"the file is {kind}"
     return "the file has NUL bytes" if b"\x00" in raw[:4096] and raw[:2] not in UTF_16 else None
 
 
-def decoded(raw: bytes) -> tuple[str, dict[str, str]]:
+def decode_file(raw: bytes) -> tuple[str, dict[str, str]]:
     """(text, {"charset": its name} if it is not UTF-8), as pages are decoded."""
     if raw.isascii():
         return raw.decode(), {}
@@ -108,20 +112,20 @@ def decoded(raw: bytes) -> tuple[str, dict[str, str]]:
     return text, {} if charset == "utf-8" else {"charset": charset}
 
 
-def unwrapped(text: str) -> str:
+def unwrap_lines(text: str) -> str:
     """Text with hard-wrapped lines joined: a single line end becomes a space, a blank line stays a paragraph's end."""
     paragraphs = (" ".join(part.split()) for part in tidy(text).split("\n\n"))
     return "\n\n".join(part for part in paragraphs if part)
 
 
-def chunks(text: str, words: int) -> Iterator[str]:
+def text_chunks(text: str, words: int) -> Iterator[str]:
     """The text in pieces of about `words` words, cut between paragraphs, and in a longer one between its lines; 0 leaves it whole."""
     if not words:
         yield text
         return
     piece: list[str] = []
     size = 0
-    for part, end in _parts(text, words):
+    for part, end in _paragraph_parts(text, words):
         piece.append(part)
         size += len(part.split())
         if size >= words:
@@ -133,7 +137,7 @@ def chunks(text: str, words: int) -> Iterator[str]:
         yield "".join(piece)
 
 
-def _parts(text: str, words: int) -> Iterator[tuple[str, str]]:
+def _paragraph_parts(text: str, words: int) -> Iterator[tuple[str, str]]:
     """(part, what stands behind it) of a text: paragraphs, and the lines of those with more than `words` words."""
     paragraphs = text.split("\n\n")
     for left, paragraph in zip(range(len(paragraphs) - 1, -1, -1), paragraphs, strict=True):
@@ -161,51 +165,51 @@ class Place:
         return f"file:{self.source}/{self.key}"
 
 
-def empty(path: File) -> bool:
+def is_empty(path: File) -> bool:
     """Whether a compressed file has no byte. That is damage, but gzip reads it as an empty text without an error."""
-    return isinstance(path, Path) and path.suffix.lower() in decompress.SUFFIXES and not size(path)
+    return isinstance(path, Path) and path.suffix.lower() in decompress.SUFFIXES and not bytes_to_read(path)
 
 
 class TextReader:
     """Plain text files: `source` may set `unwrap` (join hard-wrapped lines), `chunk_words`, and `preset: code` (texts stay as they are)."""
 
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
-        self.source, self.settings, self.layout = source, settings, layouts.layout(source)
+        self.source, self.settings, self.layout = source, settings, layouts.source_layout(source)
 
     def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every piece of every text in the file. file: its name below the source's root."""
         place = Place(self.source["name"], file or path.name)
-        if empty(path):
+        if is_empty(path):
             yield Rejected("broken_file", place.key, place.url, "the file is empty")
             return
         limit, words = self.settings["max_body_bytes"], self.source.get("chunk_words", 0)
         try:
-            for member, stream in members(path):
+            for member, stream in file_members(path):
                 place.member = member
                 raw = stream.read(limit + 1)
                 if len(raw) > limit:
                     yield Rejected("too_large", place.key, place.url, f"over {limit} bytes")
                     continue
-                if kind := binary(raw):
+                if kind := why_binary(raw):
                     yield Rejected("not_text", place.key, place.url, kind)
                     continue
-                text, charset = decoded(raw)
-                text = self.written(text)
-                for row, piece in enumerate(chunks(text, words)):
+                text, charset = decode_file(raw)
+                text = self.document_text(text)
+                for row, piece in enumerate(text_chunks(text, words)):
                     # `piece` says that the document is a part of its file.
                     part = {"piece": row} if words else {}
                     facts = {"title": Path(member or place.file).stem, **charset, **part}
-                    yield self.page(place, row, piece, facts)
-        except BROKEN as error:
+                    yield self.page_of_text(place, row, piece, facts)
+        except DAMAGE_ERRORS as error:
             yield Rejected("broken_file", place.key, place.url, str(error)[:300])
 
-    def written(self, text: str) -> str:
+    def document_text(self, text: str) -> str:
         """A text of a file as its document has it."""
         if self.source.get("unwrap"):
-            return unwrapped(text)
-        return verbatim(text) if self.layout.verbatim else tidy(text)
+            return unwrap_lines(text)
+        return clean_verbatim(text) if self.layout.verbatim else tidy(text)
 
-    def page(
+    def page_of_text(
         self, place: Place, row: int, text: str, facts: dict[str, Any], unreadable: tuple[str, ...] = ()
     ) -> Page | Rejected:
         """One document; its id comes from (source, file, member, row), its URL is `file:<source>/<file>[!/<member>]#<row>`.
@@ -227,7 +231,7 @@ class TextReader:
         name = document_id(place.source, place.file, place.member, str(row))
         return Page(name, text, address or url, facts.pop("date", None), facts, unreadable)
 
-    def rejected(self, reason: str, place: Place, row: int, detail: str) -> Rejected:
+    def rejected_row(self, reason: str, place: Place, row: int, detail: str) -> Rejected:
         """A row as a Rejected."""
         return Rejected(reason, f"{place.key}#{row}", f"{place.url}#{row}", detail)
 
@@ -239,36 +243,38 @@ class JsonLinesReader(TextReader):
         """Every line of every file. file: its name below the source's root."""
         limit = self.settings["max_body_bytes"]
         place = Place(self.source["name"], file or path.name)
-        if empty(path):
+        if is_empty(path):
             yield Rejected("broken_file", place.key, place.url, "the file is empty")
             return
         try:
-            for member, stream in members(path):
+            for member, stream in file_members(path):
                 place.member, row = member, -1
                 while line := stream.readline(limit + 1):
                     row += 1
                     if len(line) > limit:
                         while line and not line.endswith(b"\n"):
                             line = stream.readline(limit + 1)
-                        yield self.rejected("too_large", place, row, f"a line over {limit} bytes")
+                        yield self.rejected_row("too_large", place, row, f"a line over {limit} bytes")
                         continue
                     if not line.endswith(b"\n") and is_cut(path):
                         return
                     if line.strip():
-                        yield self.line(place, row, line)
-        except BROKEN as error:
+                        yield self.page_of_line(place, row, line)
+        except DAMAGE_ERRORS as error:
             if not is_cut(path):
                 yield Rejected("broken_file", place.key, place.url, str(error)[:300])
 
-    def line(self, place: Place, row: int, line: bytes) -> Page | Rejected:
+    def page_of_line(self, place: Place, row: int, line: bytes) -> Page | Rejected:
         """One line as a Page or a Rejected."""
         try:
             body, lost = json_lines.parse(line)
         except (ValueError, RecursionError) as error:
-            return self.rejected("broken_record", place, row, str(error)[:300])
+            return self.rejected_row("broken_record", place, row, str(error)[:300])
         text = layouts.text_of(body, self.layout) if isinstance(body, dict) else None
         if text is None:
             if bad := [name for name in self.layout.text if layouts.is_lost(name, lost)]:
-                return self.rejected("broken_record", place, row, f"{bad[0]} cannot be read")
-            return self.rejected("no_text", place, row, f"no string under {' or '.join(map(repr, self.layout.text))}")
-        return self.page(place, row, text, *layouts.facts(body, self.layout, lost))
+                return self.rejected_row("broken_record", place, row, f"{bad[0]} cannot be read")
+            return self.rejected_row(
+                "no_text", place, row, f"no string under {' or '.join(map(repr, self.layout.text))}"
+            )
+        return self.page_of_text(place, row, text, *layouts.row_facts(body, self.layout, lost))

@@ -14,29 +14,29 @@ from resiliparse.parse.encoding import detect_mime
 from crawl2llm.formats.documents import document_id
 from crawl2llm.stages.ingest import head, xhtml
 from crawl2llm.stages.ingest.arc import as_warc
-from crawl2llm.stages.ingest.bounds import scan, too_hard
+from crawl2llm.stages.ingest.bounds import scan_page, too_hard
 from crawl2llm.stages.ingest.charsets import decode_text
 from crawl2llm.stages.ingest.extractors import EXTRACTORS, MARKDOWN, TooHard
 from crawl2llm.stages.ingest.files import File, is_cut
 from crawl2llm.stages.ingest.frames import HEADER, Damage, frames
 from crawl2llm.stages.ingest.http import BrokenBody, TooLarge, codings, decode_body
-from crawl2llm.stages.ingest.licences import licence
-from crawl2llm.stages.ingest.markup import code_lines, encode, parse
+from crawl2llm.stages.ingest.licences import page_licence
+from crawl2llm.stages.ingest.markup import code_lines, encode_page, parse_page
 from crawl2llm.stages.ingest.tags import UNSEEN, UNSPACED
 from crawl2llm.stages.ingest.text_check import kind_of, why_not_text
 
 HTML = {"text/html", xhtml.TYPE}
-VAGUE = {"", "application/octet-stream", "unknown/unknown", "binary/octet-stream", "application/unknown"}
+VAGUE_TYPES = {"", "application/octet-stream", "unknown/unknown", "binary/octet-stream", "application/unknown"}
 # Robots rules that may stand beside `noindex`; of words beginning with `no` (`noai`, `nocache`, misspelt ones) any.
 RULE = re.compile(r"all|none|index|follow|archive|snippet|imageindex|indexifembedded|translate|odp|ydir|acap|no[a-z]+")
 # Rules that have a value, which may be `none` too (https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag).
-VALUED = re.compile(r"max-(?:snippet|image-preview|video-preview)\s*:\s*[^\s,;]*|unavailable_after\s*:[^,;]*")
+VALUED_RULE = re.compile(r"max-(?:snippet|image-preview|video-preview)\s*:\s*[^\s,;]*|unavailable_after\s*:[^,;]*")
 SPACE = re.compile(r"[ \t\u00a0]+")
 NEWLINES = re.compile(r"\n{3,}")
 BORDER = "\u200b"
-HIDDEN = re.compile(f"[{UNSEEN}]+")
-BETWEEN = re.compile(f"(?<=[{UNSPACED}])[{UNSEEN}]+[{UNSPACED}]")
-TIDIED = 1 << 20  # characters that are cut into lines at a time
+UNSEEN_RUN = re.compile(f"[{UNSEEN}]+")
+UNSPACED_BORDER = re.compile(f"(?<=[{UNSPACED}])[{UNSEEN}]+[{UNSPACED}]")
+TIDY_CHARACTERS = 1 << 20  # characters that are cut into lines at a time
 
 
 @dataclass
@@ -61,18 +61,22 @@ class Rejected:
     detail: str = ""
 
 
-def verbatim(text: str) -> str:
+def clean_verbatim(text: str) -> str:
     """The text with nothing changed but line ends, NUL and lone surrogates."""
     return text.replace("\x00", "").replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "ignore").decode("utf-8")
 
 
-def joined(text: str) -> str:
+def drop_unseen(text: str) -> str:
     """The text without characters that are not seen (UNSEEN); U+200B stays where it is a border of words (tags.UNSPACED)."""
-    return HIDDEN.sub(_border, text) if any(character in text for character in UNSEEN) else text
+    return UNSEEN_RUN.sub(_border_kept, text) if any(character in text for character in UNSEEN) else text
 
 
-def _border(found: re.Match[str]) -> str:
-    return BORDER if BORDER in found.group() and BETWEEN.match(found.string, found.start(), found.end() + 1) else ""
+def _border_kept(match: re.Match[str]) -> str:
+    return (
+        BORDER
+        if BORDER in match.group() and UNSPACED_BORDER.match(match.string, match.start(), match.end() + 1)
+        else ""
+    )
 
 
 def tidy(text: str, code: Collection[str] = ()) -> str:
@@ -80,20 +84,20 @@ def tidy(text: str, code: Collection[str] = ()) -> str:
     seen (`joined`) out. code: lines that keep their white space, without that at their ends.
     """
     # In parts: 20 MB of short lines are 7 million strings.
-    parts = (_trimmed(part, code) for part in _parts(joined(verbatim(text))))
+    parts = (_trim_lines(part, code) for part in _text_parts(drop_unseen(clean_verbatim(text))))
     return NEWLINES.sub("\n\n", "\n".join(parts)).strip("\n" if code else None)
 
 
-def _parts(text: str) -> Iterator[str]:
+def _text_parts(text: str) -> Iterator[str]:
     """The text cut at line ends, which are left out, into parts of TIDIED characters or a line more."""
     at = 0
-    while (end := text.find("\n", at + TIDIED)) >= 0:
+    while (end := text.find("\n", at + TIDY_CHARACTERS)) >= 0:
         yield text[at:end]
         at = end + 1
     yield text[at:]
 
 
-def _trimmed(text: str, code: Collection[str]) -> str:
+def _trim_lines(text: str, code: Collection[str]) -> str:
     lines = text.split("\n")
     if code:
         return "\n".join([end if (end := line.rstrip()) in code else SPACE.sub(" ", line).strip() for line in lines])
@@ -110,10 +114,10 @@ def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
     for frame in frames(path, limit):
         if isinstance(frame, Damage):
             if not (frame.unfinished and is_cut(path)):  # the cut was asked for
-                damage, places = damage or frame.what, places + 1
+                damage, places = damage or frame.description, places + 1
             continue
         if places:
-            yield offset, Rejected("broken_record", "", "", _in_words(damage, places, count))
+            yield offset, Rejected("broken_record", "", "", _damage_text(damage, places, count))
             damage, places = "", 0
         if frame.block and len(frame.block) < frame.length and is_cut(path):
             continue
@@ -124,7 +128,7 @@ def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
             record = WarcRecord.from_reader(io.BytesIO(header + frame.block), quirks_mode=True)
             record.parse_http(quirks_mode=True)
         except (OSError, ValueError) as error:
-            name, url = (record.record_id or "", target(record)) if record else ("", "")
+            name, url = (record.record_id or "", target_uri(record)) if record else ("", "")
             yield offset, Rejected("broken_record", name, url, str(error)[:300])
             continue
         if frame.block and len(frame.block) < frame.length:
@@ -135,35 +139,35 @@ def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
     if not count:
         yield 0, Rejected("not_warc", "", "", damage or "the file is empty")
     elif places:
-        yield offset, Rejected("broken_record", "", "", _in_words(damage, places, count))
+        yield offset, Rejected("broken_record", "", "", _damage_text(damage, places, count))
 
 
-def _in_words(damage: str, places: int, count: int) -> str:
+def _damage_text(damage: str, places: int, count: int) -> str:
     return f"after {count} records: {damage}" + f" (and {places - 1} more places)" * (places > 1)
 
 
-def target(record: WarcRecord) -> str:
+def target_uri(record: WarcRecord) -> str:
     """The record's target URI without angle brackets (WARC 1.0 writers put them)."""
     return (record.headers.get("WARC-Target-URI") or "").strip().strip("<>")
 
 
-def _hides(rules: str) -> bool:
+def _says_noindex(rules: str) -> bool:
     """Whether robots rules, of a header or a meta tag, say `noindex` or `none`, which are words of English sentences too."""
-    for part in re.split("[,;]", VALUED.sub(" ", rules.lower())):
+    for part in re.split("[,;]", VALUED_RULE.sub(" ", rules.lower())):
         words = re.findall(r"[\w-]+", part.rpartition(":")[2])  # before the colon: a robot's name
         if not {"noindex", "none"}.isdisjoint(words) and all(map(RULE.fullmatch, words)):
             return True
     return False
 
 
-def noindex(record: WarcRecord, robots: list[str]) -> bool:
+def is_noindex(record: WarcRecord, robots: list[str]) -> bool:
     """Whether an X-Robots-Tag header or a robots meta tag says `noindex` or `none`, to all robots or to one that it names.
 
     robots: what the page's robots meta tags say.
     """
     headers = record.http_headers.astuples() if record.http_headers is not None else []
     rules = [value for name, value in headers if name.lower() == "x-robots-tag"]
-    return any(map(_hides, (*rules, *robots)))
+    return any(map(_says_noindex, (*rules, *robots)))
 
 
 class WarcReader:
@@ -183,22 +187,22 @@ class WarcReader:
                 yield record
                 continue
             try:
-                found = self.page(record)
-                if isinstance(found, Page) and not (record.record_id and found.url):
+                page = self.page_of_record(record)
+                if isinstance(page, Page) and not (record.record_id and page.url):
                     # Nothing else tells such a record from another one.
-                    found.id = document_id(self.source["name"], file or path.name, str(offset))
-                    found.metadata["offset"] = offset
-                yield found
+                    page.id = document_id(self.source["name"], file or path.name, str(offset))
+                    page.metadata["offset"] = offset
+                yield page
             except TooLarge as error:
-                yield Rejected("too_large", record.record_id or "", target(record), str(error))
+                yield Rejected("too_large", record.record_id or "", target_uri(record), str(error))
             except BrokenBody as error:
-                yield Rejected("broken_body", record.record_id or "", target(record), str(error))
+                yield Rejected("broken_body", record.record_id or "", target_uri(record), str(error))
             except (OSError, ValueError, UnicodeError, RuntimeError) as error:
-                yield Rejected("broken_record", record.record_id or "", target(record), str(error)[:300])
+                yield Rejected("broken_record", record.record_id or "", target_uri(record), str(error)[:300])
 
-    def page(self, record: WarcRecord) -> Page | Rejected:
+    def page_of_record(self, record: WarcRecord) -> Page | Rejected:
         """One record as a Page or a Rejected. Raises TooLarge, or what a damaged body makes the libraries raise."""
-        url, name, kind = target(record), record.record_id or "", record.record_type
+        url, name, kind = target_uri(record), record.record_id or "", record.record_type
         if kind not in (WarcRecordType.response, WarcRecordType.resource, WarcRecordType.conversion):
             # Not a page: FastWARC calls a record whose type it cannot read unknown.
             return Rejected(f"type_{kind}", name, url)
@@ -209,7 +213,7 @@ class WarcReader:
         if size > self.settings["max_body_bytes"]:
             return Rejected("too_large", name, url, f"{size} bytes")
         if kind == WarcRecordType.conversion:
-            return self.document(record, tidy(body.decode("utf-8", "replace")), {"content_type": "text/plain"})
+            return self.page_of_text(record, tidy(body.decode("utf-8", "replace")), {"content_type": "text/plain"})
 
         headers = record.http_headers if kind == WarcRecordType.response else None
         if headers is not None:
@@ -229,18 +233,18 @@ class WarcReader:
             facts["truncated"] = True
         if not body.strip():
             return Rejected("empty_body", name, url)
-        return self.html(record, body, declared, facts)
+        return self.page_of_html(record, body, declared, facts)
 
-    def html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> Page | Rejected:
+    def page_of_html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> Page | Rejected:
         """The main text of an HTML body, or why there is none."""
-        url, name = target(record), record.record_id or ""
+        url, name = target_uri(record), record.record_id or ""
         mime = declared.split(";")[0].strip().lower()
         # A missing or vague type is looked into; a type that says HTML is believed unless the bytes are plainly something else.
-        if mime not in VAGUE and mime not in HTML:
+        if mime not in VAGUE_TYPES and mime not in HTML:
             return Rejected("not_html", name, url, mime)
         if kind := kind_of(body):
             return Rejected("not_html", name, url, f"{mime or 'no type'}, the bytes are {kind}")
-        if mime in VAGUE and (sniffed := detect_mime(body[:8192])) not in HTML:
+        if mime in VAGUE_TYPES and (sniffed := detect_mime(body[:8192])) not in HTML:
             return Rejected("not_html", name, url, f"{mime or 'no type'}, bytes look like {sniffed}")
         charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
         html, facts["charset"], facts["charset_from"] = decode_text(body, charset.group(1) if charset else None)
@@ -248,18 +252,18 @@ class WarcReader:
             return Rejected("not_text", name, url, why)
         if mime == xhtml.TYPE:
             html = xhtml.as_html(html)
-        encoded = encode(html)
-        reason, detail = too_hard(scan(encoded), self.settings["extractor"])
+        encoded = encode_page(html)
+        reason, detail = too_hard(scan_page(encoded), self.settings["extractor"])
         if reason:
             return Rejected(reason, name, url, detail)
-        tree = parse(encoded)
+        tree = parse_page(encoded)
         del encoded
-        said = head.head(tree)
-        if self.settings["respect_noindex"] and noindex(record, said.robots):
+        page_head = head.read_head(tree)
+        if self.settings["respect_noindex"] and is_noindex(record, page_head.robots):
             return Rejected("noindex", name, url)
-        facts |= {key: tidy(value) for key, value in head.facts(said, url).items()}
+        facts |= {key: tidy(value) for key, value in head.page_facts(page_head, url).items()}
         if self.settings.get("licence"):
-            facts |= licence(html, tree)
+            facts |= page_licence(html, tree)
         try:
             extractors = MARKDOWN if self.settings["markup"] == "markdown" else EXTRACTORS
             text = extractors[self.settings["extractor"]](html, tree, self.settings["main_content"])
@@ -267,11 +271,11 @@ class WarcReader:
             return Rejected(hard.reason, name, url, str(hard))
         # Ours is tidy, and keeps the white space of code.
         is_tidy = self.settings["extractor"] == "fast" or extractors is MARKDOWN
-        return self.document(record, text if is_tidy else tidy(text, code_lines(tree)), facts)
+        return self.page_of_text(record, text if is_tidy else tidy(text, code_lines(tree)), facts)
 
-    def document(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | Rejected:
+    def page_of_text(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | Rejected:
         """A Page of the text, unless there is too little of it."""
-        url, name = target(record), record.record_id or ""
+        url, name = target_uri(record), record.record_id or ""
         if len(text) < self.settings["min_characters"]:
             return Rejected("no_text", name, url, f"{len(text)} characters")
         if why := why_not_text(text):

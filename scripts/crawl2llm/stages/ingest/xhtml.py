@@ -26,10 +26,10 @@ EMPTY = frozenset(VOID.split("|"))
 
 def as_html(page: str) -> str:
     """The page with an end tag for each empty element, sections of CDATA as text, and without end tags of HTML's void elements."""
-    return MARKUP.sub(_replaced, page)
+    return MARKUP.sub(_replace_match, page)
 
 
-def _replaced(match: re.Match[str]) -> str:
+def _replace_match(match: re.Match[str]) -> str:
     if match["name"]:
         end = "" if match["name"] in EMPTY else f"</{match['name']}>"
         return f"<{match['name']}{match['attributes']}>{end}"

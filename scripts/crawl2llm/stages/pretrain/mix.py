@@ -17,26 +17,32 @@ import numpy as np
 
 from crawl2llm.chain import command_line, config_schema
 from crawl2llm.core.console import log
-from crawl2llm.core.manifest import Manifest, scratch, write_atomically
-from crawl2llm.stages.pretrain.mix_parts import Parts, by_document, by_language, by_quality, by_source, by_topic
+from crawl2llm.core.manifest import Manifest, scratch_folder, write_atomically
+from crawl2llm.stages.pretrain.mix_parts import Parts, add_by_document, add_by_source, by_language, by_quality, by_topic
 from crawl2llm.training import auto, mix_reader, schedule
 from crawl2llm.training.mix_order import MixOrder, largest_deviation
-from crawl2llm.training.mix_shares import WHERE, Group, Phase, borders, phases, wanted
+from crawl2llm.training.mix_shares import SECTION, Group, Phase, last_steps, plan_phases, requested_shares
 
 STEP, TRAIN = "pretrain.mix", "pretrain.train"
 WARM = 10  # batches before a share is compared with what it should be: in the first, one window more or less is much
-LOOKED = 1 << 20  # windows at most whose shares are compared one by one; later ones differ less (training/mix_order.py)
-SAID = 20  # groups in the log, the largest; the manifest's summary has all
-ASKED = 0.01  # a difference from the epochs that were asked for that is said
+COMPARED_WINDOWS = (
+    1 << 20
+)  # windows at most whose shares are compared one by one; later ones differ less (training/mix_order.py)
+LOGGED_GROUPS = 20  # groups in the log, the largest; the manifest's summary has all
+EPOCH_TOLERANCE = 0.01  # a difference from the epochs that were asked for that is said
 
 
-def described(
-    made: Sequence[Phase], mix: dict[str, Any], groups: Sequence[Group], plan: schedule.Plan, train: dict[str, Any]
+def phase_summaries(
+    planned_phases: Sequence[Phase],
+    mix: dict[str, Any],
+    groups: Sequence[Group],
+    plan: schedule.Plan,
+    train: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """Each phase for the summary: its steps and tokens, and by group the share asked for, the share, and the epochs in the phase."""
-    ends, out = borders(mix["phases"], plan, train), []
-    for number, (phase, end) in enumerate(zip(made, ends, strict=True), 1):
-        asked = wanted(mix["phases"][number - 1], number, groups)
+    ends, out = last_steps(mix["phases"], plan, train), []
+    for number, (phase, end) in enumerate(zip(planned_phases, ends, strict=True), 1):
+        wanted_shares = requested_shares(mix["phases"][number - 1], number, groups)
         out.append(
             {
                 "steps": [ends[number - 2] + 1 if number > 1 else 1, end],
@@ -47,44 +53,47 @@ def described(
                         "share": share,
                         "epochs": share * phase.windows / group.windows if group.windows else 0.0,
                     }
-                    for group, before, share in zip(groups, asked, phase.shares, strict=True)
+                    for group, before, share in zip(groups, wanted_shares, phase.shares, strict=True)
                 },
             }
         )
     return out
 
 
-def some(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first SAID names, and how many more there are."""
-    return ", ".join(names[:SAID]) + (f" and {len(names) - SAID} more" if len(names) > SAID else "")
+    return ", ".join(names[:LOGGED_GROUPS]) + (
+        f" and {len(names) - LOGGED_GROUPS} more" if len(names) > LOGGED_GROUPS else ""
+    )
 
 
-def say(summary: dict[str, Any], mix: dict[str, Any]) -> None:
+def log_mix(summary: dict[str, Any], mix: dict[str, Any]) -> None:
     """Log what the mix takes of each group, and warn of what a person may not expect."""
     groups = summary["groups"]
-    for name in sorted(groups, key=lambda name: (-groups[name]["trained"], name))[:SAID]:
+    for name in sorted(groups, key=lambda name: (-groups[name]["trained"], name))[:LOGGED_GROUPS]:
         parts = [f"{100 * phase['groups'][name]['share']:.2f} %" for phase in summary["phases"]]
         log.info(
             "%s: %s tokens, %s of the training, which reads %s: %.2f epochs",
             name, f"{groups[name]['tokens']:,}", ", then ".join(parts), f"{groups[name]['trained']:,}", groups[name]["epochs"],
         )  # fmt: skip
-    if len(groups) > SAID:
-        log.info("and %s more groups, in the manifest's summary", len(groups) - SAID)
-    if held := summary["held"]:
-        named = [f"{name} ({groups[name]['epochs']:.2f} epochs)" for name in held]
+    if len(groups) > LOGGED_GROUPS:
+        log.info("and %s more groups, in the manifest's summary", len(groups) - LOGGED_GROUPS)
+    if capped := summary["held"]:
+        capped_text = [f"{name} ({groups[name]['epochs']:.2f} epochs)" for name in capped]
         log.warning(
-            "less than is asked for is there, so held at their caps, and the others have the rest: %s", some(named)
+            "less than is asked for is there, so held at their caps, and the others have the rest: %s",
+            first_names(capped_text),
         )
     if unread := [name for name, group in groups.items() if not group["trained"]]:
-        log.warning("never read: %s", some(unread))
-    for number, (phase, given) in enumerate(zip(summary["phases"], mix["phases"], strict=True), 1):
-        for name, asked in (given.get("epochs") or {}).items():
-            found = phase["groups"][name]["epochs"]
-            if abs(found - asked) > ASKED * asked:
+        log.warning("never read: %s", first_names(unread))
+    for number, (phase, phase_settings) in enumerate(zip(summary["phases"], mix["phases"], strict=True), 1):
+        for name, wanted_epochs in (phase_settings.get("epochs") or {}).items():
+            epochs = phase["groups"][name]["epochs"]
+            if abs(epochs - wanted_epochs) > EPOCH_TOLERANCE * wanted_epochs:
                 log.warning(
                     "%s.phases.%s asks for %g epochs of %s and has %.2f, as it trains on %s tokens: epochs are proportions; they are "
-                    "reached with %s tokens", WHERE, number, asked, name, found, f"{phase['tokens']:,}",
-                    f"{round(phase['tokens'] * asked / found):,}" if found else "more",
+                    "reached with %s tokens", SECTION, number, wanted_epochs, name, epochs, f"{phase['tokens']:,}",
+                    f"{round(phase['tokens'] * wanted_epochs / epochs):,}" if epochs else "more",
                 )  # fmt: skip
                 break
     away = summary["deviation"]
@@ -95,38 +104,42 @@ def say(summary: dict[str, Any], mix: dict[str, Any]) -> None:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    mix, train = config_schema.completed(STEP, settings), config_schema.completed(TRAIN, settings["train"])
+    mix, train = config_schema.fill_defaults(STEP, settings), config_schema.fill_defaults(TRAIN, settings["train"])
     shards = [Manifest.read(path) for path in args.tokens]
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     train = auto.resolve(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
-    plan = schedule.plan(train, tokens)
+    plan = schedule.make_plan(train, tokens)
     folder = args.manifest.parent
     folder.mkdir(parents=True, exist_ok=True)
     spans, facts = folder / mix_reader.SPANS, folder / mix_reader.FILE
     borders_: list[float] = []
-    with scratch(folder / ".parts") as aside:
+    with scratch_folder(folder / ".parts") as aside:
         parts = Parts(aside)
         if mix["by"] == "source":
-            by_source(args.tokens, parts)
+            add_by_source(args.tokens, parts)
         elif mix["by"] == "language":
-            by_document(args.tokens, parts, by_language(args.signals))
+            add_by_document(args.tokens, parts, by_language(args.signals))
         elif mix["by"] == "topic":
-            by_document(args.tokens, parts, by_topic(args.signals))
+            add_by_document(args.tokens, parts, by_topic(args.signals))
         else:
             names, borders_ = by_quality(args.tokens, args.signals, mix["buckets"])
-            by_document(args.tokens, parts, names)
+            add_by_document(args.tokens, parts, names)
         groups, sizes = parts.write(spans, plan.context)
-    made, held = phases(mix, groups, plan, train)
-    order = MixOrder(made, [group.name for group in groups], [group.windows for group in groups], train["seed"])
-    whole = plan.span(plan.steps + 1)[0]
-    read = order.read(whole)
-    warm = min(plan.span(WARM + 1)[0], whole)
-    largest, group, windows = largest_deviation(order, warm, min(whole, max(LOOKED, warm)))
-    known = [
+    planned_phases, capped = plan_phases(mix, groups, plan, train)
+    order = MixOrder(
+        planned_phases, [group.name for group in groups], [group.windows for group in groups], train["seed"]
+    )
+    whole = plan.window_span(plan.steps + 1)[0]
+    read = order.count_read_windows(whole)
+    warm = min(plan.window_span(WARM + 1)[0], whole)
+    largest, group, windows = largest_deviation(order, warm, min(whole, max(COMPARED_WINDOWS, warm)))
+    group_facts = [
         {"name": group.name, "tokens": group.tokens, "windows": group.windows, "spans": size}
         for group, size in zip(groups, sizes, strict=True)
     ]
-    write_atomically(facts, json.dumps(mix_reader.written(known, made, tokens, plan.context), indent=1) + "\n")
+    write_atomically(
+        facts, json.dumps(mix_reader.mix_facts(group_facts, planned_phases, tokens, plan.context), indent=1) + "\n"
+    )
     manifest.summary = {
         "by": mix["by"],
         **({"borders": borders_} if borders_ else {}),
@@ -140,17 +153,17 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             }
             for group, number in zip(groups, read, strict=True)
         },
-        "phases": described(made, mix, groups, plan, train),
-        "held": held,
+        "phases": phase_summaries(planned_phases, mix, groups, plan, train),
+        "held": capped,
         "deviation": {"largest": largest, "group": groups[group].name, "windows": windows, "after_steps": WARM},
         "spans": int(np.sum(sizes)),
     }
-    say(manifest.summary, mix)
+    log_mix(manifest.summary, mix)
     return [facts, spans]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         STEP,
         __doc__,
         "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
@@ -165,7 +178,7 @@ def main(argv: list[str] | None = None) -> int:
         default=[],
         help="manifests of language.score, quality.score or topics.score, by what pretrain.mix.by says",
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.formats.external_partition import Spill
-from crawl2llm.training.mix_reader import files
-from crawl2llm.training.mix_shares import WHERE, Group
+from crawl2llm.training.mix_reader import stream_files
+from crawl2llm.training.mix_shares import SECTION, Group
 
 SPAN = np.dtype([("start", "<i8"), ("tokens", "<i8")])
 MOST = 1_000  # groups: each has its line on the page, and its count in a step's row
@@ -45,7 +45,7 @@ class Parts:
         codes = np.array([self.codes.setdefault(name, len(self.codes)) for name in names], np.int64)
         if len(self.codes) > MOST:
             raise InputError(
-                f"{WHERE}.by gives more than {MOST:,} groups, among them {', '.join(list(self.codes)[:3])}"
+                f"{SECTION}.by gives more than {MOST:,} groups, among them {', '.join(list(self.codes)[:3])}"
             )
         first = np.flatnonzero(np.diff(codes, prepend=-1))
         if not len(first):
@@ -74,42 +74,42 @@ class Parts:
         return groups, sizes
 
 
-def by_source(tokens: Sequence[Path], parts: Parts) -> None:
+def add_by_source(tokens: Sequence[Path], parts: Parts) -> None:
     """Add every file as one span of its source: no document is looked at."""
-    for _, source, _, base, size in files(tokens):
+    for _, source, _, base, size in stream_files(tokens):
         parts.add([source], np.array([base]), np.array([size]))
 
 
-def by_document(tokens: Sequence[Path], parts: Parts, names: Names) -> None:
+def add_by_document(tokens: Sequence[Path], parts: Parts, names: Names) -> None:
     """Add every document with the group that `names` gives it."""
-    for shard, _, documents, base, _ in files(tokens):
+    for shard, _, documents, base, _ in stream_files(tokens):
         table = pq.read_table(documents, columns=["id", "offset", "tokens"])
-        found = names(shard, table["id"].combine_chunks()).to_pylist()
-        parts.add(found, base + table["offset"].to_numpy(), table["tokens"].to_numpy())
+        groups = names(shard, table["id"].combine_chunks()).to_pylist()
+        parts.add(groups, base + table["offset"].to_numpy(), table["tokens"].to_numpy())
 
 
-def column(sidecars: Sequence[Path], name: str) -> Callable[[str, pa.Array], pa.Array]:
+def column_lookup(sidecars: Sequence[Path], name: str) -> Callable[[str, pa.Array], pa.Array]:
     """What gives a column of a sidecar for ids of a shard; null for an id that is not there. sidecars: manifests, one a shard."""
-    of = {task_of(path): path for path in sidecars}
+    sidecar_by_shard = {task_of(path): path for path in sidecars}
 
-    def found(shard: str, ids: pa.Array) -> pa.Array:
-        if shard not in of:
+    def lookup(shard: str, ids: pa.Array) -> pa.Array:
+        if shard not in sidecar_by_shard:
             raise InputError(f"shard {shard} has tokens and no signals among {', '.join(map(str, sidecars[:2]))}")
-        table = pq.read_table(Manifest.read(of[shard]).file(f"{shard}.parquet"), columns=["id", name])
+        table = pq.read_table(Manifest.read(sidecar_by_shard[shard]).file(f"{shard}.parquet"), columns=["id", name])
         return table[name].combine_chunks().take(pc.index_in(ids, value_set=table["id"].combine_chunks()))
 
-    return found
+    return lookup
 
 
 def by_language(sidecars: Sequence[Path]) -> Names:
     """The language that language.score found in each document. sidecars: its manifests."""
-    languages = column(sidecars, "language")
+    languages = column_lookup(sidecars, "language")
     return lambda shard, ids: pc.fill_null(languages(shard, ids), UNKNOWN)
 
 
 def by_topic(sidecars: Sequence[Path]) -> Names:
     """The topic that topics.score found in each document. sidecars: its manifests."""
-    topics = column(sidecars, "topic")
+    topics = column_lookup(sidecars, "topic")
     return lambda shard, ids: pc.fill_null(topics(shard, ids), UNKNOWN)
 
 
@@ -119,24 +119,24 @@ def by_quality(tokens: Sequence[Path], sidecars: Sequence[Path], buckets: int) -
     A bucket has as many tokens of the training text as another, as far as scores differ: they are told apart in steps of 1/BINS. A
     document whose score is a border is in the bucket above.
     """
-    scores, histogram = column(sidecars, "score"), np.zeros(BINS)
+    scores, histogram = column_lookup(sidecars, "score"), np.zeros(BINS)
 
-    def bins(found: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        return np.clip((np.nan_to_num(found) * BINS).astype(np.int64), 0, BINS - 1)
+    def bin_numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        return np.clip((np.nan_to_num(values) * BINS).astype(np.int64), 0, BINS - 1)
 
-    for shard, _, documents, _, _ in files(tokens):
+    for shard, _, documents, _, _ in stream_files(tokens):
         table = pq.read_table(documents, columns=["id", "tokens"])
         found = scores(shard, table["id"].combine_chunks()).to_numpy(zero_copy_only=False).astype(float)
-        known = ~np.isnan(found)
-        histogram += np.bincount(bins(found[known]), table["tokens"].to_numpy()[known], minlength=BINS)
+        scored = ~np.isnan(found)
+        histogram += np.bincount(bin_numbers(found[scored]), table["tokens"].to_numpy()[scored], minlength=BINS)
     below = np.cumsum(histogram)
-    wanted = below[-1] * np.arange(1, buckets) / buckets
-    borders = np.searchsorted(below, wanted, side="left") + 1  # the first bin that is above
+    targets = below[-1] * np.arange(1, buckets) / buckets
+    borders = np.searchsorted(below, targets, side="left") + 1  # the first bin that is above
     labels = pa.array([*(f"q{number}" for number in range(1, buckets + 1)), UNSCORED])
 
-    def names(shard: str, ids: pa.Array) -> pa.Array:
-        found = scores(shard, ids).to_numpy(zero_copy_only=False).astype(float)
-        place = np.searchsorted(borders, bins(found), side="right")
-        return labels.take(pa.array(np.where(np.isnan(found), buckets, place)))
+    def bucket_names(shard: str, ids: pa.Array) -> pa.Array:
+        values = scores(shard, ids).to_numpy(zero_copy_only=False).astype(float)
+        place = np.searchsorted(borders, bin_numbers(values), side="right")
+        return labels.take(pa.array(np.where(np.isnan(values), buckets, place)))
 
-    return names, (borders / BINS).tolist()
+    return bucket_names, (borders / BINS).tolist()

@@ -17,7 +17,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import auto, cost_estimate, init_checks, resource_plan, schedule, sizes
 from crawl2llm.training.measures import flops_per_token
-from crawl2llm.training.parameters import Counted, count
+from crawl2llm.training.parameters import Counted, count_model_parameters
 
 TRAIN = "pretrain.train"
 # A record is the same whenever the same machine makes the same result: without what is free now, and how fast the last training was.
@@ -25,7 +25,7 @@ LASTING = ("gpu", "processes", "memory", "disk")
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
-def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[str, Any]:
+def training_facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[str, Any]:
     """What a training with these settings of pretrain.train, complete, takes, whatever machine it runs on.
 
     tokens: of the training split; None before they are counted, when keys that are `auto` raise InputError, and a budget in
@@ -34,99 +34,101 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
     be compared with the 20 of Hoffmann et al. 2022 (Chinchilla, https://arxiv.org/abs/2203.15556); operations are those of
     training/measures.py.
     """
-    made, given, planned, epochs, corpus = train, train, None, None, tokens
+    resolved, stated, planned, epochs, corpus = train, train, None, None, tokens
     if tokens is None:
-        if given["model"]["size"] is not None:
-            made = given = {**given, "model": sizes.fill(given["model"], vocabulary)}
-        if left := open_keys(given):
-            raise InputError(f"{', '.join(left)} are auto: known once tokenize.encode has counted the tokens")
-        if (given["steps"], given["tokens"]) != (None, None):
-            planned = schedule.plan({**given, "epochs": None}, 2 + given["model"]["context"])
+        if stated["model"]["size"] is not None:
+            resolved = stated = {**stated, "model": sizes.fill_shape(stated["model"], vocabulary)}
+        if open_names := open_keys(stated):
+            raise InputError(f"{', '.join(open_names)} are auto: known once tokenize.encode has counted the tokens")
+        if (stated["steps"], stated["tokens"]) != (None, None):
+            planned = schedule.make_plan({**stated, "epochs": None}, 2 + stated["model"]["context"])
     else:
-        made = auto.resolve(given, tokens, vocabulary)
-        planned = schedule.plan(made, tokens)
+        resolved = auto.resolve(stated, tokens, vocabulary)
+        planned = schedule.make_plan(resolved, tokens)
         epochs = planned.epochs
-    model, counted = made["model"], count(made["model"], vocabulary)
-    each = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
-    steps, trained, before = (planned.steps if planned else None), None, init_checks.begun(made)
+    model, counts = resolved["model"], count_model_parameters(resolved["model"], vocabulary)
+    token_flops = flops_per_token(counts.multiplied, model["layers"], counts.width, model["context"])
+    steps, trained, first_step = (planned.steps if planned else None), None, init_checks.start_step(resolved)
     if planned:
-        init_checks.check_left(made["start_from"], before, planned.steps)
-        trained = planned.tokens(planned.steps) - planned.tokens(before)
+        init_checks.check_steps_left(resolved["start_from"], first_step, planned.steps)
+        trained = planned.tokens_until(planned.steps) - planned.tokens_until(first_step)
         epochs = trained / planned.context / planned.windows if epochs is not None else None
     return {
         "parameters": {
-            "total": counted.total,
-            "active": counted.active,
-            "embedding": counted.embedding,
-            "counted_as": "itself" if counted.exact else "a Llama of this shape",
+            "total": counts.total,
+            "active": counts.active,
+            "embedding": counts.embedding,
+            "counted_as": "itself" if counts.exact else "a Llama of this shape",
         },
-        "shape": {**config_schema.pruned(TRAIN, made)["model"], "vocabulary": vocabulary},
-        "auto": auto.resolved(given, made),
+        "shape": {**config_schema.prune_settings(TRAIN, resolved)["model"], "vocabulary": vocabulary},
+        "auto": auto.resolved_values(stated, resolved),
         "corpus_tokens": corpus,
         "tokens": trained,
         "steps": steps,
-        **({"after_step": before} if before else {}),
+        **({"after_step": first_step} if first_step else {}),
         "epochs": epochs,
-        "global_batch_tokens": made["global_batch_tokens"],
+        "global_batch_tokens": resolved["global_batch_tokens"],
         **({"batch_ramp": planned.stages} if planned and planned.stages else {}),  # steps before, sequences of a step
-        "tokens_per_parameter": trained and round(trained / counted.total, 2),
+        "tokens_per_parameter": trained and round(trained / counts.total, 2),
         "chinchilla_tokens_per_parameter": auto.TOKENS_A_PARAMETER,
-        "flops": {"per_token": each, "total": trained and each * trained},
-        "model_bytes": BYTES[made["save_dtype"]] * counted.total,
-        "checkpoint_bytes": checkpoint_bytes(made, counted),
+        "flops": {"per_token": token_flops, "total": trained and token_flops * trained},
+        "model_bytes": BYTES[resolved["save_dtype"]] * counts.total,
+        "checkpoint_bytes": checkpoint_bytes(resolved, counts),
     }
 
 
-def checkpoint_bytes(train: dict[str, Any], counted: Counted) -> int:
+def checkpoint_bytes(train: dict[str, Any], counts: Counted) -> int:
     """Bytes of the weights and moments in a checkpoint, of all processes; names and headers beside them are not counted.
 
     AdamW has two moments of fp32, Muon one of its matrices. The engine torch and DeepSpeed's ZeRO 3 write fp32 weights alone; DeepSpeed's
     other stages those that it computes with, and fp32 ones beside them but for fp32 without ZeRO.
     """
-    moments = 8 * counted.total - (4 * counted.inside if train["optimizer"] == "muon" else 0)
-    moments += 4 * counted.total if train["ema"] else 0  # their mean
+    moments = 8 * counts.total - (4 * counts.non_embedding if train["optimizer"] == "muon" else 0)
+    moments += 4 * counts.total if train["ema"] else 0  # their mean
     if train["engine"] == "torch" or train["zero_stage"] == 3:
-        return 4 * counted.total + moments
-    beside = train["zero_stage"] or train["precision"] != "fp32"
-    return BYTES[train["precision"]] * counted.total + moments + (4 * counted.total if beside else 0)
+        return 4 * counts.total + moments
+    has_fp32_copy = train["zero_stage"] or train["precision"] != "fp32"
+    return BYTES[train["precision"]] * counts.total + moments + (4 * counts.total if has_fp32_copy else 0)
 
 
 def open_keys(train: dict[str, Any]) -> list[str]:
     """The keys that the corpus decides, where they are `auto` and a plan needs them."""
     model = train["model"]
-    found = [f"model.{key}" for key, value in model.items() if value == auto.AUTO]
-    found += [key for key in ("global_batch_tokens",) if train[key] == auto.AUTO]
+    keys = [f"model.{key}" for key, value in model.items() if value == auto.AUTO]
+    keys += [key for key in ("global_batch_tokens",) if train[key] == auto.AUTO]
     budget = train["steps"] is not None or train["tokens"] is not None
-    return found + (["epochs"] if train["epochs"] == auto.AUTO and not budget else [])
+    return keys + (["epochs"] if train["epochs"] == auto.AUTO and not budget else [])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Write what the training takes into the manifest's summary, its record and the log; there are no files."""
-    train, shards = config_schema.completed(TRAIN, settings["train"]), [Manifest.read(path) for path in args.tokens]
+    train, shards = config_schema.fill_defaults(TRAIN, settings["train"]), [Manifest.read(path) for path in args.tokens]
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
-    summary = facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
-    placement = placement_options.given(args, TRAIN) | placement_options.given(args, TRAIN, placement_options.LAUNCHER)
-    own = {key: getattr(args, key) for key in placement_options.of(args.step)}
-    last = cost_estimate.measured(args.manifest.parents[1] / "train")
+    summary = training_facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
+    placement = placement_options.parsed_placement(args, TRAIN) | placement_options.parsed_placement(
+        args, TRAIN, placement_options.LAUNCHER
+    )
+    plan_options = {key: getattr(args, key) for key in placement_options.placement_keys(args.step)}
+    last = cost_estimate.read_last_training(args.manifest.parents[1] / "train")
     manifest.summary = summary
     try:
-        found = resource_plan.place(summary, {**train, **placement}, own, args.profile_gpu, last)
+        resources = resource_plan.plan_resources(summary, {**train, **placement}, plan_options, args.profile_gpu, last)
     except InputError as error:
         if args.gpu:  # a name that a person wrote
             raise
         manifest.run["plan"] = {"unknown": str(error)}
         log.warning("memory and hours are not known: %s", error)
         return []
-    manifest.run["plan"] = found if found["gpu"] and not last else {key: found[key] for key in LASTING}
-    for line in resource_plan.lines(summary, found):
+    manifest.run["plan"] = resources if resources["gpu"] and not last else {key: resources[key] for key in LASTING}
+    for line in resource_plan.plan_lines(summary, resources):
         log.info("%s", line)
-    if not found["fits"]:
-        log.warning("%s", found["refusal"])
+    if not resources["fits"]:
+        log.warning("%s", resources["refusal"])
     return []
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "pretrain.plan",
         __doc__,
         "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
@@ -135,10 +137,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
     parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
     parser.add_argument("--profile-gpu", default="", help="the GPU that the profile asks SLURM for, such as h100")
-    command_line.placement(parser, "pretrain.plan")
-    command_line.placement(parser, TRAIN)
-    command_line.placement(parser, TRAIN, placement_options.LAUNCHER)
-    return command_line.run(parser, body, argv)
+    command_line.add_placement_options(parser, "pretrain.plan")
+    command_line.add_placement_options(parser, TRAIN)
+    command_line.add_placement_options(parser, TRAIN, placement_options.LAUNCHER)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -11,54 +11,54 @@ import os
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.halving import parsed
+from crawl2llm.chain.halving import parse_task
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.console import log
-from crawl2llm.core.manifest import Manifest, pretty, task_of, write_atomically
+from crawl2llm.core.manifest import Manifest, pretty_json, task_of, write_atomically
 from crawl2llm.stages.pretrain import train
 from crawl2llm.stages.pretrain.halving import contender, judging
 from crawl2llm.training import heartbeat, program, token_staging
-from crawl2llm.training.processes import listen
+from crawl2llm.training.processes import on_stop_signal
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    name, rung = parsed(task_of(args.manifest))
+    name, rung = parse_task(task_of(args.manifest))
     out = args.manifest.with_name(f"{task_of(args.manifest)}.json")
-    if args.before and name not in going_on(args.before, settings):
+    if args.before and name not in contenders_going_on(args.before, settings):
         if os.environ["RANK"] != "0":
             return []
         log.info("%s was stopped at an earlier rung", name)
-        return written(out, {"contender": name, "rung": rung, "in": False}, manifest)
-    heartbeat.begin()
+        return write_result(out, {"contender": name, "rung": rung, "in": False}, manifest)
+    heartbeat.start_beats()
     stopping: list[int] = []
-    listen(lambda number, _: stopping.append(number))
+    on_stop_signal(lambda number, _: stopping.append(number))
     folder = contender.folder_of(args, settings["train"], settings["rungs"])
-    args.tokens = token_staging.staged(args.tokens, args.stage_to)
+    args.tokens = token_staging.stage_tokens(args.tokens, args.stage_to)
     if os.environ["RANK"] != "0":
-        contender.to_rung(contender.Contender(args, settings["train"], folder, settings["rungs"], rung), stopping)
+        contender.train_to_rung(contender.Contender(args, settings["train"], folder, settings["rungs"], rung), stopping)
         return []
-    with checkpoint_folders.taken(folder, args.manifest, manifest.fingerprint):
+    with checkpoint_folders.claim_folder(folder, args.manifest, manifest.fingerprint):
         run = contender.Contender(args, settings["train"], folder, settings["rungs"], rung)
-        train.introduce(run)
-        manifest.worked = not run.over
-        bits, made_on = contender.to_rung(run, stopping)
+        train.log_start(run)
+        manifest.worked = not run.is_over
+        bits, made_on = contender.train_to_rung(run, stopping)
         manifest.run |= made_on
     step = run.stopped or run.limit
     log.info("rung %d, step %s of %s: %s bits per byte", rung, f"{step:,}", f"{run.plan.steps:,}", bits)
-    found = {"contender": name, "rung": rung, "in": True, "step": step, "steps": run.plan.steps, "bits_per_byte": bits}
-    return written(out, found, manifest)
+    result = {"contender": name, "rung": rung, "in": True, "step": step, "steps": run.plan.steps, "bits_per_byte": bits}
+    return write_result(out, result, manifest)
 
 
-def going_on(before: list[Path], settings: dict[str, Any]) -> set[str]:
+def contenders_going_on(before: list[Path], settings: dict[str, Any]) -> set[str]:
     """The contenders that go on after the rung before."""
-    losses = judging.losses(judging.read(before))
-    return judging.staying(judging.ranked(losses, settings["settings"], settings["keep"]))
+    losses = judging.loss_by_contender(judging.read_rungs(before))
+    return judging.staying_contenders(judging.rank_settings(losses, settings["settings"], settings["keep"]))
 
 
-def written(path: Path, found: dict[str, Any], manifest: Manifest) -> list[Path]:
+def write_result(path: Path, result: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Write what was found; the manifest's files."""
-    write_atomically(path, pretty(found))
-    manifest.summary = found
+    write_atomically(path, pretty_json(result))
+    manifest.summary = result
     return [path]
 
 

@@ -39,66 +39,68 @@ from crawl2llm.training import (
     skips,
     token_staging,
 )
-from crawl2llm.training.processes import RESUBMIT, listen
+from crawl2llm.training.processes import RESUBMIT, on_stop_signal
 from crawl2llm.training.progress import Clock, Pace
 from crawl2llm.training.run import REMEDY, Run
 
 
-def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
+def train_steps(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
     """Train from the checkpoint's step to the last, or to an early stop; False where a signal ended it early, after a checkpoint."""
-    while (finished := stretch(run, recorder, stopping)) is None:
+    while (finished := train_stretch(run, recorder, stopping)) is None:
         pass  # gone back
     if finished:
-        early_stopping.choose(run)
-        group.wait_at_most(group.ALONE)
-        heartbeat.at("writing the model")
+        early_stopping.load_best_weights(run)
+        group.wait_at_most(group.LONGEST_WAIT)
+        heartbeat.set_phase("writing the model")
     return finished
 
 
-def stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool | None:
+def train_stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool | None:
     """Train from `run.done` on: as `train` returns, and None where the run has gone back and is to go on from there."""
     steps, args, clock = run.plan.steps, run.args, Clock()
     last = run.stopped or steps
-    rollback.settle(run, recorder)
+    rollback.forget_undone_rows(run, recorder)
     group.begin_steps(args.step_timeout)
-    vital = process_stats.Vitals(run.engine.blocks(), run.device, args.log_every, steps, args.straggler_threshold)
+    vital = process_stats.Vitals(
+        run.engine.decoder_layers(), run.device, args.log_every, steps, args.straggler_threshold
+    )
     with vital, ThreadPoolExecutor(1) as reader:  # reads a step ahead
         if run.done < last:
             with run.room("a validation, tried before the first step"):
-                run.rehearse()
+                run.rehearse_validation()
         pace = Pace(run, recorder, clock, vital) if recorder else None
-        following = reader.submit(run.batch, run.done + 1)
+        following = reader.submit(run.read_batch, run.done + 1)
         for step in range(run.done + 1, last + 1):
-            heartbeat.at("reading tokens", step)
-            with vital.reading(step, early_stopping.near(run, step)):
-                batch, following = following.result(), reader.submit(run.batch, step + 1)
+            heartbeat.set_phase("reading tokens", step)
+            with vital.timed_reading(step, early_stopping.may_stop_at(run, step)):
+                batch, following = following.result(), reader.submit(run.read_batch, step + 1)
             with run.room(f"step {step:,}"):
                 loss, stop = run.step(step, batch, bool(stopping))
             row: dict[str, Any] = {"step": step, "loss": loss} if math.isfinite(loss) else {"step": step}
             if run.mix:
-                row |= run.mix.row(run.windows(step))
+                row |= run.mix.loss_row(run.step_windows(step))
             if not run.update.applied:
-                row |= skips.row(run, step, loss)
+                row |= skips.skipped_row(run, step, loss)
             if recorder:
-                recorder.loss(row)
-            if back := rollback.point(run, step):
-                rollback.go(run, recorder, step, back)
+                recorder.write_loss(row)
+            if back := rollback.target_step(run, step):
+                rollback.go_back(run, recorder, step, back)
                 if recorder:
-                    recorder.interrupted(clock.whole)
+                    recorder.count_seconds(clock.total_seconds)
                 return None
             run.check_skipped(args.max_skipped_steps)
-            everyone = vital.shared()
+            everyone = vital.gather_measures()
             if pace:
-                pace.after(step, loss, everyone)
+                pace.record_step(step, loss, everyone)
             validation, best, over = None, False, False
             if run.wants_validation(step):
-                with clock.paused():
-                    validation, best, over = validated(run, recorder, step)
+                with clock.pause():
+                    validation, best, over = validate_after(run, recorder, step)
                 if over and pace:
-                    pace.end(step, loss, everyone)
+                    pace.record_last_step(step, loss, everyone)
             if stop or best or over or run.wants_checkpoint(step):
-                heartbeat.at("checkpoint")
-                with clock.paused():
+                heartbeat.set_phase("checkpoint")
+                with clock.pause():
                     if recorder:
                         recorder.sync()  # a complete checkpoint has all its rows
                     run.save(step, validation, end=stop or over or step == steps)
@@ -110,27 +112,27 @@ def stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) ->
     return True
 
 
-def validated(run: Run, recorder: metrics.Recorder | None, step: int) -> tuple[float | None, bool, bool]:
+def validate_after(run: Run, recorder: metrics.Recorder | None, step: int) -> tuple[float | None, bool, bool]:
     """Validate after a step: (its loss, whether it is to be kept as the best so far, whether the run ends with it). A collective call."""
-    heartbeat.at("validation")
+    heartbeat.set_phase("validation")
     lowest = run.lowest
-    found = run.validate()
-    best, over = run.keeps_best and run.lowest != lowest, early_stopping.over(run, step)
-    if recorder and found:
-        recorder.validation(step, run.plan.steps, found, over)
-    return found["loss"] if found else None, best, over
+    validation = run.validate()
+    best, over = run.keeps_best and run.lowest != lowest, early_stopping.should_stop(run, step)
+    if recorder and validation:
+        recorder.write_validation(step, run.plan.steps, validation, over)
+    return validation["loss"] if validation else None, best, over
 
 
-def trained(
+def train_to_end(
     run: Run, recorder: metrics.Recorder | None, stopping: list[int]
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Train to the end: (weights, on process 0 alone; what the run trained on). A collective call.
 
     Ends this program with status RESUBMIT where a signal stopped it after a checkpoint.
     """
-    finished = train(run, recorder, stopping)
+    finished = train_steps(run, recorder, stopping)
     weights = {name: value for name, value in run.weights() if recorder} if finished else {}
-    made_on = run.machine()
+    made_on = run.machine_record()
     if not finished:
         raise SystemExit(RESUBMIT)
     return weights, made_on
@@ -138,17 +140,17 @@ def trained(
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    heartbeat.begin()
+    heartbeat.start_beats()
     stopping: list[int] = []
-    listen(lambda number, _: stopping.append(number))
-    folder = command_line.checkpoints(args, settings)
-    args.tokens = token_staging.staged(args.tokens, args.stage_to)
+    on_stop_signal(lambda number, _: stopping.append(number))
+    folder = command_line.checkpoint_folder(args, settings)
+    args.tokens = token_staging.stage_tokens(args.tokens, args.stage_to)
     if os.environ["RANK"] != "0":
-        trained(Run(args, settings, folder), None, stopping)
+        train_to_end(Run(args, settings, folder), None, stopping)
         return []
-    with checkpoint_folders.taken(folder, args.manifest, manifest.fingerprint):
+    with checkpoint_folders.claim_folder(folder, args.manifest, manifest.fingerprint):
         run = Run(args, settings, folder)
-        introduce(run)
+        log_start(run)
         manifest.worked = run.done < run.plan.steps and not run.stopped
         with metrics.Recorder(
             folder,
@@ -160,31 +162,31 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             config=run.tracked,
             port=args.prometheus_port,
         ) as recorder:
-            weights, made_on = trained(run, recorder, stopping)
+            weights, made_on = train_to_end(run, recorder, stopping)
         manifest.run |= made_on
-        return results(run, weights, manifest, args.manifest.parent)
+        return write_results(run, weights, manifest, args.manifest.parent)
 
 
-def introduce(run: Run) -> None:
+def log_start(run: Run) -> None:
     """Log what is going to be trained, and from where."""
     plan, sizes = run.plan, run.parameters
     if run.resolved:
-        chosen = ", ".join(f"{key} {value:,}" for key, value in run.resolved.items())
-        log.info("auto, by %s training tokens: %s", f"{len(run.stream):,}", chosen)
+        resolved_text = ", ".join(f"{key} {value:,}" for key, value in run.resolved.items())
+        log.info("auto, by %s training tokens: %s", f"{len(run.stream):,}", resolved_text)
     log.info(
         "%s parameters (%s without embeddings), %s steps of %s tokens = %.2f epochs, %d × %s, %s, ZeRO %d, %s",
         f"{sizes['total']:,}", f"{sizes['non_embedding']:,}", f"{plan.steps:,}", f"{plan.tokens_per_step:,}",
         plan.epochs, run.processes, run.device.type, run.kind, run.settings["zero_stage"], run.settings["precision"],
     )  # fmt: skip
-    if run.done and (own := run.folder / f"step-{run.done:06d}").is_dir():  # not where a branch begins
-        log.info("%s", checkpoint_folders.resuming(own, run.done, plan.steps))
+    if run.done and (own_folder := run.folder / f"step-{run.done:06d}").is_dir():  # not where a branch begins
+        log.info("%s", checkpoint_folders.resume_line(own_folder, run.done, plan.steps))
     if not run.validation_tokens:
         log.warning("the shards hold no validation documents: there will be no validation loss")
-    for words in mixture.note(run.engine.model.config):
+    for words in mixture.report_notes(run.engine.model.config):
         log.warning("%s", words)
 
 
-def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out: Path) -> list[Path]:
+def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out: Path) -> list[Path]:
     """Write model/, losses.jsonl and metrics.jsonl into `out`, fill the manifest's summary; the files to list."""
     if bad := [name for name, value in weights.items() if not value.isfinite().all()]:
         raise command_line.InputError(
@@ -192,10 +194,14 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         )
     settings, plan = run.settings, run.plan
     done = run.stopped or plan.steps
-    tokens = plan.tokens(done) - plan.tokens(run.begun)  # without those of the run that this one is a branch of
-    with checkpoint.writing(out):
-        beside = model.companions(run.args.tokenizer)
-        files = model.export(weights, run.engine.model.config, settings["save_dtype"], beside, out / model.FOLDER)
+    tokens = plan.tokens_until(done) - plan.tokens_until(
+        run.begun
+    )  # without those of the run that this one is a branch of
+    with checkpoint.detect_full_disk(out):
+        tokenizer_files = model.companion_files(run.args.tokenizer)
+        files = model.export(
+            weights, run.engine.model.config, settings["save_dtype"], tokenizer_files, out / model.FOLDER
+        )
     for name in (metrics.LOSSES, metrics.METRICS):
         shutil.copyfile(run.folder / name, out / name)
     rows = metrics.read(out / metrics.LOSSES)
@@ -204,21 +210,21 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         losses = [row for row in losses if row["step"] == run.best and "bits_per_byte" not in row]
         scores = [row for row in scores if row["step"] == run.best]
     last = scores[-1].get("bits_per_byte_by_source", {}) if scores else {}
-    by_source = {name: {"bits_per_byte": bits, **heldout.sizes(run.heldout, name)} for name, bits in last.items()}
+    by_source = {name: {"bits_per_byte": bits, **heldout.count_sizes(run.heldout, name)} for name, bits in last.items()}
     notes = []
     if settings["start_from"] is not None:
         after = f", after step {run.begun:,}" if run.begun else ""
         notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
     notes += (
-        skips.note(rows, done)
-        + loss_scale.note(run.engine, run.overflows, done)
-        + rollback.note(run.rolled)
-        + early_stopping.note(run)
+        skips.report_notes(rows, done)
+        + loss_scale.report_notes(run.engine, run.overflows, done)
+        + rollback.report_notes(run.rolled)
+        + early_stopping.report_notes(run)
     )
-    notes += mixture.note(run.engine.model.config)
+    notes += mixture.report_notes(run.engine.model.config)
     if not scores:
         notes.append("The corpus has no validation documents: there is no validation loss.")
-    notes += checkpoint_folders.note(list(run.changed))
+    notes += checkpoint_folders.code_change_notes(list(run.changed))
     manifest.summary = {
         "start_from": settings["start_from"],
         **({"after_step": run.begun} if run.begun else {}),  # a step of the run that it is a branch of
@@ -228,7 +234,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "tokens": tokens,
         "steps": done,
         "epochs": tokens / plan.context / plan.windows,
-        **mix_reader.summary(run.mix, rows, done),
+        **mix_reader.manifest_summary(run.mix, rows, done),
         "global_batch_tokens": plan.tokens_per_step,
         "learning_rate": settings["learning_rate"],
         "loss": losses[-1]["loss"] if losses else None,
@@ -241,7 +247,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "skipped_steps": run.skipped,
         **loss_scale.metrics_row(run.engine, run.overflows),
         **({"rolled_back": run.rolled} if run.rolled else {}),
-        **early_stopping.summary(run),
+        **early_stopping.manifest_summary(run),
         "notes": notes,
         **({"other_code": list(run.changed)} if run.changed else {}),
     }
@@ -249,7 +255,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "pretrain.train",
         __doc__,
         "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
@@ -265,7 +271,7 @@ def main(argv: list[str] | None = None) -> int:
         help="manifest of pretrain.mix; without it windows are read in an order of the seed alone",
     )
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    command_line.placement(parser, "pretrain.train")
+    command_line.add_placement_options(parser, "pretrain.train")
     return program.run(parser, body, argv)
 
 

@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 import xxhash
 
 from crawl2llm.chain.steps import INSPECT
-from crawl2llm.core.console import quantity
-from crawl2llm.core.manifest import scratch
-from crawl2llm.formats.documents import SPLITS, batches, count
-from crawl2llm.formats.external_partition import Spill, by_hash, ranges
+from crawl2llm.core.console import format_quantity
+from crawl2llm.core.manifest import scratch_folder
+from crawl2llm.formats.documents import SPLITS, batches, count_rows
+from crawl2llm.formats.external_partition import Spill, count_parts, part_by_hash
 from crawl2llm.formats.run_records import Run
-from crawl2llm.text.group_split import host
+from crawl2llm.text.group_split import url_host
 
-LEAST = 100  # pages of a host, from which on it is looked at
-SHOWN = 20  # hosts that are named
+LEAST_PAGES = 100  # pages of a host, from which on it is looked at
+HOSTS_SHOWN = 20  # hosts that are named
 HELD_PAGES = 1 << 23  # counted at a time: about 0.5 GB
 BATCH = 65_536  # rows read at a time
 PAGE = np.dtype([("host", "u8"), ("stage", "i4")])  # stage: the number of the filter that drops it, 0 for none
@@ -48,30 +48,35 @@ def find(run: Run, share: float | None, folder: Path) -> Row:
     if share is None:
         return {"share": None, "rows": [], "more": 0}
     sources, stages = Counter[tuple[str, str]](), {"": 0}
-    with scratch(folder) as place:
-        spilled = Spill(place, ranges(sum(_size(run, path) for path in _tables(run)), HELD_PAGES), PAGE)
-        for stage_names, source_names, urls in _documents(run):
+    with scratch_folder(folder) as spill_folder:
+        spilled = Spill(
+            spill_folder, count_parts(sum(_row_count(run, path) for path in _document_tables(run)), HELD_PAGES), PAGE
+        )
+        for stage_names, source_names, urls in _document_columns(run):
             sources.update(zip(source_names, stage_names, strict=True))
             pages = [
-                (hashed(name), stages.setdefault(stage, len(stages)))
+                (host_hash(name), stages.setdefault(stage, len(stages)))
                 for stage, url in zip(stage_names, urls, strict=True)
                 if (name := host_of(url or ""))
             ]
-            some = np.array(pages, PAGE)
-            spilled.add(by_hash(some["host"], spilled.parts), some)
-        alarming, more = _hosts(spilled, share, len(stages))
-    names = _names(run, {number for number, *_ in alarming})
+            host_pages = np.array(pages, PAGE)
+            spilled.add(part_by_hash(host_pages["host"], spilled.parts), host_pages)
+        alarming, further = _largest_host_losses(spilled, share, len(stages))
+    names = _names_by_hash(run, {number for number, *_ in alarming})
     of_stage = list(stages)
-    hosts = [_row("host", names[number], of_stage[stage], total, gone) for number, stage, total, gone in alarming]
-    rows = [*_sources(sources, share), *sorted(hosts, key=lambda row: (-row["dropped"], row["name"], row["stage"]))]
+    hosts = [
+        _alarm_row("host", names[number], of_stage[stage], total, dropped_pages)
+        for number, stage, total, dropped_pages in alarming
+    ]
+    rows = [*_source_rows(sources, share), *sorted(hosts, key=lambda row: (-row["dropped"], row["name"], row["stage"]))]
     dropped = Counter[str]()
     for (_, stage), number in sources.items():
         dropped[stage] += number
     shares = {stage: number / dropped.total() for stage, number in sorted(dropped.items()) if stage}
-    return {"share": share, "rows": rows, "more": more, "shares": shares, "pages": bool(run.of(INSPECT))}
+    return {"share": share, "rows": rows, "more": further, "shares": shares, "pages": bool(run.manifests_of(INSPECT))}
 
 
-def in_words(row: Row) -> str:
+def loss_sentence(row: Row) -> str:
     """A row as a sentence."""
     return (
         f"{row['kind']} {row['name']} loses {row['dropped'] / row['documents']:.0%} of its documents to {row['stage']}: "
@@ -79,41 +84,41 @@ def in_words(row: Row) -> str:
     )
 
 
-def _rows_of(alarms: Row | None, kind: str) -> list[Row]:
+def _rows_of_kind(alarms: Row | None, kind: str) -> list[Row]:
     return [row for row in alarms["rows"] if row["kind"] == kind] if alarms else []
 
 
-def of_sources(alarms: Row | None) -> list[str]:
+def source_sentences(alarms: Row | None) -> list[str]:
     """A sentence for each source among the rows."""
-    return [in_words(row) for row in _rows_of(alarms, "source")]
+    return [loss_sentence(row) for row in _rows_of_kind(alarms, "source")]
 
 
-def of_hosts(alarms: Row | None) -> list[str]:
+def host_sentences(alarms: Row | None) -> list[str]:
     """A sentence for each host among the rows, beside what the filter drops of all documents, and how many more there are."""
     if not alarms:
         return []
     sentences = [
-        f"{in_words(row)} (of all documents {row['stage']} drops {alarms['shares'].get(row['stage'], 0):.0%})"
-        for row in _rows_of(alarms, "host")
+        f"{loss_sentence(row)} (of all documents {row['stage']} drops {alarms['shares'].get(row['stage'], 0):.0%})"
+        for row in _rows_of_kind(alarms, "host")
     ]
-    more = f"{quantity(alarms['more'], 'more host loses', 'more hosts lose')} as much of theirs"
-    return [*sentences, *([more] if alarms["more"] else [])]
+    further_words = f"{format_quantity(alarms['more'], 'more host loses', 'more hosts lose')} as much of theirs"
+    return [*sentences, *([further_words] if alarms["more"] else [])]
 
 
-def to_do(alarms: Row | None) -> list[str]:
+def sentences_with_advice(alarms: Row | None) -> list[str]:
     """A sentence for each source among the rows, with what to do. Hosts are on the page alone: a filter is there to drop some of them."""
     pages = bool(alarms and alarms.get("pages"))
-    return [f"{in_words(row)}; {advice(row['stage'], pages)}" for row in _rows_of(alarms, "source")]
+    return [f"{loss_sentence(row)}; {advice_for_stage(row['stage'], pages)}" for row in _rows_of_kind(alarms, "source")]
 
 
-def advice(stage: str, pages: bool) -> str:
+def advice_for_stage(stage: str, pages: bool) -> str:
     """What to do where a filter drops much of a source. pages: whether the report has a link to pages of what filters drop."""
     place = "under “Pages of every filter” in the report" if pages else "among the samples of the report"
-    wanted = ADVICE.get(stage, "if it should be kept, `skip_filters` of the source keeps it out of that filter")
-    return f"see what it drops {place}; {wanted}"
+    remedy = ADVICE.get(stage, "if it should be kept, `skip_filters` of the source keeps it out of that filter")
+    return f"see what it drops {place}; {remedy}"
 
 
-def hashed(name: str) -> int:
+def host_hash(name: str) -> int:
     """A host's hash."""
     return xxhash.xxh3_64_intdigest(name.encode())
 
@@ -121,79 +126,81 @@ def hashed(name: str) -> int:
 def host_of(url: str) -> str | None:
     """The host of a URL; many pages of one follow each other."""
     scheme, mark, rest = url.partition("://")
-    return _host(f"{scheme}://{rest.partition('/')[0]}") if mark else host(url)
+    return _cached_host(f"{scheme}://{rest.partition('/')[0]}") if mark else url_host(url)
 
 
-_host = lru_cache(1 << 16)(host)
+_cached_host = lru_cache(1 << 16)(url_host)
 
 
-def _row(kind: str, name: str, stage: str, documents: int, dropped: int) -> Row:
+def _alarm_row(kind: str, name: str, stage: str, documents: int, dropped: int) -> Row:
     return {"kind": kind, "name": name, "stage": stage, "documents": documents, "dropped": dropped}
 
 
-def _sources(counts: Counter[tuple[str, str]], share: float) -> list[Row]:
+def _source_rows(counts: Counter[tuple[str, str]], share: float) -> list[Row]:
     total = Counter[str]()
     for (source, _), number in counts.items():
         total[source] += number
     rows = [
-        _row("source", source, stage, total[source], number)
+        _alarm_row("source", source, stage, total[source], number)
         for (source, stage), number in counts.items()
         if stage and number > share * total[source]
     ]
     return sorted(rows, key=lambda row: (-row["dropped"], row["name"], row["stage"]))
 
 
-def _hosts(pages: Spill, share: float, stages: int) -> tuple[list[tuple[int, int, int, int]], int]:
+def _largest_host_losses(pages: Spill, share: float, stages: int) -> tuple[list[tuple[int, int, int, int]], int]:
     """((hash, stage, pages, pages dropped) of the SHOWN hosts that lose most, how many more there are)."""
     largest: list[tuple[int, int, int, int]] = []
     number = 0
     for part in range(pages.parts):
-        some = pages.part(part)
-        names, pages_of = np.unique(some["host"], return_counts=True)
-        names = names[pages_of >= LEAST]  # first, since a table of all hosts by stage takes more than the pages
-        some = some[np.isin(some["host"], names)]
-        place = np.searchsorted(names, some["host"])
-        cells = np.bincount(place * stages + some["stage"], minlength=len(names) * stages)
+        part_pages = pages.part(part)
+        names, pages_of = np.unique(part_pages["host"], return_counts=True)
+        names = names[pages_of >= LEAST_PAGES]  # first, since a table of all hosts by stage takes more than the pages
+        part_pages = part_pages[np.isin(part_pages["host"], names)]
+        place = np.searchsorted(names, part_pages["host"])
+        cells = np.bincount(place * stages + part_pages["stage"], minlength=len(names) * stages)
         by_stage: npt.NDArray[np.int64] = cells.reshape(len(names), stages)
         total = by_stage.sum(axis=1)
         where, stage = np.nonzero(by_stage[:, 1:] > share * total[:, None])
         number += len(where)
-        gone = by_stage[where, stage + 1]
-        found = zip(names[where].tolist(), (stage + 1).tolist(), total[where].tolist(), gone.tolist(), strict=True)
-        largest = sorted([*largest, *found], key=lambda row: (-row[3], row[0], row[1]))[:SHOWN]
+        dropped_pages = by_stage[where, stage + 1]
+        losses = zip(
+            names[where].tolist(), (stage + 1).tolist(), total[where].tolist(), dropped_pages.tolist(), strict=True
+        )
+        largest = sorted([*largest, *losses], key=lambda row: (-row[3], row[0], row[1]))[:HOSTS_SHOWN]
     return largest, number - len(largest)
 
 
-def _names(run: Run, wanted: set[int]) -> dict[int, str]:
+def _names_by_hash(run: Run, hashes: set[int]) -> dict[int, str]:
     """The hosts that have these hashes."""
     names: dict[int, str] = {}
-    for _, _, urls in _documents(run) if wanted else ():
+    for _, _, urls in _document_columns(run) if hashes else ():
         for name in filter(None, {host_of(url or "") for url in urls}):
-            if (number := hashed(name)) in wanted:
+            if (number := host_hash(name)) in hashes:
                 names[number] = name
-        if len(names) == len(wanted):
+        if len(names) == len(hashes):
             break
     return names
 
 
-def _tables(run: Run) -> list[Path]:
+def _document_tables(run: Run) -> list[Path]:
     """The tables of the documents of a corpus, and of those that were dropped."""
     return [path for path in run.files("corpus.write", ".parquet") if path.parent.name in (*SPLITS, "dropped")]
 
 
-def _size(run: Run, path: Path) -> int:
-    with run.reading(path):
-        return count(path)
+def _row_count(run: Run, path: Path) -> int:
+    with run.guard_reading(path):
+        return count_rows(path)
     return 0
 
 
-def _documents(run: Run) -> Iterator[tuple[list[str], list[str], list[str | None]]]:
+def _document_columns(run: Run) -> Iterator[tuple[list[str], list[str], list[str | None]]]:
     """(the stage that drops each document, "" for none; its source; its URL) of the tables' batches. Tables without these are left out."""
-    for path in _tables(run):
-        wanted = [*(["stage"] if path.parent.name == "dropped" else []), "source", "url"]
-        with run.reading(path):
-            if not set(wanted) <= set(pq.read_schema(path).names):
+    for path in _document_tables(run):
+        column_names = [*(["stage"] if path.parent.name == "dropped" else []), "source", "url"]
+        with run.guard_reading(path):
+            if not set(column_names) <= set(pq.read_schema(path).names):
                 continue
-            for batch in batches(path, wanted, BATCH):
+            for batch in batches(path, column_names, BATCH):
                 columns = batch.to_pydict()
                 yield columns.get("stage", [""] * len(batch)), columns["source"], columns["url"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from crawl2llm.chain.model_registry import BASE
-from crawl2llm.core.console import form
-from crawl2llm.formats.run_records import dig, number
-from crawl2llm.stages.report.page import integer, significant
+from crawl2llm.core.console import singular_or_plural
+from crawl2llm.formats.run_records import dig, finite_number
+from crawl2llm.stages.report.page import format_integer, format_significant
 
 # Held-out documents from which on a mean over them has an interval that the normal distribution gives: with 30 the t distribution's is 4 %
 # wider, with 10 already 15 %, with 2 six times as wide.
@@ -15,28 +15,28 @@ LEAST_HELD_OUT = 30
 FRACTION = "corpus.split.validation_fraction"
 
 
-def few_held_out(counts: dict[str, Any]) -> list[dict[str, Any]]:
+def few_held_out_notes(counts: dict[str, Any]) -> list[dict[str, Any]]:
     """A note if documents are held out, and fewer than LEAST_HELD_OUT."""
-    held, train = (number(dig(counts, "corpus", split, "documents")) for split in ("validation", "train"))
-    if not held or held >= LEAST_HELD_OUT:
+    held_out, train = (finite_number(dig(counts, "corpus", split, "documents")) for split in ("validation", "train"))
+    if not held_out or held_out >= LEAST_HELD_OUT:
         return []
     text = (
-        f"Only {integer(held)} {form(held, 'document is', 'documents are')} held out, beside {integer(train)} to train on: all that is "
-        f"measured on held-out text rests on {form(held, 'it', 'them')}, and may be far off. Raise {FRACTION}, or add documents."
+        f"Only {format_integer(held_out)} {singular_or_plural(held_out, 'document is', 'documents are')} held out, beside {format_integer(train)} to train on: all that is "
+        f"measured on held-out text rests on {singular_or_plural(held_out, 'it', 'them')}, and may be far off. Raise {FRACTION}, or add documents."
     )
     return [{"step": "corpus.split", "text": text, "tasks": 1}]
 
 
-def worse_than_bigram(counts: dict[str, Any]) -> list[dict[str, Any]]:
+def worse_than_bigram_notes(counts: dict[str, Any]) -> list[dict[str, Any]]:
     """A note if the base model needs as many bits per held-out byte as the bigram model that evaluate.items counts, or more."""
     base = next((model for model in counts.get("models") or [] if model["name"] == BASE), None)
-    bits = number(dig(base, "evaluation", "heldout_text", "bits_per_byte"))
-    bigram = number(dig(counts, "beside", "heldout_text", "bits_per_byte", "bigram"))
+    bits = finite_number(dig(base, "evaluation", "heldout_text", "bits_per_byte"))
+    bigram = finite_number(dig(counts, "beside", "heldout_text", "bits_per_byte", "bigram"))
     if bits is None or bigram is None or bits < bigram:
         return []
     text = (
-        f"The base model is no better than a bigram model, which only counts pairs of tokens: {significant(bits)} against "
-        f"{significant(bigram)} bits per held-out byte. It has hardly learnt the language: give it more text, or more tokens to train on "
+        f"The base model is no better than a bigram model, which only counts pairs of tokens: {format_significant(bits)} against "
+        f"{format_significant(bigram)} bits per held-out byte. It has hardly learnt the language: give it more text, or more tokens to train on "
         "(pretrain.train.tokens)."
     )
     return [{"step": "evaluate.model", "text": text, "tasks": 1}]
@@ -44,4 +44,4 @@ def worse_than_bigram(counts: dict[str, Any]) -> list[dict[str, Any]]:
 
 def notes(counts: dict[str, Any]) -> list[dict[str, Any]]:
     """The notes that the numbers of `funnel.counts` ask for, as steps write theirs: `step`, `text`, `tasks`."""
-    return [*few_held_out(counts), *worse_than_bigram(counts)]
+    return [*few_held_out_notes(counts), *worse_than_bigram_notes(counts)]

@@ -16,35 +16,39 @@ from crawl2llm.chain import config as configuration
 from crawl2llm.chain.project import Project
 from crawl2llm.core import code_snapshot
 from crawl2llm.core.console import log
-from crawl2llm.core.manifest import Manifest, ManifestError, combined, pretty, write_atomically
+from crawl2llm.core.manifest import Manifest, ManifestError, combine_sources, pretty_json, write_atomically
 from crawl2llm.stages.report import variants
-from crawl2llm.stages.report.sweeps.read import consumed
+from crawl2llm.stages.report.sweeps.read import input_digests
 
-SET = ("variants", "main", "seed_keys")  # of its settings: what variants set, which the complete config says too
+VARIANT_SETTINGS = (
+    "variants",
+    "main",
+    "seed_keys",
+)  # of its settings: what variants set, which the complete config says too
 
 
-def project(given: list[str], sources: Path | None = None) -> Project:
+def read_project(configs: list[str], sources: Path | None = None) -> Project:
     """The variants of a run: of config files, each laid over those before it, or of the mapping that the workflow passes.
 
     sources: the file in which the workflow noted the source files of every shard; without it they are looked for. Raises InputError or
     ConfigError where it is no config.
     """
-    if given[0].lstrip().startswith("{"):
-        raw, named = json.loads(given[0]), "--complete-config"
+    if configs[0].lstrip().startswith("{"):
+        raw, config_name = json.loads(configs[0]), "--complete-config"
     else:
-        raw, named = yaml_errors.laid(map(Path, given)), ", ".join(given)
+        raw, config_name = yaml_errors.read_layered(map(Path, configs)), ", ".join(configs)
     try:
-        held = code_snapshot.sources(sources) if sources else None
+        shard_sources = code_snapshot.read_sources(sources) if sources else None
     except OSError as error:
         raise command_line.InputError(f"--sources {sources}: {error.strerror or error}") from error
-    return Project(configuration.validate(raw, named), held)
+    return Project(configuration.validate(raw, config_name), shard_sources)
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    run = project(args.complete_config, args.sources)
-    options = {key: value for key, value in settings.items() if key not in SET}
-    found, held = variants.look(run, options)
-    for row in found["variants"]:
+    run = read_project(args.complete_config, args.sources)
+    options = {key: value for key, value in settings.items() if key not in VARIANT_SETTINGS}
+    comparison, variants_by_name = variants.read_comparison(run, options)
+    for row in comparison["variants"]:
         if row["damaged"]:
             raise ManifestError(f"{row['damaged'][0]}: start the run again, and this task runs again")
         if row["missing"]:
@@ -52,28 +56,30 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 f"the variant {row['name']} lacks {', '.join(row['missing'])}: start the run again"
             )
     out = args.manifest.with_name("compare.json")
-    write_atomically(out, pretty(found))
+    write_atomically(out, pretty_json(comparison))
     page = args.manifest.with_name("compare.html")
-    write_atomically(page, variants.render(run, found, held, manifest.fingerprint))
-    manifest.inputs = consumed(list(held.values()))
+    write_atomically(page, variants.render(run, comparison, variants_by_name, manifest.fingerprint))
+    manifest.inputs = input_digests(list(variants_by_name.values()))
     # Main's alone: what holds for the source files of another variant is in its results, which are inputs.
-    manifest.sources = combined(made.sources for step in held["main"].made.values() for made in step.values())
-    manifest.summary = summary(found)
+    manifest.sources = combine_sources(
+        task_manifest.sources for step in variants_by_name["main"].manifests.values() for task_manifest in step.values()
+    )
+    manifest.summary = verdict_summary(comparison)
     log.info("all variants are compared in %s", page)
     return [out]
 
 
-def summary(found: dict[str, Any]) -> dict[str, Any]:
+def verdict_summary(comparison: dict[str, Any]) -> dict[str, Any]:
     """How many variants and settings, and of each model the verdicts by bits per byte."""
-    told = {
+    verdicts = {
         name: {model["settings"][row["second"]]: row["verdict"] for row in model["measures"][0]["to_main"]}
-        for name, model in found["models"].items()
+        for name, model in comparison["models"].items()
     }
-    return {"variants": len(found["variants"]), "settings": len(found["settings"]), "verdicts": told}
+    return {"variants": len(comparison["variants"]), "settings": len(comparison["settings"]), "verdicts": verdicts}
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "report.compare",
         __doc__,
         "--config config.yaml --complete-config config.yaml --manifest results/main/report/compare/manifest.json",
@@ -86,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
         help="the run's config: files, each laid over those before it, or the workflow's mapping",
     )
     parser.add_argument("--sources", type=Path, help="the source files of every shard, as the workflow noted them")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

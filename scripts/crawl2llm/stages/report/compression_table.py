@@ -9,17 +9,24 @@ from matplotlib.axes import Axes
 
 from crawl2llm.chain.model_registry import REWARD_STEP
 from crawl2llm.chain.steps import EVALUATION, stage_of
-from crawl2llm.core.console import form
+from crawl2llm.core.console import singular_or_plural
 from crawl2llm.formats import generation_speed
-from crawl2llm.formats.run_records import Run, dig, number
+from crawl2llm.formats.run_records import Run, dig, finite_number
 from crawl2llm.stages.compress.quantize_tools import PACKED
-from crawl2llm.stages.report.figures import BLUE, ORANGE, compact, drawn
-from crawl2llm.stages.report.models import Model, title
-from crawl2llm.stages.report.page import NOTHING, integer, memory, signed, significant, size
+from crawl2llm.stages.report.figures import BLUE, ORANGE, compact_number, figure_svg
+from crawl2llm.stages.report.models import Model, model_title
+from crawl2llm.stages.report.page import (
+    NOTHING,
+    format_bytes,
+    format_integer,
+    format_memory,
+    format_signed,
+    format_significant,
+)
 from crawl2llm.stages.report.tasks import NAMES
 
 STAGE = "compress"
-EXPANDED = (
+EXPANDED_NOTE = (
     "Models by int4, gptq and awq are expanded when they are loaded: their speed and memory are those of an unquantized model. "
     "transformers loads them packed where compressed-tensors is installed: .venv/bin/python -m pip install compressed-tensors==0.19.0."
 )
@@ -36,7 +43,7 @@ def is_weight(file: str) -> bool:
     return path.suffix == ".safetensors" and path.parent.name == "model"
 
 
-def rows(run: Run, models: list[Model]) -> list[dict[str, Any]]:
+def compression_rows(run: Run, models: list[Model]) -> list[dict[str, Any]]:
     """Every model with a result, as numbers: `bytes` of its weights on the disk, whether they are
     `expanded` when it is loaded, `bits`, `centered` (the mean over the tasks), `speed`.
 
@@ -44,89 +51,98 @@ def rows(run: Run, models: list[Model]) -> list[dict[str, Any]]:
     """
     if not any(is_compressed(model) and run.task(model.step, model.task) for model in models):
         return []
-    found = []
+    model_rows = []
     for model in models:
-        made, evaluation = run.task(model.step, model.task), run.task(EVALUATION, model.name)
-        if made is None or model.step == REWARD_STEP:
+        manifest, evaluation = run.task(model.step, model.task), run.task(EVALUATION, model.name)
+        if manifest is None or model.step == REWARD_STEP:
             continue
         summary = evaluation.summary if evaluation else {}
-        scores = [value for task in NAMES if (value := number(dig(summary, "items", task, "centered"))) is not None]
-        found.append(
+        scores = [
+            value for task in NAMES if (value := finite_number(dig(summary, "items", task, "centered"))) is not None
+        ]
+        model_rows.append(
             {
                 "name": model.name,
                 "compressed": is_compressed(model),
-                "expanded": dig(made.summary, "method") in PACKED,
-                "bytes": sum(facts["bytes"] for file, facts in made.files.items() if is_weight(file)),
-                "parameters": number(dig(summary, "parameters")),
-                "bits": number(dig(summary, "heldout_text", "bits_per_byte")),
+                "expanded": dig(manifest.summary, "method") in PACKED,
+                "bytes": sum(facts["bytes"] for file, facts in manifest.files.items() if is_weight(file)),
+                "parameters": finite_number(dig(summary, "parameters")),
+                "bits": finite_number(dig(summary, "heldout_text", "bits_per_byte")),
                 "centered": sum(scores) / len(scores) if scores else None,
                 "speed": generation_speed.read(evaluation.path) if evaluation and evaluation.path else {},
             }
         )
-    return found
+    return model_rows
 
 
-def rate(measured: dict[str, Any]) -> str:
+def speed_text(measured: dict[str, Any]) -> str:
     """Tokens a second; `≥ 196` if other work of the machine took a part of its time, so that it is a lower bound."""
-    shown = significant(measured.get("tokens_per_second"), 3)
-    return f"≥ {shown}" if measured.get("disturbed") and shown != NOTHING else shown
+    text = format_significant(measured.get("tokens_per_second"), 3)
+    return f"≥ {text}" if measured.get("disturbed") and text != NOTHING else text
 
 
-def table(found: list[dict[str, Any]]) -> dict[str, Any]:
+def table(model_rows: list[dict[str, Any]]) -> dict[str, Any]:
     """`rows` of cells as the page shows them, and `about`: the machine that speed and memory were measured on."""
-    machines = sorted({of["speed"]["machine"] for of in found if of["speed"].get("machine")})
-    threads = sorted({of["speed"]["threads"] for of in found if of["speed"].get("threads")})
+    machines = sorted({row["speed"]["machine"] for row in model_rows if row["speed"].get("machine")})
+    threads = sorted({of["speed"]["threads"] for of in model_rows if of["speed"].get("threads")})
     about = (
         f"Tokens a second of one greedy text alone, and memory, on the machine at hand: {', '.join(machines)}, "
-        f"{' or '.join(map(str, threads))} {form(max(threads, default=None), 'thread')}."
+        f"{' or '.join(map(str, threads))} {singular_or_plural(max(threads, default=None), 'thread')}."
         if machines
         else "Speed and memory were not measured."
     )
-    if any(of["speed"].get("disturbed") for of in found):
+    if any(of["speed"].get("disturbed") for of in model_rows):
         about += (
             " With ≥ the machine had other work at the time, such as other tasks of the run: by itself the model is faster, "
             "by how much is not known."
         )
-    if machines and any(of["expanded"] for of in found):
-        about += f" {EXPANDED}"
-    shown = [
+    if machines and any(of["expanded"] for of in model_rows):
+        about += f" {EXPANDED_NOTE}"
+    table_rows = [
         {
-            "name": title(of["name"]),
+            "name": model_title(of["name"]),
             "cells": [
-                size(of["bytes"]),
-                integer(of["parameters"]),
-                significant(of["bits"]),
-                signed(of["centered"], 3) if of["centered"] is not None else NOTHING,
-                rate(of["speed"]),
-                size(of["speed"].get("weights_bytes")),
-                memory(of["speed"].get("peak_memory_bytes")),
+                format_bytes(of["bytes"]),
+                format_integer(of["parameters"]),
+                format_significant(of["bits"]),
+                format_signed(of["centered"], 3) if of["centered"] is not None else NOTHING,
+                speed_text(of["speed"]),
+                format_bytes(of["speed"].get("weights_bytes")),
+                format_memory(of["speed"].get("peak_memory_bytes")),
             ],
         }
-        for of in found
+        for of in model_rows
     ]
-    return {"rows": shown, "about": about}
+    return {"rows": table_rows, "about": about}
 
 
-def figure(found: list[dict[str, Any]]) -> str | None:
+def figure(model_rows: list[dict[str, Any]]) -> str | None:
     """Size on the disk against bits per byte, each point with its model's name and speed; None where fewer than two have both."""
-    points = [of for of in found if of["bytes"] and of["bits"] is not None]
+    points = [row for row in model_rows if row["bytes"] and row["bits"] is not None]
     if len(points) < 2:
         return None
 
-    def words(of: dict[str, Any]) -> str:
-        shown = rate(of["speed"])
-        return of["name"] + (f", {shown} tokens/s" if shown != NOTHING else "")
+    def point_label(row: dict[str, Any]) -> str:
+        speed = speed_text(row["speed"])
+        return row["name"] + (f", {speed} tokens/s" if speed != NOTHING else "")
 
     def draw(axes: Axes) -> None:
-        for of in points:
+        for row in points:
             axes.plot(
-                of["bytes"], of["bits"], "s" if of["compressed"] else "o", color=ORANGE if of["compressed"] else BLUE
+                row["bytes"],
+                row["bits"],
+                "s" if row["compressed"] else "o",
+                color=ORANGE if row["compressed"] else BLUE,
             )
-            axes.annotate(words(of), (of["bytes"], of["bits"]), xytext=(6, 5), textcoords="offset points", fontsize=8)
+            axes.annotate(
+                point_label(row), (row["bytes"], row["bits"]), xytext=(6, 5), textcoords="offset points", fontsize=8
+            )
         axes.set(xlabel="bytes of weights on the disk", ylabel="bits per held-out byte")
         axes.set_xlim(0, 1.35 * max(of["bytes"] for of in points))
         axes.margins(y=0.2)
-        axes.xaxis.set_major_formatter(lambda value, _: compact(value))
+        axes.xaxis.set_major_formatter(lambda value, _: compact_number(value))
 
-    spoken = "; ".join(f"{words(of)}: {of['bytes']:,} bytes, {of['bits']:.4g} bits per byte" for of in points)
-    return drawn("compressed", "Size and bits per byte", f"Size on the disk against bits per byte. {spoken}.", draw)
+    spoken = "; ".join(f"{point_label(of)}: {of['bytes']:,} bytes, {of['bits']:.4g} bits per byte" for of in points)
+    return figure_svg(
+        "compressed", "Size and bits per byte", f"Size on the disk against bits per byte. {spoken}.", draw
+    )

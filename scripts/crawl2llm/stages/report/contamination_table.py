@@ -5,49 +5,49 @@ from __future__ import annotations
 from typing import Any
 
 from crawl2llm.formats.run_records import Run, dig
-from crawl2llm.stages.report.models import title
-from crawl2llm.stages.report.page import NOTHING, integer, percent
-from crawl2llm.stages.report.public import name
+from crawl2llm.stages.report.models import model_title
+from crawl2llm.stages.report.page import NOTHING, format_integer, format_percent
+from crawl2llm.stages.report.public import task_title
 
 STEP = "evaluate.found"
-SHOWN = 5  # examples
+EXAMPLES_SHOWN = 5  # examples
 
 
-def share(of: dict[str, Any]) -> str:
+def accuracy_text(counts: dict[str, Any]) -> str:
     """`41.3 % ± 1.6 % of 250`: accuracy, its standard error, and of how many items."""
-    if not of["items"]:
+    if not counts["items"]:
         return NOTHING
-    wide = f" ± {percent(of['stderr'])}" if of["stderr"] is not None else ""
-    return f"{percent(of['accuracy'])}{wide} of {integer(of['items'])}"
+    error = f" ± {format_percent(counts['stderr'])}" if counts["stderr"] is not None else ""
+    return f"{format_percent(counts['accuracy'])}{error} of {format_integer(counts['items'])}"
 
 
-def found(run: Run) -> dict[str, Any]:
+def contamination_tables(run: Run) -> dict[str, Any]:
     """`sets` (a row each), `examples`, `tasks` (a row for each model and task with items found) and `about`; empty without the step."""
-    summary = next((dict(made.summary) for made in run.of(STEP)), None)
+    summary = next((dict(manifest.summary) for manifest in run.manifests_of(STEP)), None)
     if not summary:
         return {"sets": [], "examples": [], "tasks": [], "about": ""}
     sets = []
-    for of, one in summary["sets"].items():
-        searched = one["items"] - one["short"]
+    for set_name, row in summary["sets"].items():
+        searched = row["items"] - row["short"]
         sets.append(
             {
-                "name": name(of),
-                "items": integer(searched),
-                "found": integer(one["found"]),
-                "share": percent(one["found"] / searched) if searched else NOTHING,
-                "left": integer(one["left"]),
-                "short": integer(one["short"]),
+                "name": task_title(set_name),
+                "items": format_integer(searched),
+                "found": format_integer(row["found"]),
+                "share": format_percent(row["found"] / searched) if searched else NOTHING,
+                "left": format_integer(row["left"]),
+                "short": format_integer(row["short"]),
             }
         )
     examples = sorted(
-        ({**example, "set": name(of)} for of, one in summary["sets"].items() for example in one["examples"]),
+        ({**example, "set": task_title(of)} for of, one in summary["sets"].items() for example in one["examples"]),
         key=lambda example: (-example["overlap"], example["set"], example["item"]),
     )
     tasks = [
         {
-            "name": name(task),
-            "model": title(model),
-            "cells": [share(parts[part]) for part in ("all", "not_found", "removed", "left")],
+            "name": task_title(task),
+            "model": model_title(model),
+            "cells": [accuracy_text(parts[part]) for part in ("all", "not_found", "removed", "left")],
         }
         for task, models in summary["tasks"].items()
         for model, parts in models.items()
@@ -60,18 +60,18 @@ def found(run: Run) -> dict[str, Any]:
             {
                 "set": one["set"],
                 "item": one["item"],
-                "overlap": percent(one["overlap"]),
-                "documents": integer(one["documents"]),
+                "overlap": format_percent(one["overlap"]),
+                "documents": format_integer(one["documents"]),
                 "url": next(iter(one["urls"]), ""),
             }
-            for one in examples[:SHOWN]
+            for one in examples[:EXAMPLES_SHOWN]
         ],
         "tasks": tasks,
         "about": (
             f"Searched for in the text that would have been trained on, by {dig(summary, 'method')} of {dig(summary, 'words')} words; "
             "found: "
-            f"an overlap above {dig(summary, 'overlap_max')}. Documents: {integer(documents.get('dropped', 0))} dropped, "
-            f"{integer(documents.get('cut', 0))} cut, {integer(documents.get('left', 0))} left. No model has seen an item whose documents "
+            f"an overlap above {dig(summary, 'overlap_max')}. Documents: {format_integer(documents.get('dropped', 0))} dropped, "
+            f"{format_integer(documents.get('cut', 0))} cut, {format_integer(documents.get('left', 0))} left. No model has seen an item whose documents "
             "were dropped or cut; only those that are left are contaminated."
         ),
     }

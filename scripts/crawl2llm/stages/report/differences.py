@@ -12,42 +12,44 @@ from crawl2llm.chain.steps import MAKERS
 from crawl2llm.stages.report.models import Model
 
 
-def flat(tree: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def dotted_leaves(tree: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """(dotted key, value) of every leaf of nested mappings; an empty mapping is a leaf."""
     for key, value in tree.items():
         if isinstance(value, dict) and value:
-            yield from flat(value, f"{path}{key}.")
+            yield from dotted_leaves(value, f"{path}{key}.")
         else:
             yield f"{path}{key}", value
 
 
-def shown(value: Any) -> str:
+def yaml_text(value: Any) -> str:
     """A value as the config file has it."""
     text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**6)
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def tables(config: dict[str, Any] | None, models: list[Model]) -> list[dict[str, Any]]:
+def difference_tables(config: dict[str, Any] | None, models: list[Model]) -> list[dict[str, Any]]:
     """For each step that made several of `models`: {step, models, rows of (key, a value for each)}; no row where none differs.
 
     config: complete; None where none is known. Placement keys, which decide no byte of a model, are left out.
     """
-    found = []
+    step_tables = []
     for step in MAKERS if config else ():
-        made = [model.name for model in models if model.step == step and config and model.name in config["models"]]
-        if len(made) < 2 or config is None:
+        names = [model.name for model in models if model.step == step and config and model.name in config["models"]]
+        if len(names) < 2 or config is None:
             continue
-        own = [
+        model_settings = [
             {"from": model_registry.parent(config, name)}
-            | dict(flat(config_schema.tracked(model_registry.applied(config, step, name), step)))
-            for name in made
+            | dict(
+                dotted_leaves(config_schema.tracked_section(model_registry.config_for_model(config, step, name), step))
+            )
+            for name in names
         ]
-        keys = dict.fromkeys(key for keys in own for key in keys)
-        rows = [(key, [shown(keys[key]) if key in keys else "default" for keys in own]) for key in keys]
-        found.append({"step": step, "models": made, "rows": [row for row in rows if len(set(row[1])) > 1]})
-    return found
+        keys = dict.fromkeys(key for keys in model_settings for key in keys)
+        rows = [(key, [yaml_text(keys[key]) if key in keys else "default" for keys in model_settings]) for key in keys]
+        step_tables.append({"step": step, "models": names, "rows": [row for row in rows if len(set(row[1])) > 1]})
+    return step_tables
 
 
-def contents(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def contents_entries(step_tables: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """The entry of the page's contents for what `tables` returned."""
-    return [("differences", "What models differ in")] if found else []
+    return [("differences", "What models differ in")] if step_tables else []

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from importlib import metadata
 
-from crawl2llm.core.processors import cores
+from crawl2llm.core.processors import usable_cores
 
 LIBRARIES = (
     "snakemake",
@@ -38,27 +38,27 @@ LIBRARIES = (
 def versions() -> list[tuple[str, str | None]]:
     """(library, installed version or None), Python first."""
 
-    def of(name: str) -> str | None:
+    def installed_version(name: str) -> str | None:
         try:
             return metadata.version(name)
         except metadata.PackageNotFoundError:
             return None
 
-    return [("Python", platform.python_version()), *((name, of(name)) for name in LIBRARIES)]
+    return [("Python", platform.python_version()), *((name, installed_version(name)) for name in LIBRARIES)]
 
 
 def hardware() -> list[tuple[str, str | None]]:
     """(what, value) of this machine: processor, cores, memory, GPUs, operating system."""
     return [
-        ("Processor", processor()),
-        ("Cores", f"{cores()} usable of {os.cpu_count()}"),
-        ("Memory", memory()),
-        ("GPUs", "; ".join(gpus()) or "none"),
+        ("Processor", processor_name()),
+        ("Cores", f"{usable_cores()} usable of {os.cpu_count()}"),
+        ("Memory", memory_text()),
+        ("GPUs", "; ".join(gpu_lines()) or "none"),
         ("System", f"{platform.system()} {platform.release()} ({platform.machine()})"),
     ]
 
 
-def processor() -> str | None:
+def processor_name() -> str | None:
     """The processor's name as Linux knows it, else as Python does."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
@@ -68,7 +68,7 @@ def processor() -> str | None:
     return names[0] if names else platform.processor() or None
 
 
-def memory() -> str | None:
+def memory_text() -> str | None:
     """Physical memory in GiB."""
     try:
         size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -77,14 +77,14 @@ def memory() -> str | None:
     return f"{size / 2**30:.1f} GiB"
 
 
-def gpus() -> list[str]:
+def gpu_lines() -> list[str]:
     """Name and memory of each GPU that nvidia-smi lists; empty without nvidia-smi or a driver."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
     query = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
+        result = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return [line.strip() for line in result.stdout.splitlines() if line.strip()]

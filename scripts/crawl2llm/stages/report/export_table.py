@@ -8,15 +8,20 @@ from typing import Any
 
 from crawl2llm.chain.model_registry import EXPORT_STEP
 from crawl2llm.core.manifest import Manifest, task_of
-from crawl2llm.formats.run_records import Run, dig, number
-from crawl2llm.stages.report.models import title
-from crawl2llm.stages.report.page import NOTHING, percent, size
+from crawl2llm.formats.run_records import Run, dig, finite_number
+from crawl2llm.stages.report.models import model_title
+from crawl2llm.stages.report.page import NOTHING, format_bytes, format_percent
 
 
 def table(run: Run, page: Path) -> dict[str, Any]:
     """`rows` of files, one of safetensors or of each GGUF type, none where nothing was exported; `about`. page: where links lead from."""
-    rows = [row for made in run.of(EXPORT_STEP) if made.path for row in _rows(made, made.path, page)]
-    measured = [one for made in run.of(EXPORT_STEP) for one in dig(made.summary, "gguf") or []]
+    rows = [
+        row
+        for manifest in run.manifests_of(EXPORT_STEP)
+        if manifest.path
+        for row in _table_rows(manifest, manifest.path, page)
+    ]
+    measured = [gguf for made in run.manifests_of(EXPORT_STEP) for gguf in dig(made.summary, "gguf") or []]
     about = "Each folder has its model card, README.md."
     if measured:
         first = measured[0]
@@ -28,49 +33,49 @@ def table(run: Run, page: Path) -> dict[str, Any]:
     return {"rows": rows, "about": about}
 
 
-def counted(run: Run) -> list[dict[str, Any]]:
+def export_rows(run: Run) -> list[dict[str, Any]]:
     """Each export's `name`, `of`, `folder` and `files`."""
     return [
         {
-            "name": task_of(made.path),
-            "of": made.summary.get("of"),
-            "folder": str(made.path.parent / task_of(made.path)),
-            "files": _files(made),
+            "name": task_of(manifest.path),
+            "of": manifest.summary.get("of"),
+            "folder": str(manifest.path.parent / task_of(manifest.path)),
+            "files": _file_rows(manifest),
         }
-        for made in run.of(EXPORT_STEP)
-        if made.path
+        for manifest in run.manifests_of(EXPORT_STEP)
+        if manifest.path
     ]
 
 
-def _files(made: Manifest) -> list[dict[str, Any]]:
+def _file_rows(manifest: Manifest) -> list[dict[str, Any]]:
     """`type` and `bytes` of the files that an export consists of: safetensors with what belongs to them, and each GGUF file with what
     llama.cpp measured.
     """
-    ggufs = dig(made.summary, "gguf") or []
-    listed = {one["file"] for one in ggufs}
-    whole = sum(facts["bytes"] for file, facts in made.files.items() if Path(file).name not in listed)
+    ggufs = dig(manifest.summary, "gguf") or []
+    listed = {gguf["file"] for gguf in ggufs}
+    whole = sum(facts["bytes"] for file, facts in manifest.files.items() if Path(file).name not in listed)
     return [*([{"type": "safetensors", "bytes": whole}] if whole else []), *ggufs]
 
 
-def _rows(made: Manifest, path: Path, page: Path) -> list[dict[str, str]]:
+def _table_rows(manifest: Manifest, path: Path, page: Path) -> list[dict[str, str]]:
     """The rows of an export's files."""
     name = task_of(path)
-    of = {
+    common = {
         "export": name,
-        "of": title(str(made.summary.get("of"))),
+        "of": model_title(str(manifest.summary.get("of"))),
         "link": Path(os.path.relpath(path.parent / name, page.parent)).as_posix() + "/",
     }
     rows = []
-    for one in _files(made):
-        bits, apart = number(one.get("bits_per_byte")), number(one.get("mean_difference"))
+    for file in _file_rows(manifest):
+        bits, difference = finite_number(file.get("bits_per_byte")), finite_number(file.get("mean_difference"))
         rows.append(
             {
-                **of,
-                "type": one["type"],
-                "size": size(one["bytes"]),
+                **common,
+                "type": file["type"],
+                "size": format_bytes(file["bytes"]),
                 "bits": NOTHING if bits is None else f"{bits:.4f}",
-                "apart": NOTHING if apart is None else f"{apart:.2g}",
-                "same": percent(one.get("same_argmax")),
+                "apart": NOTHING if difference is None else f"{difference:.2g}",
+                "same": format_percent(file.get("same_argmax")),
             }
         )
     return rows

@@ -19,7 +19,7 @@ matplotlib.use("svg")
 from matplotlib import pyplot, ticker
 from matplotlib.axes import Axes
 
-from crawl2llm.stages.report.page import identifier
+from crawl2llm.stages.report.page import html_id
 
 # Colour on paper → name of the CSS variable that replaces it on the page.
 INK, MUTED, GRID = "#1d2430", "#5c6675", "#d8dde5"
@@ -53,7 +53,7 @@ STYLE: Any = {
 }
 
 
-def compact(value: float, _: Any = None) -> str:
+def compact_number(value: float, _: Any = None) -> str:
     """A number for an axis: `1500` → `1.5k`, `2e6` → `2M`, `0.25` → `0.25`."""
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
@@ -61,7 +61,7 @@ def compact(value: float, _: Any = None) -> str:
     return f"{value:.3g}"
 
 
-def drawn(
+def figure_svg(
     name: str, title: str, description: str, draw: Callable[[Axes], None], height: float = 2.7, width: float = WIDTH
 ) -> str:
     """The SVG of a figure that `draw` paints on one axes; `name` keeps its ids apart from those of other figures."""
@@ -73,12 +73,12 @@ def drawn(
             figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         finally:
             pyplot.close(figure)
-    return themed(out.getvalue(), name, title, description)
+    return themed_svg(out.getvalue(), name, title, description)
 
 
-def themed(svg: str, name: str, title: str, description: str) -> str:
+def themed_svg(svg: str, name: str, title: str, description: str) -> str:
     """matplotlib's SVG as an inline element: colours as CSS variables, ids under `name`, title and description."""
-    name = identifier(name)
+    name = html_id(name)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\g<1>{name}-", svg)
@@ -93,17 +93,17 @@ def themed(svg: str, name: str, title: str, description: str) -> str:
     return svg[: opening - 1] + label + head + svg[opening:]
 
 
-def empty(name: str) -> str:
+def empty_figure(name: str) -> str:
     """A figure that says that its run measured nothing for it."""
 
     def draw(axes: Axes) -> None:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "this run measured nothing for this figure", ha="center", color=MUTED)
 
-    return drawn(name, name, "This run measured nothing for this figure.", draw, height=1.5)
+    return figure_svg(name, name, "This run measured nothing for this figure.", draw, height=1.5)
 
 
-def lines(
+def line_chart(
     name: str,
     title: str,
     x_label: str,
@@ -124,8 +124,8 @@ def lines(
             marker = "o" if len(x) <= 40 else None
             axes.plot(x, y, style, color=colour, label=label, marker=marker, markersize=3.2)
         axes.set(xlabel=x_label, ylabel=y_label)
-        axes.xaxis.set_major_formatter(ticker.FuncFormatter(compact))
-        axes.yaxis.set_major_formatter(ticker.FuncFormatter(compact))
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(compact_number))
+        axes.yaxis.set_major_formatter(ticker.FuncFormatter(compact_number))
         axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
         axes.margins(x=0.03, y=0.08)
         if zero:
@@ -134,10 +134,10 @@ def lines(
             axes.legend()
 
     ends = "; ".join(f"{label}: {y[0]:.4g} to {y[-1]:.4g}" for label, _, y, _ in curves)
-    return drawn(name, title, f"{y_label} over {x_label}. {ends}.", draw)
+    return figure_svg(name, title, f"{y_label} over {x_label}. {ends}.", draw)
 
 
-def bars(
+def bar_chart(
     name: str,
     title: str,
     x_label: str,
@@ -164,7 +164,7 @@ def bars(
         axes.tick_params(axis="y", length=0, labelcolor=INK)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(x_label)
-        axes.xaxis.set_major_formatter(ticker.FuncFormatter(compact))
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(compact_number))
         whole = all(float(value).is_integer() for _, values in rows for value in values)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=whole))
         if len(parts) > 1:
@@ -172,8 +172,8 @@ def bars(
 
     spoken = "; ".join(f"{label}: {', '.join(f'{value:.6g}' for value in values)}" for label, values in rows)
     height = 0.75 + (0.25 if len(parts) > 1 else 0) + len(rows) * 0.24
-    described = f"Bars of {', '.join(label for label, _ in parts)} in {x_label}. {spoken}."
-    return drawn(name, title, described, draw, height=max(height, 1.5))
+    description = f"Bars of {', '.join(label for label, _ in parts)} in {x_label}. {spoken}."
+    return figure_svg(name, title, description, draw, height=max(height, 1.5))
 
 
 def histogram(
@@ -192,7 +192,7 @@ def histogram(
     parts = [part for part in parts if any(count for *_, count in part[2])]
     if not parts:
         return None
-    bins = [one for *_, part in parts for one in part]
+    bins = [bin_ for *_, part in parts for bin_ in part]
 
     def draw(axes: Axes) -> None:
         lows = [low for low, _, _ in bins]
@@ -219,9 +219,9 @@ def histogram(
             axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
         else:
             axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
-            axes.xaxis.set_major_formatter(ticker.FuncFormatter(compact))
+            axes.xaxis.set_major_formatter(ticker.FuncFormatter(compact_number))
         axes.xaxis.set_minor_locator(ticker.NullLocator())
-        axes.yaxis.set_major_formatter(ticker.FuncFormatter(compact))
+        axes.yaxis.set_major_formatter(ticker.FuncFormatter(compact_number))
         axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
         axes.grid(axis="x", visible=False)
         if threshold:
@@ -231,5 +231,5 @@ def histogram(
 
     total = sum(count for *_, count in bins)
     low, high, peak = max(bins, key=lambda row: row[2])
-    described = f"{y_label} by {x_label}: {total:,.0f} in all, most ({peak:,.0f}) between {low:.4g} and {high:.4g}."
-    return drawn(name, title, described + (f" {threshold[1]}." if threshold else ""), draw, height=2.5)
+    description = f"{y_label} by {x_label}: {total:,.0f} in all, most ({peak:,.0f}) between {low:.4g} and {high:.4g}."
+    return figure_svg(name, title, description + (f" {threshold[1]}." if threshold else ""), draw, height=2.5)

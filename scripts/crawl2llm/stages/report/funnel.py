@@ -12,43 +12,46 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from crawl2llm.chain.filter_order import FIRST
+from crawl2llm.chain.filter_order import FIRST_VERDICTS
 from crawl2llm.chain.model_registry import UNTRAINED
 from crawl2llm.chain.steps import DOCUMENTS
-from crawl2llm.core.manifest import pretty, write_atomically
+from crawl2llm.core.manifest import pretty_json, write_atomically
 from crawl2llm.formats.documents import batches
-from crawl2llm.formats.run_records import Run, dig, number
+from crawl2llm.formats.run_records import Run, dig, finite_number
 from crawl2llm.stages.report import cautions, export_table, model_table, tasks
 from crawl2llm.stages.report.models import Model
-from crawl2llm.stages.report.samples import present
+from crawl2llm.stages.report.samples import rows_with_columns
 
 
-def stages(run: Run) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def stage_counts(run: Run) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(stage, step, counts) of what takes documents away, in order. Records of ingest that ingest.check drops are ingest's too.
 
     The corpus is one of them where near-duplicates of validation documents were dropped, or what main holds out and is like it.
     """
     filters = [(name, f"{name}.select") for name in run.filters]
     for stage, step in [("ingest", DOCUMENTS), *filters, ("corpus", "corpus.split")]:
-        counts = run.of_corpus() if stage == "corpus" else run.counts(step)
+        counts = run.corpus_counts() if stage == "corpus" else run.counts(step)
         if counts is None or (stage == "corpus" and not counts["dropped"]):
             continue
-        if stage == "ingest" and (check := run.counts(FIRST)):
-            lost = {reason: number for reason, number in check["dropped"].items() if number}
+        if stage == "ingest" and (check := run.counts(FIRST_VERDICTS)):
+            ingest_drops = {reason: number for reason, number in check["dropped"].items() if number}
             dropped = {
-                reason: counts["dropped"].get(reason, 0) + lost.get(reason, 0) for reason in counts["dropped"] | lost
+                reason: counts["dropped"].get(reason, 0) + ingest_drops.get(reason, 0)
+                for reason in counts["dropped"] | ingest_drops
             }
             counts = {**counts, "kept": check["kept"], "dropped": dropped}
         yield stage, step, counts
 
 
-def edits(run: Run, stage: str) -> list[dict[str, Any]]:
+def stage_edits(run: Run, stage: str) -> list[dict[str, Any]]:
     """What a filter took out of texts that are in the corpus, by rule: `rule`, `documents`, `spans`, `bytes`; the largest first."""
-    found = run.summary("corpus.write", "edits", stage) or {}
-    return sorted(({"rule": rule, **of} for rule, of in found.items()), key=lambda row: (-row["bytes"], row["rule"]))
+    by_rule = run.summary("corpus.write", "edits", stage) or {}
+    return sorted(
+        ({"rule": rule, **counts} for rule, counts in by_rule.items()), key=lambda row: (-row["bytes"], row["rule"])
+    )
 
 
-def sizes(documents: Path) -> Iterator[tuple[str, int]]:
+def document_sizes(documents: Path) -> Iterator[tuple[str, int]]:
     """(id, bytes of UTF-8 text) of every document of a shard, without making Python strings of the texts."""
     for batch in batches(documents, ["id", "text"]):
         yield from zip(batch["id"].to_pylist(), pc.binary_length(batch["text"].cast("binary")).to_pylist(), strict=True)
@@ -56,12 +59,12 @@ def sizes(documents: Path) -> Iterator[tuple[str, int]]:
 
 def known_sizes(run: Run, shard: str) -> dict[str, int]:
     """Bytes of text of the documents of a shard, by id; none where the shard is not there."""
-    found: dict[str, int] = {}
+    sizes_by_id: dict[str, int] = {}
     manifest = run.task("ingest.extract", shard)
     if manifest:
-        with run.reading(manifest.folder / f"{shard}.parquet"):
-            found = dict(sizes(manifest.file(f"{shard}.parquet")))
-    return found
+        with run.guard_reading(manifest.folder / f"{shard}.parquet"):
+            sizes_by_id = dict(document_sizes(manifest.file(f"{shard}.parquet")))
+    return sizes_by_id
 
 
 def dropped_bytes(run: Run) -> dict[str, dict[str, int]]:
@@ -73,40 +76,43 @@ def dropped_bytes(run: Run) -> dict[str, dict[str, int]]:
     for path in run.files("corpus.write", ".parquet"):
         if path.parent.name != "dropped":
             continue
-        known: dict[str, int] = {}
-        with run.reading(path):
-            for row in present(path, ("id", "stage", "rule", "bytes")):
+        sizes_by_id: dict[str, int] = {}
+        with run.guard_reading(path):
+            for row in rows_with_columns(path, ("id", "stage", "rule", "bytes")):
                 size = row.get("bytes")
                 if size is None:
-                    if not known:
-                        known = known_sizes(run, path.stem)
-                    size = known.get(row["id"], 0)
+                    if not sizes_by_id:
+                        sizes_by_id = known_sizes(run, path.stem)
+                    size = sizes_by_id.get(row["id"], 0)
                 reasons = total.setdefault(row["stage"], {})
                 reasons[row["rule"]] = reasons.get(row["rule"], 0) + size
     return total
 
 
-def funnel(run: Run) -> list[dict[str, Any]]:
+def funnel_rows(run: Run) -> list[dict[str, Any]]:
     """One row for each stage that ran: counts in, kept and dropped by reason, and bytes of text kept and dropped.
 
     Heuristic rules also have their `threshold`, `flagged`, all documents that they would drop, and `unique`, those that no
     other rule would; `silent` counts the rules that flag nothing. `joins` is False where a stage
     did not get what the stage before it kept.
     """
-    whole = len(run.of("corpus.write")) == len(run.of("ingest.extract"))  # else not all dropped texts are known
-    lost = dropped_bytes(run) if whole else {}
+    is_whole = len(run.manifests_of("corpus.write")) == len(
+        run.manifests_of("ingest.extract")
+    )  # else not all dropped texts are known
+    dropped_text = dropped_bytes(run) if is_whole else {}
     rules = run.summary("heuristics.select", "rules") or {}
     thresholds = run.fact("heuristics.select", "thresholds") or {}
     before: int | None = None
-    text = number(run.summary("ingest.extract", "text_bytes"))
-    found = []
-    for stage, step, counts in stages(run):
-        here, edited = lost.get(stage, {}), edits(run, stage)
-        if text is not None:
-            away = sum(here.values()) + sum(row["bytes"] for row in edited)
-            text = text - away if whole or stage == "ingest" else None
+    text_bytes = finite_number(run.summary("ingest.extract", "text_bytes"))
+    rows = []
+    for stage, step, counts in stage_counts(run):
+        bytes_by_reason, edit_rows = dropped_text.get(stage, {}), stage_edits(run, stage)
+        if text_bytes is not None:
+            removed_bytes = sum(bytes_by_reason.values()) + sum(row["bytes"] for row in edit_rows)
+            text_bytes = text_bytes - removed_bytes if is_whole or stage == "ingest" else None
         reasons = [
-            {"reason": reason, "count": count, "bytes": here.get(reason)} for reason, count in counts["dropped"].items()
+            {"reason": reason, "count": count, "bytes": bytes_by_reason.get(reason)}
+            for reason, count in counts["dropped"].items()
         ]
         if stage == "heuristics":
             # Rules that flag documents, but always behind another rule, have no drop of their own.
@@ -120,47 +126,51 @@ def funnel(run: Run) -> list[dict[str, Any]]:
                     "threshold": thresholds.get(reason["reason"]),
                 }
         reasons.sort(key=lambda reason: (-reason["count"], reason["reason"]))
-        found.append(
+        rows.append(
             {
                 "stage": stage,
                 "step": step,
                 "in": counts["in"],
                 "kept": counts["kept"],
                 "dropped": counts["in"] - counts["kept"],
-                "dropped_bytes": sum(here.values()) if whole and stage != "ingest" else None,
-                "kept_bytes": text,
+                "dropped_bytes": sum(bytes_by_reason.values()) if is_whole and stage != "ingest" else None,
+                "kept_bytes": text_bytes,
                 "reasons": reasons,
-                "edits": edited,
+                "edits": edit_rows,
                 "silent": len(rules) - len(reasons) if stage == "heuristics" and rules else 0,
                 "joins": before is None or before == counts["in"],
             }
         )
         before = counts["kept"]
-    return found
+    return rows
 
 
-def evaluation(run: Run, model: str) -> dict[str, Any] | None:
+def read_evaluation(run: Run, model: str) -> dict[str, Any] | None:
     """The evaluation of a model, as its `evaluation.json` says; None of one that was not evaluated."""
-    found: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
     manifest = run.task("evaluate.model", model)
     for name in manifest.files if manifest else ():
         if manifest and name.endswith("evaluation.json"):
-            with run.reading(manifest.file(name)):
-                found = json.loads(manifest.file(name).read_text(encoding="utf-8"))
-    return found
+            with run.guard_reading(manifest.file(name)):
+                result = json.loads(manifest.file(name).read_text(encoding="utf-8"))
+    return result
 
 
-def model(run: Run, of: Model) -> dict[str, Any]:
+def model_facts(run: Run, model: Model) -> dict[str, Any]:
     """A model: what it was made from and by which step, the summary of its training, and its evaluation; None where there is none."""
-    made = run.task(of.step, of.task)
-    known = {"name": of.name, "from": of.parent, "step": of.step}
-    return {**known, "training": dict(made.summary) if made else None, "evaluation": evaluation(run, of.name)}
+    manifest = run.task(model.step, model.task)
+    identity = {"name": model.name, "from": model.parent, "step": model.step}
+    return {
+        **identity,
+        "training": dict(manifest.summary) if manifest else None,
+        "evaluation": read_evaluation(run, model.name),
+    }
 
 
-def counts(run: Run, models: Iterable[Model]) -> dict[str, Any]:
+def run_counts(run: Run, models: Iterable[Model]) -> dict[str, Any]:
     """What was trained on what, and how well it did: the numbers of the page's head and of `make demo`'s last lines."""
     models = list(models)
-    found = {
+    numbers = {
         "documents_read": dig(run.counts("ingest.extract"), "in"),
         "documents": dig(run.counts("ingest.extract"), "kept"),
         "bytes_read": run.summary("ingest.extract", "bytes_read"),
@@ -168,16 +178,16 @@ def counts(run: Run, models: Iterable[Model]) -> dict[str, Any]:
         "corpus": {split: run.summary("corpus.write", split) for split in ("train", "validation")},
         "tokens": {split: run.summary("tokenize.encode", split) for split in ("train", "validation")},
         "tokenizer": run.summary("tokenize.train"),
-        "models": [model(run, of) for of in models],
-        "beside": tasks.found(run, evaluation(run, UNTRAINED)),
+        "models": [model_facts(run, model) for model in models],
+        "beside": tasks.read_baselines(run, read_evaluation(run, UNTRAINED)),
         "compared": run.fact("evaluate.compare", "pairs") or [],
-        "exports": export_table.counted(run),
-        "continued": model_table.continued(run, [of.name for of in models]),
+        "exports": export_table.export_rows(run),
+        "continued": model_table.continuations(run, [of.name for of in models]),
     }
-    return found | {"notes": [*cautions.notes(found), *run.notes()]}
+    return numbers | {"notes": [*cautions.notes(numbers), *run.notes()]}
 
 
-def write(path: Path, value: Any) -> Path:
+def write_json(path: Path, value: Any) -> Path:
     """`value` as indented JSON with sorted keys, whole or not at all; returns `path`."""
-    write_atomically(path, pretty(value))
+    write_atomically(path, pretty_json(value))
     return path

@@ -19,7 +19,7 @@ from crawl2llm.core.manifest import Manifest, write_atomically
 from crawl2llm.formats.run_records import Run
 from crawl2llm.stages.report import excerpts, inspect_page, inspect_sampling, mark_precision, mark_words
 from crawl2llm.stages.report import mark_lines as marked
-from crawl2llm.stages.report.inspect_sampling import Chosen
+from crawl2llm.stages.report.inspect_sampling import DocumentSampler
 
 SAMPLES = "samples.jsonl"
 
@@ -29,32 +29,32 @@ def variant_of(manifest: Path) -> str:
     return manifest.absolute().parents[2].name
 
 
-def told(found: Chosen) -> list[dict[str, Any]]:
+def group_rows(sampler: DocumentSampler) -> list[dict[str, Any]]:
     """The groups of a filter: `verdict, rule, documents` there are, and `sample`, how many are in the random sample."""
     return [
         {
             "verdict": group[0],
             "rule": group[1],
             "documents": number,
-            "sample": min(number, found.random[group[0]].size),
+            "sample": min(number, sampler.random[group[0]].size),
         }
-        for group, number in sorted(found.population.items())
+        for group, number in sorted(sampler.population.items())
     ]
 
 
-def lines(filter_: str, found: Chosen, mark: str) -> Iterator[str]:
+def sample_lines(filter_: str, sampler: DocumentSampler, mark: str) -> Iterator[str]:
     """The lines of SAMPLES of a filter."""
-    for one in found.shown():
-        verdict, rule = one.group
+    for document in sampler.shown_documents():
+        verdict, rule = document.group
         yield json.dumps(
             {
                 "filter": filter_,
-                "id": one.id,
+                "id": document.id,
                 "verdict": verdict,
                 "rule": rule,
-                "random": one.random,
-                "probability": found.probability(one.group),
-                "near": {name: list(values[:3]) for name, values in one.near.items()},
+                "random": document.random,
+                "probability": sampler.sample_probability(document.group),
+                "near": {name: list(values[:3]) for name, values in document.near.items()},
                 "run": mark,
             },
             ensure_ascii=False,
@@ -64,25 +64,31 @@ def lines(filter_: str, found: Chosen, mark: str) -> Iterator[str]:
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     run, folder, variant = Run.read(args.manifests), args.manifest.parent, variant_of(args.manifest)
     run.order, size, seed = list(map(steps.stage_of, settings["steps"])), settings["samples"], settings["seed"]
-    files, written, summary = [], list[str](), dict[str, Any]()
+    files, json_lines, summary = [], list[str](), dict[str, Any]()
     progress = Progress(len(run.filters), "filters")
     for filter_ in run.filters:
-        mark = mark_precision.digest_of(run, filter_)
+        mark = mark_precision.verdict_digest(run, filter_)
         select = f"{filter_}.select"
-        found = inspect_sampling.choose(
+        sampler = inspect_sampling.choose_documents(
             run, filter_, size, seed, settings["select"][select], settings["exempt"][select]
         )
-        rows = excerpts.details(run, filter_, found.shown(), settings["characters"])
-        about = {"filter": filter_, "variant": variant, "run": mark, "groups": told(found), "exempt": found.exempt}
-        page = inspect_page.page(about, rows, run.filters, settings["characters"])
+        rows = excerpts.document_details(run, filter_, sampler.shown_documents(), settings["characters"])
+        about = {
+            "filter": filter_,
+            "variant": variant,
+            "run": mark,
+            "groups": group_rows(sampler),
+            "exempt": sampler.exempt,
+        }
+        page = inspect_page.filter_page(about, rows, run.filters, settings["characters"])
         files.append(folder / f"{filter_}.html")
         write_atomically(files[-1], page.text)
-        written += lines(filter_, found, mark)
+        json_lines += sample_lines(filter_, sampler, mark)
         summary[filter_] = {
             "run": mark,
             "groups": about["groups"],
-            "exempt": found.exempt,
-            "edited": found.edited,
+            "exempt": sampler.exempt,
+            "edited": sampler.edited,
             "shown": page.shown,
             "bytes": len(page.text.encode()),
             "characters": page.characters,
@@ -93,16 +99,16 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if settings["marks"]:
         # As a run that has counted its edits: the marks of this step's config are joined with what it found.
         run.manifests[steps.INSPECT] = [manifest]
-        manifest.summary["marks"] = mark_words.shown(
-            mark_precision.told(run, marked.read(map(Path, settings["marks"])))
+        manifest.summary["marks"] = mark_words.marks_for_page(
+            mark_precision.marks_summary(run, marked.read_marks(map(Path, settings["marks"])))
         )
-    write_atomically(index, inspect_page.index(variant, summary, manifest.summary.get("marks")))
-    write_atomically(samples, "".join(f"{line}\n" for line in written))
+    write_atomically(index, inspect_page.index_page(variant, summary, manifest.summary.get("marks")))
+    write_atomically(samples, "".join(f"{line}\n" for line in json_lines))
     return [*files, index, samples]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "report.inspect",
         __doc__,
         "--config config.yaml --manifests $(find results/main -name '*manifest.json' -not -path '*/report/*') "
@@ -115,7 +121,7 @@ def main(argv: list[str] | None = None) -> int:
         nargs="+",
         help="the manifests of documents, and of every filter's steps",
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -12,15 +12,15 @@ from typing import Any
 
 from markupsafe import Markup
 
-from crawl2llm.stages.report.excerpts import clean
-from crawl2llm.stages.report.inspect_sampling import DROPPED, EDITED, KEPT, Shown
-from crawl2llm.stages.report.page import environment, hashed
+from crawl2llm.stages.report.excerpts import clean_text
+from crawl2llm.stages.report.inspect_sampling import DROPPED, EDITED, KEPT, ShownDocument
+from crawl2llm.stages.report.page import csp_hash, template_environment
 
 HERE = Path(__file__).parent
 MOST = 4_500_000  # bytes of a page; texts are cut shorter, and near documents left out, until it has no more
 LEAST = 200  # characters that are shown at least
-WRONG = {KEPT: "wrongly kept", DROPPED: "wrongly dropped", EDITED: "wrongly edited"}
-RIGHT = {KEPT: "rightly kept", DROPPED: "rightly dropped", EDITED: "rightly edited"}
+WRONG_LABELS = {KEPT: "wrongly kept", DROPPED: "wrongly dropped", EDITED: "wrongly edited"}
+RIGHT_LABELS = {KEPT: "rightly kept", DROPPED: "rightly dropped", EDITED: "rightly edited"}
 
 
 @dataclass(frozen=True)
@@ -32,107 +32,110 @@ class Page:
     characters: int
 
 
-def source(*names: str) -> str:
+def read_files(*names: str) -> str:
     """Files of this folder, one after the other."""
     return "".join((HERE / name).read_text(encoding="utf-8") for name in names)
 
 
-def policy(style: str, script: str = "") -> str:
+def security_policy(style: str, script: str = "") -> str:
     """The content security policy of a page with these styles and this script."""
     return (
-        f"default-src 'none'; img-src data:; style-src '{hashed(style)}'; script-src '{hashed(script)}'; "
+        f"default-src 'none'; img-src data:; style-src '{csp_hash(style)}'; script-src '{csp_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def trimmed(text: dict[str, Any], limit: int) -> dict[str, Any]:
+def trim_text(text: dict[str, Any], limit: int) -> dict[str, Any]:
     """What `excerpts.segments` gives, of at most `limit` characters."""
-    parts, left = [], limit
-    for piece, kind, what in text["parts"]:
-        if left > 0:
-            parts.append((piece[:left], kind, what))
-        left -= len(piece)
-    return {**text, "parts": parts, "cut": text["cut"] or left < 0}
+    parts, room = [], limit
+    for piece, kind, label in text["parts"]:
+        if room > 0:
+            parts.append((piece[:room], kind, label))
+        room -= len(piece)
+    return {**text, "parts": parts, "cut": text["cut"] or room < 0}
 
 
-def near_of(one: Shown) -> list[dict[str, Any]]:
+def near_rules(document: ShownDocument) -> list[dict[str, Any]]:
     """The rules whose thresholds a document is near, the nearest place first."""
-    found = [
+    rules = [
         {"rule": rule, "value": value, "threshold": threshold, "distance": distance, "place": place}
-        for rule, (value, threshold, distance, place) in one.near.items()
+        for rule, (value, threshold, distance, place) in document.near.items()
     ]
-    return sorted(found, key=lambda each: (each["place"], each["rule"]))
+    return sorted(rules, key=lambda rule_row: (rule_row["place"], rule_row["rule"]))
 
 
-def row(number: int, details: dict[str, Any], limit: int) -> dict[str, Any]:
+def document_row(number: int, details: dict[str, Any], limit: int) -> dict[str, Any]:
     """A document as the template shows it."""
-    one, verdict = details["one"], details["verdict"]
-    kind, rule = one.group
-    near = near_of(one)
+    document, verdict = details["one"], details["verdict"]
+    kind, rule = document.group
+    near = near_rules(document)
     rule = rule or (near[0]["rule"] if near else "")
     pair = details["compared"]
     return {
         "number": number,
-        "id": one.id,
-        "key": f"{kind}|{one.group[1]}|{one.id}",
+        "id": document.id,
+        "key": f"{kind}|{document.group[1]}|{document.id}",
         "verdict": kind,
         "rule": rule,
-        "others": [name for name in verdict.get("rules") or [] if name != one.group[1]],
+        "others": [name for name in verdict.get("rules") or [] if name != document.group[1]],
         "exempt": kind != DROPPED and bool(verdict.get("rules")),
         "value": verdict.get("value") if kind == DROPPED else None,
         "threshold": verdict.get("threshold") if kind == DROPPED else None,
-        "detail": clean(verdict.get("detail") or "") if kind == DROPPED else "",
+        "detail": clean_text(verdict.get("detail") or "") if kind == DROPPED else "",
         "similarity": verdict.get("similarity") if kind == DROPPED else None,
         "near": near,
-        "random": one.random,
-        "url": clean(details["url"] or ""),
-        "source": clean(details["source"]),
-        "language": clean(details["language"]),
-        "date": clean(details["date"] or ""),
-        "text": trimmed(details["text"], limit),
-        "compared": pair and {**pair, "url": clean(pair["url"])},
-        "wrong": WRONG[kind],
-        "right": RIGHT[kind],
+        "random": document.random,
+        "url": clean_text(details["url"] or ""),
+        "source": clean_text(details["source"]),
+        "language": clean_text(details["language"]),
+        "date": clean_text(details["date"] or ""),
+        "text": trim_text(details["text"], limit),
+        "compared": pair and {**pair, "url": clean_text(pair["url"])},
+        "wrong": WRONG_LABELS[kind],
+        "right": RIGHT_LABELS[kind],
     }
 
 
-def ordered(rows: Sequence[dict[str, Any]], sizes: dict[tuple[str, str], int]) -> list[dict[str, Any]]:
+def order_rows(rows: Sequence[dict[str, Any]], sizes: dict[tuple[str, str], int]) -> list[dict[str, Any]]:
     """The documents of `details`, nearest first; each with its places in the orders `near` and `random`.
 
     In the random order the groups take turns by the sizes of their samples, so that whoever stops halfway has marked half of each.
     """
     by_near = sorted(
-        (each for each in rows if each["one"].near),
-        key=lambda each: (near_of(each["one"])[0]["place"], each["one"].group, near_of(each["one"])[0]["rule"]),
+        (entry for entry in rows if entry["one"].near),
+        key=lambda each: (near_rules(each["one"])[0]["place"], each["one"].group, near_rules(each["one"])[0]["rule"]),
     )
     by_chance = sorted(
         (each for each in rows if each["one"].random is not None),
         key=lambda each: ((each["one"].random + 0.5) / max(1, sizes.get(each["one"].group, 1)), each["one"].group),
     )
-    for name, found in (("near_order", by_near), ("random_order", by_chance)):
-        for place, each in enumerate(found):
+    for name, rows_in_order in (("near_order", by_near), ("random_order", by_chance)):
+        for place, each in enumerate(rows_in_order):
             each[name] = place
     return [*by_near, *(each for each in by_chance if not each["one"].near)]
 
 
-def page(about: dict[str, Any], details: list[dict[str, Any]], filters: Sequence[str], characters: int) -> Page:
+def filter_page(about: dict[str, Any], details: list[dict[str, Any]], filters: Sequence[str], characters: int) -> Page:
     """The page of a filter. about: `filter, variant, run, groups, exempt`; details: of `excerpts.details`; characters: shown of each text.
 
     Where it would be larger than MOST, less of each text is shown, and then fewer of the near documents; of the random sample all.
     """
-    sizes = {(each["verdict"], each["rule"]): each["sample"] for each in about["groups"]}
+    sizes = {(entry["verdict"], entry["rule"]): entry["sample"] for entry in about["groups"]}
     limit, nearest = characters, 1 << 30
-    style, script = source("style.css", "inspect.css"), source("inspect.js")
-    template = environment().get_template("inspect.html.j2")
+    style, script = read_files("style.css", "inspect.css"), read_files("inspect.js")
+    template = template_environment().get_template("inspect.html.j2")
     while True:
-        some = [
+        selected = [
             dict(each)
             for each in details
-            if each["one"].random is not None or near_of(each["one"])[0]["place"] < nearest
+            if each["one"].random is not None or near_rules(each["one"])[0]["place"] < nearest
         ]
-        order = ordered(some, sizes)
+        order = order_rows(selected, sizes)
         rows = [
-            {**row(number, each, limit), **{name: each.get(name, "") for name in ("near_order", "random_order")}}
+            {
+                **document_row(number, each, limit),
+                **{name: each.get(name, "") for name in ("near_order", "random_order")},
+            }
             for number, each in enumerate(order)
         ]
         text = template.render(
@@ -143,14 +146,14 @@ def page(about: dict[str, Any], details: list[dict[str, Any]], filters: Sequence
                 name: sorted({each[name] for each in rows if each[name]})
                 for name in ("verdict", "rule", "language", "source")
             },
-            policy=policy(style, script),
+            policy=security_policy(style, script),
             style=Markup(style),  # noqa: S704 - files of this project
             script=Markup(script),  # noqa: S704
             limit=limit,
         )
         text = text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates
         # Of the documents that may be left out; none is left where the last are of the random sample too.
-        places = max((one["near"][0]["place"] + 1 for one in rows if one["random"] is None), default=0)
+        places = max((page_row["near"][0]["place"] + 1 for page_row in rows if page_row["random"] is None), default=0)
         if len(text.encode()) <= MOST or (limit <= LEAST and not places):
             return Page(text, len(rows), limit)
         if limit > LEAST:
@@ -159,10 +162,10 @@ def page(about: dict[str, Any], details: list[dict[str, Any]], filters: Sequence
             nearest = places // 2
 
 
-def index(variant: str, filters: dict[str, dict[str, Any]], marks: dict[str, Any] | None = None) -> str:
+def index_page(variant: str, filters: dict[str, dict[str, Any]], marks: dict[str, Any] | None = None) -> str:
     """The page that leads to those of the filters. filters: the step's summary; marks: of `mark_words.shown`."""
-    style = source("style.css", "inspect.css")
-    text = environment().get_template("inspect_index.html.j2").render(
-        variant=variant, filters=filters, marks=marks, policy=policy(style), style=Markup(style)  # noqa: S704
+    style = read_files("style.css", "inspect.css")
+    text = template_environment().get_template("inspect_index.html.j2").render(
+        variant=variant, filters=filters, marks=marks, policy=security_policy(style), style=Markup(style)  # noqa: S704
     )  # fmt: skip
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.chain.steps import DOCUMENTS
-from crawl2llm.formats.document_numbers import split
-from crawl2llm.formats.documents import batches, data, opened, uniform
+from crawl2llm.formats.document_numbers import shards_and_rows
+from crawl2llm.formats.documents import batches, open_parquet, parquet_file, uniform_hash
 from crawl2llm.formats.run_records import Run, table_of
-from crawl2llm.stages.report.limits import Limit, Numbers, Shard, limits
+from crawl2llm.stages.report.limits import Limit, Numbers, Shard, filter_limits
 
 SALT = "report.inspect"
 KEPT, DROPPED, EDITED = "kept", "dropped", "edited"
@@ -36,13 +36,13 @@ NEAR_SHARE = (
 )
 KEPT_SAMPLES = 5  # times the sample of a rule: what is wrongly kept is rare among the many that are kept
 PAIRS = 100_000  # of dedup, held at most
-ALIKE = {("dedup", "exact")}  # rules whose value is always their threshold
+CONSTANT_VALUE_RULES = {("dedup", "exact")}  # rules whose value is always their threshold
 Group = tuple[str, str]  # verdict, rule
 VERDICT = ["id", "kept", "rule", "value", "threshold", "detail", "rules", "duplicate_of", "similarity"]
 
 
 @dataclass
-class Shown:
+class ShownDocument:
     """A document to show. near: for each rule whose threshold it is near: value, threshold, distance and place among the nearest.
 
     random: its place in the random sample, from 0; None where it is not in it. other: of a pair of dedup that both stay, the other one.
@@ -61,22 +61,22 @@ class Smallest:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.held: dict[Any, list[tuple[Any, ...]]] = {}
+        self.by_group: dict[Any, list[tuple[Any, ...]]] = {}
 
     def add(self, group: Any, items: Iterable[tuple[Any, ...]]) -> None:
         """Offer items; an item is its key, and what comes after it."""
-        self.held[group] = heapq.nsmallest(self.size, [*self.held.get(group, ()), *items])
+        self.by_group[group] = heapq.nsmallest(self.size, [*self.by_group.get(group, ()), *items])
 
 
-def first(size: int, key: Numbers, then: Numbers, among: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def smallest_rows(size: int, key: Numbers, tie_key: Numbers, among: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Of the rows `among` the `size` with the smallest keys, of equal keys those with the smallest `then`."""
     if len(among) > size > 0:
-        most = np.partition(key[among], size - 1)[size - 1]
-        among = among[key[among] <= most]
-    return among[np.lexsort((then[among], key[among]))][:size]
+        largest_key = np.partition(key[among], size - 1)[size - 1]
+        among = among[key[among] <= largest_key]
+    return among[np.lexsort((tie_key[among], key[among]))][:size]
 
 
-class Chosen:
+class DocumentSampler:
     """Chooses among the documents of one filter, shard by shard. population: how many documents each group has."""
 
     def __init__(self, filter_: str, size: int, seed: int) -> None:
@@ -88,10 +88,10 @@ class Chosen:
             KEPT: Smallest(size * KEPT_SAMPLES), DROPPED: Smallest(size), EDITED: Smallest(size)
         }  # fmt: skip
         self.near = Smallest(size)
-        self.others: dict[str, str] = {}
+        self.partners: dict[str, str] = {}
         self.salt = f"{SALT} {filter_}"
 
-    def add(
+    def add_shard(
         self,
         shard: str,
         verdicts: pa.Table,
@@ -103,25 +103,29 @@ class Chosen:
         what is edited.
         """
         names = verdicts["id"].to_pylist()
-        chance = np.array([uniform(self.seed, name, self.salt) for name in names], float)
+        chance = np.array([uniform_hash(self.seed, name, self.salt) for name in names], float)
         kept = np.asarray(verdicts["kept"].combine_chunks().to_numpy(zero_copy_only=False), bool)
 
-        def sample(group: Group, rows: npt.NDArray[np.int64]) -> None:
+        def add_random(group: Group, rows: npt.NDArray[np.int64]) -> None:
             self.population[group] = self.population.get(group, 0) + len(rows)
-            held = self.random[group[0]]
-            held.add(group, ((chance[row], names[row], shard) for row in first(held.size, chance, chance, rows)))
+            smallest = self.random[group[0]]
+            smallest.add(
+                group, ((chance[row], names[row], shard) for row in smallest_rows(smallest.size, chance, chance, rows))
+            )
 
-        def nearest(group: Group, rule: str, value: Numbers, threshold: Numbers, rows: npt.NDArray[np.int64]) -> None:
+        def add_nearest(
+            group: Group, rule: str, value: Numbers, threshold: Numbers, rows: npt.NDArray[np.int64]
+        ) -> None:
             distance = np.abs(value - threshold)
             self.near.add(
                 (group, rule),
                 (
                     (float(distance[row]), chance[row], names[row], shard, float(value[row]), float(threshold[row]))
-                    for row in first(self.size, distance, chance, rows[np.isfinite(distance[rows])])
+                    for row in smallest_rows(self.size, distance, chance, rows[np.isfinite(distance[rows])])
                 ),
             )
 
-        sample((KEPT, NO_RULE), np.flatnonzero(kept & ~exempt))
+        add_random((KEPT, NO_RULE), np.flatnonzero(kept & ~exempt))
         self.exempt += int((kept & exempt).sum())
         value, threshold = (
             pc.fill_null(verdicts[name].combine_chunks().cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
@@ -130,58 +134,63 @@ class Chosen:
         rules = np.array(verdicts["rule"].to_pylist(), dtype=object)
         for rule in sorted(set(rules[~kept]), key=str):
             rows = np.flatnonzero(~kept & (rules == rule))
-            sample((DROPPED, str(rule)), rows)
-            if (self.filter, rule) not in ALIKE:
-                nearest((DROPPED, str(rule)), str(rule), value, threshold, rows)
-        for one in limits:
+            add_random((DROPPED, str(rule)), rows)
+            if (self.filter, rule) not in CONSTANT_VALUE_RULES:
+                add_nearest((DROPPED, str(rule)), str(rule), value, threshold, rows)
+        for limit in limits:
             # Farther from the threshold than that is from 0 is not near: of a threshold of 0 nothing that is kept is.
-            close = np.abs(one.value - one.threshold) < np.abs(one.threshold)
-            rows = np.flatnonzero(kept & ~exempt & close & one.passed())
-            nearest((KEPT, NO_RULE), one.rule, one.value, one.threshold, rows)
+            close = np.abs(limit.value - limit.threshold) < np.abs(limit.threshold)
+            rows = np.flatnonzero(kept & ~exempt & close & limit.passing_documents())
+            add_nearest((KEPT, NO_RULE), limit.rule, limit.value, limit.threshold, rows)
         if spans is not None and len(spans):
             places = dict(zip(names, range(len(names)), strict=True))
             pairs = spans.group_by(["id", "rule"]).aggregate([]).to_pydict()
-            by: dict[str, list[int]] = {}
+            places_by_rule: dict[str, list[int]] = {}
             for name, rule in zip(pairs["id"], pairs["rule"], strict=True):
                 if name in places and kept[places[name]]:
-                    by.setdefault(rule or "", []).append(places[name])
-            self.edited += len({place for found in by.values() for place in found})
-            for rule, found in by.items():
-                sample((EDITED, rule), np.array(sorted(found), np.int64))
+                    places_by_rule.setdefault(rule or "", []).append(places[name])
+            self.edited += len({place for rule_places in places_by_rule.values() for place in rule_places})
+            for rule, found in places_by_rule.items():
+                add_random((EDITED, rule), np.array(sorted(found), np.int64))
 
-    def pair(self, similarity: float, threshold: float, name: str, shard: str, other: str) -> None:
+    def add_pair(self, similarity: float, threshold: float, name: str, shard: str, other: str) -> None:
         """Offer a kept document of dedup that is nearly a duplicate of another."""
-        self.others[name] = other
-        own = uniform(self.seed, name, self.salt)
-        self.near.add(((KEPT, NO_RULE), "near"), [(threshold - similarity, own, name, shard, similarity, threshold)])
+        self.partners[name] = other
+        chance = uniform_hash(self.seed, name, self.salt)
+        self.near.add(((KEPT, NO_RULE), "near"), [(threshold - similarity, chance, name, shard, similarity, threshold)])
 
-    def shown(self) -> list[Shown]:
+    def shown_documents(self) -> list[ShownDocument]:
         """The documents chosen: near ones by rule and distance, then those of the random samples alone."""
-        found: dict[tuple[Group, str], Shown] = {}
-        for (group, rule), items in self.near.held.items():
+        documents: dict[tuple[Group, str], ShownDocument] = {}
+        for (group, rule), items in self.near.by_group.items():
             for place, (distance, _, name, shard, value, threshold) in enumerate(items):
-                one = found.setdefault((group, name), Shown(name, shard, group, other=self.others.get(name)))
-                one.near[rule] = (value, threshold, distance, place)
-        self._hold_back(found.values())
+                document = documents.setdefault(
+                    (group, name), ShownDocument(name, shard, group, other=self.partners.get(name))
+                )
+                document.near[rule] = (value, threshold, distance, place)
+        self._limit_near(documents.values())
         for samples in self.random.values():
-            for group, items in sorted(samples.held.items()):
+            for group, items in sorted(samples.by_group.items()):
                 for place, (_, name, shard) in enumerate(items):
-                    found.setdefault((group, name), Shown(name, shard, group)).random = place
-        return [one for one in found.values() if one.near or one.random is not None]
+                    documents.setdefault((group, name), ShownDocument(name, shard, group)).random = place
+        return [one for one in documents.values() if one.near or one.random is not None]
 
-    def _hold_back(self, found: Iterable[Shown]) -> None:
+    def _limit_near(self, documents: Iterable[ShownDocument]) -> None:
         """Of each group only NEAR_SHARE of its documents stay near: those of the best rank under any rule."""
-        groups: dict[Group, list[Shown]] = {}
-        for one in found:
-            groups.setdefault(one.group, []).append(one)
-        for group, held in groups.items():
-            held.sort(
-                key=lambda one: (min(place for *_, place in one.near.values()), uniform(self.seed, one.id, self.salt))
+        groups: dict[Group, list[ShownDocument]] = {}
+        for document in documents:
+            groups.setdefault(document.group, []).append(document)
+        for group, group_documents in groups.items():
+            group_documents.sort(
+                key=lambda one: (
+                    min(place for *_, place in one.near.values()),
+                    uniform_hash(self.seed, one.id, self.salt),
+                )
             )
-            for one in held[math.ceil(NEAR_SHARE * self.population.get(group, 0)) :]:
-                one.near.clear()
+            for document in group_documents[math.ceil(NEAR_SHARE * self.population.get(group, 0)) :]:
+                document.near.clear()
 
-    def probability(self, group: Group) -> float:
+    def sample_probability(self, group: Group) -> float:
         """That a document of a group is in its random sample."""
         number = self.population.get(group, 0)
         return min(1.0, self.random[group[0]].size / number) if number else 0.0
@@ -189,45 +198,58 @@ class Chosen:
 
 def shards_of(run: Run, step: str) -> list[str]:
     """The shards that a step has verdicts of, in order."""
-    names = {name.removesuffix(".parquet") for made in run.of(step) for name in made.files if name.endswith(".parquet")}
+    names = {
+        name.removesuffix(".parquet")
+        for manifest in run.manifests_of(step)
+        for name in manifest.files
+        if name.endswith(".parquet")
+    }
     return sorted(name for name in names if name.isdigit())
 
 
-def choose(
+def choose_documents(
     run: Run, filter_: str, size: int, seed: int, settings: dict[str, Any], skipping: Sequence[str] = ()
-) -> Chosen:
+) -> DocumentSampler:
     """What is shown of a filter. settings: of its select; skipping: the sources that skip it."""
-    chosen, step = Chosen(filter_, size, seed), f"{filter_}.select"
+    sampler, step = DocumentSampler(filter_, size, seed), f"{filter_}.select"
     editing = FILTERS[filter_].edits if filter_ in FILTERS else ""
-    judged = filter_ in FILTERS and FILTERS[filter_].judges_curated
+    judges_curated = filter_ in FILTERS and FILTERS[filter_].judges_curated
     for shard in shards_of(run, step):
         path = table_of(run, step, shard)
         assert path is not None
-        with run.reading(path):
-            with opened(path) as file:
+        with run.guard_reading(path):
+            with open_parquet(path) as file:
                 verdicts = file.read(["id", "kept", "rule", "value", "threshold"])
             spans = spans_of(run, f"{filter_}.{editing}", shard) if editing else None
-            about = Shard(run, filter_, shard, verdicts["id"]).table(DOCUMENTS, ["source", "curated"])
+            document_facts = Shard(run, filter_, shard, verdicts["id"]).table(DOCUMENTS, ["source", "curated"])
             exempt = np.zeros(len(verdicts), bool)
-            if about is not None:
-                skips = pc.is_in(about["source"], value_set=pa.array(skipping, pa.string()))
-                stay = skips if judged else pc.or_(pc.fill_null(about["curated"], False), skips)
-                exempt = stay.combine_chunks().to_numpy(False)
-            chosen.add(shard, verdicts, limits(run, filter_, shard, verdicts["id"], settings), exempt, spans)
+            if document_facts is not None:
+                skips = pc.is_in(document_facts["source"], value_set=pa.array(skipping, pa.string()))
+                stays = skips if judges_curated else pc.or_(pc.fill_null(document_facts["curated"], False), skips)
+                exempt = stays.combine_chunks().to_numpy(False)
+            sampler.add_shard(
+                shard, verdicts, filter_limits(run, filter_, shard, verdicts["id"], settings), exempt, spans
+            )
     if filter_ == "dedup":
         for similarity, name, shard, other in near_pairs(run, size, settings["threshold"]):
-            chosen.pair(similarity, settings["threshold"], name, shard, other)
-    return chosen
+            sampler.add_pair(similarity, settings["threshold"], name, shard, other)
+    return sampler
 
 
 def spans_of(run: Run, step: str, shard: str) -> pa.Table | None:
     """`id, rule` of the spans that a step wrote for a shard."""
     path = table_of(run, step, f"spans/{shard}") or next(
-        (made.file(name) for made in run.of(step) for name in made.files if name == f"spans/{shard}.parquet"), None
+        (
+            manifest.file(name)
+            for manifest in run.manifests_of(step)
+            for name in manifest.files
+            if name == f"spans/{shard}.parquet"
+        ),
+        None,
     )
     if path is None:
         return None
-    with opened(path) as file:
+    with open_parquet(path) as file:
         return file.read(["id", "rule"])
 
 
@@ -236,23 +258,23 @@ def near_pairs(run: Run, size: int, threshold: float) -> Iterator[tuple[float, s
     were lower.
     """
     columns = ["low", "high", "similarity"]
-    held: list[pa.Table] = []
+    tables: list[pa.Table] = []
     rows = 0
-    for made in run.of("dedup.verify"):
-        for batch in batches(data(made.path), columns, 1 << 20) if made.path else ():
+    for manifest in run.manifests_of("dedup.verify"):
+        for batch in batches(parquet_file(manifest.path), columns, 1 << 20) if manifest.path else ():
             table = pa.table(batch)
-            held.append(table.filter(pc.less(table["similarity"], threshold)))
-            rows += len(held[-1])
+            tables.append(table.filter(pc.less(table["similarity"], threshold)))
+            rows += len(tables[-1])
             if rows > PAIRS:
-                held = [nearest_pairs(pa.concat_tables(held), 4 * size)]
-                rows = len(held[0])
+                tables = [nearest_pairs(pa.concat_tables(tables), 4 * size)]
+                rows = len(tables[0])
     if not rows:
         return
-    table = nearest_pairs(pa.concat_tables(held), 4 * size)
-    known = documents_at(run, np.unique(np.concatenate([table["low"].to_numpy(), table["high"].to_numpy()])))
+    table = nearest_pairs(pa.concat_tables(tables), 4 * size)
+    documents = documents_at(run, np.unique(np.concatenate([table["low"].to_numpy(), table["high"].to_numpy()])))
     best: dict[str, tuple[float, str, str, str]] = {}  # a document may be in several pairs
     for low, high, similarity in zip(*(table[name].to_pylist() for name in columns), strict=True):
-        (name, kept, shard), (other, stays, _) = (known.get(number, ("", False, "")) for number in (low, high))
+        (name, kept, shard), (other, stays, _) = (documents.get(number, ("", False, "")) for number in (low, high))
         if kept and stays:
             best[name] = max((similarity, name, shard, other), best.get(name, (0.0, "", "", "")))
     yield from (best[name] for name in sorted(best))
@@ -260,16 +282,16 @@ def near_pairs(run: Run, size: int, threshold: float) -> Iterator[tuple[float, s
 
 def documents_at(run: Run, numbers: npt.NDArray[np.int64]) -> dict[int, tuple[str, bool, str]]:
     """Number of dedup → id, whether it is kept, shard; without those of earlier corpora."""
-    found: dict[int, tuple[str, bool, str]] = {}
-    shards, places = split(numbers)
+    documents: dict[int, tuple[str, bool, str]] = {}
+    shards, places = shards_and_rows(numbers)
     for number in np.unique(shards):
-        shard, mine = f"{number:05d}", shards == number
+        shard, in_shard = f"{number:05d}", shards == number
         if path := table_of(run, "dedup.select", shard):
-            with opened(path) as file:
-                verdicts = file.read(["id", "kept"]).take(pa.array(places[mine]))
+            with open_parquet(path) as file:
+                verdicts = file.read(["id", "kept"]).take(pa.array(places[in_shard]))
             rows = zip(verdicts["id"].to_pylist(), verdicts["kept"].to_pylist(), strict=True)
-            found |= {int(at): (*row, shard) for at, row in zip(numbers[mine], rows, strict=True)}
-    return found
+            documents |= {int(at): (*row, shard) for at, row in zip(numbers[in_shard], rows, strict=True)}
+    return documents
 
 
 def nearest_pairs(table: pa.Table, size: int) -> pa.Table:

@@ -16,8 +16,8 @@ def table(run: Run, page: Path) -> dict[str, Any]:
 
     page: of the report.
     """
-    made = next((one for one in run.of(INSPECT) if one.path), None)
-    if made is None:
+    manifest = next((candidate for candidate in run.manifests_of(INSPECT) if candidate.path), None)
+    if manifest is None:
         return {"link": None, "marks": None}
-    link = Path(os.path.relpath(made.folder / "index.html", page.absolute().parent)).as_posix()
-    return {"link": link, "marks": made.summary.get("marks")}
+    link = Path(os.path.relpath(manifest.folder / "index.html", page.absolute().parent)).as_posix()
+    return {"link": link, "marks": manifest.summary.get("marks")}

@@ -15,15 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.chain.heuristics_rules import ByLanguage
 from crawl2llm.core import language_codes
 from crawl2llm.filters.heuristics import thresholds as calibrated
-from crawl2llm.filters.language.select import COMPARED, own_thresholds
+from crawl2llm.filters.language.select import COMPARED_RULES, thresholds_by_language
 from crawl2llm.filters.pii.kinds import KINDS
-from crawl2llm.filters.quality.select import pareto
-from crawl2llm.filters.sourcecode.select import MEASURED
-from crawl2llm.formats.documents import opened
+from crawl2llm.filters.quality.select import pareto_draw
+from crawl2llm.filters.sourcecode.select import COMPARED_MEASURES
+from crawl2llm.formats.documents import open_parquet
 from crawl2llm.formats.run_records import Run, table_of
 
 Numbers = npt.NDArray[np.float64]
@@ -42,21 +42,23 @@ class Limit:
     low: bool
     equal: bool = False
 
-    def passed(self) -> npt.NDArray[np.bool_]:
+    def passing_documents(self) -> npt.NDArray[np.bool_]:
         """Which documents pass the rule, by their numbers; not those that it does not apply to."""
         beyond = self.value < self.threshold if self.low else self.value > self.threshold
         return ~np.isnan(self.value) & ~beyond & ~(self.equal & (self.value == self.threshold))
 
 
-def column(table: pa.Table, name: str) -> Numbers:
+def number_column(table: pa.Table, name: str) -> Numbers:
     """A column of numbers as float64, null as NaN."""
-    found = table[name].combine_chunks().cast(pa.float64())
-    return np.asarray(pc.fill_null(found, np.nan).to_numpy(zero_copy_only=False), np.float64)
+    numbers = table[name].combine_chunks().cast(pa.float64())
+    return np.asarray(pc.fill_null(numbers, np.nan).to_numpy(zero_copy_only=False), np.float64)
 
 
-def limit(table: pa.Table, name: str, rule: str, threshold: float | Numbers, low: bool, equal: bool = False) -> Limit:
+def column_limit(
+    table: pa.Table, name: str, rule: str, threshold: float | Numbers, low: bool, equal: bool = False
+) -> Limit:
     """The limit of a rule that compares a column; threshold: one for all, or that of each document."""
-    value = column(table, name)
+    value = number_column(table, name)
     return Limit(rule, value, np.broadcast_to(np.asarray(threshold, np.float64), value.shape), low, equal)
 
 
@@ -77,7 +79,7 @@ class Shard:
         path = table_of(self.run, step, self.shard)
         if path is None:
             return None
-        with opened(path) as file:
+        with open_parquet(path) as file:
             names = [name for name in columns or file.schema_arrow.names if name in file.schema_arrow.names]
             table = file.read(list(dict.fromkeys(["id", *names])))
         if table["id"].equals(self.ids):
@@ -86,107 +88,112 @@ class Shard:
 
     def languages(self) -> list[str]:
         """The language of each document; "" where language.score did not see it."""
-        found = self.table("language.score", ["language"])
-        return [""] * len(self.ids) if found is None else [name or "" for name in found["language"].to_pylist()]
+        labels = self.table("language.score", ["language"])
+        return [""] * len(self.ids) if labels is None else [name or "" for name in labels["language"].to_pylist()]
 
     def fact(self, step: str, key: str) -> Any:
         """A value of a step's summary, of this shard's task or of its only one."""
-        made = self.run.task(step, self.shard) or self.run.task(step, "")
-        return made.summary.get(key) if made else None
+        manifest = self.run.task(step, self.shard) or self.run.task(step, "")
+        return manifest.summary.get(key) if manifest else None
 
 
-def _left(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _edit_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     """Filters that take parts out (filters/edit_filter.py)."""
     if (table := shard.table(f"{shard.filter}.score")) is None:
         return
-    untouched = column(table, "taken") == 0
+    untouched = number_column(table, "taken") == 0
     for name, least in (("characters", 1), ("words", settings["words_min"])):
-        found = limit(table, name, f"{name}_min", least, True)
-        yield Limit(found.rule, np.where(untouched, np.nan, found.value), found.threshold, True)
+        part_limit = column_limit(table, name, f"{name}_min", least, True)
+        yield Limit(part_limit.rule, np.where(untouched, np.nan, part_limit.value), part_limit.threshold, True)
     if settings["removed_max"] is not None:
-        yield limit(table, "removed", "removed_max", settings["removed_max"], False)
+        yield column_limit(table, "removed", "removed_max", settings["removed_max"], False)
 
 
-def _url(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _url_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     table = shard.table("url.score", ["words"])
     if table is not None and settings["words_max"] is not None:
-        yield limit(table, "words", "words", settings["words_max"], False)
+        yield column_limit(table, "words", "words", settings["words_max"], False)
 
 
-def _language(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _language_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     if (table := shard.table("language.score", ["language", "score"])) is None:
         return
-    own, threshold = own_thresholds(settings), settings["threshold"]
-    of = {name: language_codes.find(own, name) for name in pc.unique(table["language"]).to_pylist()}
-    least = np.array([threshold if of[name] is None else of[name] for name in table["language"].to_pylist()], float)
-    yield limit(table, "score", "score", least, True)
-    compared = shard.table("language.compare", list(COMPARED))
-    for measure, rule in COMPARED.items() if compared is not None else ():
+    own_limits, threshold = thresholds_by_language(settings), settings["threshold"]
+    limit_by_label = {
+        name: language_codes.lookup_label(own_limits, name) for name in pc.unique(table["language"]).to_pylist()
+    }
+    least = np.array(
+        [threshold if limit_by_label[name] is None else limit_by_label[name] for name in table["language"].to_pylist()],
+        float,
+    )
+    yield column_limit(table, "score", "score", least, True)
+    compared_table = shard.table("language.compare", list(COMPARED_RULES))
+    for measure, rule in COMPARED_RULES.items() if compared_table is not None else ():
         if settings.get(rule) is not None:
-            yield limit(compared, measure, rule, settings[rule], True)
+            yield column_limit(compared_table, measure, rule, settings[rule], True)
 
 
-def _multilingual(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _multilingual_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     if (table := shard.table("multilingual.score")) is None:
         return
-    yield limit(table, "characters", "characters_min", settings["characters_min"], True)
+    yield column_limit(table, "characters", "characters_min", settings["characters_min"], True)
     if settings["foreign_max"] is not None:
-        yield limit(table, "foreign", "foreign_max", settings["foreign_max"], False)
+        yield column_limit(table, "foreign", "foreign_max", settings["foreign_max"], False)
 
 
-def _heuristics(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _heuristics_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     if (table := shard.table("heuristics.score")) is None:
         return
-    given = [made.path for made in shard.run.of("heuristics.calibrate") if made.path]
-    chosen = ByLanguage(settings, calibrated.read(given))
+    calibrations = [manifest.path for manifest in shard.run.manifests_of("heuristics.calibrate") if manifest.path]
+    rules_by_language = ByLanguage(settings, calibrated.read_thresholds(calibrations))
     languages, places = np.unique(np.array(shard.languages(), dtype=str), return_inverse=True)
-    active = [{rule.name: rule for rule in chosen.of(str(language))} for language in languages]
-    for name in chosen.names():
-        known = [of.get(name) for of in active]
-        if one := next(filter(None, known), None):
+    active = [{rule.name: rule for rule in rules_by_language.rules_of(str(language))} for language in languages]
+    for name in rules_by_language.rule_names():
+        rules = [active_rules.get(name) for active_rules in active]
+        if first_rule := next(filter(None, rules), None):
             # What no rule of the document's language compares is NaN.
-            threshold = np.array([np.nan if rule is None else rule.threshold for rule in known], float)[places]
-            value = np.where(np.isnan(threshold), np.nan, column(table, one.measure))
-            yield Limit(name, value, threshold, one.low)
+            threshold = np.array([np.nan if rule is None else rule.threshold for rule in rules], float)[places]
+            value = np.where(np.isnan(threshold), np.nan, number_column(table, first_rule.measure))
+            yield Limit(name, value, threshold, first_rule.low)
 
 
-def _lines(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _lines_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     if (table := shard.table("lines.score")) is None:
         return
-    yield limit(table, "characters", "characters_min", 1, True)
-    yield limit(table, "sentences", "sentences_min", settings["sentences_min"], True)
+    yield column_limit(table, "characters", "characters_min", 1, True)
+    yield column_limit(table, "sentences", "sentences_min", settings["sentences_min"], True)
     if settings["flagged_max"] is not None:
-        yield limit(table, "flagged", "flagged_max", settings["flagged_max"], False)
+        yield column_limit(table, "flagged", "flagged_max", settings["flagged_max"], False)
 
 
-def _licence(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _licence_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     table = shard.table("licence.score", ["beside"])
     if table is not None and settings["beside_max"] is not None:
-        yield limit(table, "beside", "beside", settings["beside_max"], False)
+        yield column_limit(table, "beside", "beside", settings["beside_max"], False)
 
 
-def _sourcecode(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _sourcecode_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     if (table := shard.table("sourcecode.score")) is None:
         return
-    is_code, is_data = pc.is_valid(table["extension"]).to_numpy(), column(table, "data") == 1
-    for name in MEASURED:
+    is_code, is_data = pc.is_valid(table["extension"]).to_numpy(), number_column(table, "data") == 1
+    for name in COMPARED_MEASURES:
         low = name.startswith("alpha")
         rule = f"{name}_{'min' if low else 'max'}"
         usual = np.nan if settings[rule] is None else settings[rule]
         of_data = {"longest_line": settings["data_longest_line_max"], "mean_line": np.nan}.get(name, usual)
         threshold = np.where(is_data, np.nan if of_data is None else of_data, usual)
-        value = np.where(is_code & ~np.isnan(threshold), column(table, name), np.nan)
+        value = np.where(is_code & ~np.isnan(threshold), number_column(table, name), np.nan)
         yield Limit(rule, value, threshold, low)
 
 
-def _toxicity(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _toxicity_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     if (table := shard.table("toxicity.score")) is None:
         return
-    terms, words = column(table, "terms"), column(table, "words")
+    terms, words = number_column(table, "terms"), number_column(table, "words")
     if settings["terms_max"] is not None:
-        yield limit(table, "terms", "terms", settings["terms_max"], False)
+        yield column_limit(table, "terms", "terms", settings["terms_max"], False)
     if settings["share_max"] is not None:
-        share = np.where(words > 0, column(table, "hits") / np.maximum(words, 1), 0.0)
+        share = np.where(words > 0, number_column(table, "hits") / np.maximum(words, 1), 0.0)
         share = np.where(terms >= settings["share_terms_min"], share, np.nan)
         yield Limit("share", share, np.full(len(share), float(settings["share_max"])), False)
     value, most = np.full(len(terms), np.nan), np.full(len(terms), np.nan)
@@ -200,65 +207,71 @@ def _toxicity(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     yield Limit("classifier", value, most, False)
 
 
-def _pii(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _pii_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     if (table := shard.table("pii.score")) is None:
         return
     for kind in KINDS:
         if settings["actions"].get(kind) == "drop":
-            yield limit(table, kind, kind, settings["drop_from"], False, equal=True)
+            yield column_limit(table, kind, kind, settings["drop_from"], False, equal=True)
     if settings["total_max"] is not None:
-        counted = [column(table, kind) for kind in KINDS if settings["actions"].get(kind) != "keep"]
+        counted = [number_column(table, kind) for kind in KINDS if settings["actions"].get(kind) != "keep"]
         total = np.sum(counted, axis=0) if counted else np.zeros(len(table))
         yield Limit("total_max", total, np.full(len(total), float(settings["total_max"])), False)
 
 
-def _quality(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
-    signals = "quality.combine" if shard.run.of("quality.combine") else "quality.score"
+def _quality_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+    signals = "quality.combine" if shard.run.manifests_of("quality.combine") else "quality.score"
     if (table := shard.table(signals, ["score", "curated"])) is None:
         return
     method, by_language = settings["method"], shard.fact("quality.select", "by_language")
     if method == "pareto":
         threshold = 1.0 - np.array(
-            [pareto(settings["seed"], name, settings["alpha"]) for name in table["id"].to_pylist()]
+            [pareto_draw(settings["seed"], name, settings["alpha"]) for name in table["id"].to_pylist()]
         )
     elif by_language:
         # A language with few documents is in a group with others, which the summary lists.
-        group = {member: name for name, of in by_language.items() for member in of.get("languages", [name])}
+        group = {member: name for name, facts in by_language.items() for member in facts.get("languages", [name])}
         cuts = [by_language.get(group.get(language, ""), {}).get("threshold") for language in shard.languages()]
         threshold = np.array([np.nan if cut is None else cut for cut in cuts], float)
     else:
-        found = shard.fact("quality.select", "threshold")
-        threshold = np.full(len(table), np.nan if found is None else found)
+        score_threshold = shard.fact("quality.select", "threshold")
+        threshold = np.full(len(table), np.nan if score_threshold is None else score_threshold)
     # Curated documents are not judged.
-    value = np.where((column(table, "curated") == 1) | np.isnan(threshold), np.nan, column(table, "score"))
+    value = np.where(
+        (number_column(table, "curated") == 1) | np.isnan(threshold), np.nan, number_column(table, "score")
+    )
     yield Limit(method, value, threshold, True, equal=method == "pareto")
 
 
-def _decontaminate(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _decontaminate_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     table, most = shard.table("decontaminate.score", ["overlap"]), shard.fact("decontaminate.select", "overlap_max")
     if table is not None and most is not None:
-        yield limit(table, "overlap", "overlap_max", most, False)
+        yield column_limit(table, "overlap", "overlap_max", most, False)
 
 
-OF: dict[str, Callable[[Shard, dict[str, Any]], Iterator[Limit]]] = {
-    "url": _url,
-    "language": _language,
-    "multilingual": _multilingual,
-    "heuristics": _heuristics,
-    "lines": _lines,
-    "boilerplate": _left,
-    "licence": _licence,
-    "sourcecode": _sourcecode,
-    "toxicity": _toxicity,
-    "pii": _pii,
-    "paragraphs": _left,
-    "substrings": _left,
-    "quality": _quality,
-    "decontaminate": _decontaminate,
+LIMITS_BY_FILTER: dict[str, Callable[[Shard, dict[str, Any]], Iterator[Limit]]] = {
+    "url": _url_limits,
+    "language": _language_limits,
+    "multilingual": _multilingual_limits,
+    "heuristics": _heuristics_limits,
+    "lines": _lines_limits,
+    "boilerplate": _edit_limits,
+    "licence": _licence_limits,
+    "sourcecode": _sourcecode_limits,
+    "toxicity": _toxicity_limits,
+    "pii": _pii_limits,
+    "paragraphs": _edit_limits,
+    "substrings": _edit_limits,
+    "quality": _quality_limits,
+    "decontaminate": _decontaminate_limits,
 }  # dedup compares pairs: stages/report/inspect_sampling.py
 
 
-def limits(run: Run, filter_: str, shard: str, ids: pa.ChunkedArray, settings: dict[str, Any]) -> Iterator[Limit]:
+def filter_limits(
+    run: Run, filter_: str, shard: str, ids: pa.ChunkedArray, settings: dict[str, Any]
+) -> Iterator[Limit]:
     """The limits of a filter's rules on a shard's documents, one rule held at a time. ids: of its verdicts; settings: of its select."""
-    if filter_ in OF:
-        yield from OF[filter_](Shard(run, filter_, shard, ids), completed(f"{filter_}.select", settings))
+    if filter_ in LIMITS_BY_FILTER:
+        yield from LIMITS_BY_FILTER[filter_](
+            Shard(run, filter_, shard, ids), fill_defaults(f"{filter_}.select", settings)
+        )

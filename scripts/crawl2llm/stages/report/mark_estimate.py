@@ -36,7 +36,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Known:
+class StratifiedShare:
     """What the marks of several groups say of all their documents: `share` that is right, the same leaning (see `known`), its variance."""
 
     share: float
@@ -44,7 +44,7 @@ class Known:
     variance: float
 
 
-def known(groups: Sequence[Group]) -> Known:
+def stratified_share(groups: Sequence[Group]) -> StratifiedShare:
     """The share that is right over all documents of the groups.
 
     It is the stratified mean, sum of W_h p_h with W_h the group's share of the documents; its variance is
@@ -52,7 +52,7 @@ def known(groups: Sequence[Group]) -> Known:
     by one document towards the share over all marks, itself with one right and one wrong document more, or a group without a wrong mark
     would count as known for sure. Raises ValueError where a group has no marks.
     """
-    total, marks = sum(one.documents for one in groups), sum(one.marked for one in groups)
+    total, marks = sum(group.documents for group in groups), sum(one.marked for one in groups)
     if not total or any(not one.marked for one in groups):
         raise ValueError("a group without documents or marks")
     over_all = (sum(one.right for one in groups) + 1) / (marks + 2)
@@ -62,22 +62,24 @@ def known(groups: Sequence[Group]) -> Known:
         leaning = (one.right + over_all) / (one.marked + 1)
         share += weight * one.right / one.marked
         smooth += weight * leaning
-        left = (one.documents - one.marked) / max(1, one.documents - 1)
-        variance += weight**2 * max(0.0, left) * leaning * (1 - leaning) / one.marked
-    return Known(share, smooth, variance)
+        finite_correction = (one.documents - one.marked) / max(1, one.documents - 1)
+        variance += weight**2 * max(0.0, finite_correction) * leaning * (1 - leaning) / one.marked
+    return StratifiedShare(share, smooth, variance)
 
 
-def effective(groups: Sequence[Group]) -> tuple[float, float]:
+def effective_sample(groups: Sequence[Group]) -> tuple[float, float]:
     """(share that is right over all documents of the groups, size of a simple random sample that would know it as well).
 
     The size is p (1 - p) / variance, as Korn and Graubard (1998, Survey Methodology 24(2)) put an effective size into a binomial interval.
     Infinite where every document is marked. Raises ValueError where a group has no marks.
     """
-    found = known(groups)
-    return found.share, found.smooth * (1 - found.smooth) / found.variance if found.variance else math.inf
+    stratified = stratified_share(groups)
+    return stratified.share, stratified.smooth * (
+        1 - stratified.smooth
+    ) / stratified.variance if stratified.variance else math.inf
 
 
-def wilson(share: float, size: float) -> Estimate:
+def wilson_interval(share: float, size: float) -> Estimate:
     """Wilson's score interval of a share found in a sample of `size` (Wilson 1927, JASA 22; recommended for small samples by Brown, Cai
     and DasGupta 2001, Statistical Science 16(2)). An infinite size is the whole population.
     """
@@ -89,7 +91,7 @@ def wilson(share: float, size: float) -> Estimate:
     return Estimate(share, max(0.0, min(share, (middle - half) / scale)), min(1.0, max(share, (middle + half) / scale)))
 
 
-def beta(share: float, size: float) -> tuple[float, float]:
+def jeffreys_interval(share: float, size: float) -> tuple[float, float]:
     """The ends of Jeffreys' interval of a share found in a sample of `size`; at a share of 0 or 1 it reaches it (Brown, Cai and DasGupta
     2001, 4.1). An infinite size is the whole population.
     """
@@ -103,7 +105,7 @@ def beta(share: float, size: float) -> tuple[float, float]:
     return min(low, share), max(high, share)
 
 
-def sides(groups: Sequence[Group]) -> tuple[float, float, float]:
+def mover_interval(groups: Sequence[Group]) -> tuple[float, float, float]:
     """(share that is right over all documents of several groups, how far down and up its interval reaches), from the intervals of each.
 
     MOVER (Zou and Donner 2008, Statistics in Medicine 27(10)): down = sqrt of the sum of (W_h (p_h - low_h))^2, and up alike.
@@ -111,29 +113,29 @@ def sides(groups: Sequence[Group]) -> tuple[float, float, float]:
     share away from that end, and the interval would be as narrow as if it had been found in many marks. To no side it is narrower than the
     normal interval by the variance of `known`, which matters where many groups have hardly a wrong mark.
     """
-    total, down, up = sum(one.documents for one in groups), 0.0, 0.0
+    total, down, up = sum(group.documents for group in groups), 0.0, 0.0
     for one in groups:
-        share, left = one.right / one.marked, (one.documents - one.marked) / max(1, one.documents - 1)
-        low, high = beta(share, one.marked / left if left > 0 else math.inf)
+        share, finite_correction = one.right / one.marked, (one.documents - one.marked) / max(1, one.documents - 1)
+        low, high = jeffreys_interval(share, one.marked / finite_correction if finite_correction > 0 else math.inf)
         down += (one.documents / total * (share - low)) ** 2
         up += (one.documents / total * (high - share)) ** 2
-    found = known(groups)
-    least = Z**2 * found.variance
-    return found.share, math.sqrt(max(down, least)), math.sqrt(max(up, least))
+    stratified = stratified_share(groups)
+    least = Z**2 * stratified.variance
+    return stratified.share, math.sqrt(max(down, least)), math.sqrt(max(up, least))
 
 
 def precision(groups: Sequence[Group]) -> Estimate | None:
     """The share of the groups' documents that are rightly there; None where one of them has no marks, or there are no documents."""
-    there = [one for one in groups if one.documents]
-    if not there or any(not one.marked for one in there):
+    filled = [group for group in groups if group.documents]
+    if not filled or any(not one.marked for one in filled):
         return None
-    if len(there) == 1:
-        return wilson(*effective(there))
-    share, down, up = sides(there)
+    if len(filled) == 1:
+        return wilson_interval(*effective_sample(filled))
+    share, down, up = mover_interval(filled)
     return Estimate(share, max(0.0, share - down), min(1.0, share + up))
 
 
-def recall(dropped: Sequence[Group], kept: Group, of: Sequence[Group] | None = None) -> Estimate | None:
+def recall(dropped: Sequence[Group], kept: Group, rules: Sequence[Group] | None = None) -> Estimate | None:
     """Of the documents that should be dropped, the share that is: rightly dropped / (rightly dropped + wrongly kept).
 
     dropped: by rule; kept: `right` are rightly kept. of: some of the rules alone: the share that they drop, first of all rules; those of
@@ -142,20 +144,29 @@ def recall(dropped: Sequence[Group], kept: Group, of: Sequence[Group] | None = N
     ratio by drawing from both. None where a group that has documents has no marks, or no mark says that
     a document should be dropped.
     """
-    some = [one for one in (dropped if of is None else of) if one.documents]
-    rest = [one for one in dropped if one.documents and of is not None and all(one is not other for other in of)]
-    if not [*some, *rest] or any(not one.marked for one in [*some, *rest]) or (kept.documents and not kept.marked):
+    counted = [group for group in (dropped if rules is None else rules) if group.documents]
+    rest = [
+        one
+        for one in dropped
+        if one.documents and rules is not None and all(one is not rule_group for rule_group in rules)
+    ]
+    if (
+        not [*counted, *rest]
+        or any(not one.marked for one in [*counted, *rest])
+        or (kept.documents and not kept.marked)
+    ):
         return None
     generator = np.random.default_rng(SEED)
-    found, others = drawn(some, generator), drawn(rest, generator)
-    missed, wrong = _missed(kept, generator)
-    middle = [sum(one.documents * one.right / one.marked for one in part) for part in (some, rest)]
+    some_draws, rest_draws = draw_right_counts(counted, generator), draw_right_counts(rest, generator)
+    missed, wrong = _wrongly_kept(kept, generator)
+    middle = [sum(one.documents * one.right / one.marked for one in part) for part in (counted, rest)]
     total = sum(middle) + missed
     if not total:
         return None
-    every = found + others + wrong
+    all_draws = some_draws + rest_draws + wrong
     low, high = np.quantile(
-        np.divide(found, every, out=np.zeros(DRAWS), where=every > 0), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+        np.divide(some_draws, all_draws, out=np.zeros(DRAWS), where=all_draws > 0),
+        [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2],
     )
     value = middle[0] / total
     # At the ends the interval reaches them (Brown, Cai and DasGupta 2001, 4.1).
@@ -163,36 +174,36 @@ def recall(dropped: Sequence[Group], kept: Group, of: Sequence[Group] | None = N
     return Estimate(value, min(float(low), value), max(float(high), value))
 
 
-def drawn(groups: Sequence[Group], generator: np.random.Generator) -> np.ndarray:
+def draw_right_counts(groups: Sequence[Group], generator: np.random.Generator) -> np.ndarray:
     """Draws of the number of documents of the groups that are right, (DRAWS,).
 
     Of one group from Jeffreys' posterior; of several from a normal distribution of two halves, whose interval is that of `sides`.
     """
-    total = sum(one.documents for one in groups)
+    total = sum(group.documents for group in groups)
     if not total:
         return np.zeros(DRAWS)
     if len(groups) > 1:
-        share, down, up = sides(groups)
+        share, down, up = mover_interval(groups)
         normal = generator.standard_normal(DRAWS) / Z
         return total * np.clip(share + normal * np.where(normal < 0, down, up), 0, 1)
-    share, size = effective(groups)
+    share, size = effective_sample(groups)
     if math.isinf(size):
         return np.full(DRAWS, share * total)
     return total * generator.beta(size * share + 0.5, size * (1 - share) + 0.5, DRAWS)
 
 
-def _missed(kept: Group, generator: np.random.Generator) -> tuple[float, np.ndarray]:
+def _wrongly_kept(kept: Group, generator: np.random.Generator) -> tuple[float, np.ndarray]:
     """(how many kept documents are wrongly kept, draws of that number, (DRAWS,)): those marked, and a beta-binomial of the others."""
     if not kept.documents:
         return 0.0, np.zeros(DRAWS)
     wrong = kept.marked - kept.right
     share = generator.beta(wrong + 0.5, kept.right + 0.5, DRAWS)
-    others = generator.binomial(max(0, kept.documents - kept.marked), share)
-    return kept.documents * wrong / kept.marked, wrong + others
+    unmarked = generator.binomial(max(0, kept.documents - kept.marked), share)
+    return kept.documents * wrong / kept.marked, wrong + unmarked
 
 
-def needed(share: float, documents: int, half: float = 0.1) -> int:
+def marks_needed(share: float, documents: int, half: float = 0.1) -> int:
     """How many marks of a group make the interval of a share about ± `half` wide; never more than its documents."""
     spread = max(share * (1 - share), 0.05)  # a share that looks like 1 may be 0.95
-    wanted = Z**2 * spread / half**2
-    return max(1, min(documents, math.ceil(wanted / (1 + (wanted - 1) / max(1, documents)))))
+    unlimited = Z**2 * spread / half**2
+    return max(1, min(documents, math.ceil(unlimited / (1 + (unlimited - 1) / max(1, documents)))))

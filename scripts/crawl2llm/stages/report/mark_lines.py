@@ -11,12 +11,12 @@ from typing import Any
 
 from crawl2llm.core.errors import InputError
 
-ALLOWED = {
+ALLOWED_VALUES = {
     "verdict": ("kept", "dropped", "edited"),
     "mark": ("right", "wrong"),
     "sample": ("random", "near"),
 }
-TEXTS = ("id", "filter", "run")
+REQUIRED_TEXTS = ("id", "filter", "run")
 LONGEST = 100_000  # characters of a line: a URL may be long
 SURROGATE = re.compile("[\ud800-\udfff]")  # no file in UTF-8 can hold it
 Key = tuple[str, str, str, str]  # filter, verdict, rule, id
@@ -46,25 +46,25 @@ class Mark:
 class Marks:
     """The newest mark on each document. bad: `file:line: why` of lines that are none. differing: documents that were marked both ways."""
 
-    held: dict[Key, Mark] = field(default_factory=dict)
+    by_key: dict[Key, Mark] = field(default_factory=dict)
     bad: list[str] = field(default_factory=list)
     lines: int = 0
     differing: set[Key] = field(default_factory=set)
 
-    def add(self, one: Mark) -> None:
+    def add(self, mark: Mark) -> None:
         """Keep a mark, unless there is a newer one on the same document; drawn at random is drawn at random, whichever page said so."""
-        before = self.held.get(one.key)
-        if before is None:
-            self.held[one.key] = one
+        earlier = self.by_key.get(mark.key)
+        if earlier is None:
+            self.by_key[mark.key] = mark
             return
-        if before.mark != one.mark:
-            self.differing.add(one.key)
-        newest = max(before, one, key=lambda each: (each.time, each.mark, each.run))
-        sample = "random" if "random" in (before.sample, one.sample) else "near"
-        self.held[one.key] = Mark(**{**vars(newest), "sample": sample})
+        if earlier.mark != mark.mark:
+            self.differing.add(mark.key)
+        newest = max(earlier, mark, key=lambda candidate: (candidate.time, candidate.mark, candidate.run))
+        sample = "random" if "random" in (earlier.sample, mark.sample) else "near"
+        self.by_key[mark.key] = Mark(**{**vars(newest), "sample": sample})
 
 
-def parsed(text: str) -> Mark:
+def parse_mark(text: str) -> Mark:
     """A line as a mark. Raises ValueError, in words, for one that is none."""
     if len(text) > LONGEST:
         raise ValueError(f"longer than {LONGEST:,} characters")
@@ -76,41 +76,41 @@ def parsed(text: str) -> Mark:
         raise ValueError("no JSON that can be read: too deep") from error
     if not isinstance(row, dict):
         raise ValueError("no JSON object")
-    for name in (*TEXTS, "rule", "url", "time"):
+    for name in (*REQUIRED_TEXTS, "rule", "url", "time"):
         if isinstance(row.get(name), str) and SURROGATE.search(row[name]):
             raise ValueError(f"{name} is {row[name]!a}; half of a surrogate pair is no character")
-    for name in TEXTS:
+    for name in REQUIRED_TEXTS:
         if not isinstance(row.get(name), str) or not row[name]:
             raise ValueError(f"{name} is {row.get(name)!r}; it has to be a text")
-    for name, allowed in ALLOWED.items():
+    for name, allowed in ALLOWED_VALUES.items():
         if row.get(name) not in allowed:
             raise ValueError(f"{name} is {row.get(name)!r}; allowed are {', '.join(allowed)}")
-    texts = {name: _text(row, name) for name in ("rule", "url", "time")}
+    texts = {name: _optional_text(row, name) for name in ("rule", "url", "time")}
     if row["verdict"] != "kept" and not texts["rule"]:
         raise ValueError(f"rule is {row.get('rule')!r}, and the verdict {row['verdict']!r}")
-    return Mark(**{name: row[name] for name in (*TEXTS, *ALLOWED)}, **texts)
+    return Mark(**{name: row[name] for name in (*REQUIRED_TEXTS, *ALLOWED_VALUES)}, **texts)
 
 
-def _text(row: dict[str, Any], name: str) -> str:
+def _optional_text(row: dict[str, Any], name: str) -> str:
     value = row.get(name)
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{name} is {value!r}; it has to be a text or null")
     return value or ""
 
 
-def read(paths: Iterable[Path]) -> Marks:
+def read_marks(paths: Iterable[Path]) -> Marks:
     """The marks of files. Raises InputError for a file that cannot be read; OSError names one that is not there."""
-    found = Marks()
+    marks = Marks()
     for path in paths:
         with path.open(encoding="utf-8", errors="replace") as handle:
             for number, line in enumerate(handle, 1):
                 if not line.strip():
                     continue
-                found.lines += 1
+                marks.lines += 1
                 try:
-                    found.add(parsed(line))
+                    marks.add(parse_mark(line))
                 except ValueError as error:
-                    found.bad.append(f"{path}:{number}: {error}")
-    if found.lines and not found.held:
-        raise InputError(f"no line is a mark; the first: {found.bad[0]}")
-    return found
+                    marks.bad.append(f"{path}:{number}: {error}")
+    if marks.lines and not marks.by_key:
+        raise InputError(f"no line is a mark; the first: {marks.bad[0]}")
+    return marks

@@ -8,7 +8,7 @@ from typing import Any
 
 from crawl2llm.chain.model_registry import BASE, BASE_STEP
 from crawl2llm.chain.steps import MAKERS
-from crawl2llm.formats.run_records import Run, dig, number
+from crawl2llm.formats.run_records import Run, dig, finite_number
 
 # Of each step that makes models: the heading of a training, and what its loss is the mean of.
 HEADINGS = {
@@ -44,7 +44,7 @@ class Model:
     @property
     def title(self) -> str:
         """What a table calls it."""
-        return title(self.name)
+        return model_title(self.name)
 
     @property
     def anchor(self) -> str:
@@ -57,26 +57,26 @@ class Model:
         return HEADINGS.get(self.step, self.step) + (f": {self.name}" if self.task else "")
 
 
-def title(name: str) -> str:
+def model_title(name: str) -> str:
     """`Base model`, or a model's own name."""
     return "Base model" if name == BASE else name
 
 
-def models(run: Run, listed: Iterable[dict[str, Any]] | None = None) -> list[Model]:
+def models_of_run(run: Run, listed: Iterable[dict[str, Any]] | None = None) -> list[Model]:
     """The models of a run; without `listed` those that left a result or are in training, each after the one that it is made from.
 
     listed: the registry as {name, from, step}, whose order is kept.
     """
     if listed is not None:
         return [Model(entry["name"], entry["from"], entry["step"]) for entry in listed]
-    found = [Model(BASE, None, BASE_STEP)]
-    begun = [(step, task) for step in MAKERS for task in run.tasks(step)] + list(run.training)
-    left = [Model(task, parent_of(run, step, task), step) for step, task in begun if task]
-    while left:
-        unplaced = {model.name for model in left}
-        ready = [model for model in left if model.parent not in unplaced] or left
-        found, left = found + ready, [model for model in left if model not in ready]
-    return found
+    placed = [Model(BASE, None, BASE_STEP)]
+    step_tasks = [(step, task) for step in MAKERS for task in run.tasks(step)] + list(run.training)
+    remaining = [Model(task, parent_of(run, step, task), step) for step, task in step_tasks if task]
+    while remaining:
+        unplaced = {model.name for model in remaining}
+        ready = [model for model in remaining if model.parent not in unplaced] or remaining
+        placed, remaining = placed + ready, [model for model in remaining if model not in ready]
+    return placed
 
 
 def parent_of(run: Run, step: str, task: str) -> str | None:
@@ -89,25 +89,25 @@ def parent_of(run: Run, step: str, task: str) -> str | None:
     return None
 
 
-def trained(counts: dict[str, Any]) -> bool:
+def is_trained(counts: dict[str, Any]) -> bool:
     """Whether a model (an entry of `models` in counts.json) was trained: with too few pairs it is the one that it is made from."""
     return dig(counts, "training", "trained") is not False
 
 
-def comparable(tuned: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def comparable_models(tuned: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of fine-tuned models (entries of `models` in counts.json) that have a loss over held-out pairs, if it is over the same pairs of
     all: by how many pairs and answer tokens they are, and by what the loss is of.
     """
-    known = [found for found in tuned if number(dig(found, "training", "heldout_loss_after")) is not None]
-    over = {
+    with_loss = [model for model in tuned if finite_number(dig(model, "training", "heldout_loss_after")) is not None]
+    pair_sets = {
         (found.get("step"), *(dig(found, "training", key) for key in ("heldout_pairs", "heldout_tokens")))
-        for found in known
+        for found in with_loss
     }
-    return known if len(over) == 1 else []
+    return with_loss if len(pair_sets) == 1 else []
 
 
-def best(tuned: list[dict[str, Any]]) -> dict[str, Any] | None:
+def best_model(tuned: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The fine-tuned model with the lowest held-out loss of those that are `comparable`; else the last."""
-    if known := comparable(tuned):
-        return min(known, key=lambda found: float(found["training"]["heldout_loss_after"]))
+    if candidates := comparable_models(tuned):
+        return min(candidates, key=lambda model: float(model["training"]["heldout_loss_after"]))
     return tuned[-1] if tuned else None

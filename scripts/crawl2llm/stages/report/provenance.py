@@ -7,50 +7,52 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.core import record
-from crawl2llm.core.console import form
+from crawl2llm.core.console import singular_or_plural
 from crawl2llm.formats.run_records import Run, dig
-from crawl2llm.stages.report.page import integer
+from crawl2llm.stages.report.page import format_integer
 
 
-def recorded(facts: dict[str, Any]) -> dict[str, str]:
+def record_values(facts: dict[str, Any]) -> dict[str, str]:
     """What a record beside a manifest says of machine, devices and versions, as name → value."""
-    found = {name: str(value) for name, value in (dig(facts, "machine") or {}).items() if name != "host"}
+    values = {name: str(value) for name, value in (dig(facts, "machine") or {}).items() if name != "host"}
     if isinstance(devices := facts.get("devices"), dict):
         names = ", ".join(f"{count} × {name}" for name, count in devices.items())
-        found["devices"] = f"{names}; {integer(facts.get('nodes'))} {form(facts.get('nodes'), 'node')}"
-    return found | {name: str(value) for name, value in (dig(facts, "versions") or {}).items()}
+        values["devices"] = (
+            f"{names}; {format_integer(facts.get('nodes'))} {singular_or_plural(facts.get('nodes'), 'node')}"
+        )
+    return values | {name: str(value) for name, value in (dig(facts, "versions") or {}).items()}
 
 
-def machines(run: Run) -> list[dict[str, str]]:
+def machine_rows(run: Run) -> list[dict[str, str]]:
     """What the steps ran on, from the records beside their manifests: `name`, `value`, `steps` where they differ."""
-    seen: dict[str, dict[str, list[str]]] = {}
+    steps_by_value: dict[str, dict[str, list[str]]] = {}
     for step, manifests in run.manifests.items():
         for manifest in manifests:
-            for name, value in recorded(record.read(manifest.path)).items() if manifest.path else ():
-                of = seen.setdefault(name, {}).setdefault(value, [])
-                of += [step] * (step not in of)
+            for name, value in record_values(record.read(manifest.path)).items() if manifest.path else ():
+                step_names = steps_by_value.setdefault(name, {}).setdefault(value, [])
+                step_names += [step] * (step not in step_names)
     return [
         {"name": name, "value": value, "steps": ", ".join(of) if len(values) > 1 or name == "devices" else ""}
-        for name, values in seen.items()
+        for name, values in steps_by_value.items()
         for value, of in values.items()
     ]
 
 
-def accepted(run: Run) -> list[dict[str, Any]]:
+def accepted_changes(run: Run) -> list[dict[str, Any]]:
     """What a person accepted as made by later settings or code: `step`, `tasks`, `changes`, `reason`, `when` (commands/accept.py)."""
-    seen: dict[tuple[str, str, str, str], int] = {}
+    task_counts: dict[tuple[str, str, str, str], int] = {}
     for step, manifests in run.manifests.items():
         for manifest in manifests:
-            for entry in record.accepted(manifest.path, manifest.fingerprint) if manifest.path else ():
+            for entry in record.accepted_entries(manifest.path, manifest.fingerprint) if manifest.path else ():
                 key = (step, "; ".join(entry["changes"]), entry["reason"], entry["when"])
-                seen[key] = seen.get(key, 0) + 1
+                task_counts[key] = task_counts.get(key, 0) + 1
     return [
         {"step": step, "tasks": number, "changes": changes, "reason": reason, "when": when}
-        for (step, changes, reason, when), number in seen.items()
+        for (step, changes, reason, when), number in task_counts.items()
     ]
 
 
-def steps(run: Run, page: Path) -> list[dict[str, Any]]:
+def step_rows(run: Run, page: Path) -> list[dict[str, Any]]:
     """Every step's tasks, files, size, fingerprint, and its folder relative to the page."""
     rows = []
     for step, manifests in run.manifests.items():

@@ -7,9 +7,9 @@ from typing import Any
 
 from crawl2llm.chain.model_registry import UNTRAINED
 from crawl2llm.formats.run_records import Run, dig
-from crawl2llm.stages.report.models import title
-from crawl2llm.stages.report.page import NOTHING, integer, percent, signed
-from crawl2llm.stages.report.tasks import centered, share
+from crawl2llm.stages.report.models import model_title
+from crawl2llm.stages.report.page import NOTHING, format_integer, format_percent, format_signed
+from crawl2llm.stages.report.tasks import accuracy_text, centered_text
 
 STEP = "evaluate.public"
 CORE = "core"
@@ -20,7 +20,7 @@ TITLES = {
 }  # fmt: skip
 
 
-def name(task: str) -> str:
+def task_title(task: str) -> str:
     """`HellaSwag` of `hellaswag`, `CORE: jeopardy` of `core.jeopardy`; of what is no public task, such as a file, its own name."""
     return f"CORE: {task.removeprefix(f'{CORE}.')}" if task.startswith(f"{CORE}.") else TITLES.get(task, task)
 
@@ -30,40 +30,42 @@ def is_public(task: str) -> bool:
     return task in TITLES or task.startswith(f"{CORE}.")
 
 
-def note(of: dict[str, Any]) -> str:
+def task_note(facts: dict[str, Any]) -> str:
     """What a task was measured on: items of how many, examples before each, and what did not fit the context."""
-    said = f"{integer(of['items'])} of {integer(of['rows'])} items"
-    said += f", {of['shots']} examples" if of["shots"] else ""
-    said += f"; {integer(of['cut_to_context'])} cut to the context" if of["cut_to_context"] else ""
-    return said + (f"; {integer(of['left_out_too_long'])} left out, too long" if of["left_out_too_long"] else "")
+    words = f"{format_integer(facts['items'])} of {format_integer(facts['rows'])} items"
+    words += f", {facts['shots']} examples" if facts["shots"] else ""
+    words += f"; {format_integer(facts['cut_to_context'])} cut to the context" if facts["cut_to_context"] else ""
+    return words + (
+        f"; {format_integer(facts['left_out_too_long'])} left out, too long" if facts["left_out_too_long"] else ""
+    )
 
 
-def core(of: dict[str, Any] | None) -> tuple[str, str]:
+def core_cell(mean: dict[str, Any] | None) -> tuple[str, str]:
     """CORE's centered mean with its standard error, and of how many tasks it is."""
-    if not of or of["centered"] is None:
+    if not mean or mean["centered"] is None:
         return NOTHING, ""
-    return f"{signed(of['centered'], 3)} ± {of['stderr']:.3f}", f"{of['tasks']} of {of['of']} tasks"
+    return f"{format_signed(mean['centered'], 3)} ± {mean['stderr']:.3f}", f"{mean['tasks']} of {mean['of']} tasks"
 
 
 def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
     """`heads` of the models that were asked, `rows` (name, chance, cells of (accuracy, centered), note) and `about`."""
-    asked = [(model, run.task(STEP, model)) for model in (UNTRAINED, *models)]
-    found = [(model, made.summary) for model, made in asked if made]
+    manifests = [(model, run.task(STEP, model)) for model in (UNTRAINED, *models)]
+    summaries = [(model, manifest.summary) for model, manifest in manifests if manifest]
     rows = []
-    for task in dict.fromkeys(task for _, summary in found for task in summary["tasks"]):
-        results = [summary["tasks"].get(task) for _, summary in found]
-        first = next(one for one in results if one)
+    for task in dict.fromkeys(task for _, summary in summaries for task in summary["tasks"]):
+        results = [summary["tasks"].get(task) for _, summary in summaries]
+        first = next(result for result in results if result)
         rows.append(
             {
-                "name": name(task),
-                "chance": percent(first["chance"]),
-                "cells": [(share(one), centered(one)) if one else (NOTHING, "") for one in results],
-                "note": note(first),
+                "name": task_title(task),
+                "chance": format_percent(first["chance"]),
+                "cells": [(accuracy_text(one), centered_text(one)) if one else (NOTHING, "") for one in results],
+                "note": task_note(first),
             }
         )
-    means = [core(summary.get(CORE)) for _, summary in found]
+    means = [core_cell(summary.get(CORE)) for _, summary in summaries]
     missing: list[str] = next(
-        (dig(summary, CORE, "missing") for _, summary in found if dig(summary, CORE, "missing")), []
+        (dig(summary, CORE, "missing") for _, summary in summaries if dig(summary, CORE, "missing")), []
     )
     if any(mean for mean, _ in means if mean != NOTHING):
         rows.append(
@@ -75,7 +77,7 @@ def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
             }
         )
     return {
-        "heads": [model if model == UNTRAINED else title(model) for model, _ in found],
+        "heads": [model if model == UNTRAINED else model_title(model) for model, _ in summaries],
         "rows": rows,
         "about": (
             "Definitions and metrics of lm-evaluation-harness; CORE as in DCLM. Accuracy ± standard error by bootstrap over items; below "

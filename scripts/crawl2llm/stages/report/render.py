@@ -19,7 +19,7 @@ from crawl2llm.chain import command_line, config_schema, shared_reference, yaml_
 from crawl2llm.chain import config as configuration
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, write_atomically
-from crawl2llm.formats.run_records import Run, costs
+from crawl2llm.formats.run_records import Run, step_costs
 from crawl2llm.stages.report import (
     alarms,
     alignment_table,
@@ -48,7 +48,7 @@ from crawl2llm.stages.report import (
     whatif_section,
 )
 from crawl2llm.stages.report import funnel as facts
-from crawl2llm.stages.report.models import LOSSES, models
+from crawl2llm.stages.report.models import LOSSES, models_of_run
 
 KEY_FIGURES = {"funnel": "funnel", "loss": "model-base.loss", "bits-per-byte": "model-base.bits"}
 CONTENTS = (  # before and after the trainings
@@ -67,35 +67,35 @@ MORE_CONTENTS = (
 )
 
 
-def complete(given: Sequence[str], variant: str) -> dict[str, Any] | None:
+def complete_config(configs: Sequence[str], variant: str) -> dict[str, Any] | None:
     """The whole configuration of a variant; `given` are config files, each laid over those before it, or the mapping that the workflow
     passes; None for nothing.
 
     Raises InputError or ConfigError where it is neither.
     """
-    if not given:
+    if not configs:
         return None
-    if is_mapping(given[0]):
+    if is_mapping(configs[0]):
         try:
-            raw, source = json.loads(given[0]), "--complete-config"
+            raw, source = json.loads(configs[0]), "--complete-config"
         except ValueError as error:
             raise command_line.InputError(f"--complete-config: {error}") from error
     else:
-        raw, source = yaml_errors.laid(map(Path, given)), ", ".join(given)
-    return configuration.of_variant(configuration.validate(raw, source), variant)
+        raw, source = yaml_errors.read_layered(map(Path, configs)), ", ".join(configs)
+    return configuration.config_of_variant(configuration.validate(raw, source), variant)
 
 
-def others(given: Sequence[str], variant: str) -> list[str]:
+def other_variants(configs: Sequence[str], variant: str) -> list[str]:
     """The other variants of a run, main first; given: as of `complete`. None without a config."""
-    if not given:
+    if not configs:
         return []
-    whole = complete(given, "main") or {}
-    return [name for name in ("main", *whole.get("variants", {})) if name != variant]
+    main_config = complete_config(configs, "main") or {}
+    return [name for name in ("main", *main_config.get("variants", {})) if name != variant]
 
 
-def is_mapping(given: str) -> bool:
+def is_mapping(config: str) -> bool:
     """Whether a config is named by what it holds, as JSON, and not by its file."""
-    return given.lstrip().startswith("{")
+    return config.lstrip().startswith("{")
 
 
 def variant_of(manifest: Path) -> str:
@@ -103,31 +103,31 @@ def variant_of(manifest: Path) -> str:
     return manifest.absolute().parents[2].name
 
 
-def ranked(groups: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
+def rank_groups(groups: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
     """A stage's groups of sample texts with the `count` of their reason, the most frequent first."""
     counts = {reason["reason"]: reason["count"] for reason in row["reasons"]}
-    found = [{**group, "count": counts.get(group["reason"])} for group in groups]
-    return sorted(found, key=lambda group: (-(group["count"] or 0), group["reason"]))
+    counted = [{**group, "count": counts.get(group["reason"])} for group in groups]
+    return sorted(counted, key=lambda group: (-(group["count"] or 0), group["reason"]))
 
 
-def context(
+def template_values(
     run: Run, path: Path, settings: dict[str, Any], config: dict[str, Any] | None, fingerprint: str
 ) -> dict[str, Any]:
     """Everything that the template shows, but the figures. path: of the manifest to write."""
-    settings = config_schema.completed("report.render", settings)
-    variant, known = variant_of(path), models(run, settings.get("models"))
-    funnel, counts, cost = facts.funnel(run), facts.counts(run, known), costs(run)
+    settings = config_schema.fill_defaults("report.render", settings)
+    variant, known = variant_of(path), models_of_run(run, settings.get("models"))
+    funnel, counts, cost = facts.funnel_rows(run), facts.run_counts(run, known), step_costs(run)
     counts["alarms"] = alarms.find(run, settings["alarm_share"], path.with_name(".hosts"))
-    shown = samples.gather(run, settings["samples"], settings["sample_characters"], settings["seed"])
-    shown["dropped"] = [
-        (row["stage"], ranked(shown["dropped"][row["stage"]], row))
+    sample_texts = samples.gather_samples(run, settings["samples"], settings["sample_characters"], settings["seed"])
+    sample_texts["dropped"] = [
+        (row["stage"], rank_groups(sample_texts["dropped"][row["stage"]], row))
         for row in funnel
-        if row["stage"] in shown["dropped"]
+        if row["stage"] in sample_texts["dropped"]
     ]
-    aside = (run.counts("ingest.extract") or {}).get("dropped", {})
-    shown["records"] = {
-        reason: shown["records"][reason]
-        for reason in sorted(shown["records"], key=lambda name: (-aside.get(name, 0), name))
+    dropped_records = (run.counts("ingest.extract") or {}).get("dropped", {})
+    sample_texts["records"] = {
+        reason: sample_texts["records"][reason]
+        for reason in sorted(sample_texts["records"], key=lambda name: (-dropped_records.get(name, 0), name))
     }
     total = {
         "tasks": sum(row["tasks"] for row in cost),
@@ -137,22 +137,27 @@ def context(
         "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
     }
     what_if = whatif_section.section(run, variant)
-    begun = [model for model in known if run.task(model.step, model.task) or (model.step, model.task) in run.training]
+    started_models = [
+        model for model in known if run.task(model.step, model.task) or (model.step, model.task) in run.training
+    ]
     by_topic = topics.table(run)
-    differ, side_by_side = differences.tables(config, known), compression_table.rows(run, known)
+    difference_tables, side_by_side = (
+        differences.difference_tables(config, known),
+        compression_table.compression_rows(run, known),
+    )
     summaries = {known["name"]: known["training"] or {} for known in counts["models"]}
     trainings = [
         {
             "model": model,
             "loss_of": LOSSES.get(model.step, "Mean loss, on training batches."),
-            "facts": (alignment_table.facts if model.step in alignment_table.STEPS else tables.training_facts)(
-                summaries[model.name]
-            ),
+            "facts": (
+                alignment_table.alignment_facts if model.step in alignment_table.STEPS else tables.training_facts
+            )(summaries[model.name]),
             "mix": mix.table(run, model),
-            "prompts": alignment_table.prompts(run, model),
-            "sofar": tables.progress(run, model, config),
+            "prompts": alignment_table.fixed_prompts(run, model),
+            "sofar": tables.progress_facts(run, model, config),
         }
-        for model in begun
+        for model in started_models
     ]
     return {
         "state": None,
@@ -164,91 +169,91 @@ def context(
             *CONTENTS[2:3],
             *((("topics", "Topics"),) if by_topic else ()),
             *CONTENTS[3:],
-            *((model.anchor, model.heading) for model in begun),
-            *differences.contents(differ),
+            *((model.anchor, model.heading) for model in started_models),
+            *differences.contents_entries(difference_tables),
             *MORE_CONTENTS,
         ],
         "variant": variant,
         "fingerprint": fingerprint,
         "rendered": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "lead": tables.lead(counts),
-        "tiles": tables.tiles(counts, total["seconds"]),
+        "lead": tables.lead_sentence(counts),
+        "tiles": tables.overview_tiles(counts, total["seconds"]),
         "funnel": funnel,
-        "alarms": alarms.of_sources(counts["alarms"]),
-        "hosts_with_losses": alarms.of_hosts(counts["alarms"]),
+        "alarms": alarms.source_sentences(counts["alarms"]),
+        "hosts_with_losses": alarms.host_sentences(counts["alarms"]),
         "shared": any(row["owner"] != variant for row in cost),
-        "splits": tables.splits(counts),
-        "sources": tables.sources(run),
+        "splits": tables.split_rows(counts),
+        "sources": tables.source_rows(run),
         "asked": what_if,
-        "samples": shown,
-        "record_counts": aside,
+        "samples": sample_texts,
+        "record_counts": dropped_records,
         "scorers": scorers.table(run),
         "topics": by_topic,
         "corpus_facts": tables.corpus_facts(run, config),
-        "thresholds": tables.thresholds(run),
-        "tokenizer": tables.tokenizer(run),
+        "thresholds": tables.threshold_rows(run),
+        "tokenizer": tables.tokenizer_facts(run),
         "models": known,
         "trainings": trainings,
-        "differences": differ,
-        "evaluation": model_table.evaluation(run, counts["models"]),
+        "differences": difference_tables,
+        "evaluation": model_table.evaluation_table(run, counts["models"]),
         "compared": comparison_table.table(run, {model.name: model.parent for model in known}),
         "exported": export_table.table(run, path),
         "compressed": compression_table.table(side_by_side),
         "looked": inspect_summary.table(run, path),
         "curve": curve.table(run),
-        "tasks": tasks.tables(counts),
+        "tasks": tasks.result_tables(counts),
         "slices": slices.table(run),
         "generated": generation_table.table(run, [model.name for model in known]),
-        "found": contamination_table.found(run),
+        "found": contamination_table.contamination_tables(run),
         "public": public.table(run, [model.name for model in known]),
         "costs": cost,
         "total": total,
-        "machines": provenance.machines(run),
-        "accepted": provenance.accepted(run),
+        "machines": provenance.machine_rows(run),
+        "accepted": provenance.accepted_changes(run),
         "hardware": environment.hardware(),
         "versions": environment.versions(),
         "configuration": config
-        and yaml.safe_dump(shared_reference.own(config), sort_keys=False, allow_unicode=True, width=100),
-        "steps": provenance.steps(run, path),
+        and yaml.safe_dump(shared_reference.without_reference(config), sort_keys=False, allow_unicode=True, width=100),
+        "steps": provenance.step_rows(run, path),
         "counts": counts,
     }
 
 
-def figures_of(run: Run, shown: dict[str, Any], config: dict[str, Any] | None) -> dict[str, Any]:
+def figures_of(run: Run, page_values: dict[str, Any], config: dict[str, Any] | None) -> dict[str, Any]:
     """Every figure of the page; those of a training are put into its part of `shown` too."""
-    drawn = plots.all_figures(run, shown["funnel"], shown["costs"], shown["models"], config)
-    for part in shown["trainings"]:
-        part["figures"] = page.trusted(drawn[part["model"].anchor])
-    return drawn
+    svgs = plots.all_figures(run, page_values["funnel"], page_values["costs"], page_values["models"], config)
+    for part in page_values["trainings"]:
+        part["figures"] = page.as_markup(svgs[part["model"].anchor])
+    return svgs
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     run = Run.read(args.manifests)
     if not run.manifests:
         raise command_line.InputError("--manifests: no manifest was given, so there is nothing to report")
-    config = complete(args.complete_config, variant_of(args.manifest))
-    shown = context(run, args.manifest, settings, config, manifest.fingerprint)
-    shown["others"] = others(args.complete_config, shown["variant"])
-    drawn = figures_of(run, shown, config)
+    config = complete_config(args.complete_config, variant_of(args.manifest))
+    page_values = template_values(run, args.manifest, settings, config, manifest.fingerprint)
+    page_values["others"] = other_variants(args.complete_config, page_values["variant"])
+    svgs = figures_of(run, page_values, config)
     folder = args.manifest.parent
     files = [
-        facts.write(folder / "funnel.json", shown["funnel"]),
-        facts.write(folder / "counts.json", shown["counts"]),
+        facts.write_json(folder / "funnel.json", page_values["funnel"]),
+        facts.write_json(folder / "counts.json", page_values["counts"]),
     ]
     for name, place in KEY_FIGURES.items():
-        figure: Any = drawn
+        figure: Any = svgs
         for key in place.split("."):
             figure = figure[key]
-        write_atomically(folder / "figures" / f"{name}.svg", figure or figures.empty(name))
+        write_atomically(folder / "figures" / f"{name}.svg", figure or figures.empty_figure(name))
     report = folder / "report.html"
-    write_atomically(report, page.render(shown, drawn))
-    manifest.summary = {"stages": len(shown["funnel"]), "steps": len(run.manifests)}
+    write_atomically(report, page.render(page_values, svgs))
+    manifest.summary = {"stages": len(page_values["funnel"]), "steps": len(run.manifests)}
     log.info("the report is %s", report)
     return files
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "report.render",
         __doc__,
         "--config config.yaml --manifests $(find results/main -name '*manifest.json' -not -path '*/report/*') "
@@ -262,7 +267,7 @@ def main(argv: list[str] | None = None) -> int:
         default=[],
         help="the run's config, shown on the page: files, each laid over those before it, or the workflow's mapping",
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

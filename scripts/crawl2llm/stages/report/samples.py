@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crawl2llm.chain.filter_order import FIRST
+from crawl2llm.chain.filter_order import FIRST_VERDICTS
 from crawl2llm.chain.steps import HELDOUT
 from crawl2llm.formats import documents
-from crawl2llm.formats.documents import rows, uniform
+from crawl2llm.formats.documents import rows, uniform_hash
 from crawl2llm.formats.run_records import Run, table_of
 from crawl2llm.text.opcodes import opcodes
 
 SALT = "report.samples"
 # Characters that a browser does not show as they are, or that turn the direction of the text around them.
 UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
-DROPPED = (
+DROPPED_COLUMNS = (
     "id",
     "stage",
     "rule",
@@ -37,8 +37,8 @@ DROPPED = (
     "source",
     "url",
 )
-LIMITS = ("threshold", "rules")  # stand in the verdicts alone
-RECORD = ("record_id", "url", "file", "reason", "detail")
+LIMIT_COLUMNS = ("threshold", "rules")  # stand in the verdicts alone
+RECORD_COLUMNS = ("record_id", "url", "file", "reason", "detail")
 STRETCH = 8  # words in a row that two texts share by no chance
 NEAR_WORDS = 8  # words shown before the first difference of two near-duplicates
 
@@ -54,7 +54,7 @@ class Pick:
     def add(self, group: tuple[str, ...], key: str, row: dict[str, Any]) -> None:
         """Offer one row of a group; `key` is its id."""
         heap, rows = self.heaps.setdefault(group, []), self.rows.setdefault(group, {})
-        entry = (-uniform(self.seed, key, SALT), key)
+        entry = (-uniform_hash(self.seed, key, SALT), key)
         if key in rows or (len(heap) >= self.size and (not heap or entry < heap[0])):
             return
         heapq.heappush(heap, entry)
@@ -70,23 +70,25 @@ class Pick:
         }
 
 
-def present(path: Path, columns: Iterable[str]) -> Iterator[dict[str, Any]]:
+def rows_with_columns(path: Path, columns: Iterable[str]) -> Iterator[dict[str, Any]]:
     """The rows of a Parquet file with `columns`, None for those that it lacks."""
     names = set(pq.read_schema(path).names)
     for row in rows(path, [name for name in columns if name in names]):
         yield dict.fromkeys(columns) | row
 
 
-def pick(run: Run, size: int, seed: int) -> tuple[list[dict[str, Any]], dict[tuple[str, ...], list[dict[str, Any]]]]:
+def pick_documents(
+    run: Run, size: int, seed: int
+) -> tuple[list[dict[str, Any]], dict[tuple[str, ...], list[dict[str, Any]]]]:
     """Ids to show: kept documents, and dropped ones by (stage, reason), `size` of each."""
     kept, dropped = Pick(size, seed), Pick(size, seed)
     for path in run.files("corpus.write", ".parquet"):
-        with run.reading(path):
+        with run.guard_reading(path):
             if path.parent.name == "train":
-                for row in present(path, ("id", "source", "url")):
+                for row in rows_with_columns(path, ("id", "source", "url")):
                     kept.add((), row["id"], row)
             elif path.parent.name == "dropped":
-                for row in present(path, DROPPED):
+                for row in rows_with_columns(path, DROPPED_COLUMNS):
                     dropped.add((str(row.get("stage")), str(row.get("rule"))), row["id"], row | {"shard": path.stem})
     return kept.groups().get((), []), dropped.groups()
 
@@ -94,44 +96,44 @@ def pick(run: Run, size: int, seed: int) -> tuple[list[dict[str, Any]], dict[tup
 def add_limits(run: Run, dropped: dict[tuple[str, ...], list[dict[str, Any]]]) -> None:
     """Give each dropped document that is shown the threshold and all rules of its verdict (LIMITS), None where there is no verdict."""
     near = run.fact("corpus.split", "near_duplicates", "similarity")
-    for (stage, _), found in dropped.items():
-        step = {"ingest": FIRST, "corpus": HELDOUT}.get(stage, f"{stage}.select")
-        for shard in {row["shard"] for row in found}:
-            here = {row["id"]: row for row in found if row["shard"] == shard}
-            for row in here.values():
-                row |= {**dict.fromkeys(LIMITS), "threshold": near if stage == "corpus" else None}
+    for (stage, _), dropped_rows in dropped.items():
+        step = {"ingest": FIRST_VERDICTS, "corpus": HELDOUT}.get(stage, f"{stage}.select")
+        for shard in {row["shard"] for row in dropped_rows}:
+            rows_by_id = {row["id"]: row for row in dropped_rows if row["shard"] == shard}
+            for row in rows_by_id.values():
+                row |= {**dict.fromkeys(LIMIT_COLUMNS), "threshold": near if stage == "corpus" else None}
             if (path := table_of(run, step, shard)) is None:
                 continue
-            with run.reading(path), documents.opened(path) as file:
-                table = file.read(["id", *LIMITS])
-                of = pc.is_in(table["id"], value_set=pa.array(sorted(here), pa.string()))
-                for verdict in table.filter(of).to_pylist():
+            with run.guard_reading(path), documents.open_parquet(path) as file:
+                table = file.read(["id", *LIMIT_COLUMNS])
+                is_wanted = pc.is_in(table["id"], value_set=pa.array(sorted(rows_by_id), pa.string()))
+                for verdict in table.filter(is_wanted).to_pylist():
                     if verdict["rules"]:
-                        here[verdict["id"]] |= verdict
+                        rows_by_id[verdict["id"]] |= verdict
 
 
-def records(run: Run, size: int, seed: int) -> dict[str, list[dict[str, Any]]]:
+def dropped_records(run: Run, size: int, seed: int) -> dict[str, list[dict[str, Any]]]:
     """Records that extraction dropped, by reason, `size` of each: they have no text, but a place and a detail."""
-    chosen = Pick(size, seed)
+    picked = Pick(size, seed)
     for path in run.files("ingest.extract", ".dropped.parquet"):
-        with run.reading(path):
-            for row in present(path, RECORD):
-                chosen.add((str(row.get("reason")),), f"{row.get('record_id')} {row.get('url')}", row)
-    return {reason: found for (reason,), found in chosen.groups().items()}
+        with run.guard_reading(path):
+            for row in rows_with_columns(path, RECORD_COLUMNS):
+                picked.add((str(row.get("reason")),), f"{row.get('record_id')} {row.get('url')}", row)
+    return {reason: rows for (reason,), rows in picked.groups().items()}
 
 
-def texts(run: Run, ids: set[str]) -> dict[str, str]:
+def texts_by_id(run: Run, ids: set[str]) -> dict[str, str]:
     """The texts of the wanted ids, read from the row groups of `ingest.extract` that hold them."""
-    found: dict[str, str] = {}
-    wanted = pa.array(sorted(ids), pa.string())
+    text_by_id: dict[str, str] = {}
+    wanted_ids = pa.array(sorted(ids), pa.string())
     for path in run.files("ingest.extract", ".parquet"):
-        if len(found) < len(ids) and not path.name.endswith(".dropped.parquet"):
-            with run.reading(path):
-                found |= documents.texts(path, wanted)
-    return found
+        if len(text_by_id) < len(ids) and not path.name.endswith(".dropped.parquet"):
+            with run.guard_reading(path):
+                text_by_id |= documents.texts_of_ids(path, wanted_ids)
+    return text_by_id
 
 
-def shown(text: str | None, limit: int) -> dict[str, Any]:
+def cut_text(text: str | None, limit: int) -> dict[str, Any]:
     """A text cut at `limit` characters: `text`, `characters` of the whole, `cut`."""
     whole = text or ""
     return {
@@ -142,33 +144,36 @@ def shown(text: str | None, limit: int) -> dict[str, Any]:
     }
 
 
-def compared(dropped: str, kept: str, limit: int) -> dict[str, Any]:
+def side_by_side(dropped: str, kept: str, limit: int) -> dict[str, Any]:
     """Two near-duplicates side by side, `limit` characters of each: from just before their first difference, or where they begin with
     other words, from just before the first STRETCH words that they share.
 
     Returns `dropped` and `kept`, lists of (text, differs), `skipped`, the words left out before, equal on both sides, `before`, the words
     left out before on each side, which are not all the same, and `equal` where the two are the same word for word.
     """
-    a, b = dropped.split(), kept.split()
-    prefix = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    equal = a == b
+    dropped_words, kept_words = dropped.split(), kept.split()
+    prefix = next(
+        (i for i, (x, y) in enumerate(zip(dropped_words, kept_words, strict=False)) if x != y),
+        min(len(dropped_words), len(kept_words)),
+    )
+    equal = dropped_words == kept_words
     start = 0 if equal else max(0, prefix - NEAR_WORDS)
     starts = (start, start)
     if not start and not equal:
-        mine, its = shared(a, b)
-        starts = max(0, mine - NEAR_WORDS), max(0, its - NEAR_WORDS)
+        first_dropped, first_kept = first_shared_words(dropped_words, kept_words)
+        starts = max(0, first_dropped - NEAR_WORDS), max(0, first_kept - NEAR_WORDS)
     # More words than are shown, so that the cut does not look like a difference at the end of one side.
     first, second = starts
-    a, b = a[first : first + limit], b[second : second + limit]
+    dropped_words, kept_words = dropped_words[first : first + limit], kept_words[second : second + limit]
     sides: tuple[list[tuple[str, bool]], list[tuple[str, bool]]] = ([], [])
-    left = [limit, limit]
-    for kind, a1, a2, b1, b2 in opcodes(a, b):
-        for side, words in enumerate((a[a1:a2], b[b1:b2])):
-            text = within(words, left[side])
-            left[side] -= len(text) + 1
+    room = [limit, limit]
+    for kind, a1, a2, b1, b2 in opcodes(dropped_words, kept_words):
+        for side, words in enumerate((dropped_words[a1:a2], kept_words[b1:b2])):
+            text = words_within(words, room[side])
+            room[side] -= len(text) + 1
             if text:
                 sides[side].append((UNSHOWABLE.sub("\N{REPLACEMENT CHARACTER}", text), kind != "equal"))
-        if min(left) <= 0:
+        if min(room) <= 0:
             break
     return {
         "dropped": sides[0],
@@ -179,16 +184,16 @@ def compared(dropped: str, kept: str, limit: int) -> dict[str, Any]:
     }
 
 
-def shared(a: Sequence[str], b: Sequence[str]) -> tuple[int, int]:
+def first_shared_words(first_words: Sequence[str], second_words: Sequence[str]) -> tuple[int, int]:
     """Where the first STRETCH words that two texts share begin in each; (0, 0) where they share none."""
     places: dict[tuple[str, ...], int] = {}
-    for at in range(len(b) - STRETCH + 1):
-        places.setdefault(tuple(b[at : at + STRETCH]), at)
-    found = ((at, places.get(tuple(a[at : at + STRETCH]))) for at in range(len(a) - STRETCH + 1))
-    return next(((at, other) for at, other in found if other is not None), (0, 0))
+    for at in range(len(second_words) - STRETCH + 1):
+        places.setdefault(tuple(second_words[at : at + STRETCH]), at)
+    matches = ((at, places.get(tuple(first_words[at : at + STRETCH]))) for at in range(len(first_words) - STRETCH + 1))
+    return next(((at, place) for at, place in matches if place is not None), (0, 0))
 
 
-def within(words: list[str], limit: int) -> str:
+def words_within(words: list[str], limit: int) -> str:
     """The words, as text of at most `limit` characters, cut at a word where there is more than one."""
     text = " ".join(words)
     if len(text) <= limit:
@@ -196,30 +201,37 @@ def within(words: list[str], limit: int) -> str:
     return text[: max(limit, 0)].rpartition(" ")[0] or text[: max(limit, 0)]
 
 
-def pairs(run: Run, size: int) -> list[dict[str, Any]]:
+def question_pairs(run: Run, size: int) -> list[dict[str, Any]]:
     """Question and answer pairs by what they are from: `name`, numbers `train` and `heldout`, and the first `rows` that are trained on."""
     numbers, examples = (run.fact("finetune.pairs", key) or {} for key in ("by_source", "examples"))
-    found = [
-        {"name": name, **each, "rows": [row for row in examples if row["of"] == name][:size]}
-        for name, each in numbers.items()
+    sources = [
+        {"name": name, **source, "rows": [row for row in examples if row["of"] == name][:size]}
+        for name, source in numbers.items()
     ]
-    return [each for each in found if each["rows"]]
+    return [each for each in sources if each["rows"]]
 
 
-def gather(run: Run, size: int, limit: int, seed: int) -> dict[str, Any]:
+def gather_samples(run: Run, size: int, limit: int, seed: int) -> dict[str, Any]:
     """Everything that the page shows of texts: `kept`; `dropped`, a stage's reasons with their rows;
     `records` by reason; `pairs`."""
-    kept, dropped = pick(run, size, seed)
+    kept, dropped = pick_documents(run, size, seed)
     add_limits(run, dropped)
-    chosen = [*kept, *(row for found in dropped.values() for row in found)]
-    wanted = {row["id"] for row in chosen} | {row["duplicate_of"] for row in chosen if row.get("duplicate_of")}
-    text = texts(run, wanted)
-    for row in chosen:
-        row |= shown(text.get(row["id"]), limit)
-        other = row.get("duplicate_of") or ""
-        both = other in text and row["id"] in text
-        row["compared"] = compared(text[row["id"]], text[other], limit) if both else None
+    shown_rows = [*kept, *(row for rows in dropped.values() for row in rows)]
+    wanted_ids = {row["id"] for row in shown_rows} | {
+        row["duplicate_of"] for row in shown_rows if row.get("duplicate_of")
+    }
+    text_by_id = texts_by_id(run, wanted_ids)
+    for row in shown_rows:
+        row |= cut_text(text_by_id.get(row["id"]), limit)
+        keeper = row.get("duplicate_of") or ""
+        has_both = keeper in text_by_id and row["id"] in text_by_id
+        row["compared"] = side_by_side(text_by_id[row["id"]], text_by_id[keeper], limit) if has_both else None
     by_stage: dict[str, list[dict[str, Any]]] = {}
     for (stage, reason), found in dropped.items():
         by_stage.setdefault(stage, []).append({"reason": reason, "rows": found})
-    return {"kept": kept, "dropped": by_stage, "records": records(run, size, seed), "pairs": pairs(run, size)}
+    return {
+        "kept": kept,
+        "dropped": by_stage,
+        "records": dropped_records(run, size, seed),
+        "pairs": question_pairs(run, size),
+    }

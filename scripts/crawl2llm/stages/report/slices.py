@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from crawl2llm.core.console import form
+from crawl2llm.core.console import singular_or_plural
 from crawl2llm.formats.run_records import Run
-from crawl2llm.stages.report.models import title
-from crawl2llm.stages.report.page import NOTHING, integer, significant, size
+from crawl2llm.stages.report.models import model_title
+from crawl2llm.stages.report.page import NOTHING, format_bytes, format_integer, format_significant
 
 HEADS = {"source": "Source", "language": "Language"}
 
 
-def cell(of: dict[str, Any] | None) -> tuple[str, str]:
+def slice_cell(part: dict[str, Any] | None) -> tuple[str, str]:
     """`1.691 ± 0.034`: bits per byte with its standard error over documents; below it the perplexity per token."""
-    if not of:
+    if not part:
         return NOTHING, ""
-    wide = f" ± {significant(of['stderr'])}" if "stderr" in of else ""
-    return significant(of["bits_per_byte"]) + wide, significant(of["perplexity"])
+    error = f" ± {format_significant(part['stderr'])}" if "stderr" in part else ""
+    return format_significant(part["bits_per_byte"]) + error, format_significant(part["perplexity"])
 
 
 def table(run: Run) -> dict[str, Any]:
     """`heads` of the models and `rows` (kind, name, cells, note); no row of a run with one source and one language."""
-    found = {
-        model: {(of["by"], of["name"]): of for of in parts}
+    slices_by_model = {
+        model: {(part["by"], part["name"]): part for part in parts}
         for model, parts in (run.fact("evaluate.compare", "slices") or {}).items()
     }
     rows = []
-    for key in dict.fromkeys(key for parts in found.values() for key in parts):
-        first = next(parts[key] for parts in found.values() if key in parts)
+    for key in dict.fromkeys(key for parts in slices_by_model.values() for key in parts):
+        first = next(parts[key] for parts in slices_by_model.values() if key in parts)
         rows.append(
             {
                 "kind": HEADS[key[0]],
                 "name": key[1],
-                "cells": [cell(parts.get(key)) for parts in found.values()],
-                "note": f"{integer(first['documents'])} {form(first['documents'], 'document')}, {size(first['bytes'])}",
+                "cells": [slice_cell(parts.get(key)) for parts in slices_by_model.values()],
+                "note": f"{format_integer(first['documents'])} {singular_or_plural(first['documents'], 'document')}, {format_bytes(first['bytes'])}",
             }
         )
-    return {"heads": [title(model) for model in found], "rows": rows}
+    return {"heads": [model_title(model) for model in slices_by_model], "rows": rows}

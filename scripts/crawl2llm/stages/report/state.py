@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import filter_order, steps
-from crawl2llm.chain.config import of_variant, validate
+from crawl2llm.chain.config import config_of_variant, validate
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.chain.input_digests import Inputs
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.manifest import Manifest, ManifestError, digest, task_of
-from crawl2llm.formats.run_records import Run, measured
+from crawl2llm.formats.run_records import Run, measurement_files
 
 
 @dataclass
@@ -32,72 +32,78 @@ class State:
     outdated: dict[str, str] = field(default_factory=dict)
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every step is there, sound, of this config, and made from what is there."""
         return not (self.missing or self.other or self.outdated or self.run.damaged)
 
 
-def expected(config: dict[str, Any] | None, found: dict[str, list[Manifest]]) -> dict[str, int | None]:
+def expected_counts(config: dict[str, Any] | None, manifests: dict[str, list[Manifest]]) -> dict[str, int | None]:
     """Manifests of each step that the report reads; None: at least one (without a config the number is not known)."""
     if config is None:
         # Who has documents has the crawl, or needed none. Filters are those of the schema's default, and what is there.
-        said = [made.summary["filters"] for made in found.get("corpus.split", []) if "filters" in made.summary]
-        usual = steps.used(validate({"filters": said[0]} if said else {}))
-        known = [
+        filter_lists = [
+            manifest.summary["filters"]
+            for manifest in manifests.get("corpus.split", [])
+            if "filters" in manifest.summary
+        ]
+        usual = steps.used_steps(validate({"filters": filter_lists[0]} if filter_lists else {}))
+        known_steps = [
             step
             for step in steps.STEPS
             if step not in steps.PAGES
-            and (step in usual or step in found)
-            and (step != steps.CRAWL or steps.DOCUMENTS not in found)
+            and (step in usual or step in manifests)
+            and (step != steps.CRAWL or steps.DOCUMENTS not in manifests)
         ]
-        return dict.fromkeys(known)
-    needed, queue = set[str](), [steps.LAST]
+        return dict.fromkeys(known_steps)
+    needed, queue = set[str](), [steps.REPORT_STEP]
     while queue:
-        new = set(steps.needs(queue.pop(), config)) - needed
+        new = set(steps.needed_steps(queue.pop(), config)) - needed
         needed |= new
         queue += new
-    return {step: len(steps.ids(step, config)) for step in steps.STEPS if step in needed}
+    return {step: len(steps.result_ids(step, config)) for step in steps.STEPS if step in needed}
 
 
-def mark(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, task: str = "") -> str:
+def config_digest(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, task: str = "") -> str:
     """The fingerprint's digest that a task's manifest has under a config."""
     return digest(fingerprint(step, config, memo, task))
 
 
-Earlier = list[tuple[Path, dict[str, Any]]]  # (results, complete config) of variants
+VariantConfigs = list[tuple[Path, dict[str, Any]]]  # (results, complete config) of variants
 
 
-def earlier(results: Path, whole: dict[str, Any] | None) -> Earlier:
+def earlier_variants(results: Path, whole: dict[str, Any] | None) -> VariantConfigs:
     """The variants whose results another one may read: main, and those before it in the config. whole: main's, with its variants."""
     if whole is None or results.name == "main":
         return []
     names = list(whole["variants"])
     before = names[: names.index(results.name)] if results.name in names else []
-    return [(results.parent / name, of_variant(whole, name)) for name in ("main", *before)]
+    return [(results.parent / name, config_of_variant(whole, name)) for name in ("main", *before)]
 
 
-def folder_of(results: Path, step: str, config: dict[str, Any] | None, before: Earlier, task: str = "") -> Path:
+def folder_of(results: Path, step: str, config: dict[str, Any] | None, before: VariantConfigs, task: str = "") -> Path:
     """The folder of a task's results: the variant's own or, where one before it has the same fingerprint and source files, that one's.
 
     Without a config it is main's where the variant has none of its own, and so it is where other names may be the same files.
     """
-    own, main = (folder / steps.folder_of(step) for folder in (results, results.parent / "main"))
+    own_folder, main = (folder / steps.folder_of(step) for folder in (results, results.parent / "main"))
     if config is None:
-        return own if own.is_dir() else main
-    for folder, other in before:
-        if not steps.is_used(step, other) or task not in steps.models(step, other):
+        return own_folder if own_folder.is_dir() else main
+    for folder, other_config in before:
+        if not steps.is_used(step, other_config) or task not in steps.task_models(step, other_config):
             continue
-        one, two = (side["ingest"]["extract"]["sources"] for side in (config, other))
-        sourced = one == two or step == steps.CRAWL or not own.is_dir()
-        if sourced and mark(step, config, task=task) == mark(step, other, task=task):
+        own_sources, other_sources = (side["ingest"]["extract"]["sources"] for side in (config, other_config))
+        sourced = own_sources == other_sources or step == steps.CRAWL or not own_folder.is_dir()
+        if sourced and config_digest(step, config, task=task) == config_digest(step, other_config, task=task):
             return folder / steps.folder_of(step)
-    return own
+    return own_folder
 
 
-def paths_of(results: Path, step: str, config: dict[str, Any] | None, before: Earlier) -> Iterator[tuple[Path, str]]:
+def paths_of(
+    results: Path, step: str, config: dict[str, Any] | None, before: VariantConfigs
+) -> Iterator[tuple[Path, str]]:
     """(path of a manifest, its model or "") of each of a step that is there; under a config those of its models alone."""
-    if steps.STEPS[step].per in steps.OWN and config is not None:
-        for task in steps.tasks(step, config):
+    if steps.STEPS[step].per in steps.WITH_OWN_SETTINGS and config is not None:
+        for task in steps.task_ids(step, config):
             path = folder_of(results, step, config, before, task) / f"{task}.manifest.json"
             if path.exists():
                 yield path, task
@@ -106,42 +112,44 @@ def paths_of(results: Path, step: str, config: dict[str, Any] | None, before: Ea
         if bool(task_of(path)) == bool(
             steps.STEPS[step].per
         ):  # else of an earlier version, where the step had other tasks
-            yield path, task_of(path) if steps.STEPS[step].per in steps.OWN else ""
+            yield path, task_of(path) if steps.STEPS[step].per in steps.WITH_OWN_SETTINGS else ""
 
 
-def outdated(run: Run, results: Path) -> dict[str, str]:
+def outdated_steps(run: Run, results: Path) -> dict[str, str]:
     """Steps of which a task was made from other input than what is there now, or from such a result, with words on it."""
-    inputs, late, found = Inputs(results.parent), set[Path](), dict[str, str]()
-    for step, made in run.manifests.items():  # in the order of the steps: inputs before what is made from them
-        moved, through, number, seen = set[str](), set[str](), len(late), -1
-        while seen != len(late):  # again, for a model may come before the one that it is made from
-            seen = len(late)
-            for manifest in made:
-                for name, path, same in inputs.of(manifest):
-                    if same is False or path in late:
-                        (moved if same is False else through).add(name)
+    inputs, late, reasons = Inputs(results.parent), set[Path](), dict[str, str]()
+    for step, manifests in run.manifests.items():  # in the order of the steps: inputs before what is made from them
+        moved, through, number, late_before = set[str](), set[str](), len(late), -1
+        while late_before != len(late):  # again, for a model may come before the one that it is made from
+            late_before = len(late)
+            for manifest in manifests:
+                for name, path, is_same in inputs.inputs_of(manifest):
+                    if is_same is False or path in late:
+                        (moved if is_same is False else through).add(name)
                         late.add(manifest.path or path)
         if number := len(late) - number:
-            tasks = f"{number:,} of {len(made):,} tasks " if number < len(made) else ""
+            tasks = f"{number:,} of {len(manifests):,} tasks " if number < len(manifests) else ""
             why = (
-                f"an earlier {names(moved)} than the one there now" if moved else f"what is outdated: {names(through)}"
+                f"an earlier {join_steps(moved)} than the one there now"
+                if moved
+                else f"what is outdated: {join_steps(through)}"
             )
-            found[step] = f"{tasks}made from {why}"
-    return found
+            reasons[step] = f"{tasks}made from {why}"
+    return reasons
 
 
-def names(found: set[str]) -> str:
+def join_steps(step_names: set[str]) -> str:
     """Steps in their order, as people list them."""
-    *most, last = [step for step in steps.STEPS if step in found]
+    *most, last = [step for step in steps.STEPS if step in step_names]
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def look(results: Path, config: dict[str, Any] | None = None, whole: dict[str, Any] | None = None) -> State:
+def read_state(results: Path, config: dict[str, Any] | None = None, whole: dict[str, Any] | None = None) -> State:
     """What is in a variant's `results`, with what is missing or damaged. config: the variant's; whole: main's."""
-    run = Run(damaged={}, order=filter_order.filters(config) if config else None)
-    state, memo, before = State(run), dict[str, str](), earlier(results, whole)
+    run = Run(damaged={}, order=filter_order.used_filters(config) if config else None)
+    state, memo, before = State(run), dict[str, str](), earlier_variants(results, whole)
     assert run.damaged is not None
-    for step in steps.used(config) if config else steps.STEPS:
+    for step in steps.used_steps(config) if config else steps.STEPS:
         for path, task in paths_of(results, step, config, before) if step not in steps.PAGES else ():
             try:
                 manifest = Manifest.read(path)
@@ -154,42 +162,42 @@ def look(results: Path, config: dict[str, Any] | None = None, whole: dict[str, A
                     run.damaged[path] = str(error)
                 continue
             run.manifests.setdefault(step, []).append(manifest)
-            if config and manifest.fingerprint != mark(step, config, memo, task) and step not in state.other:
+            if config and manifest.fingerprint != config_digest(step, config, memo, task) and step not in state.other:
                 state.other.append(step)
-    for step, count in expected(config, run.manifests).items():
-        there = len(run.of(step))
-        if there < (count or 1):
+    for step, count in expected_counts(config, run.manifests).items():
+        present = len(run.manifests_of(step))
+        if present < (count or 1):
             places = {
                 folder_of(results, step, config, before, task)
-                for task in (steps.models(step, config) if config else [""])
+                for task in (steps.task_models(step, config) if config else [""])
             }
-            spoiled = sum(path.parent in places for path in run.damaged)
+            damaged_count = sum(path.parent in places for path in run.damaged)
             state.missing.append(
                 {
                     "step": step,
-                    "found": there,
-                    "damaged": spoiled,
+                    "found": present,
+                    "damaged": damaged_count,
                     "expected": count,
-                    "log": log_of(results, step),
+                    "log": newest_log(results, step),
                 }
             )
-    state.outdated = outdated(run, results)
-    for step, task in trainings(results, config):
+    state.outdated = outdated_steps(run, results)
+    for step, task in training_tasks(results, config):
         folder = folder_of(results, step, config, before, task)
-        if run.task(step, task) is None and (beside := unfinished(folder, step, config, task)):
-            run.training[step, task] = beside
+        if run.task(step, task) is None and (losses_folder := unfinished_training(folder, step, config, task)):
+            run.training[step, task] = losses_folder
     return state
 
 
-def trainings(results: Path, config: dict[str, Any] | None) -> list[tuple[str, str]]:
+def training_tasks(results: Path, config: dict[str, Any] | None) -> list[tuple[str, str]]:
     """(step, task) of every training; without a config of those that have begun in this folder."""
     if config:
-        return [(step, task) for step in steps.MAKERS for task in steps.models(step, config)]
-    begun = [manifest for _, manifest, _ in checkpoint_folders.announced(results.parent.parent / "checkpoints")]
-    return [(step, task_of(path)) for step in steps.MAKERS for path in begun if ".".join(path.parts[-3:-1]) == step]
+        return [(step, task) for step in steps.MAKERS for task in steps.task_models(step, config)]
+    started = [manifest for _, manifest, _ in checkpoint_folders.trainings_below(results.parent.parent / "checkpoints")]
+    return [(step, task_of(path)) for step in steps.MAKERS for path in started if ".".join(path.parts[-3:-1]) == step]
 
 
-def log_of(results: Path, step: str) -> Path | None:
+def newest_log(results: Path, step: str) -> Path | None:
     """The log of a step that began: its newest, or None."""
     base = results.parent.parent / "logs" / results.name
     stage, name = step.split(".")
@@ -197,17 +205,21 @@ def log_of(results: Path, step: str) -> Path | None:
     return max(logs, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def unfinished(folder: Path, step: str, config: dict[str, Any] | None, task: str = "") -> Path | None:
+def unfinished_training(folder: Path, step: str, config: dict[str, Any] | None, task: str = "") -> Path | None:
     """The folder beside whose checkpoints a training writes its losses; None where none began, or under another config.
 
     folder: of the step's results. task: the model, or "".
     """
-    wanted, base = mark(step, config, task=task) if config else None, folder.parents[3]
+    expected_digest, base = config_digest(step, config, task=task) if config else None, folder.parents[3]
     path = folder / f"{task}.manifest.json".removeprefix(".")
-    found = [
+    places = [
         place
-        for place, manifest, of in checkpoint_folders.announced(base / "checkpoints")
-        if base / manifest == path and wanted in (None, of)
+        for place, manifest, announced_digest in checkpoint_folders.trainings_below(base / "checkpoints")
+        if base / manifest == path and expected_digest in (None, announced_digest)
     ]
-    written = {path: max(file.stat().st_mtime for file in measured(path)) for path in found if measured(path)}
-    return max(written, key=lambda path: written[path], default=None)
+    written_at = {
+        path: max(file.stat().st_mtime for file in measurement_files(path))
+        for path in places
+        if measurement_files(path)
+    }
+    return max(written_at, key=lambda path: written_at[path], default=None)

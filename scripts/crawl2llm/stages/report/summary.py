@@ -13,84 +13,99 @@ from crawl2llm.chain import command_line
 from crawl2llm.chain.input_digests import Inputs
 from crawl2llm.chain.model_registry import REWARD_STEP
 from crawl2llm.core import task_costs
-from crawl2llm.core.console import form, put, quantity
+from crawl2llm.core.console import format_quantity, print_line, singular_or_plural
 from crawl2llm.core.manifest import Manifest, ManifestError
-from crawl2llm.core.task_costs import counting
-from crawl2llm.formats.run_records import benchmark, dig
+from crawl2llm.core.task_costs import work_benchmarks
+from crawl2llm.formats.run_records import dig, read_benchmark
 from crawl2llm.stages.report import alarms, tasks
-from crawl2llm.stages.report.comparison_table import WORDS, change, measure
-from crawl2llm.stages.report.model_table import accuracy
-from crawl2llm.stages.report.models import title, trained
-from crawl2llm.stages.report.page import NARROW, NOTHING, duration, integer, short, significant, size
-from crawl2llm.stages.report.tables import parameters
+from crawl2llm.stages.report.comparison_table import WORDS, difference_text, measure_name
+from crawl2llm.stages.report.model_table import accuracy_text
+from crawl2llm.stages.report.models import is_trained, model_title
+from crawl2llm.stages.report.page import (
+    NARROW,
+    NOTHING,
+    format_bytes,
+    format_duration,
+    format_integer,
+    format_short,
+    format_significant,
+)
+from crawl2llm.stages.report.tables import parameter_count
 
 SHOWN = 100  # characters of what a model goes on with
 
 
-def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tuple[str, str]]:
+def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tuple[str, str]]:
     """(what, its numbers with their units) from the report's counts.json and the seconds of all tasks."""
     train, models = dig(counts, "corpus", "train"), counts.get("models") or []
-    held = dig(counts, "corpus", "validation", "documents")
+    held_out = dig(counts, "corpus", "validation", "documents")
     pretrain = models[0]["training"] if models else None
     late = counts.get("outdated") or {}
     documents, records, steps = dig(train, "documents"), counts.get("documents_read"), dig(pretrain, "steps")
 
-    def mark(*steps: str) -> str:
+    def outdated_mark(*steps: str) -> str:
         """What follows a number of results that no longer belong to the others."""
-        found = [step for step in steps if step in late]
-        return f" (outdated, see below: {', '.join(found)})" if found else ""
+        late_steps = [step for step in steps if step in late]
+        return f" (outdated, see below: {', '.join(late_steps)})" if late_steps else ""
 
-    made = [
+    rows = [
         ("report", str(page)),
         (
             "corpus",
-            f"{integer(documents)} {form(documents, 'document')}{f' to train on, {integer(held)} held out' if held else ''}, "
-            f"{size(dig(train, 'bytes'))} of text, "
-            f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens; "
-            f"from {integer(records)} crawl {form(records, 'record')}{mark('corpus.write', 'tokenize.encode')}",
+            f"{format_integer(documents)} {singular_or_plural(documents, 'document')}{f' to train on, {format_integer(held_out)} held out' if held_out else ''}, "
+            f"{format_bytes(dig(train, 'bytes'))} of text, "
+            f"{format_short(dig(counts, 'tokens', 'train', 'tokens'))} tokens; "
+            f"from {format_integer(records)} crawl {singular_or_plural(records, 'record')}{outdated_mark('corpus.write', 'tokenize.encode')}",
         ),
         (
             "trained",
-            f"{short(parameters(pretrain))} parameters on {short(dig(pretrain, 'tokens'))} tokens, "
-            f"{integer(steps)} {form(steps, 'step')}{mark('pretrain.train')}"
+            f"{format_short(parameter_count(pretrain))} parameters on {format_short(dig(pretrain, 'tokens'))} tokens, "
+            f"{format_integer(steps)} {singular_or_plural(steps, 'step')}{outdated_mark('pretrain.train')}"
             if pretrain
             else "no model yet",
         ),
     ]
     for model in models:
-        name, found = title(model["name"]).lower(), model["evaluation"]
-        text, asked = dig(found, "heldout_text"), dig(found, "questions")
-        bits = significant(dig(text, "bits_per_byte"))
+        name, found = model_title(model["name"]).lower(), model["evaluation"]
+        text, questions = dig(found, "heldout_text"), dig(found, "questions")
+        bits = format_significant(dig(text, "bits_per_byte"))
         if not found:
-            made.append((name, rewarding(model)))
+            rows.append((name, reward_text(model)))
             continue
-        if not trained(model):
-            made.append((name, f"not trained, this is the model {model['from']} (see the note)"))
+        if not is_trained(model):
+            rows.append((name, f"not trained, this is the model {model['from']} (see the note)"))
             continue
-        chance = "" if accuracy(asked) == NOTHING else f" right (chance {accuracy({'acc': dig(asked, 'chance')})})"
+        chance = (
+            ""
+            if accuracy_text(questions) == NOTHING
+            else f" right (chance {accuracy_text({'acc': dig(questions, 'chance')})})"
+        )
         smaller = dig(model, "training", "bytes_before")
         if smaller and smaller != dig(model, "training", "bytes"):
-            bits = f"{size(dig(model, 'training', 'bytes'))} instead of {size(smaller)}, {bits}"
-        made.append(
-            (name, f"{bits} bits per held-out byte, questions {accuracy(asked)}{chance}{mark('evaluate.model')}")
+            bits = f"{format_bytes(dig(model, 'training', 'bytes'))} instead of {format_bytes(smaller)}, {bits}"
+        rows.append(
+            (
+                name,
+                f"{bits} bits per held-out byte, questions {accuracy_text(questions)}{chance}{outdated_mark('evaluate.model')}",
+            )
         )
-    made += [("export", exported(one)) for one in counts.get("exports") or []]
-    made += [*tasks.lines(counts), *compared(counts), *continued(counts)]
-    made.append(("time", f"{duration(seconds)} over all tasks" if seconds else NOTHING))
+    rows += [("export", export_line(export)) for export in counts.get("exports") or []]
+    rows += [*tasks.task_lines(counts), *comparison_lines(counts), *continuation_lines(counts)]
+    rows.append(("time", f"{format_duration(seconds)} over all tasks" if seconds else NOTHING))
     if pretrain:
-        made.append(("talk", "make serve (crawl2llm serve): a page to chat with the models in"))
-    made += [("note", sentence) for sentence in alarms.to_do(counts.get("alarms"))]
-    made += [("note", text) for text in notes(counts.get("notes") or [])]
+        rows.append(("talk", "make serve (crawl2llm serve): a page to chat with the models in"))
+    rows += [("note", sentence) for sentence in alarms.sentences_with_advice(counts.get("alarms"))]
+    rows += [("note", text) for text in merged_notes(counts.get("notes") or [])]
     for row in counts.get("missing") or []:
-        made.append(("missing", f"{row['step']}: {row['words']}" + (f" ({row['log']})" if row["log"] else "")))
-    made += [("damaged", f"{file}: {problem}") for file, problem in counts.get("damaged") or []]
-    made += [("outdated", f"{step}: {text}") for step, text in late.items()]
-    if other := counts.get("other"):
-        made.append(("outdated", f"made under other settings, code or input: {', '.join(other)}"))
-    return made
+        rows.append(("missing", f"{row['step']}: {row['words']}" + (f" ({row['log']})" if row["log"] else "")))
+    rows += [("damaged", f"{file}: {problem}") for file, problem in counts.get("damaged") or []]
+    rows += [("outdated", f"{step}: {text}") for step, text in late.items()]
+    if other_steps := counts.get("other"):
+        rows.append(("outdated", f"made under other settings, code or input: {', '.join(other_steps)}"))
+    return rows
 
 
-def notes(rows: list[dict[str, Any]]) -> list[str]:
+def merged_notes(rows: list[dict[str, Any]]) -> list[str]:
     """What steps say about themselves, each text once with all steps that say it."""
     steps: dict[str, list[str]] = {}
     for row in rows:
@@ -98,13 +113,13 @@ def notes(rows: list[dict[str, Any]]) -> list[str]:
     return [f"{', '.join(names)}: {text}" for text, names in steps.items()]
 
 
-def exported(one: dict[str, Any]) -> str:
+def export_line(export: dict[str, Any]) -> str:
     """An export's folder, its model, and the size of each of its files."""
-    files = ", ".join(f"{file['type']} {size(file['bytes'])}" for file in one["files"])
-    return f"{one['folder']}, of {title(str(one['of'])).lower()}: {files}"
+    files = ", ".join(f"{file['type']} {format_bytes(file['bytes'])}" for file in export["files"])
+    return f"{export['folder']}, of {model_title(str(export['of'])).lower()}: {files}"
 
 
-def compared(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def comparison_lines(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """A line for each model and the one that it is made from: on what the second is better or worse, and how many measures do not tell them
     apart. The page has all pairs.
     """
@@ -113,18 +128,21 @@ def compared(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if pair["first"] != parents.get(pair["second"]) and pair["second"] != parents.get(pair["first"]):
             continue
         by_verdict: dict[str, list[str]] = {verdict: [] for verdict in WORDS}
-        for one in pair["measures"]:
-            name, verdict = one["measure"], one["verdict"]
-            by_verdict[verdict].append(f"{measure(name).lower()} ({change(one['difference'], name)})")
-        said = [f"{WORDS[verdict]} on {', '.join(names)}" for verdict, names in by_verdict.items() if names]
-        if not said:
+        for row in pair["measures"]:
+            name, verdict = row["measure"], row["verdict"]
+            by_verdict[verdict].append(f"{measure_name(name).lower()} ({difference_text(row['difference'], name)})")
+        parts = [f"{WORDS[verdict]} on {', '.join(names)}" for verdict, names in by_verdict.items() if names]
+        if not parts:
             continue
         if unclear := by_verdict.pop("unclear"):
-            said[-1] = f"{WORDS['unclear']} on {quantity(len(unclear), 'measure')}"
-        yield "compared", f"{title(pair['second']).lower()} with {title(pair['first']).lower()}: {'; '.join(said)}"
+            parts[-1] = f"{WORDS['unclear']} on {format_quantity(len(unclear), 'measure')}"
+        yield (
+            "compared",
+            f"{model_title(pair['second']).lower()} with {model_title(pair['first']).lower()}: {'; '.join(parts)}",
+        )
 
 
-def continued(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def continuation_lines(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Each prompt, and below it a line for what each model goes on with."""
     for row in counts.get("continued") or []:
         yield "prompt", row["prompt"]
@@ -132,14 +150,14 @@ def continued(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"  {name.lower()}", f"… {shorten(text, SHOWN, placeholder=' …')}"
 
 
-def show(rows: list[tuple[str, str]]) -> None:
+def print_lines(rows: list[tuple[str, str]]) -> None:
     """Print the lines."""
     for name, text in rows:
-        put(f"{name:<11} {text}".replace(NARROW, " "))
+        print_line(f"{name:<11} {text}".replace(NARROW, " "))
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.described("python -m crawl2llm.stages.report.summary", __doc__, "--results results/main")
+    parser = command_line.command_parser("python -m crawl2llm.stages.report.summary", __doc__, "--results results/main")
     parser.add_argument("--results", type=Path, default=Path("results/main"), help="a variant's results")
     parser.add_argument("--open", action="store_true", help="open the report in a browser")
     args = parser.parse_args(argv)
@@ -147,34 +165,34 @@ def main(argv: list[str] | None = None) -> int:
     try:
         counts = json.loads((folder / "counts.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return command_line.fail(
+        return command_line.print_error(
             f"no report in {args.results} yet; run `make demo`, or `snakemake --profile profiles/local`. "
             "`crawl2llm report` shows what is there so far"
         )
     except (OSError, ValueError) as error:
-        return command_line.fail(f"{folder / 'counts.json'}: {error}; run `make report`")
+        return command_line.print_error(f"{folder / 'counts.json'}: {error}; run `make report`")
     page = folder / "report.html"
-    show(lines(counts, seconds_of(args.results), page))
-    together = args.results.parent / "main/report/compare/compare.html"
-    if together.exists():
-        show([("variants", f"all compared: {together}")])
+    print_lines(summary_lines(counts, total_seconds(args.results), page))
+    compare_page = args.results.parent / "main/report/compare/compare.html"
+    if compare_page.exists():
+        print_lines([("variants", f"all compared: {compare_page}")])
     if args.open and not webbrowser.open(page.absolute().as_uri()):
-        return command_line.fail(f"no browser was found: open {page.absolute()} yourself")
+        return command_line.print_error(f"no browser was found: open {page.absolute()} yourself")
     return 0
 
 
-def seconds_of(results: Path) -> float | None:
+def total_seconds(results: Path) -> float | None:
     """Seconds of all tasks that the report was made from, as it shows them; None where nothing was measured."""
     try:
-        made = Manifest.parse(results / "report/render/manifest.json")
+        manifest = Manifest.read_unchecked(results / "report/render/manifest.json")
     except ManifestError:
         return None
-    files = [task_costs.benchmark(path) for _, path, _ in Inputs(results.parent).of(made)]
-    measured = [row for path in counting(files) if path.exists() for row in benchmark(path)]
+    files = [task_costs.benchmark_path(path) for _, path, _ in Inputs(results.parent).inputs_of(manifest)]
+    measured = [row for path in work_benchmarks(files) if path.exists() for row in read_benchmark(path)]
     return sum(row.get("s", 0.0) for row in measured) if measured else None
 
 
-def rewarding(model: dict[str, Any]) -> str:
+def reward_text(model: dict[str, Any]) -> str:
     """What is said of a model without an evaluation: of a reward model how often it is right."""
     after = dig(model, "training", "heldout_accuracy_after")
     if model["step"] != REWARD_STEP or after is None:

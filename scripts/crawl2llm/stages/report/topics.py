@@ -9,84 +9,92 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 
-from crawl2llm.chain.filter_order import FIRST
+from crawl2llm.chain.filter_order import FIRST_VERDICTS
 from crawl2llm.chain.steps import stage_of
 from crawl2llm.core.topic_names import ALL, MAP, PARTS
-from crawl2llm.formats.documents import opened, rows
+from crawl2llm.formats.documents import open_parquet, rows
 from crawl2llm.formats.run_records import Run, dig
-from crawl2llm.stages.report.figures import BLUE, GREEN, INK, ORANGE, PURPLE, drawn
-from crawl2llm.stages.report.page import NOTHING, integer, percent, signed
+from crawl2llm.stages.report.figures import BLUE, GREEN, INK, ORANGE, PURPLE, figure_svg
+from crawl2llm.stages.report.page import NOTHING, format_integer, format_percent, format_signed
 from crawl2llm.stages.report.topic_differences import Difference, compared
 
 TRAIN, COUNT = "topics.train", "topics.count"
 MOST = 40  # rows of the table, the topics with most documents
 TERMS = 5  # of a topic, shown
-FOUND = 30  # differences shown, the largest
+DIFFERENCES_SHOWN = 30  # differences shown, the largest
 COLOURS, MARKS = (BLUE, ORANGE, GREEN, PURPLE), "os^Dv"
-NAMED = ("documents", "bytes", "dropped", "dropped_bytes")
+COUNT_COLUMNS = ("documents", "bytes", "dropped", "dropped_bytes")
 
 Counts = dict[str, npt.NDArray[np.int64]]  # step → [topics, parts, NAMED]
 
 
-def counts(run: Run) -> tuple[list[str | None], Counts]:
+def topic_counts(run: Run) -> tuple[list[str | None], Counts]:
     """The topics, by name (None: of what language.score did not see), and by step what topics.count counted, over all shards."""
     places: dict[str | None, int] = {}
-    found: Counts = {}
+    counts_by_step: Counts = {}
     for path in run.files(COUNT, ".parquet"):
-        with run.reading(path), opened(path) as file:
+        with run.guard_reading(path), open_parquet(path) as file:
             table = file.read().to_pydict()
             for step, topic, part, *numbers in zip(
-                *(table[name] for name in ("step", "topic", "part", *NAMED)), strict=True
+                *(table[name] for name in ("step", "topic", "part", *COUNT_COLUMNS)), strict=True
             ):
                 place = places.setdefault(topic, len(places))
-                held = found.get(step, np.zeros((0, PARTS, len(NAMED)), np.int64))
-                if len(held) <= place:
-                    held = np.concatenate([held, np.zeros((place + 1 - len(held), PARTS, len(NAMED)), np.int64)])
-                held[place, part] += numbers
-                found[step] = held
-    for step, held in found.items():
-        more = np.zeros((len(places) - len(held), PARTS, len(NAMED)), np.int64)
-        found[step] = np.concatenate([held, more])
-    return list(places), {step: found[step] for step in sorted(found, key=lambda step: order(run, step))}
+                step_counts = counts_by_step.get(step, np.zeros((0, PARTS, len(COUNT_COLUMNS)), np.int64))
+                if len(step_counts) <= place:
+                    step_counts = np.concatenate(
+                        [step_counts, np.zeros((place + 1 - len(step_counts), PARTS, len(COUNT_COLUMNS)), np.int64)]
+                    )
+                step_counts[place, part] += numbers
+                counts_by_step[step] = step_counts
+    for step, step_counts in counts_by_step.items():
+        padding = np.zeros((len(places) - len(step_counts), PARTS, len(COUNT_COLUMNS)), np.int64)
+        counts_by_step[step] = np.concatenate([step_counts, padding])
+    return list(places), {
+        step: counts_by_step[step] for step in sorted(counts_by_step, key=lambda step: step_order(run, step))
+    }
 
 
-def order(run: Run, step: str) -> int:
+def step_order(run: Run, step: str) -> int:
     """The place of a step that judges documents among those of the run."""
-    return [FIRST, *(f"{name}.select" for name in run.filters), step].index(step)
+    return [FIRST_VERDICTS, *(f"{name}.select" for name in run.filters), step].index(step)
 
 
-def differing(names: list[str | None], found: Counts, known: dict[str, Any]) -> list[tuple[str, str, Difference]]:
+def topic_differences(
+    names: list[str | None], counts_by_step: Counts, topic_facts: dict[str, Any]
+) -> list[tuple[str, str, Difference]]:
     """(step, topic, difference) of every topic at every step that can be compared with the others of its model."""
     out = []
-    for step, held in found.items():
-        for model in sorted({facts["model"] for facts in known.values()}):
-            own = [place for place, name in enumerate(names) if name in known and known[name]["model"] == model]
-            documents, dropped = held[own][:, :, 0], held[own][:, :, 2]
-            for number, place in enumerate(own):
-                if (one := compared(documents, dropped, number)) is not None:
-                    out.append((step, str(names[place]), one))
+    for step, step_counts in counts_by_step.items():
+        for model in sorted({facts["model"] for facts in topic_facts.values()}):
+            model_places = [
+                place for place, name in enumerate(names) if name in topic_facts and topic_facts[name]["model"] == model
+            ]
+            documents, dropped = step_counts[model_places][:, :, 0], step_counts[model_places][:, :, 2]
+            for number, place in enumerate(model_places):
+                if (difference := compared(documents, dropped, number)) is not None:
+                    out.append((step, str(names[place]), difference))
     return out
 
 
-def label(name: str | None, known: dict[str, Any]) -> str:
+def topic_label(name: str | None, topic_facts: dict[str, Any]) -> str:
     """A topic's terms, or what it stands for instead."""
     if name is None:
         return "not seen by language.score"
     return (
-        ", ".join(known[name]["terms"][:TERMS])
-        if name in known
+        ", ".join(topic_facts[name]["terms"][:TERMS])
+        if name in topic_facts
         else "too few documents of their language, or no known term"
     )
 
 
-def short(step: str) -> str:
+def step_label(step: str) -> str:
     """A filter's name; that of ingest.check, which is none, in full."""
-    return step if step == FIRST else stage_of(step)
+    return step if step == FIRST_VERDICTS else stage_of(step)
 
 
-def share(part: int, whole: int) -> str:
+def share_text(part: int, whole: int) -> str:
     """A share in percent."""
-    return percent(part / whole) if whole else NOTHING
+    return format_percent(part / whole) if whole else NOTHING
 
 
 def table(run: Run) -> dict[str, Any] | None:
@@ -94,80 +102,80 @@ def table(run: Run) -> dict[str, Any] | None:
     (share of documents, share of bytes) after it; `differences`: step, topic, terms, dropped, others, difference; `compared`: what was
     looked at, in words. None without topics.
     """
-    known = run.fact(TRAIN, "topics")
-    if known is None:
+    topic_facts = run.fact(TRAIN, "topics")
+    if topic_facts is None:
         return None
-    names, found = counts(run)
-    before = [next(iter(found.values()))[:, :, :2].sum(axis=1)] if found else []
-    dropping = {step: held for step, held in found.items() if held[:, :, 2].any()}
+    names, counts_by_step = topic_counts(run)
+    before = [next(iter(counts_by_step.values()))[:, :, :2].sum(axis=1)] if counts_by_step else []
+    dropping = {step: step_counts for step, step_counts in counts_by_step.items() if step_counts[:, :, 2].any()}
     after = [(held[:, :, :2] - held[:, :, 2:]).sum(axis=1) for held in dropping.values()]
     places = (
         sorted(range(len(names)), key=lambda place: (-int(before[0][place, 0]), names[place] or "")) if before else []
     )
-    shown = [
+    table_rows = [
         {
             "name": names[place] or NOTHING,
-            "terms": label(names[place], known),
-            "documents": integer(int(before[0][place, 0])),
+            "terms": topic_label(names[place], topic_facts),
+            "documents": format_integer(int(before[0][place, 0])),
             "shares": [
-                tuple(share(int(of[place, kind]), int(of[:, kind].sum())) for kind in (0, 1))
-                for of in [*before, *after]
+                tuple(share_text(int(totals[place, kind]), int(totals[:, kind].sum())) for kind in (0, 1))
+                for totals in [*before, *after]
             ],
         }
         for place in places[:MOST]
     ]
-    differences = differing(names, found, known)
-    sure = [one for one in differences if abs(one[2].difference) > one[2].wide(len(differences))]
-    sure.sort(key=lambda one: (-abs(one[2].difference), one[0], one[1]))
+    differences = topic_differences(names, counts_by_step, topic_facts)
+    certain = [entry for entry in differences if abs(entry[2].difference) > entry[2].wide(len(differences))]
+    certain.sort(key=lambda one: (-abs(one[2].difference), one[0], one[1]))
     models = dig(run.fact(TRAIN), "documents") or {}
-    whose = (
+    model_words = (
         ""
         if list(models) in ([], [ALL])
-        else f" in {', '.join(f'{name} ({integer(of)})' for name, of in models.items())}"
+        else f" in {', '.join(f'{name} ({format_integer(of)})' for name, of in models.items())}"
     )
-    sample = f"{integer(sum(models.values()))} documents{whose}, chosen by hash"
+    sample = f"{format_integer(sum(models.values()))} documents{model_words}, chosen by hash"
     return {
-        "about": f"{integer(len(known))} topics of {sample}. A topic is named by the terms that its documents have more of than others.",
-        "steps": [short(step) for step in dropping],
-        "idle": ", ".join(short(step) for step in found if step not in dropping),
-        "rows": shown,
-        "more": len(places) - len(shown),
+        "about": f"{format_integer(len(topic_facts))} topics of {sample}. A topic is named by the terms that its documents have more of than others.",
+        "steps": [step_label(step) for step in dropping],
+        "idle": ", ".join(step_label(step) for step in counts_by_step if step not in dropping),
+        "rows": table_rows,
+        "more": len(places) - len(table_rows),
         "differences": [
             {
-                "step": short(step),
+                "step": step_label(step),
                 "topic": topic,
-                "terms": label(topic, known),
-                "dropped": f"{integer(one.dropped)} of {integer(one.documents)}",
-                "share": percent(one.share),
-                "other": percent(one.other),
-                "difference": f"{signed(100 * one.difference, 1)} ± {100 * one.wide():.1f}",
+                "terms": topic_label(topic, topic_facts),
+                "dropped": f"{format_integer(one.dropped)} of {format_integer(one.documents)}",
+                "share": format_percent(one.share),
+                "other": format_percent(one.other),
+                "difference": f"{format_signed(100 * one.difference, 1)} ± {100 * one.wide():.1f}",
             }
-            for step, topic, one in sure[:FOUND]
+            for step, topic, one in certain[:DIFFERENCES_SHOWN]
         ],
-        "compared": f"{integer(len(sure))} of {integer(len(differences))} comparisons"
-        + (f", the largest {FOUND} of them here" if len(sure) > FOUND else ""),
+        "compared": f"{format_integer(len(certain))} of {format_integer(len(differences))} comparisons"
+        + (f", the largest {DIFFERENCES_SHOWN} of them here" if len(certain) > DIFFERENCES_SHOWN else ""),
     }
 
 
-def maps(run: Run) -> dict[str, str | None]:
+def topic_maps(run: Run) -> dict[str, str | None]:
     """A figure of each language that has a map, by its name (ALL: of all documents)."""
-    known, points = run.fact(TRAIN, "topics") or {}, dict[str, list[dict[str, Any]]]()
+    topic_facts, points = run.fact(TRAIN, "topics") or {}, dict[str, list[dict[str, Any]]]()
     for path in run.files(TRAIN, MAP):
-        with run.reading(path):
+        with run.guard_reading(path):
             for row in rows(path):
                 points.setdefault(row["model"], []).append(row)
-    return {name: figure(name, of, known) for name, of in points.items()}
+    return {name: topic_map(name, model_points, topic_facts) for name, model_points in points.items()}
 
 
-def figure(name: str, points: list[dict[str, Any]], known: dict[str, Any]) -> str:
+def topic_map(name: str, points: list[dict[str, Any]], topic_facts: dict[str, Any]) -> str:
     """The map of one model: a mark for each document, and the number of each topic in the middle of its documents."""
     topics = sorted({point["topic"] for point in points})
 
     def draw(axes: Axes) -> None:
         for number, topic in enumerate(topics):
-            own = np.array([(point["x"], point["y"]) for point in points if point["topic"] == topic])
+            coordinates = np.array([(point["x"], point["y"]) for point in points if point["topic"] == topic])
             colour, mark = COLOURS[number % len(COLOURS)], MARKS[number // len(COLOURS) % len(MARKS)]
-            axes.scatter(own[:, 0], own[:, 1], s=9, color=colour, marker=mark, linewidths=0, alpha=0.7)
+            axes.scatter(coordinates[:, 0], coordinates[:, 1], s=9, color=colour, marker=mark, linewidths=0, alpha=0.7)
         for topic in topics:
             middle = np.median([(point["x"], point["y"]) for point in points if point["topic"] == topic], axis=0)
             axes.text(
@@ -183,6 +191,6 @@ def figure(name: str, points: list[dict[str, Any]], known: dict[str, Any]) -> st
         axes.set_axis_off()
 
     counted = Counter(point["topic"] for point in points)
-    said = "; ".join(f"{topic}, {label(topic, known)}: {counted[topic]}" for topic in topics)
+    labels = "; ".join(f"{topic}, {topic_label(topic, topic_facts)}: {counted[topic]}" for topic in topics)
     title = "Map of the sample" if name == ALL else f"Map of the sample: {name}"
-    return drawn(f"topics-{name}", title, f"{len(points)} documents by topic. {said}.", draw, height=3.6)
+    return figure_svg(f"topics-{name}", title, f"{len(points)} documents by topic. {labels}.", draw, height=3.6)

@@ -20,7 +20,7 @@ import numpy as np
 from crawl2llm.chain import command_line, config_schema
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.core.console import Progress, log
-from crawl2llm.core.manifest import Manifest, scratch, write_atomically
+from crawl2llm.core.manifest import Manifest, scratch_folder, write_atomically
 from crawl2llm.filters.heuristics import thresholds
 from crawl2llm.stages.report.other_thresholds import shards
 from crawl2llm.stages.report.other_thresholds import thresholds as asks
@@ -48,16 +48,22 @@ class Step:
             self.signals = []
         compared = tables.has("language.compare") and step == "language.select"
         self.signals += ["language.compare"] * compared
-        calibrated = thresholds.read(tables.of("heuristics.calibrate")) if step == "heuristics.select" else {}
+        calibrated = (
+            thresholds.read_thresholds(tables.manifests_of("heuristics.calibrate"))
+            if step == "heuristics.select"
+            else {}
+        )
         method = ""
         if step == "decontaminate.select":
             method = Manifest.read(tables.manifest(self.signals[0], tables.shards[0])).summary["method"]
-        self.curves = [Curve(ask) for ask in asks.of(step, settings, compared, calibrated, method)]
+        self.curves = [
+            Curve(threshold) for threshold in asks.thresholds_of_step(step, settings, compared, calibrated, method)
+        ]
         if step == "quality.select" and settings["method"] == "fraction":
             self.curves.append(Fraction(tables, self.signals[0], settings, skipped_by))
         if step == "dedup.select" and settings["near"]:
             self.curves.append(Similarity(tables, settings, folder))
-        self.left_out = asks.left_out(step, settings)
+        self.left_out = asks.omitted_keys(step, settings)
         self.overlap = Overlap()
         self.categories = [Categories(*CATEGORIES[step])] if step in CATEGORIES else []
 
@@ -65,11 +71,13 @@ class Step:
         """(rows, their places among the documents) of a shard, a row group at a time."""
         verdicts = self.tables.table(self.step, shard)
         paths = [verdicts, *(self.tables.table(step, shard) for step in self.signals)]
-        places, start = documents.rows(verdicts), 0
+        places, start = documents.row_places(verdicts), 0
         for curve in self.curves:
             if isinstance(curve, Similarity) and len(curve.points):
-                curve.open(shard)
-        for judged, *measured in shards.together(paths, [["id", "kept", "rules"], *([None] * len(self.signals))]):
+                curve.open_shard(shard)
+        for judged, *measured in shards.aligned_batches(
+            paths, [["id", "kept", "rules"], *([None] * len(self.signals))]
+        ):
             at = places[start : start + len(judged)]
             start += len(judged)
             skips = [name in self.skipped_by for name in documents.source_names]
@@ -78,12 +86,12 @@ class Step:
                 exempt = exempt | documents.curated[at]
             yield Rows(measured, judged, documents.labels[at], documents.label_names, exempt), at
 
-    def begin(self, number: int, sources: Groups, languages: Groups) -> None:
+    def choose_points(self, number: int, sources: Groups, languages: Groups) -> None:
         """Choose the points of every curve."""
         unmoved = "no document depends on it: none was measured, or other rules decide on all"
         self.leave_out({curve: unmoved for curve in self.curves if not curve.moving})
         for curve in self.curves:
-            curve.begin(number, self.node(curve), sources, languages)
+            curve.choose_points(number, self.schema_node(curve), sources, languages)
         self.leave_out({curve: "all documents have the same value" for curve in self.curves if len(curve.points) < 2})
         self.table = Table(sources, languages, 2)
 
@@ -92,49 +100,49 @@ class Step:
         self.left_out += [{"key": curve.ask.key, "why": why} for curve, why in curves.items()]
         self.curves = [curve for curve in self.curves if curve not in curves]
 
-    def node(self, curve: Curve) -> dict[str, Any]:
+    def schema_node(self, curve: Curve) -> dict[str, Any]:
         """The schema of a curve's key."""
         section, _, name = curve.ask.key.rpartition(".")
-        found: dict[str, Any] = config_schema.section(section)["properties"][name]
-        return found
+        schema: dict[str, Any] = config_schema.schema_section(section)["properties"][name]
+        return schema
 
-    def count(self, rows: Rows, groups: tuple[np.ndarray, np.ndarray], weights: list[np.ndarray | None]) -> None:
+    def count_rows(self, rows: Rows, groups: tuple[np.ndarray, np.ndarray], weights: list[np.ndarray | None]) -> None:
         """Count rows under every curve."""
         self.table.add(groups, weights, rows.kept.astype(np.int64))
         self.overlap.add(rows)
         for categories in self.categories:
             categories.add(rows)
         for curve in self.curves:
-            curve.count(rows, groups, weights)
+            curve.count_rows(rows, groups, weights)
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """What whatif.json says of the step."""
         differ = {
-            curve: f"its rule, as the report reads it, is not that of {self.step} for {curve.differ} documents"
+            curve: f"its rule, as the report reads it, is not that of {self.step} for {curve.disagreements} documents"
             for curve in self.curves
-            if curve.differ
+            if curve.disagreements
         }
         self.leave_out(differ)
         for curve, why in differ.items():
             log.warning("%s is not shown: %s", curve.ask.key, why)
         return {
             "step": self.step,
-            "in": self.table.told(lambda sums: sums.sum(axis=1)),
-            "kept": self.table.told(lambda sums: sums[:, 1]),
-            "rules": [curve.told(self.node(curve)) for curve in self.curves],
-            "categories": [categories.told() for categories in self.categories],
-            "overlap": self.overlap.told(),
+            "in": self.table.as_dict(lambda sums: sums.sum(axis=1)),
+            "kept": self.table.as_dict(lambda sums: sums[:, 1]),
+            "rules": [curve.as_dict(self.schema_node(curve)) for curve in self.curves],
+            "categories": [categories.as_dict() for categories in self.categories],
+            "overlap": self.overlap.as_dict(),
             "left_out": self.left_out,
         }
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     tables = shards.Tables(args.manifests)
-    with scratch(args.manifest.with_name(".points")) as folder:
+    with scratch_folder(args.manifest.with_name(".points")) as folder:
         steps = [
             Step(
                 name,
-                config_schema.completed(name, settings["select"][name]),
+                config_schema.fill_defaults(name, settings["select"][name]),
                 settings["exempt"][name],
                 tables,
                 folder,
@@ -144,7 +152,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         sources, languages = Counter[str](), Counter[str]()
         progress = Progress(2 * len(tables.shards), "shards")
         for shard in tables.shards:
-            documents = shards.read(tables, shard, sizes=False)
+            documents = shards.read_shard(tables, shard, sizes=False)
             for counter, names, codes in (
                 (sources, documents.source_names, documents.sources),
                 (languages, documents.label_names, documents.labels),
@@ -154,40 +162,40 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             for step in steps:
                 for rows, _ in step.rows(shard, documents):
                     for curve in step.curves:
-                        curve.look(rows)
+                        curve.survey_rows(rows)
             progress.add()
         groups = Groups(sources), Groups(languages)
         for step in steps:
-            step.begin(settings["points"], *groups)
+            step.choose_points(settings["points"], *groups)
         for shard in tables.shards:
-            documents = shards.read(tables, shard, sizes=True)
-            by_source = groups[0].codes(documents.source_names)[documents.sources]
-            by_language = groups[1].codes(documents.label_names)[documents.labels]
+            documents = shards.read_shard(tables, shard, sizes=True)
+            by_source = groups[0].codes_of(documents.source_names)[documents.sources]
+            by_language = groups[1].codes_of(documents.label_names)[documents.labels]
             for step in steps:
                 for rows, at in step.rows(shard, documents):
-                    step.count(
+                    step.count_rows(
                         rows, (by_source[at], by_language[at]), [None, documents.sizes[at], documents.tokens[at]]
                     )
             progress.add()
-        found: dict[str, Any] = {
-            "sources": groups[0].told(),
-            "languages": groups[1].told(),
-            "tokens_known": tables.has(shards.ENCODED),
-            "steps": [step.told() for step in steps],
+        result: dict[str, Any] = {
+            "sources": groups[0].as_dict(),
+            "languages": groups[1].as_dict(),
+            "tokens_known": tables.has(shards.ENCODE_STEP),
+            "steps": [step.as_dict() for step in steps],
         }
     out = args.manifest.with_name(FILE)
-    told: list[dict[str, Any]] = found["steps"]
-    write_atomically(out, json.dumps(found, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n")
-    rules = sum(len(step["rules"]) for step in told)
+    step_rows: list[dict[str, Any]] = result["steps"]
+    write_atomically(out, json.dumps(result, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n")
+    rules = sum(len(step["rules"]) for step in step_rows)
     documents_read = sum(sources.values())
     manifest.counts = {"in": documents_read, "kept": documents_read, "dropped": {}}
-    left = sum(len(step["left_out"]) for step in told)
-    manifest.summary = {"steps": len(steps), "rules": rules, "left_out": left}
+    left_out = sum(len(step["left_out"]) for step in step_rows)
+    manifest.summary = {"steps": len(steps), "rules": rules, "left_out": left_out}
     return [out]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "report.whatif",
         __doc__,
         "--config config.yaml --manifests $(find results/main -name '*manifest.json' -not -path '*/report/*') "
@@ -196,7 +204,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--manifests", required=True, type=Path, nargs="+", help="manifests of documents, scores, verdicts and tokens"
     )
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

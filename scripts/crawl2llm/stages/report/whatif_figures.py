@@ -11,8 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from crawl2llm.core.console import clean
-from crawl2llm.stages.report.page import identifier
+from crawl2llm.core.console import escape_controls
+from crawl2llm.stages.report.page import html_id
 from crawl2llm.stages.report.scale import Axis
 
 WIDTH, HEIGHT, EDGE = 160, 64, 4  # of a small curve, in units of its view box
@@ -20,8 +20,10 @@ ROWS, COLUMNS = 24, 15  # of an UpSet plot: rules and combinations that it draws
 STEP, LABEL, BARS = 18, 7, 90  # distance of rows and columns, width of a letter, height of the bars
 
 
-def _svg(width: float, height: float, name: str, title: str, description: str, inside: str, shape: str = "") -> Markup:
-    name, title, description = identifier(name), clean(title), clean(description)
+def _svg_element(
+    width: float, height: float, name: str, title: str, description: str, inside: str, shape: str = ""
+) -> Markup:
+    name, title, description = html_id(name), escape_controls(title), escape_controls(description)
     head = (
         f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-desc">{html.escape(description)}</desc>'
     )
@@ -29,23 +31,25 @@ def _svg(width: float, height: float, name: str, title: str, description: str, i
     return Markup(f'<svg viewBox="0 0 {width:g} {height:g}" {label}{shape}>{head}{inside}</svg>')  # noqa: S704 - escaped above
 
 
-def curve(step: Mapping[str, Any], rule: Mapping[str, Any], plain: Callable[[float | None], str]) -> dict[str, Any]:
+def rule_curve(
+    step: Mapping[str, Any], rule: Mapping[str, Any], plain: Callable[[float | None], str]
+) -> dict[str, Any]:
     """`key`, `now` and `svg`: documents kept over the points, from 0 to what the step gets. plain: writes a threshold."""
     total, kept, points = step["in"]["documents"]["all"], rule["kept"]["documents"]["all"], rule["points"]
     axis = Axis(points)
-    x = [EDGE + (WIDTH - 2 * EDGE) * axis.place(value) for value in points]
+    x = [EDGE + (WIDTH - 2 * EDGE) * axis.position_of(value) for value in points]
     y = [HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * number / max(1, total) for number in kept]
-    line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+    line = " ".join(f"{left:.1f},{top:.1f}" for left, top in zip(x, y, strict=True))
     inside = f'<path d="M{EDGE} {HEIGHT - EDGE}H{WIDTH - EDGE}" stroke="var(--grid)"/>'
-    said = "off"
+    now_text = "off"
     if rule["now"] is not None:
         at = points.index(rule["now"])
         inside += f'<path d="M{x[at]:.1f} {EDGE}V{HEIGHT - EDGE}" stroke="var(--orange)" stroke-dasharray="3 2"/>'
-        said = f"{plain(rule['now'])}, which keeps {kept[at]:,}"
+        now_text = f"{plain(rule['now'])}, which keeps {kept[at]:,}"
     inside += f'<polyline points="{line}" fill="none" stroke="var(--blue)" stroke-width="1.6"/>'
-    description = f"Documents kept of {total:,}: {kept[0]:,} at {plain(points[0])} to {kept[-1]:,} at {plain(points[-1])}. Now {said}."
+    description = f"Documents kept of {total:,}: {kept[0]:,} at {plain(points[0])} to {kept[-1]:,} at {plain(points[-1])}. Now {now_text}."
     name = f"small-{rule['key']}"
-    svg = _svg(WIDTH, HEIGHT, name, rule["key"], description, inside)
+    svg = _svg_element(WIDTH, HEIGHT, name, rule["key"], description, inside)
     return {
         "key": rule["key"],
         "short": rule["key"].removeprefix(f"{step['step']}."),
@@ -57,39 +61,41 @@ def curve(step: Mapping[str, Any], rule: Mapping[str, Any], plain: Callable[[flo
     }
 
 
-def upset(step: str, overlap: Mapping[str, Any]) -> Markup:
+def upset_plot(step: str, overlap: Mapping[str, Any]) -> Markup:
     """The most frequent combinations of rules as columns, with a bar each; rules as rows, with what each alone drops."""
     columns: list[Mapping[str, Any]] = []
-    used = set[str]()
+    drawn_rules = set[str]()
     for column in overlap["combinations"]:
         # A set is drawn whole or not at all: without one of its rules it would be the picture of another.
-        if len(columns) < COLUMNS and len(used | set(column["rules"])) <= ROWS:
+        if len(columns) < COLUMNS and len(drawn_rules | set(column["rules"])) <= ROWS:
             columns.append(column)
-            used |= set(column["rules"])
+            drawn_rules |= set(column["rules"])
     if not columns:
         return Markup()
-    rows = [row for row in overlap["rules"] if row["rule"] in used]
-    left = 12 + LABEL * max(len(row["rule"]) for row in rows)
+    rows = [row for row in overlap["rules"] if row["rule"] in drawn_rules]
+    left_edge = 12 + LABEL * max(len(row["rule"]) for row in rows)
     most = max(column["documents"] for column in columns)
-    width, height = left + STEP * len(columns) + 8, BARS + 14 + STEP * len(rows)
+    width, height = left_edge + STEP * len(columns) + 8, BARS + 14 + STEP * len(rows)
     place = {row["rule"]: BARS + 14 + STEP * at + STEP / 2 for at, row in enumerate(rows)}
     inside = ""
     for at, (rule, y) in enumerate(place.items()):
         if at % 2 == 0:
             inside += f'<rect x="0" y="{y - STEP / 2:g}" width="{width}" height="{STEP}" fill="var(--raised)"/>'
-        inside += f'<text x="{left - 8}" y="{y + 4:g}" text-anchor="end" font-size="11" fill="var(--ink)">{html.escape(clean(rule))}</text>'
+        inside += f'<text x="{left_edge - 8}" y="{y + 4:g}" text-anchor="end" font-size="11" fill="var(--ink)">{html.escape(escape_controls(rule))}</text>'
     for at, column in enumerate(columns):
-        x, bar = left + STEP * at + STEP / 2, max(1.0, (BARS - 14) * column["documents"] / most)
+        x, bar = left_edge + STEP * at + STEP / 2, max(1.0, (BARS - 14) * column["documents"] / most)
         inside += f'<rect x="{x - 6:g}" y="{BARS - bar:.1f}" width="12" height="{bar:.1f}" fill="var(--blue)"/>'
         number = f"{column['documents']}" if column["documents"] < 10_000 else f"{column['documents'] / 1000:.3g}k"
         inside += f'<text x="{x:g}" y="{BARS - bar - 3:.1f}" text-anchor="middle" font-size="8.5" fill="var(--muted)">{number}</text>'
         inside += "".join(f'<circle cx="{x:g}" cy="{y:g}" r="3" fill="var(--grid)"/>' for y in place.values())
-        mine = [place[rule] for rule in column["rules"]]
-        if len(mine) > 1:
-            inside += f'<path d="M{x:g} {min(mine):g}V{max(mine):g}" stroke="var(--ink)" stroke-width="2"/>'
-        inside += "".join(f'<circle cx="{x:g}" cy="{y:g}" r="4.5" fill="var(--ink)"/>' for y in mine)
+        fired_places = [place[rule] for rule in column["rules"]]
+        if len(fired_places) > 1:
+            inside += (
+                f'<path d="M{x:g} {min(fired_places):g}V{max(fired_places):g}" stroke="var(--ink)" stroke-width="2"/>'
+            )
+        inside += "".join(f'<circle cx="{x:g}" cy="{y:g}" r="4.5" fill="var(--ink)"/>' for y in fired_places)
     spoken = "; ".join(f"{' and '.join(column['rules'])}: {column['documents']:,}" for column in columns)
     description = f"Of {overlap['dropped']:,} dropped documents, those on which exactly these rules fire. {spoken}."
     name = f"upset-{step}"
     shape = f' style="width:{width * 1.15:.0f}px;max-width:none"'
-    return _svg(width, height, name, f"{step}: which rules drop the same documents", description, inside, shape)
+    return _svg_element(width, height, name, f"{step}: which rules drop the same documents", description, inside, shape)

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from crawl2llm.formats.run_records import Run
 from crawl2llm.stages.report import whatif_figures
-from crawl2llm.stages.report.page import hashed
+from crawl2llm.stages.report.page import csp_hash
 from crawl2llm.stages.report.samples import UNSHOWABLE
 from crawl2llm.stages.report.scale import Axis
 
@@ -27,109 +27,120 @@ FILE = "whatif.json"
 GROUPS = 9  # sources, and languages, of which the page shows each by itself; all are in the file
 NO_NAME = "(none)"
 UNITS = ("documents", "bytes", "tokens")
-SAYS = {
+KEEPS_SENTENCES = {
     "quality.select.keep_fraction": "The best of this share stay.",
     "dedup.select.threshold": "",
 }  # else by what it keeps
 
 
-def plain(value: float | None) -> str:
+def plain_number(value: float | None) -> str:
     """A threshold as one writes it in a config: without an exponent, which YAML 1.1 takes for text."""
     return "null" if value is None else np.format_float_positional(value, trim="-")
 
 
-def shown(name: str) -> str:
+def shown_name(name: str) -> str:
     """A name from the crawl or the config, without characters that turn the direction of text."""
     return UNSHOWABLE.sub("\N{REPLACEMENT CHARACTER}", name) or NO_NAME
 
 
-def inert(value: Any) -> str:
+def inert_json(value: Any) -> str:
     """JSON that is the same text in HTML: nothing in it opens or closes an element, a comment or a line."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def few(groups: Mapping[str, Any], kept: Sequence[Sequence[int]]) -> list[tuple[str, list[int]]]:
+def largest_groups(groups: Mapping[str, Any], kept: Sequence[Sequence[int]]) -> list[tuple[str, list[int]]]:
     """(name, rows) of the groups that are shown by themselves, the largest; the others as one. Not those of which nothing is ever kept.
 
     kept: documents of each group at each point.
     """
     weights = [max(row) for row in kept]
-    names = [shown(name) for name in groups["names"]] + [f"{groups['more']} more"] * bool(groups["more"])
+    names = [shown_name(name) for name in groups["names"]] + [f"{groups['more']} more"] * bool(groups["more"])
     order = sorted((row for row, weight in enumerate(weights) if weight), key=lambda row: (-weights[row], row))
     out = [(names[row], [row]) for row in order[:GROUPS]]
     if rest := order[GROUPS:]:
-        more = len(rest) + (groups["more"] - 1 if groups["more"] and len(groups["names"]) in rest else 0)
-        out.append((f"{more} others", rest))
+        remaining = len(rest) + (groups["more"] - 1 if groups["more"] and len(groups["names"]) in rest else 0)
+        out.append((f"{remaining} others", rest))
     return out
 
 
-def summed(counts: Mapping[str, Any], groups: Sequence[tuple[str, list[int]]], by: str) -> dict[str, list[list[int]]]:
+def group_sums(
+    counts: Mapping[str, Any], groups: Sequence[tuple[str, list[int]]], by: str
+) -> dict[str, list[list[int]]]:
     """By unit, the counts of each group at each point. counts: of whatif.json, by unit."""
     return {
         unit: [np.sum([counts[unit][by][row] for row in rows], axis=0).tolist() for _, rows in groups] for unit in UNITS
     }
 
 
-def payload(found: Mapping[str, Any], variant: str) -> dict[str, Any]:
+def script_payload(counts: Mapping[str, Any], variant: str) -> dict[str, Any]:
     """What the script reads."""
     rules = []
-    for step in found["steps"]:
+    for step in counts["steps"]:
         for rule in step["rules"]:
             kept = rule["kept"]
-            sources, languages = (few(found[f"{by}s"], kept["documents"][by]) for by in ("source", "language"))
+            sources, languages = (
+                largest_groups(counts[f"{by}s"], kept["documents"][by]) for by in ("source", "language")
+            )
             rules.append(
                 {
                     "step": step["step"],
                     "key": rule["key"],
                     "about": [
-                        SAYS.get(rule["key"], f"A document stays with a value of {rule['keeps']} this."),
+                        KEEPS_SENTENCES.get(rule["key"], f"A document stays with a value of {rule['keeps']} this."),
                         *["The rule is off now."] * (rule["now"] is None),
                         *rule["about"],
                     ],
-                    "points": [plain(value) for value in rule["points"]],
+                    "points": [plain_number(value) for value in rule["points"]],
                     "scale": (axis := Axis(rule["points"])).kind,
-                    "places": [round(axis.place(value), 4) for value in rule["points"]],
-                    "ticks": [[plain(value), round(axis.place(value), 4)] for value in axis.ticks()],
+                    "places": [round(axis.position_of(value), 4) for value in rule["points"]],
+                    "ticks": [[plain_number(value), round(axis.position_of(value), 4)] for value in axis.ticks()],
                     "now": None if rule["now"] is None else rule["points"].index(rule["now"]),
                     "in": {unit: step["in"][unit]["all"] for unit in UNITS},
                     "before": {unit: step["kept"][unit]["all"] for unit in UNITS},
                     "groups": [
-                        {"title": title, "names": [name for name, _ in groups], "kept": summed(kept, groups, by),
-                         "before": summed(step["kept"], groups, by)}
+                        {"title": title, "names": [name for name, _ in groups], "kept": group_sums(kept, groups, by),
+                         "before": group_sums(step["kept"], groups, by)}
                         for title, by, groups in (("Source", "source", sources), ("Language", "language", languages))
                     ],
                     "kept": {unit: kept[unit]["all"] for unit in UNITS},
                 }
             )  # fmt: skip
-    return {"tokens": found["tokens_known"], "variant": variant, "rules": rules}
+    return {"tokens": counts["tokens_known"], "variant": variant, "rules": rules}
 
 
 def section(run: Run, variant: str = "main") -> dict[str, Any] | None:
     """What the template shows; None where the step did not run. `policy` goes into the page's content security policy."""
-    found = None
+    counts = None
     for path in run.files("report.whatif", FILE):
-        with run.reading(path):
-            found = json.loads(path.read_text(encoding="utf-8"))
-    if found is None:
+        with run.guard_reading(path):
+            counts = json.loads(path.read_text(encoding="utf-8"))
+    if counts is None:
         return None
     script = SCRIPT.read_text(encoding="utf-8")
-    data = payload(found, variant)
-    steps = found["steps"]
+    data = script_payload(counts, variant)
+    steps = counts["steps"]
     return {
         "template": TEMPLATE,
-        "policy": Markup(f"; script-src '{hashed(script)}'"),  # noqa: S704 - a hash
+        "policy": Markup(f"; script-src '{csp_hash(script)}'"),  # noqa: S704 - a hash
         "script": Markup(script),  # noqa: S704 - a file of this project
-        "data": Markup(inert(data)),  # noqa: S704 - escaped by `inert`
+        "data": Markup(inert_json(data)),  # noqa: S704 - escaped by `inert`
         "rules": data["rules"],
-        "tokens": found["tokens_known"],
+        "tokens": counts["tokens_known"],
         "small": [
-            {"step": step["step"], "figures": [whatif_figures.curve(step, rule, plain) for rule in step["rules"]]}
+            {
+                "step": step["step"],
+                "figures": [whatif_figures.rule_curve(step, rule, plain_number) for rule in step["rules"]],
+            }
             for step in steps
             if step["rules"]
         ],
         "overlaps": [
-            {"step": step["step"], "figure": whatif_figures.upset(step["step"], step["overlap"]), **step["overlap"]}
+            {
+                "step": step["step"],
+                "figure": whatif_figures.upset_plot(step["step"], step["overlap"]),
+                **step["overlap"],
+            }
             for step in steps
             if len(step["overlap"]["rules"]) > 1
         ],
@@ -141,13 +152,13 @@ def section(run: Run, variant: str = "main") -> dict[str, Any] | None:
         "categories": [
             {
                 "step": step["step"],
-                **one,
-                "values": [{**row, "value": shown(row["value"])} for row in one["values"]],
+                **categories,
+                "values": [{**row, "value": shown_name(row["value"])} for row in categories["values"]],
                 "total": step["in"]["documents"]["all"],
             }
             for step in steps
-            for one in step["categories"]
-            if len(one["values"]) > 1
+            for categories in step["categories"]
+            if len(categories["values"]) > 1
         ],
         "left_out": [{"step": step["step"], **row} for step in steps for row in step["left_out"]],
     }

@@ -12,7 +12,7 @@ from typing import Any
 
 from crawl2llm.stages.synthesize.endpoint import Reply
 
-AROUND = 64  # tokens that a chat template may add to a prompt
+TEMPLATE_TOKENS = 64  # tokens that a chat template may add to a prompt
 MILLION = 1_000_000
 
 
@@ -30,14 +30,14 @@ class Cost:
         return Cost(self.prompt - other.prompt, self.completion - other.completion)
 
 
-def of(reply: Reply) -> Cost:
+def reply_cost(reply: Reply) -> Cost:
     """What a reply cost."""
     return Cost(reply.prompt, reply.completion)
 
 
-def most(prompt: str, max_tokens: int) -> Cost:
+def largest_cost(prompt: str, max_tokens: int) -> Cost:
     """The most that a request may cost: no tokenizer makes more tokens of a text than it has bytes."""
-    return Cost(len(prompt.encode()) + AROUND, max_tokens)
+    return Cost(len(prompt.encode()) + TEMPLATE_TOKENS, max_tokens)
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Budget:
     spent: Cost = field(default_factory=Cost)
 
     @classmethod
-    def of(cls, settings: dict[str, Any]) -> Budget:
+    def from_settings(cls, settings: dict[str, Any]) -> Budget:
         """The budget by a step's settings: budget, prices."""
         return cls(settings["budget"]["tokens"], settings["budget"]["money"], settings["prices"])
 
@@ -64,7 +64,7 @@ class Budget:
         money = math.inf if self.money is None else self.money
         return cost.prompt + cost.completion <= tokens and self.price(cost) <= money
 
-    def told(self) -> str:
+    def spent_text(self) -> str:
         """`12,345 tokens, 0.67 spent`, for a line of progress."""
         money = f", {self.price(self.spent):,.2f} of money" if any(self.prices.values()) else ""
         return f"{self.spent.prompt + self.spent.completion:,} tokens{money} so far"

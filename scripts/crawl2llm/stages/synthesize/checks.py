@@ -9,21 +9,21 @@ from typing import Any
 from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.nested_dicts import lookup
 
-OWN = ("model", "messages", "stream", "n")  # keys of a request that the step decides
+RESERVED_KEYS = ("model", "messages", "stream", "n")  # keys of a request that the step decides
 
 
-def check(config: dict[str, Any], results: Path) -> None:
+def check_named_steps(config: dict[str, Any], results: Path) -> None:
     """Raise ConfigError or InputError for a step that a source names and that cannot work. results: the folder of the run's results."""
-    named: dict[str, str] = {}
+    key_of_step: dict[str, str] = {}
     for number, source in enumerate(config["ingest"]["extract"]["sources"]):
         if step := source.get("step"):
-            here = f"ingest.extract.sources[{number}]"
-            if step in named:
+            key = f"ingest.extract.sources[{number}]"
+            if step in key_of_step:
                 raise ConfigError(
-                    f"{here}.step is {step}, which {named[step]} has already: its texts would be there twice"
+                    f"{key}.step is {step}, which {key_of_step[step]} has already: its texts would be there twice"
                 )
-            named[step] = here
-    for step in named:
+            key_of_step[step] = key
+    for step in key_of_step:
         settings = lookup(config, step)
         check_step(step, settings)
         for folder in settings["seeds"]["corpus"]:
@@ -43,7 +43,7 @@ def check_step(step: str, settings: dict[str, Any]) -> None:
         raise InputError(
             f"{step}.seeds names nothing: set {step}.seeds.corpus, folders of corpus.write, or {step}.seeds.files"
         )
-    for prompt, where in prompts(step, settings):
+    for prompt, where in prompts_with_keys(step, settings):
         if "{text}" not in prompt:
             raise InputError(
                 f"{where} is {prompt!r}; it must hold {{text}}, which stands for what the text is made from"
@@ -53,9 +53,9 @@ def check_step(step: str, settings: dict[str, Any]) -> None:
             re.compile(pattern)
         except re.error as error:
             raise InputError(f"{step}.refusals[{number}] is {pattern!r}, no regular expression: {error}") from None
-    if own := next((key for key in OWN if key in settings["request"]), ""):
+    if reserved := next((key for key in RESERVED_KEYS if key in settings["request"]), ""):
         raise InputError(
-            f"{step}.request has {own!r}, which the step sets; allowed are other keys of a chat completion"
+            f"{step}.request has {reserved!r}, which the step sets; allowed are other keys of a chat completion"
         )
     if settings["budget"]["money"] is not None and not any(settings["prices"].values()):
         raise InputError(
@@ -63,7 +63,7 @@ def check_step(step: str, settings: dict[str, Any]) -> None:
         )
 
 
-def prompts(step: str, settings: dict[str, Any]) -> list[tuple[str, str]]:
+def prompts_with_keys(step: str, settings: dict[str, Any]) -> list[tuple[str, str]]:
     """(prompt, its key) of a step's prompts. Raises InputError where there are none."""
     lists = [key for key in ("styles", "formats", "audiences") if key in settings]
     if empty := next((key for key in lists if not settings[key]), ""):

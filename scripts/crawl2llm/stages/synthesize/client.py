@@ -13,21 +13,21 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.stages.synthesize import budget as costs
 from crawl2llm.stages.synthesize.budget import Budget, Cost
 from crawl2llm.stages.synthesize.endpoint import Reply, Writer
-from crawl2llm.stages.synthesize.prompts import Asked, name_of
+from crawl2llm.stages.synthesize.prompts import TextRequest, name_of
 
-AHEAD = 16  # times the requests at a time: replies that wait for an earlier one
-FIRST = 20  # refusals of prompts, and not one answer, after which the endpoint is taken to refuse them all
+WINDOW_FACTOR = 16  # times the requests at a time: replies that wait for an earlier one
+FIRST_REFUSALS = 20  # refusals of prompts, and not one answer, after which the endpoint is taken to refuse them all
 
 
 @dataclass
-class _One:
-    asked: Asked
+class _QueuedRequest:
+    request: TextRequest
     body: dict[str, Any]
-    most: Cost
+    largest_cost: Cost
     reply: Reply | None = None
 
 
-class Asking:
+class RequestQueue:
     """Asks for texts. settings: model, temperature, max_tokens, request of the step.
 
     `left` counts texts that were not asked for, for lack of budget; `known` the replies that were on the disk.
@@ -35,69 +35,69 @@ class Asking:
 
     def __init__(self, writer: Writer, budget: Budget, settings: dict[str, Any], progress: Progress) -> None:
         self.writer, self.budget, self.settings, self.progress = writer, budget, settings, progress
-        self.left = self.known = self.answered = self.refused = 0
-        self.window = deque[_One]()
-        self.held = Cost()  # of the window: what its replies cost, and the most of those that are not there
+        self.over_budget = self.cached = self.answered = self.refused = 0
+        self.window = deque[_QueuedRequest]()
+        self.reserved_cost = Cost()  # of the window: what its replies cost, and the most of those that are not there
         self.futures: dict[str, Future[Reply]] = {}
-        self.waiting: dict[str, list[_One]] = {}  # for each of these
+        self.waiting: dict[str, list[_QueuedRequest]] = {}  # for each of these
 
-    def replies(self, wanted: Iterable[Asked]) -> Iterator[tuple[Asked, Reply]]:
+    def replies(self, requests: Iterable[TextRequest]) -> Iterator[tuple[TextRequest, Reply]]:
         """(text asked for, reply), in the order of `wanted`.
 
         Raises InputError where a request fails for good: no other is begun then, and the replies that came are kept.
         """
-        rest = map(self._one, wanted)
+        rest = map(self._queued_request, requests)
         coming = next(rest, None)
         with ThreadPoolExecutor(self.writer.at_once, "synthesize") as pool:
             try:
                 while coming or self.window:
                     while self.window and (reply := self.window[0].reply):
-                        one = self.window.popleft()
-                        self.held -= costs.of(reply)
-                        if not self.budget.fits(self.budget.spent + one.most):
+                        oldest = self.window.popleft()
+                        self.reserved_cost -= costs.reply_cost(reply)
+                        if not self.budget.fits(self.budget.spent + oldest.largest_cost):
                             # Costlier than their most were some before it; what comes after is not used, whenever it was asked.
-                            self.left += 1 + len(self.window) + (coming is not None) + sum(1 for _ in rest)
+                            self.over_budget += 1 + len(self.window) + (coming is not None) + sum(1 for _ in rest)
                             return
-                        self.take(reply)
-                        yield one.asked, reply
-                    if coming and len(self.window) < AHEAD * self.writer.at_once and self.room(coming):
-                        self.begin(coming, pool)
+                        self.count_reply(reply)
+                        yield oldest.request, reply
+                    if coming and len(self.window) < WINDOW_FACTOR * self.writer.at_once and self.has_room(coming):
+                        self.begin_request(coming, pool)
                         coming = next(rest, None)
                     elif self.futures:
-                        self.finish()
+                        self.wait_for_reply()
                     elif coming and not self.window:
-                        self.left += 1 + sum(1 for _ in rest)
+                        self.over_budget += 1 + sum(1 for _ in rest)
                         return
             finally:
-                self.writer.ended.set()
+                self.writer.stop_event.set()
                 for future in self.futures.values():
                     future.cancel()
 
-    def _one(self, asked: Asked) -> _One:
-        body = asked.body(self.settings)
-        return _One(asked, body, costs.most(asked.prompt, self.settings["max_tokens"]))
+    def _queued_request(self, request: TextRequest) -> _QueuedRequest:
+        body = request.body(self.settings)
+        return _QueuedRequest(request, body, costs.largest_cost(request.prompt, self.settings["max_tokens"]))
 
-    def room(self, coming: _One) -> bool:
+    def has_room(self, coming: _QueuedRequest) -> bool:
         """Whether a request may be begun now: there is a thread for it, and the budget holds whatever the running ones will cost."""
         if len(self.futures) >= self.writer.at_once:
             return False
-        return self.budget.fits(self.budget.spent + self.held + coming.most)
+        return self.budget.fits(self.budget.spent + self.reserved_cost + coming.largest_cost)
 
-    def begin(self, one: _One, pool: ThreadPoolExecutor) -> None:
+    def begin_request(self, queued: _QueuedRequest, pool: ThreadPoolExecutor) -> None:
         """Ask, or take the reply that is on the disk or on its way."""
-        name = name_of(one.body)
-        self.window.append(one)
-        self.held += one.most
+        name = name_of(queued.body)
+        self.window.append(queued)
+        self.reserved_cost += queued.largest_cost
         if name in self.futures:
-            self.waiting[name].append(one)
-        elif found := self.writer.kept(one.body):
-            self.put(one, found)
-            self.known += 1
+            self.waiting[name].append(queued)
+        elif reply := self.writer.cached_reply(queued.body):
+            self.set_reply(queued, reply)
+            self.cached += 1
             self.progress.first += 1  # it has no part in the rate
         else:
-            self.futures[name], self.waiting[name] = pool.submit(self.writer.reply, one.body), [one]
+            self.futures[name], self.waiting[name] = pool.submit(self.writer.reply, queued.body), [queued]
 
-    def finish(self) -> None:
+    def wait_for_reply(self) -> None:
         """Wait for a reply or more, and put each to its request."""
         wait(self.futures.values(), return_when=FIRST_COMPLETED)
         for name in [name for name, future in self.futures.items() if future.done()]:
@@ -107,19 +107,19 @@ class Asking:
                 raise InputError(
                     f"{error}; replies that came are kept in {self.writer.cache} and will not be asked for again"
                 ) from None
-            for one in self.waiting.pop(name):
-                self.put(one, reply)
+            for queued in self.waiting.pop(name):
+                self.set_reply(queued, reply)
 
-    def put(self, one: _One, reply: Reply) -> None:
+    def set_reply(self, queued: _QueuedRequest, reply: Reply) -> None:
         """Put a reply to its request."""
-        one.reply = reply
-        self.held += costs.of(reply) - one.most
+        queued.reply = reply
+        self.reserved_cost += costs.reply_cost(reply) - queued.largest_cost
 
-    def take(self, reply: Reply) -> None:
+    def count_reply(self, reply: Reply) -> None:
         """Count a reply that is used."""
-        self.budget.spent += costs.of(reply)
+        self.budget.spent += costs.reply_cost(reply)
         self.refused += bool(reply.refused)
         self.answered += not reply.refused
-        if self.refused == FIRST and not self.answered:
+        if self.refused == FIRST_REFUSALS and not self.answered:
             raise InputError(f"{self.writer.url} refuses every prompt: {reply.refused}")
-        self.progress.add(note=self.budget.told())
+        self.progress.add(note=self.budget.spent_text())

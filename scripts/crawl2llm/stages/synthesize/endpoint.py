@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.core import endpoint as judging
-from crawl2llm.core.endpoint import LARGEST, LATER, Endpoint, reason, said
+from crawl2llm.core.endpoint import LARGEST_ANSWER, RETRY_CODES, Endpoint, error_message, failure_reason
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import write_atomically
 from crawl2llm.stages.synthesize.prompts import name_of
 
-LONGEST = 600.0  # most seconds that Retry-After is obeyed
-REFUSED = (400, 413, 422)  # HTTP status codes by which an endpoint refuses one prompt: too long, or filtered
+LONGEST_WAIT = 600.0  # most seconds that Retry-After is obeyed
+REFUSAL_CODES = (400, 413, 422)  # HTTP status codes by which an endpoint refuses one prompt: too long, or filtered
 
 
 @dataclass(frozen=True)
@@ -41,24 +41,24 @@ class Reply:
     refused: str = ""
 
 
-def estimated(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Tokens of a text where nobody counted them."""
     return math.ceil(len(text.encode()) / 4)
 
 
-def seconds(told: str | None, now: datetime | None = None) -> float:
+def retry_after_seconds(header: str | None, now: datetime | None = None) -> float:
     """What a Retry-After asks to wait, in seconds, at most LONGEST; 0 without one that can be read."""
-    if not told:
+    if not header:
         return 0.0
     try:
-        wait = float(told)
+        wait = float(header)
     except ValueError:
         try:
-            at = parsedate_to_datetime(told)
+            at = parsedate_to_datetime(header)
         except ValueError:
             return 0.0
         wait = (at.astimezone(UTC) - (now or datetime.now(UTC))).total_seconds()
-    return min(max(wait, 0.0), LONGEST) if math.isfinite(wait) else 0.0
+    return min(max(wait, 0.0), LONGEST_WAIT) if math.isfinite(wait) else 0.0
 
 
 @dataclass
@@ -69,15 +69,15 @@ class Writer(Endpoint):
         super().__post_init__()
         self.until = 0.0  # on the monotonic clock: no request before
 
-    def place(self, body: dict[str, Any]) -> Path:
+    def answer_path(self, body: dict[str, Any]) -> Path:
         name = name_of(body)
         return self.cache / name[:2] / f"{name}.json"
 
-    def kept(self, body: dict[str, Any]) -> Reply | None:
+    def cached_reply(self, body: dict[str, Any]) -> Reply | None:
         """The reply that is on the disk; None without a whole one."""
         try:
-            found = json.loads(self.place(body).read_text(encoding="utf-8"))
-            return Reply(**found["reply"]) if found["asked"] == body else None
+            entry = json.loads(self.answer_path(body).read_text(encoding="utf-8"))
+            return Reply(**entry["reply"]) if entry["asked"] == body else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -88,54 +88,54 @@ class Writer(Endpoint):
         """
         why = "stopped"
         for attempt in range(self.attempts):
-            self.wait(min(30.0, judging.SLEEP * 2 ** (attempt - 1)) * self.share(body) if attempt else 0.0)
-            if self.ended.is_set():
+            self.wait(min(30.0, judging.SLEEP * 2 ** (attempt - 1)) * self.pause_factor(body) if attempt else 0.0)
+            if self.stop_event.is_set():
                 break
             try:
-                found = self.written(body)
+                reply = self.post_request(body)
             except urllib.error.HTTPError as error:
-                told = error.headers.get("Retry-After") if error.headers else None
-                why = f"HTTP {error.code} {said(error)}".strip()
-                if error.code in REFUSED:
+                retry_after = error.headers.get("Retry-After") if error.headers else None
+                why = f"HTTP {error.code} {error_message(error)}".strip()
+                if error.code in REFUSAL_CODES:
                     return Reply("", refused=why)
-                if error.code not in LATER and error.code < 500:
+                if error.code not in RETRY_CODES and error.code < 500:
                     raise InputError(f"{self.url} refuses: {why}") from None
-                self.until = max(self.until, time.monotonic() + seconds(told))
+                self.until = max(self.until, time.monotonic() + retry_after_seconds(retry_after))
             except (OSError, HTTPException, ValueError, KeyError, TypeError, IndexError) as error:
-                why = reason(error)
+                why = failure_reason(error)
             else:
-                kept = {"asked": body, "reply": asdict(found)}
-                write_atomically(self.place(body), json.dumps(kept, ensure_ascii=False))
-                return found
+                entry = {"asked": body, "reply": asdict(reply)}
+                write_atomically(self.answer_path(body), json.dumps(entry, ensure_ascii=False))
+                return reply
         raise InputError(f"{self.url} gave no answer in {self.attempts} attempts: {why}")
 
     def wait(self, pause: float) -> None:
         """Wait for `pause` seconds, and for as long as the endpoint asked for; not once all is to end."""
-        self.ended.wait(pause)
-        while (left := self.until - time.monotonic()) > 0 and not self.ended.wait(left):
+        self.stop_event.wait(pause)
+        while (left := self.until - time.monotonic()) > 0 and not self.stop_event.wait(left):
             pass
 
-    def share(self, body: dict[str, Any]) -> float:
+    def pause_factor(self, body: dict[str, Any]) -> float:
         """From 1 to 1.5 by the hash of a request, so that those which failed together do not come back together."""
         return 1 + int(name_of(body)[:4], 16) / 0x20000
 
-    def written(self, body: dict[str, Any]) -> Reply:
+    def post_request(self, body: dict[str, Any]) -> Reply:
         """What one request is answered with. Raises what urllib does, or ValueError, KeyError, … for another shape."""
         url = f"{self.url.rstrip('/')}/chat/completions"
         request = urllib.request.Request(url, json.dumps(body).encode(), self.headers, method="POST")  # noqa: S310 - checked in Endpoint
         with self.opener.open(request, timeout=self.seconds) as answer:
-            found = json.loads(answer.read(LARGEST))
-        choice = found["choices"][0]
+            response = json.loads(answer.read(LARGEST_ANSWER))
+        choice = response["choices"][0]
         content = choice["message"]["content"]
         if content is None:  # filtered
             content = ""
         if not isinstance(content, str):
             raise ValueError("an answer without text")
-        content = self.clean(content)
+        content = self.clean_reply(content)
         cut = choice.get("finish_reason") == "length"
-        told = found.get("usage") or {}
-        prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
+        usage = response.get("usage") or {}
+        prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
         if isinstance(prompt, int) and isinstance(completion, int) and min(prompt, completion) >= 0:
             return Reply(content, cut, prompt, completion)
-        asked = "".join(message["content"] for message in body["messages"])
-        return Reply(content, cut, estimated(asked), estimated(content), counted=False)
+        prompt_text = "".join(message["content"] for message in body["messages"])
+        return Reply(content, cut, estimate_tokens(prompt_text), estimate_tokens(content), counted=False)

@@ -23,17 +23,17 @@ def passages(text: str, most: int) -> Iterator[str]:
     """
     start = 0
     while start < len(text):
-        end = len(text) if len(text) - start <= most else _cut(text, start, start + most)
+        end = len(text) if len(text) - start <= most else _passage_end(text, start, start + most)
         if piece := text[start:end].strip():
             yield piece
         start = end
 
 
-def _cut(text: str, start: int, last: int) -> int:
+def _passage_end(text: str, start: int, last: int) -> int:
     """Where the passage from `start` ends, at most at `last`."""
     half = start + (last - start + 1) // 2
     for place in PLACES:
-        ends = [found.end() for found in place.finditer(text, half, last)]
+        ends = [match.end() for match in place.finditer(text, half, last)]
         if ends:
             return ends[-1]
     return last

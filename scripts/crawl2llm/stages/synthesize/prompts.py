@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from crawl2llm.core.manifest import canonical
-from crawl2llm.formats.documents import uniform
+from crawl2llm.core.manifest import canonical_json
+from crawl2llm.formats.documents import uniform_hash
 
 FIELD = re.compile(r"\{(text|audience|format)\}")
 
@@ -24,7 +24,7 @@ class Seed:
 
 
 @dataclass(frozen=True)
-class Asked:
+class TextRequest:
     """One text that is asked for. part: what of the seed the model sees. number: of the text among those of the seed, from 0."""
 
     seed: Seed
@@ -47,14 +47,14 @@ class Asked:
 
 def name_of(body: dict[str, Any]) -> str:
     """The hash of a request, which is also what its reply is called in the cache: sha256 of all that is asked, in hex."""
-    return hashlib.sha256(canonical(body).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(body).encode()).hexdigest()
 
 
-def filled(prompt: str, **given: str) -> str:
+def fill_prompt(prompt: str, **values: str) -> str:
     """The prompt with its fields filled in; what a seed itself spells is not filled in."""
-    return FIELD.sub(lambda match: given.get(match[1], match[0]), prompt)
+    return FIELD.sub(lambda match: values.get(match[1], match[0]), prompt)
 
 
-def chosen(names: list[str], number: int, seed: int, key: str) -> list[str]:
+def choose_by_hash(names: list[str], number: int, seed: int, key: str) -> list[str]:
     """`number` of the names (all, where there are fewer) by the hash of (seed, key, name), in the order of that hash."""
-    return sorted(names, key=lambda name: (uniform(seed, f"{key}\x1f{name}", "style"), name))[:number]
+    return sorted(names, key=lambda name: (uniform_hash(seed, f"{key}\x1f{name}", "style"), name))[:number]

@@ -11,31 +11,31 @@ from collections.abc import Iterator
 from typing import Any
 
 from crawl2llm.stages.synthesize.passages import passages
-from crawl2llm.stages.synthesize.prompts import Asked, Seed, chosen, filled
-from crawl2llm.stages.synthesize.run import Texts, numbered, program
+from crawl2llm.stages.synthesize.prompts import Seed, TextRequest, choose_by_hash, fill_prompt
+from crawl2llm.stages.synthesize.run import RequestMaker, numbered_requests, run_step
 
 STEP = "synthesize.rephrase"
 
 
-def texts(settings: dict[str, Any]) -> Texts:
+def request_maker(settings: dict[str, Any]) -> RequestMaker:
     """What is asked for of a seed: of each passage of `min_characters` or more, `versions` styles."""
 
-    def parts(seed: Seed) -> Iterator[tuple[str, str, str]]:
+    def styled_prompts(seed: Seed) -> Iterator[tuple[str, str, str]]:
         names = list(settings["styles"])
         for at, part in enumerate(passages(seed.text, settings["passage_characters"])):
             if len(part) < settings["min_characters"]:
                 continue
-            for name in chosen(names, settings["versions"], settings["seed"], f"{seed.id}/{at}"):
-                yield name, part, filled(settings["styles"][name], text=part)
+            for name in choose_by_hash(names, settings["versions"], settings["seed"], f"{seed.id}/{at}"):
+                yield name, part, fill_prompt(settings["styles"][name], text=part)
 
-    def of(seed: Seed) -> Iterator[Asked]:
-        return numbered(seed, parts(seed))
+    def requests_of_seed(seed: Seed) -> Iterator[TextRequest]:
+        return numbered_requests(seed, styled_prompts(seed))
 
-    return of
+    return requests_of_seed
 
 
 def main(argv: list[str] | None = None) -> int:
-    return program(STEP, __doc__, texts, argv)
+    return run_step(STEP, __doc__, request_maker, argv)
 
 
 if __name__ == "__main__":

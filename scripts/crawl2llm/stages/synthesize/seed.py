@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from crawl2llm.stages.synthesize.passages import passages
-from crawl2llm.stages.synthesize.prompts import Asked, Seed, chosen, filled
-from crawl2llm.stages.synthesize.run import Texts, numbered, program
+from crawl2llm.stages.synthesize.prompts import Seed, TextRequest, choose_by_hash, fill_prompt
+from crawl2llm.stages.synthesize.run import RequestMaker, numbered_requests, run_step
 
 STEP = "synthesize.seed"
 PAIR = " for "  # `textbook for school`: what a text's style is called
 
 
-def texts(settings: dict[str, Any]) -> Texts:
+def request_maker(settings: dict[str, Any]) -> RequestMaker:
     """What is asked for of a seed: `versions` pairs of format and audience; nothing of one that is too short."""
     pairs = {
         f"{form}{PAIR}{audience}": {"format": settings["formats"][form], "audience": settings["audiences"][audience]}
@@ -26,21 +26,21 @@ def texts(settings: dict[str, Any]) -> Texts:
         for audience in settings["audiences"]
     }
 
-    def parts(seed: Seed) -> Iterator[tuple[str, str, str]]:
+    def styled_prompts(seed: Seed) -> Iterator[tuple[str, str, str]]:
         part = next(passages(seed.text, settings["passage_characters"]), "")
         if len(part) < settings["min_characters"]:
             return
-        for name in chosen(list(pairs), settings["versions"], settings["seed"], seed.id):
-            yield name, part, filled(settings["prompt"], text=part, **pairs[name])
+        for name in choose_by_hash(list(pairs), settings["versions"], settings["seed"], seed.id):
+            yield name, part, fill_prompt(settings["prompt"], text=part, **pairs[name])
 
-    def of(seed: Seed) -> Iterator[Asked]:
-        return numbered(seed, parts(seed))
+    def requests_of_seed(seed: Seed) -> Iterator[TextRequest]:
+        return numbered_requests(seed, styled_prompts(seed))
 
-    return of
+    return requests_of_seed
 
 
 def main(argv: list[str] | None = None) -> int:
-    return program(STEP, __doc__, texts, argv)
+    return run_step(STEP, __doc__, request_maker, argv)
 
 
 if __name__ == "__main__":

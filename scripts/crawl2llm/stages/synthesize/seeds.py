@@ -22,12 +22,12 @@ from crawl2llm.core.console import Progress
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.nested_dicts import lookup
-from crawl2llm.formats.documents import Writer, opened, rows, shard_of, uniform
+from crawl2llm.formats.documents import Writer, open_parquet, rows, shard_of, uniform_hash
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader
 from crawl2llm.stages.ingest.warc import Rejected
 from crawl2llm.stages.synthesize.prompts import Seed
-from crawl2llm.text.group_split import made_from, origin
+from crawl2llm.text.group_split import origin_of, synthesis_source
 
 READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], TextReader]] = {
     "text": TextReader,
@@ -37,25 +37,25 @@ READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], TextReader]] = {
 COLUMNS = ("id", "text", "url", "metadata")
 SEED = pa.schema([(name, pa.string()) for name in ("id", "text", "url", "origin")])
 PIECE = 128 << 20  # bytes of text of a file that is sorted in memory
-MOST = 64  # such files
+MOST_FILES = 64  # such files
 Row = dict[str, Any]
 
 
-def shards(folder: str, where: str) -> list[Manifest]:
+def corpus_manifests(folder: str, where: str) -> list[Manifest]:
     """The manifests of corpus.write in a folder. Raises InputError, naming the key `where`, for a folder without, and damage."""
     try:
-        made = [Manifest.parse(path) for path in content_hash.manifests(Path(folder))]
+        manifests = [Manifest.read_unchecked(path) for path in content_hash.manifests_in(Path(folder))]
     except FileNotFoundError as error:
         raise InputError(f"{where}: {folder}: {error.strerror}") from None
-    for found in made:
-        if found.step != "corpus.write":
-            raise InputError(f"{where}: {found.path} is a manifest of {found.step}, not of corpus.write")
-        for fault in found.damage():
+    for manifest in manifests:
+        if manifest.step != "corpus.write":
+            raise InputError(f"{where}: {manifest.path} is a manifest of {manifest.step}, not of corpus.write")
+        for fault in manifest.file_problems():
             raise InputError(f"{where}: {fault}")
-    return made
+    return manifests
 
 
-def limits() -> Row:
+def document_limits() -> Row:
     """The bounds of ingest.extract on a document, by their defaults."""
     keys = lookup(schema()["properties"]["ingest"]["properties"]["extract"], "properties")
     return {name: keys[name]["default"] for name in ("max_body_bytes", "min_characters")}
@@ -70,30 +70,35 @@ class Seeds:
 
     def __init__(self, settings: Row, seed: int, where: str) -> None:
         self.settings, self.seed, self.where = settings, seed, where
-        self.corpora = [found for folder in settings["corpus"] for found in shards(folder, f"{where}.corpus")]
+        self.corpora = [
+            manifest for folder in settings["corpus"] for manifest in corpus_manifests(folder, f"{where}.corpus")
+        ]
         self.counts = Counter[str]()
 
-    def bytes(self) -> int:
+    def text_bytes(self) -> int:
         """About how many bytes of text there are; decides only how many files they are sorted in."""
-        held = sum(found.summary["train"]["bytes"] for found in self.corpora)
-        return held + 4 * sum(path.stat().st_size for entry in self.settings["files"] for path, _ in self.paths(entry))
+        corpus_bytes = sum(manifest.summary["train"]["bytes"] for manifest in self.corpora)
+        return corpus_bytes + 4 * sum(
+            path.stat().st_size for entry in self.settings["files"] for path, _ in self.paths_with_names(entry)
+        )
 
-    def paths(self, entry: Row) -> list[tuple[Path, str]]:
+    def paths_with_names(self, entry: Row) -> list[tuple[Path, str]]:
         """(path, name below the entry's folder) of the files of an entry of `files`, as ingest.extract would name them."""
         root = Path(entry["path"])
         return [
-            (path, str(path.relative_to(root) if root.is_dir() else path.name)) for path in content_hash.below(root)
+            (path, str(path.relative_to(root) if root.is_dir() else path.name))
+            for path in content_hash.files_below(root)
         ]
 
     def documents(self, counts: Counter[str], columns: Sequence[str] = COLUMNS) -> Iterator[Row]:
         """Every document: of corpora those of the training side alone, with these columns."""
-        for made in self.corpora:
-            assert made.path is not None
-            yield from rows(made.file(f"train/{shard_of(made.path)}.parquet"), [*columns])
-        bounds = limits()
+        for manifest in self.corpora:
+            assert manifest.path is not None
+            yield from rows(manifest.file(f"train/{shard_of(manifest.path)}.parquet"), [*columns])
+        bounds = document_limits()
         for entry in self.settings["files"]:
             read = READERS[entry["kind"]](entry, bounds)
-            for path, name in self.paths(entry):
+            for path, name in self.paths_with_names(entry):
                 for page in read(path, name):
                     if isinstance(page, Rejected):
                         counts["rejected"] += 1
@@ -101,30 +106,30 @@ class Seeds:
                     metadata = json.dumps(page.metadata, ensure_ascii=False)
                     yield {"id": page.id, "text": page.text, "url": page.url, "metadata": metadata}
 
-    def place(self, row: Row) -> float:
+    def place_in_order(self, row: Row) -> float:
         """The place of a document in the order, from 0 to 1."""
-        return uniform(self.seed, row["id"], "seeds")
+        return uniform_hash(self.seed, row["id"], "seeds")
 
-    def limit(self) -> float:
+    def place_limit(self) -> float:
         """The place up to which documents are chosen: by the share, and by the number where there is one. Reads the ids."""
         share, number = self.settings["share"], self.settings["number"]
         if number is None:
             return float(share)
         lowest: list[float] = []  # as a heap of their negatives
-        held = set[float]()
+        chosen_places = set[float]()
         for row in self.documents(Counter(), ("id", "url", "metadata")):
-            place = self.place(row)
-            if place < share and place not in held and not made_from(row):
-                held.add(place)
+            place = self.place_in_order(row)
+            if place < share and place not in chosen_places and not synthesis_source(row):
+                chosen_places.add(place)
                 heapq.heappush(lowest, -place)
                 if len(lowest) > number:
-                    held.remove(-heapq.heappop(lowest))
+                    chosen_places.remove(-heapq.heappop(lowest))
         return math.nextafter(-lowest[0], 1.0) if len(lowest) == number else float(share)
 
-    def written(self, folder: Path, count: Callable[[Seed], int]) -> tuple[list[Path], int]:
+    def write_seeds(self, folder: Path, count: Callable[[Seed], int]) -> tuple[list[Path], int]:
         """(files of the chosen seeds, in the order of the hash from one to the next; the sum of `count` over them, for progress)."""
-        limit, total = self.limit(), 0
-        number = min(MOST, max(1, math.ceil(self.bytes() * min(1.0, limit) / PIECE)))
+        limit, total = self.place_limit(), 0
+        number = min(MOST_FILES, max(1, math.ceil(self.text_bytes() * min(1.0, limit) / PIECE)))
         files = [folder / f"{at:02d}.parquet" for at in range(number)]
         progress = Progress(None, "documents looked at for seeds")
         with ExitStack() as stack:
@@ -132,20 +137,20 @@ class Seeds:
             for row in self.documents(self.counts):
                 self.counts["documents"] += 1
                 progress.add()
-                if made_from(row):
+                if synthesis_source(row):
                     self.counts["synthesized"] += 1
-                elif (place := self.place(row)) < limit:
+                elif (place := self.place_in_order(row)) < limit:
                     total += count(seed_of(row))
                     writers[min(int(place / limit * number), number - 1)].add(vars(seed_of(row)))
         return files, total
 
-    def ordered(self, files: list[Path]) -> Iterator[Seed]:
+    def seeds_in_order(self, files: list[Path]) -> Iterator[Seed]:
         """The seeds of these files in the order of their places, each id once."""
         for path in files:
-            with opened(path) as file:
+            with open_parquet(path) as file:
                 table = file.read()
             names = table.column("id").to_pylist()
-            order = sorted(range(len(names)), key=lambda at: (self.place({"id": names[at]}), names[at]))
+            order = sorted(range(len(names)), key=lambda at: (self.place_in_order({"id": names[at]}), names[at]))
             before = None
             for at in order:
                 if names[at] == before:
@@ -158,4 +163,4 @@ class Seeds:
 
 def seed_of(row: Row) -> Seed:
     """A document as a seed."""
-    return Seed(row["id"], row["text"], row["url"] or "", origin(row))
+    return Seed(row["id"], row["text"], row["url"] or "", origin_of(row))

@@ -22,13 +22,13 @@ from tokenizers import Tokenizer
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import SPLITS, Writer, batches, shard_of, uniform
+from crawl2llm.formats.documents import SPLITS, Writer, batches, shard_of, uniform_hash
 from crawl2llm.formats.megatron import IndexedWriter, token_dtype
-from crawl2llm.stages.tokenize.engine import Engine, Ids, choose, reference
+from crawl2llm.stages.tokenize.engine import Engine, Ids, choose_engine, reference_engine
 from crawl2llm.training.special_tokens import EOS
 
 DOCS = pa.schema([("id", pa.string()), ("offset", pa.int64()), ("tokens", pa.int64()), ("bytes", pa.int64())])
-COMPARED = 0.01  # share of the documents, by hash, that both engines encode: a few per cent of the time
+COMPARED_SHARE = 0.01  # share of the documents, by hash, that both engines encode: a few per cent of the time
 ROWS, BYTES = 64, 4 << 20  # of text read, and encoded, at a time; a longer document goes alone
 KINDS = (".bin", ".idx", ".docs.parquet")
 
@@ -56,45 +56,45 @@ class Output:
         self.docs.__exit__(*error)
 
 
-def texts(documents: Path) -> Iterator[list[tuple[str, str, str]]]:
+def text_batches(documents: Path) -> Iterator[list[tuple[str, str, str]]]:
     """(id, source, text) of a file of documents, in lists of up to BYTES of characters, or of one longer text."""
-    held: list[tuple[str, str, str]] = []
+    pending: list[tuple[str, str, str]] = []
     size = 0
     for batch in batches(documents, ["id", "source", "text"], size=ROWS):
         for row in zip(*(batch.column(name).to_pylist() for name in ("id", "source", "text")), strict=True):
-            if held and size + len(row[2]) > BYTES:
-                yield held
-                held, size = [], 0
-            held.append(row)
+            if pending and size + len(row[2]) > BYTES:
+                yield pending
+                pending, size = [], 0
+            pending.append(row)
             size += len(row[2])
-    if held:
-        yield held
+    if pending:
+        yield pending
 
 
-def compare(engine: Engine, exact: Engine, names: list[str], sample: list[str], ids: list[Ids]) -> None:
+def check_ids(engine: Engine, exact: Engine, names: list[str], sample: list[str], ids: list[Ids]) -> None:
     """InputError names the first document whose ids differ from those of `tokenizers`.
 
     names, sample, ids: of the same documents, in the same order; ids by `engine`.
     """
-    for name, text, found, wanted in zip(names, sample, ids, exact.encode(sample), strict=True):
-        if not np.array_equal(found, wanted):
-            shorter = min(len(found), len(wanted))
-            at = next(iter(np.flatnonzero(found[:shorter] != wanted[:shorter])), shorter)
+    for name, text, encoded, expected in zip(names, sample, ids, exact.encode(sample), strict=True):
+        if not np.array_equal(encoded, expected):
+            shorter = min(len(encoded), len(expected))
+            at = next(iter(np.flatnonzero(encoded[:shorter] != expected[:shorter])), shorter)
             raise command_line.InputError(
                 f"document {name}: {engine.name} gives other tokens than tokenizers, from token {at} on "
-                f"({found[at : at + 5].tolist()}, not {wanted[at : at + 5].tolist()}; {len(text):,} characters): "
+                f"({encoded[at : at + 5].tolist()}, not {expected[at : at + 5].tolist()}; {len(text):,} characters): "
                 "set tokenize.encode.engine to tokenizers, and report this as a bug"
             )
 
 
-def encode(
+def encode_split(
     documents: Path, folder: Path, shard: str, tokenizer: Tokenizer, engine: Engine, progress: Progress
 ) -> tuple[dict[str, dict[str, int]], int]:
     """Encode one split of a shard into `folder`/<source>/<shard>.*
 
     Returns each source's documents, tokens (end-of-text included) and bytes of text, and how many documents were compared.
     """
-    eos, dtype, exact = tokenizer.token_to_id(EOS), token_dtype(tokenizer.get_vocab_size()), reference(tokenizer)
+    eos, dtype, exact = tokenizer.token_to_id(EOS), token_dtype(tokenizer.get_vocab_size()), reference_engine(tokenizer)
     if eos is None:
         raise command_line.InputError(f"the tokenizer has no {EOS}, with which documents end")
     for old in (*folder.glob(f"{shard}.*"), *folder.glob(f"*/{shard}.*")):
@@ -102,40 +102,46 @@ def encode(
     compared = 0
     outputs: dict[str, Output] = {}
     with ExitStack() as stack:
-        for rows in texts(documents):
+        for rows in text_batches(documents):
             ids = engine.encode([text for _, _, text in rows])
             first = not outputs
-            chosen = [n for n, row in enumerate(rows) if (first and not n) or uniform(0, row[0], "engine") < COMPARED]
+            sampled = [
+                n
+                for n, row in enumerate(rows)
+                if (first and not n) or uniform_hash(0, row[0], "engine") < COMPARED_SHARE
+            ]
             if engine.name != exact.name:
-                names, sample = [rows[n][0] for n in chosen], [rows[n][2] for n in chosen]
-                compare(engine, exact, names, sample, [ids[n] for n in chosen])
-                compared += len(chosen)
-            for (name, source, text), found in zip(rows, ids, strict=True):
+                names, sample = [rows[n][0] for n in sampled], [rows[n][2] for n in sampled]
+                check_ids(engine, exact, names, sample, [ids[n] for n in sampled])
+                compared += len(sampled)
+            for (name, source, text), document_ids in zip(rows, ids, strict=True):
                 if source not in outputs:
                     outputs[source] = stack.enter_context(Output(folder / source / shard, dtype, eos))
                 size = len(text.encode())
-                outputs[source].add(name, found, size)
+                outputs[source].add(name, document_ids, size)
                 progress.add(size)
     return {source: outputs[source].total for source in sorted(outputs)}, compared
 
 
 @cache
-def loaded(path: Path, setting: str) -> tuple[Tokenizer, Engine]:
+def load_engine(path: Path, setting: str) -> tuple[Tokenizer, Engine]:
     """The tokenizer of a file and its engine, once for all shards of a task."""
     tokenizer = Tokenizer.from_file(str(path))
-    return tokenizer, choose(setting, tokenizer)
+    return tokenizer, choose_engine(setting, tokenizer)
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard, corpus = shard_of(args.corpus), Manifest.read(args.corpus)
-    file = Manifest.read(args.tokenizer).sound("tokenizer.json").file("tokenizer.json")
-    tokenizer, engine = loaded(file, settings["engine"])
+    file = Manifest.read(args.tokenizer).verify_files("tokenizer.json").file("tokenizer.json")
+    tokenizer, engine = load_engine(file, settings["engine"])
     progress = Progress(sum(corpus.summary[split]["bytes"] for split in SPLITS), "bytes")
     files, compared = [], 0
     manifest.summary = {"by_source": {}}
     for split in SPLITS:
         folder = args.manifest.parent / split
-        sources, more = encode(corpus.file(f"{split}/{shard}.parquet"), folder, shard, tokenizer, engine, progress)
+        sources, more = encode_split(
+            corpus.file(f"{split}/{shard}.parquet"), folder, shard, tokenizer, engine, progress
+        )
         compared += more
         totals = {key: sum(part[key] for part in sources.values()) for key in ("documents", "tokens", "bytes")}
         manifest.summary |= {split: totals}
@@ -152,7 +158,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "tokenize.encode",
         __doc__,
         "--config config.yaml --corpus results/main/corpus/write/00000.manifest.json "
@@ -160,7 +166,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--corpus", required=True, type=Path, help="manifest of a corpus.write shard")
     parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

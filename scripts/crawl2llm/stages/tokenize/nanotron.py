@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from crawl2llm.chain.command_line import described
-from crawl2llm.core.console import put
+from crawl2llm.chain.command_line import command_parser
+from crawl2llm.core.console import print_line
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import batches
 
 
-def export(manifests: Iterable[Path], to: Path) -> int:
+def link_datasets(manifests: Iterable[Path], to: Path) -> int:
     """Link the datasets of these manifests of tokenize.encode below `to`; returns how many there are."""
     number = 0
     for path in sorted(manifests):
@@ -46,7 +46,7 @@ def export(manifests: Iterable[Path], to: Path) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = described(
+    parser = command_parser(
         "python -m crawl2llm.stages.tokenize.nanotron",
         __doc__,
         "--tokens results/main/tokenize/encode/*.manifest.json --to /data/nanotron",
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
     parser.add_argument("--to", required=True, type=Path, help="the folder to write")
     args: argparse.Namespace = parser.parse_args(argv)
-    put(f"{export(args.tokens, args.to)} datasets in {args.to}")
+    print_line(f"{link_datasets(args.tokens, args.to)} datasets in {args.to}")
     return 0
 
 

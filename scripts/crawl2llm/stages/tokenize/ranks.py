@@ -28,21 +28,21 @@ class InexpressibleError(ValueError):
     """tiktoken has no words for this tokenizer; the message says for what of it."""
 
 
-def alphabet() -> dict[str, int]:
+def byte_alphabet() -> dict[str, int]:
     """GPT-2's character for each byte, as in its encoder.py (`bytes_to_unicode`): printable ones stand for themselves."""
     plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     rest = [byte for byte in range(256) if byte not in plain]
     return {**{chr(byte): byte for byte in plain}, **{chr(256 + n): byte for n, byte in enumerate(rest)}}
 
 
-def pattern(pre_tokenizer: dict[str, Any] | None) -> str:
+def piece_pattern(pre_tokenizer: dict[str, Any] | None) -> str:
     """The regular expression whose matches are the pre-tokenizer's pieces. Raises InexpressibleError.
 
-    pre_tokenizer: of tokenizer.json. Known are those of `crawl2llm.stages.tokenize.train.untrained`: GPT-2's, with or without groups of
+    pre_tokenizer: of tokenizer.json. Known are those of `crawl2llm.stages.tokenize.train.untrained_tokenizer`: GPT-2's, with or without groups of
     digits, and with marks by themselves or as letters.
     """
-    given = pre_tokenizer or {}
-    steps = given.get("pretokenizers", []) if given.get("type") == "Sequence" else [given]
+    outer = pre_tokenizer or {}
+    steps = outer.get("pretokenizers", []) if outer.get("type") == "Sequence" else [outer]
     *before, last = steps or [{}]
     words = WORDS
     marked = {"type": "Split", "pattern": {"Regex": MARKED}, "behavior": "Isolated", "invert": False}
@@ -54,18 +54,18 @@ def pattern(pre_tokenizer: dict[str, Any] | None) -> str:
     if not before:
         return rf"{words}| ?\p{{N}}++|\s++$|\s+(?!\S)|\s"
     split = before[0]
-    found = GROUPS.fullmatch(split.get("pattern", {}).get("Regex", ""))
-    if len(before) > 1 or not found or (split.get("behavior"), split.get("invert")) != ("Isolated", False):
+    digit_groups = GROUPS.fullmatch(split.get("pattern", {}).get("Regex", ""))
+    if len(before) > 1 or not digit_groups or (split.get("behavior"), split.get("invert")) != ("Isolated", False):
         raise InexpressibleError("its pre-tokenizer splits by something else than groups of digits")
     # GPT-2's expression sees one piece between numbers at a time: white space before a number is at the end of its text.
-    return rf"{words}|\p{{N}}{{1,{found[1]}}}+|\s++(?:$|(?=\p{{N}}))|\s+(?![^\s\p{{N}}])|\s"
+    return rf"{words}|\p{{N}}{{1,{digit_groups[1]}}}+|\s++(?:$|(?=\p{{N}}))|\s+(?![^\s\p{{N}}])|\s"
 
 
-def merged(text: bytes, known: Mapping[bytes, int], below: int) -> list[bytes]:
+def merge_below(text: bytes, rank_by_bytes: Mapping[bytes, int], below: int) -> list[bytes]:
     """The parts of `text` after all merges of a rank under `below`: the lowest first, and of these the leftmost."""
     parts = [text[n : n + 1] for n in range(len(text))]
     while len(parts) > 1:
-        best = [known.get(parts[n] + parts[n + 1], below) for n in range(len(parts) - 1)]
+        best = [rank_by_bytes.get(parts[n] + parts[n + 1], below) for n in range(len(parts) - 1)]
         rank = min(best)
         if rank >= below:
             break
@@ -74,45 +74,45 @@ def merged(text: bytes, known: Mapping[bytes, int], below: int) -> list[bytes]:
     return parts
 
 
-def ranks(given: dict[str, Any]) -> dict[bytes, int]:
+def byte_ranks(tokenizer_json: dict[str, Any]) -> dict[bytes, int]:
     """Bytes → id of every entry that is no special token, such that tiktoken gives the same ids. Raises InexpressibleError.
 
     given: the content of tokenizer.json.
     """
-    model = given["model"]
+    model = tokenizer_json["model"]
     if model["type"] != "BPE":
         raise InexpressibleError(f"its model is {model['type']}, not BPE")
     for name in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
             raise InexpressibleError(f"its model has {name}")
-    for name, where in (
+    for name, section in (
         ("byte_fallback", model),
         ("ignore_merges", model),
-        ("normalizer", given),
-        ("truncation", given),
+        ("normalizer", tokenizer_json),
+        ("truncation", tokenizer_json),
     ):
-        if where.get(name):
+        if section.get(name):
             raise InexpressibleError(f"it has {name}")
-    if not all(token["special"] for token in given["added_tokens"]):
+    if not all(token["special"] for token in tokenizer_json["added_tokens"]):
         raise InexpressibleError("it has added tokens that are not special")
-    special = {token["content"] for token in given["added_tokens"]}
-    byte = alphabet()
-    known: dict[bytes, int] = {}
+    special = {token["content"] for token in tokenizer_json["added_tokens"]}
+    byte = byte_alphabet()
+    rank_by_bytes: dict[bytes, int] = {}
     for entry, number in model["vocab"].items():
         if entry not in special:
             if not all(character in byte for character in entry):
                 raise InexpressibleError(f"its entry {entry!r} is not written in GPT-2's alphabet of bytes")
-            known[bytes(byte[character] for character in entry)] = number
-    if not all(bytes([n]) in known for n in range(256)):
+            rank_by_bytes[bytes(byte[character] for character in entry)] = number
+    if not all(bytes([n]) in rank_by_bytes for n in range(256)):
         raise InexpressibleError("its vocabulary lacks bytes")
     pairs: dict[bytes, list[bytes]] = {}
     for left, right in (pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]):
         pair = [bytes(byte[character] for character in part) for part in (left, right)]
         pairs.setdefault(b"".join(pair), pair)  # a pair that makes the same entry later is never reached, see above
-    numbers = [known[token] for token in pairs]
-    if numbers != sorted(numbers) or len(pairs) + 256 != len(known):
+    numbers = [rank_by_bytes[token] for token in pairs]
+    if numbers != sorted(numbers) or len(pairs) + 256 != len(rank_by_bytes):
         raise InexpressibleError("the order of its merges is not that of its entries")
     for token, pair in pairs.items():
-        if merged(token, known, known[token]) != pair:
+        if merge_below(token, rank_by_bytes, rank_by_bytes[token]) != pair:
             raise InexpressibleError(f"its entry {token!r} can come from more than one pair")
-    return known
+    return rank_by_bytes

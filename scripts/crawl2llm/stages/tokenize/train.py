@@ -18,7 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, write_atomically
-from crawl2llm.formats.documents import rows, shard_of, uniform
+from crawl2llm.formats.documents import rows, shard_of, uniform_hash
 from crawl2llm.stages.tokenize import ranks, unigram
 from crawl2llm.training import vocabulary_size
 from crawl2llm.training.special_tokens import EOS, PAD, SPECIAL
@@ -28,10 +28,10 @@ LONGEST = 30  # tokens named in the summary
 # lengths. Three times the longest in real text (docs/stages/tokenize.md); at most 4,096 bytes in GPT-2's alphabet, 8 a character:
 # sentencepiece leaves out pieces of more than 4,192 (its `max_sentence_length`).
 PIECE = 512
-MEASURED = 4_000_000  # bytes of validation text that bytes per token is measured on
+MEASURED_BYTES = 4_000_000  # bytes of validation text that bytes per token is measured on
 
 
-def untrained(digits: int, marks: str = "separate") -> Tokenizer:
+def untrained_tokenizer(digits: int, marks: str = "separate") -> Tokenizer:
     """A byte-level BPE without merges. digits: numbers are split into groups of up to that many (0: not split). marks: whether combining
     marks (Unicode's category M) part words, as in GPT-2, or belong to them (`letters`).
     """
@@ -47,12 +47,12 @@ def untrained(digits: int, marks: str = "separate") -> Tokenizer:
     return tokenizer
 
 
-def sample(paths: list[Path], limit: int, total: int, seed: int) -> Iterator[str]:
+def sample_texts(paths: list[Path], limit: int, total: int, seed: int) -> Iterator[str]:
     """The texts of a random sample of about `limit` of `total` bytes, by the hash of (seed, id)."""
     share = min(1.0, limit / max(total, 1))
     for path in paths:
         for row in rows(path, ["id", "text"]):
-            if uniform(seed, row["id"], "tokenizer") < share:
+            if uniform_hash(seed, row["id"], "tokenizer") < share:
                 yield row["text"]
 
 
@@ -76,7 +76,7 @@ def cut_long_pieces(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterato
             yield text[start:]
 
 
-def bpe(texts: Iterator[str], tokenizer: Tokenizer, entries: int) -> Tokenizer:
+def train_bpe(texts: Iterator[str], tokenizer: Tokenizer, entries: int) -> Tokenizer:
     """Trains `tokenizer`, which is as `untrained` makes it."""
     trainer = trainers.BpeTrainer(
         vocab_size=entries,
@@ -89,23 +89,26 @@ def bpe(texts: Iterator[str], tokenizer: Tokenizer, entries: int) -> Tokenizer:
     return tokenizer
 
 
-MODELS: dict[str, Callable[[Iterator[str], Tokenizer, int], Tokenizer]] = {"bpe": bpe, "unigram": unigram.train}
+MODELS: dict[str, Callable[[Iterator[str], Tokenizer, int], Tokenizer]] = {
+    "bpe": train_bpe,
+    "unigram": unigram.train_unigram,
+}
 
 
-def longest(tokenizer: Tokenizer, number: int = LONGEST) -> list[str]:
+def longest_entries(tokenizer: Tokenizer, number: int = LONGEST) -> list[str]:
     """The longest entries of the vocabulary, decoded; very long ones show what the corpus repeats."""
-    found = [tokenizer.decode([index]) for index in range(tokenizer.get_vocab_size())]
-    return sorted((text for text in found if text not in SPECIAL), key=lambda text: (-len(text), text))[:number]
+    entries = [tokenizer.decode([index]) for index in range(tokenizer.get_vocab_size())]
+    return sorted((text for text in entries if text not in SPECIAL), key=lambda text: (-len(text), text))[:number]
 
 
-def measured(tokenizer: Tokenizer, paths: list[Path]) -> tuple[int, int]:
+def count_bytes_and_tokens(tokenizer: Tokenizer, paths: list[Path]) -> tuple[int, int]:
     """(bytes, tokens) of the first texts that together have MEASURED bytes; nothing after them is read."""
     size = tokens = 0
     for path in paths:
         for row in rows(path, ["text"]):
             size += len(row["text"].encode())
             tokens += len(tokenizer.encode(row["text"]).ids)
-            if size >= MEASURED:
+            if size >= MEASURED_BYTES:
                 return size, tokens
     return size, tokens
 
@@ -118,18 +121,20 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         raise command_line.InputError(
             "the corpus has no training text: none of its documents is in the training split (corpus.split)"
         )
-    entries = vocabulary_size.entries(settings["vocabulary"], total)
+    entries = vocabulary_size.vocabulary_entries(settings["vocabulary"], total)
     texts = [part.file(f"train/{shard}.parquet") for part, shard in zip(corpus, shards, strict=True)]
     progress = Progress(None, "documents sampled")
 
-    def counted() -> Iterator[str]:
-        for text in sample(texts, settings["train_bytes"], total, settings["seed"]):
+    def counted_texts() -> Iterator[str]:
+        for text in sample_texts(texts, settings["train_bytes"], total, settings["seed"]):
             progress.add()
             yield text
 
     log.info("training on about %.1f MB of %.1f MB", min(settings["train_bytes"], total) / 1e6, total / 1e6)
-    empty = untrained(settings["digits"], settings.get("marks", "separate"))
-    tokenizer = MODELS[settings["model"]](cut_long_pieces(counted(), unigram.pieces(empty)), empty, entries)
+    empty = untrained_tokenizer(settings["digits"], settings.get("marks", "separate"))
+    tokenizer = MODELS[settings["model"]](
+        cut_long_pieces(counted_texts(), unigram.piece_expression(empty)), empty, entries
+    )
     out = args.manifest.with_name("tokenizer.json")
     write_atomically(out, tokenizer.to_str(pretty=True))
     settings_file = args.manifest.with_name("tokenizer_config.json")
@@ -144,7 +149,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     write_atomically(settings_file, json.dumps(facts, indent=1) + "\n")
 
     tokenizer.encode_special_tokens = True  # as in tokenize.encode: special tokens are not recognised in text
-    size, tokens = measured(
+    size, tokens = count_bytes_and_tokens(
         tokenizer, [part.file(f"validation/{s}.parquet") for part, s in zip(corpus, shards, strict=True)]
     )
     manifest.summary = {
@@ -152,20 +157,20 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "sampled_documents": progress.done,
         "bytes_per_token": round(size / tokens, 6) if tokens else None,
         "measured_bytes": size,
-        "longest_tokens": longest(tokenizer),
+        "longest_tokens": longest_entries(tokenizer),
     }
     log.info("vocabulary %s, %.3f bytes per token", f"{tokenizer.get_vocab_size():,}", size / max(tokens, 1))
     return [out, settings_file]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "tokenize.train",
         __doc__,
         "--config config.yaml --corpus results/main/corpus/write/*.manifest.json --manifest /tmp/tokenizer/manifest.json",
     )
     parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of corpus.write")
-    return command_line.run(parser, body, argv)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

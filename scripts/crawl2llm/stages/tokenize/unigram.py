@@ -41,21 +41,21 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def pieces(tokenizer: Tokenizer) -> regex.Pattern[str]:
+def piece_expression(tokenizer: Tokenizer) -> regex.Pattern[str]:
     """The expression whose matches are the pieces of the tokenizer's pre-tokenizer, see `ranks.pattern`."""
-    return regex.compile(ranks.pattern(json.loads(tokenizer.to_str())["pre_tokenizer"]))
+    return regex.compile(ranks.piece_pattern(json.loads(tokenizer.to_str())["pre_tokenizer"]))
 
 
-def train(texts: Iterable[str], untrained: Tokenizer, entries: int) -> Tokenizer:
+def train_unigram(texts: Iterable[str], untrained: Tokenizer, entries: int) -> Tokenizer:
     """A tokenizer with the pre-tokenizer and the decoder of `untrained` and `entries` entries, the special tokens first.
 
     Fewer where the texts do not hold as many. Memory: the distinct pieces of the texts.
     """
     counts: Counter[str] = Counter()
-    expression = pieces(untrained)
+    expression = piece_expression(untrained)
     for text in texts:
         counts.update(expression.findall(text))
-    character = {byte: character for character, byte in ranks.alphabet().items()}
+    character = {byte: character for character, byte in ranks.byte_alphabet().items()}
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "pieces.tsv"
         with table.open("w", encoding="utf-8") as out:
@@ -67,8 +67,8 @@ def train(texts: Iterable[str], untrained: Tokenizer, entries: int) -> Tokenizer
         # sentencepiece wants an unknown entry.
         files = {"input": str(table), "model_prefix": str(model), "vocab_size": entries - len(SPECIAL) + 1}
         sentencepiece.SentencePieceTrainer.train(**{**SETTINGS, **files})
-        made = sentencepiece.SentencePieceProcessor(model_file=f"{model}.model")
-    learned = [(made.id_to_piece(n), made.get_score(n)) for n in range(1, made.get_piece_size())]
+        processor = sentencepiece.SentencePieceProcessor(model_file=f"{model}.model")
+    learned = [(processor.id_to_piece(n), processor.get_score(n)) for n in range(1, processor.get_piece_size())]
     tokenizer = Tokenizer(models.Unigram([*((name, 0.0) for name in SPECIAL), *learned], None, False))
     tokenizer.pre_tokenizer, tokenizer.decoder = untrained.pre_tokenizer, untrained.decoder
     tokenizer.add_special_tokens(list(SPECIAL))

@@ -19,7 +19,7 @@ from crawl2llm.chain import command_line
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.topic_names import PARTS
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import Writer, data, opened, shard_of, verdict_file
+from crawl2llm.formats.documents import Writer, open_parquet, parquet_file, shard_of, verdict_file
 
 COUNT = pa.schema(
     [
@@ -36,7 +36,7 @@ COUNT = pa.schema(
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard = shard_of(args.topics)
-    with opened(data(args.topics)) as file:
+    with open_parquet(parquet_file(args.topics)) as file:
         signals = file.read(["id", "topic", "bytes", "part"])
     coded = signals["topic"].combine_chunks().dictionary_encode("encode")
     names, ids = coded.dictionary.to_pylist(), signals["id"].combine_chunks()
@@ -44,23 +44,23 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     sizes = signals["bytes"].to_numpy()
     out = args.manifest.with_name(f"{shard}.parquet")
     with Writer(out, COUNT) as writer:
-        for made in surviving_texts.by_step(args.verdicts):
-            path = surviving_texts.of_shard(made, shard)
-            with opened(verdict_file(path, shard)) as file:
+        for step_verdicts in surviving_texts.manifests_by_step(args.verdicts):
+            path = surviving_texts.manifest_of_shard(step_verdicts, shard)
+            with open_parquet(verdict_file(path, shard)) as file:
                 verdicts = file.read(["id", "kept"])
             rows = (
                 pc.index_in(verdicts["id"].combine_chunks(), value_set=ids)
                 .to_numpy(zero_copy_only=False)
                 .astype(np.int64)
             )
-            gone = ~verdicts["kept"].to_numpy()
-            counted = [
+            dropped = ~verdicts["kept"].to_numpy()
+            counts = [
                 np.bincount(cells[some], weights, minlength=len(names) * PARTS).astype(np.int64)
-                for some in (rows, rows[gone])
+                for some in (rows, rows[dropped])
                 for weights in (None, sizes[some])
             ]
-            for cell in np.flatnonzero(counted[0]).tolist():
-                numbers = {name: int(of[cell]) for name, of in zip(COUNT.names[3:], counted, strict=True)}
+            for cell in np.flatnonzero(counts[0]).tolist():
+                numbers = {name: int(of[cell]) for name, of in zip(COUNT.names[3:], counts, strict=True)}
                 writer.add(
                     {"step": Manifest.read(path).step, "topic": names[cell // PARTS], "part": cell % PARTS, **numbers}
                 )
@@ -69,7 +69,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "topics.count",
         __doc__,
         "--config config.yaml --topics results/main/topics/score/00000.manifest.json "
@@ -77,8 +77,8 @@ def main(argv: list[str] | None = None) -> int:
         "--manifest /tmp/00000.manifest.json",
     )
     parser.add_argument("--topics", required=True, type=Path, help="manifest of a topics.score shard")
-    surviving_texts.all_verdicts(parser)
-    return command_line.run(parser, body, argv)
+    surviving_texts.add_verdicts_option(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

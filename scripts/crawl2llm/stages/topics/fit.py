@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from crawl2llm.stages.topics.model import Model, unit
+from crawl2llm.stages.topics.model import Model, unit_rows
 
 DOCUMENTS_MIN = 5  # of the sample that a term is in, to be one of the model's
 SHARE_MAX = 0.5  # most of the sample that a term is in: words that half of all documents have tell no topics apart
-EACH = 20  # documents of the sample for a topic at least: of fewer, chance decides
+DOCUMENTS_EACH = 20  # documents of the sample for a topic at least: of fewer, chance decides
 STARTS = 4  # of k-means, of which the best is taken
 NAMED_BY = 8  # terms that a topic is named by
 PERPLEXITY = 30.0  # of the map: t-SNE's usual number of neighbours (van der Maaten and Hinton 2008)
@@ -37,9 +37,9 @@ class Sample:
     terms: list[npt.NDArray[np.int32]] = field(default_factory=list)  # of each document, those that differ
     counts: list[npt.NDArray[np.int32]] = field(default_factory=list)
 
-    def add(self, name: str, found: Iterable[str]) -> None:
+    def add(self, name: str, terms: Iterable[str]) -> None:
         """Add a document by its id and terms."""
-        counted = Counter(found)
+        counted = Counter(terms)
         self.ids.append(name)
         self.terms.append(
             np.array([self.numbers.setdefault(term, len(self.numbers)) for term in counted], dtype=np.int32)
@@ -56,17 +56,17 @@ class Fitted:
     model: Model
     topics: npt.NDArray[np.int64]
     vectors: npt.NDArray[np.float64]  # of the documents
-    named: list[list[str]]
+    topic_terms: list[list[str]]
 
 
-def vocabulary(sample: Sample, most: int) -> dict[str, float]:
+def vocabulary_idf(sample: Sample, most: int) -> dict[str, float]:
     """The terms of the model and their idf: those in DOCUMENTS_MIN documents or more and SHARE_MAX of them at most, the `most` most
     frequent.
     """
     documents = len(sample.ids)
     frequency = np.zeros(len(sample.numbers), np.int64)
-    for found in sample.terms:
-        frequency[found] += 1
+    for numbers in sample.terms:
+        frequency[numbers] += 1
     kept = [
         (int(frequency[number]), term)
         for term, number in sample.numbers.items()
@@ -79,60 +79,64 @@ def vocabulary(sample: Sample, most: int) -> dict[str, float]:
     }
 
 
-def matrix(sample: Sample, idf: dict[str, float]) -> csr_matrix:
+def tfidf_matrix(sample: Sample, idf: dict[str, float]) -> csr_matrix:
     """TF-IDF of the sample [documents, terms], each row of length 1; a document without any of the terms is a row of zeros."""
     place = np.full(len(sample.numbers), -1, np.int64)
     for number, term in enumerate(idf):
         place[sample.numbers[term]] = number
     weights = np.array(list(idf.values()))
     starts, columns, values = [0], [], []
-    for found, counts in zip(sample.terms, sample.counts, strict=True):
-        at = place[found]
-        known = at >= 0
-        columns.append(at[known])
-        values.append((1 + np.log(counts[known])) * weights[at[known]])
-        starts.append(starts[-1] + int(known.sum()))
-    made = csr_matrix((np.concatenate(values), np.concatenate(columns), np.array(starts)), (len(sample.ids), len(idf)))
-    made.sort_indices()
-    return unit(made)
+    for numbers, counts in zip(sample.terms, sample.counts, strict=True):
+        at = place[numbers]
+        in_model = at >= 0
+        columns.append(at[in_model])
+        values.append((1 + np.log(counts[in_model])) * weights[at[in_model]])
+        starts.append(starts[-1] + int(in_model.sum()))
+    weighted = csr_matrix(
+        (np.concatenate(values), np.concatenate(columns), np.array(starts)), (len(sample.ids), len(idf))
+    )
+    weighted.sort_indices()
+    return unit_rows(weighted)
 
 
-def fit(sample: Sample, settings: dict[str, Any], topic: str) -> Fitted | None:
+def fit_topics(sample: Sample, settings: dict[str, Any], topic: str) -> Fitted | None:
     """Topics of a sample, the largest first; None where it has too few terms for any. topic: what their names begin with."""
     from sklearn.cluster import KMeans
     from sklearn.decomposition import TruncatedSVD
     from threadpoolctl import threadpool_limits
 
-    idf = vocabulary(sample, settings["terms"])
+    idf = vocabulary_idf(sample, settings["terms"])
     dimensions = min(settings["dimensions"], len(idf) - 1, len(sample.ids) - 1)
     if dimensions < 2:
         return None
-    found = matrix(sample, idf)
+    weights = tfidf_matrix(sample, idf)
     with threadpool_limits(1):  # sums of several threads would be in another order each time
-        reduce = TruncatedSVD(dimensions, random_state=settings["seed"]).fit(found)
-        vectors = unit(found @ reduce.components_.T)
-        few = max(2, min(settings["clusters"], len(sample.ids) // EACH))
-        centres = KMeans(few, n_init=STARTS, random_state=settings["seed"]).fit(vectors).cluster_centers_
-    model = Model(idf, reduce.components_.T, unit(centres), [""] * few)
-    topics, _ = model.nearest(found)
-    order = np.argsort(-np.bincount(topics[topics >= 0], minlength=few), kind="stable")
-    model = Model(idf, reduce.components_.T, unit(centres)[order], [f"{topic}-{n:02d}" for n in range(1, few + 1)])
-    topics, _ = model.nearest(found)
-    return Fitted(model, topics, vectors, names(found, topics, list(idf), few))
+        reduce = TruncatedSVD(dimensions, random_state=settings["seed"]).fit(weights)
+        vectors = unit_rows(weights @ reduce.components_.T)
+        topic_count = max(2, min(settings["clusters"], len(sample.ids) // DOCUMENTS_EACH))
+        centres = KMeans(topic_count, n_init=STARTS, random_state=settings["seed"]).fit(vectors).cluster_centers_
+    model = Model(idf, reduce.components_.T, unit_rows(centres), [""] * topic_count)
+    topics, _ = model.nearest_topics(weights)
+    order = np.argsort(-np.bincount(topics[topics >= 0], minlength=topic_count), kind="stable")
+    model = Model(
+        idf, reduce.components_.T, unit_rows(centres)[order], [f"{topic}-{n:02d}" for n in range(1, topic_count + 1)]
+    )
+    topics, _ = model.nearest_topics(weights)
+    return Fitted(model, topics, vectors, topic_terms(weights, topics, list(idf), topic_count))
 
 
-def names(found: csr_matrix, topics: npt.NDArray[np.int64], terms: list[str], number: int) -> list[list[str]]:
+def topic_terms(weights: csr_matrix, topics: npt.NDArray[np.int64], terms: list[str], number: int) -> list[list[str]]:
     """Of each topic the NAMED_BY terms whose mean weight in its documents is most above the mean in all."""
-    overall, out = np.asarray(found.mean(axis=0)).ravel(), []
+    overall, out = np.asarray(weights.mean(axis=0)).ravel(), []
     for topic in range(number):
-        of = np.flatnonzero(topics == topic)
-        above = np.asarray(found[of].mean(axis=0)).ravel() - overall if len(of) else np.zeros(len(terms))
+        members = np.flatnonzero(topics == topic)
+        above = np.asarray(weights[members].mean(axis=0)).ravel() - overall if len(members) else np.zeros(len(terms))
         first = sorted(range(len(terms)), key=lambda at: (-round(float(above[at]), 6), terms[at]))[:NAMED_BY]
         out.append([terms[at] for at in first if above[at] > 0])
     return out
 
 
-def placed(vectors: npt.NDArray[np.float64], seed: int) -> npt.NDArray[np.float64]:
+def map_places(vectors: npt.NDArray[np.float64], seed: int) -> npt.NDArray[np.float64]:
     """A map of documents: [documents, 2] in [0, 1], by t-SNE; the middle for one document. Near each other are documents with the same
     words.
     """
@@ -143,6 +147,6 @@ def placed(vectors: npt.NDArray[np.float64], seed: int) -> npt.NDArray[np.float6
         return np.full((len(vectors), 2), 0.5)
     near = min(PERPLEXITY, (len(vectors) - 1) / 3)
     with threadpool_limits(1):
-        made = TSNE(2, perplexity=near, init="pca", max_iter=500, random_state=seed, n_jobs=1).fit_transform(vectors)
-    low, high = made.min(axis=0), made.max(axis=0)
-    return np.asarray((made - low) / np.where(high > low, high - low, 1.0), float)
+        places = TSNE(2, perplexity=near, init="pca", max_iter=500, random_state=seed, n_jobs=1).fit_transform(vectors)
+    low, high = places.min(axis=0), places.max(axis=0)
+    return np.asarray((places - low) / np.where(high > low, high - low, 1.0), float)

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from crawl2llm.formats.documents import data, rows, shard_of
+from crawl2llm.formats.documents import parquet_file, rows, shard_of
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def add_languages_option(parser: argparse.ArgumentParser) -> None:
     """Add --languages."""
     parser.add_argument(
         "--languages",
@@ -20,7 +20,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def spoken(manifests: Sequence[Path], shard: str) -> dict[str, str]:
+def language_by_id(manifests: Sequence[Path], shard: str) -> dict[str, str]:
     """id → language of a shard's documents by language.score; empty without its manifests."""
-    of = next((path for path in manifests if shard_of(path) == shard), None)
-    return {row["id"]: row["language"] for row in rows(data(of), ["id", "language"])} if of else {}
+    manifest = next((path for path in manifests if shard_of(path) == shard), None)
+    return {row["id"]: row["language"] for row in rows(parquet_file(manifest), ["id", "language"])} if manifest else {}

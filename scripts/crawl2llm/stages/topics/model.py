@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix, issparse
 
-from crawl2llm.core.manifest import Manifest, canonical, write_atomically
+from crawl2llm.core.manifest import Manifest, canonical_json, write_atomically
 
 FACTS, WEIGHTS = "topics.json", "weights.npz"
 DIGITS = 6  # of a cosine
 
 
-def unit(rows: Any) -> Any:
+def unit_rows(rows: Any) -> Any:
     """Rows of length 1, of a dense or a sparse matrix; a row of zeros stays as it is."""
     if issparse(rows):
         lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
@@ -54,20 +54,20 @@ class Model:
         sums = [(self.components * centre).sum(axis=1) for centre in self.centres]
         self.both = np.hstack([self.components, np.stack(sums, axis=1)])
 
-    def matrix(self, documents: Sequence[Iterable[str]]) -> csr_matrix:
+    def tfidf_matrix(self, documents: Sequence[Iterable[str]]) -> csr_matrix:
         """TF-IDF of documents, given as terms: [documents, terms], each row of length 1."""
         starts, columns, values = [0], list[int](), list[float]()
-        for found in documents:
-            counted = Counter(number for term in found if (number := self.numbers.get(term)) is not None)
+        for terms in documents:
+            counted = Counter(number for term in terms if (number := self.numbers.get(term)) is not None)
             for number in sorted(counted):
                 columns.append(number)
                 values.append((1 + np.log(counted[number])) * self.weights[number])
             starts.append(len(columns))
-        return unit(csr_matrix((values, columns, starts), (len(starts) - 1, len(self.idf))))
+        return unit_rows(csr_matrix((values, columns, starts), (len(starts) - 1, len(self.idf))))
 
-    def nearest(self, found: csr_matrix) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    def nearest_topics(self, documents: csr_matrix) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """(the number of the nearest topic, the distance 1 - cosine, from 0 to 2) of every row; without any term of the model -1 and 1."""
-        both = found @ self.both
+        both = documents @ self.both
         vectors, inner = both[:, : self.components.shape[1]], both[:, self.components.shape[1] :]
         lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
         cosines = np.round(inner / np.where(lengths > 0, lengths, 1.0), DIGITS)
@@ -81,16 +81,16 @@ class Models:
     """settings: those of topics.train that a score needs: `by`, `characters`, `seed`. of: a model by name of its language, or ALL."""
 
     settings: dict[str, Any]
-    of: dict[str, Model]
+    by_language: dict[str, Model]
 
 
-def save(models: Models, folder: Path) -> list[Path]:
+def save_models(models: Models, folder: Path) -> list[Path]:
     """Write models; the files."""
-    named = sorted(models.of.items())
-    known = [{"name": name, "terms": list(model.idf), "topics": model.names} for name, model in named]
-    write_atomically(folder / FACTS, canonical({"settings": models.settings, "models": known}) + "\n")
+    by_name = sorted(models.by_language.items())
+    model_facts = [{"name": name, "terms": list(model.idf), "topics": model.names} for name, model in by_name]
+    write_atomically(folder / FACTS, canonical_json({"settings": models.settings, "models": model_facts}) + "\n")
     arrays: dict[str, Any] = {}
-    for number, (_, model) in enumerate(named):
+    for number, (_, model) in enumerate(by_name):
         arrays[f"{number}.idf"] = model.weights
         arrays[f"{number}.components"] = model.components.astype(np.float32)
         arrays[f"{number}.centres"] = model.centres.astype(np.float32)
@@ -99,13 +99,13 @@ def save(models: Models, folder: Path) -> list[Path]:
     return [folder / FACTS, folder / WEIGHTS]
 
 
-def load(manifest: Path) -> Models:
+def load_models(manifest: Path) -> Models:
     """What topics.train wrote; ManifestError for files that are not what it wrote."""
-    made = Manifest.read(manifest).sound("")
-    facts, found = json.loads(made.file(FACTS).read_text(encoding="utf-8")), {}
-    with np.load(made.file(WEIGHTS), allow_pickle=False) as arrays:
-        for number, of in enumerate(facts["models"]):
+    stored = Manifest.read(manifest).verify_files("")
+    facts, models = json.loads(stored.file(FACTS).read_text(encoding="utf-8")), {}
+    with np.load(stored.file(WEIGHTS), allow_pickle=False) as arrays:
+        for number, model_facts in enumerate(facts["models"]):
             idf, components, centres = (arrays[f"{number}.{part}"] for part in ("idf", "components", "centres"))
-            weights = dict(zip(of["terms"], idf.tolist(), strict=True))
-            found[of["name"]] = Model(weights, components, centres, of["topics"])
-    return Models(facts["settings"], found)
+            weights = dict(zip(model_facts["terms"], idf.tolist(), strict=True))
+            models[model_facts["name"]] = Model(weights, components, centres, model_facts["topics"])
+    return Models(facts["settings"], models)

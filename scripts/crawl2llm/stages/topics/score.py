@@ -19,11 +19,11 @@ from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.topic_names import ALL, OTHER, PARTS
-from crawl2llm.formats.documents import Writer, batches, data, shard_of, uniform
-from crawl2llm.stages.topics.languages import options, spoken
-from crawl2llm.stages.topics.model import Models, load
+from crawl2llm.formats.documents import Writer, batches, parquet_file, shard_of, uniform_hash
+from crawl2llm.stages.topics.languages import add_languages_option, language_by_id
+from crawl2llm.stages.topics.model import Models, load_models
 from crawl2llm.stages.topics.terms import terms
-from crawl2llm.text.group_split import COLUMNS, origin
+from crawl2llm.text.group_split import COLUMNS, origin_of
 
 SIGNAL = pa.schema(
     [
@@ -37,34 +37,36 @@ SIGNAL = pa.schema(
 )
 
 
-def scored(rows: list[dict[str, Any]], models: Models, languages: dict[str, str]) -> None:
+def score_rows(rows: list[dict[str, Any]], models: Models, languages: dict[str, str]) -> None:
     """Put `topic` and `distance` into rows of documents. languages: by id, where the topics are by language."""
-    by: dict[str, list[int]] = {}
+    by_language: dict[str, list[int]] = {}
     for number, row in enumerate(rows):
         language = languages.get(row["id"]) if models.settings["by"] == "language" else ALL
         row["topic"], row["distance"] = (None, None) if language is None else (OTHER, 1.0)
-        if language in models.of:
-            by.setdefault(str(language), []).append(number)
-    for language, numbers in by.items():
-        model, characters = models.of[language], models.settings["characters"]
-        found = model.nearest(model.matrix([terms(rows[number]["text"][:characters]) for number in numbers]))
-        for number, topic, distance in zip(numbers, *(part.tolist() for part in found), strict=True):
+        if language in models.by_language:
+            by_language.setdefault(str(language), []).append(number)
+    for language, numbers in by_language.items():
+        model, characters = models.by_language[language], models.settings["characters"]
+        nearest = model.nearest_topics(
+            model.tfidf_matrix([terms(rows[number]["text"][:characters]) for number in numbers])
+        )
+        for number, topic, distance in zip(numbers, *(part.tolist() for part in nearest), strict=True):
             if topic >= 0:
                 rows[number] |= {"topic": model.names[topic], "distance": distance}
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    models, shard = load(args.model), shard_of(args.documents)
-    languages, seed = spoken(args.languages, shard), models.settings["seed"]
+    models, shard = load_models(args.model), shard_of(args.documents)
+    languages, seed = language_by_id(args.languages, shard), models.settings["seed"]
     out, counts = args.manifest.with_name(f"{shard}.parquet"), Counter[str]()
     progress = Progress(None, "documents")
     with Writer(out, SIGNAL) as writer:
-        for batch in batches(data(args.documents), [*COLUMNS, "source", "text"]):
+        for batch in batches(parquet_file(args.documents), [*COLUMNS, "source", "text"]):
             rows = batch.to_pylist()
-            scored(rows, models, languages)
+            score_rows(rows, models, languages)
             for row in rows:
                 row["bytes"] = len(row["text"].encode(errors="surrogatepass"))
-                row["part"] = int(uniform(seed, origin(row), "part") * PARTS)
+                row["part"] = int(uniform_hash(seed, origin_of(row), "part") * PARTS)
                 writer.add({name: row[name] for name in SIGNAL.names})
                 counts[row["topic"] or ""] += 1
                 progress.add()
@@ -74,7 +76,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.parser(
+    parser = command_line.step_parser(
         "topics.score",
         __doc__,
         "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json "
@@ -83,8 +85,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
     parser.add_argument("--model", required=True, type=Path, help="manifest of topics.train")
-    options(parser)
-    return command_line.run(parser, body, argv)
+    add_languages_option(parser)
+    return command_line.run_step(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import DefaultSavePlanner, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
-from crawl2llm.training.engines.model_parallel import local
+from crawl2llm.training.engines.model_parallel import local_part
 
 
 class Copies(DefaultSavePlanner):
@@ -46,22 +46,22 @@ class Staged:
         self.planner.copies = {
             name: torch.empty(own.shape, dtype=own.dtype, pin_memory=own.is_cuda)
             for name in dict.fromkeys(item.index.fqn for item in self.plan.items)
-            for own in [local(state[name])]
+            for own in [local_part(state[name])]
         }
 
-    def take(self, state: Mapping[str, torch.Tensor]) -> None:
+    def copy_state(self, state: Mapping[str, torch.Tensor]) -> None:
         """Copy the state as it is now; the one before must be written. After the return the state may change."""
         cuda = False
         for name, copy in self.planner.copies.items():
-            own = local(state[name])
-            copy.copy_(own, non_blocking=True)
-            cuda = cuda or own.is_cuda
+            part = local_part(state[name])
+            copy.copy_(part, non_blocking=True)
+            cuda = cuda or part.is_cuda
         if cuda:
             torch.cuda.synchronize()
 
     def write(self, folder: Path) -> list[str]:
         """Write the copy into a folder, onto the disk (fsync); the names of the files. No collective call: for a thread of its own."""
         writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
-        found = writer.write_data(self.plan, self.planner)
-        found.wait()
-        return sorted({result.storage_data.relative_path for result in found.value()})
+        result_future = writer.write_data(self.plan, self.planner)
+        result_future.wait()
+        return sorted({result.storage_data.relative_path for result in result_future.value()})

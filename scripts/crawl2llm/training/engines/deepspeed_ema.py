@@ -19,46 +19,46 @@ Part = tuple[str, int]  # name of a parameter, and where in it, flattened, the p
 Parts = dict[Part, torch.Tensor]  # fp32, one dimension
 
 
-def whole(mean: Parts, sizes: dict[str, torch.Size], shared: bool) -> Iterator[tuple[str, torch.Tensor]]:
+def whole_tensors(mean: Parts, sizes: dict[str, torch.Size], shared: bool) -> Iterator[tuple[str, torch.Tensor]]:
     """(name, whole tensor) of parts. A collective call where they are shared out."""
-    own: dict[str, list[tuple[int, torch.Tensor]]] = {}
+    parts_by_name: dict[str, list[tuple[int, torch.Tensor]]] = {}
     for (name, first), value in mean.items():
-        own.setdefault(name, []).append((first, value))
+        parts_by_name.setdefault(name, []).append((first, value))
     device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
     for name, size in sizes.items():
-        made = torch.zeros(size.numel(), device=device)
-        for first, value in own.get(name, []):
-            made[first : first + value.numel()] = value
+        tensor = torch.zeros(size.numel(), device=device)
+        for first, value in parts_by_name.get(name, []):
+            tensor[first : first + value.numel()] = value
         if shared:
-            dist.all_reduce(made)
-        yield name, made.view(size)
+            dist.all_reduce(tensor)
+        yield name, tensor.view(size)
 
 
 def save(mean: Parts, folder: Path, shared: bool) -> None:
     """Write this process's parts below a checkpoint's folder."""
     if shared or dist.get_rank() == 0:
         (folder / EMA).mkdir(exist_ok=True)
-        held = {f"{name}:{first}": value.cpu().contiguous() for (name, first), value in mean.items()}
-        save_file(held, folder / EMA / f"{dist.get_rank():05d}.safetensors")
+        tensors = {f"{name}:{first}": value.cpu().contiguous() for (name, first), value in mean.items()}
+        save_file(tensors, folder / EMA / f"{dist.get_rank():05d}.safetensors")
 
 
 def load(mean: Parts, folder: Path) -> None:
     """Take this process's parts from a checkpoint of any number of processes."""
     for (name, first), value in mean.items():
-        read(folder, name, first, value)
+        read_into(folder, name, first, value)
 
 
-def read(folder: Path, name: str, first: int, into: torch.Tensor) -> None:
+def read_into(folder: Path, name: str, first: int, into: torch.Tensor) -> None:
     """Fill `into` with the elements from `first` on of the parameter `name`."""
     end = first + into.numel()
     for path in sorted((folder / EMA).glob("*.safetensors")):
-        with safe_open(path, framework="pt") as held:
-            for key in held.keys():  # noqa: SIM118 - no mapping
-                whose, _, place = key.rpartition(":")
-                if whose != name:
+        with safe_open(path, framework="pt") as tensors:
+            for key in tensors.keys():  # noqa: SIM118 - no mapping
+                parameter, _, place = key.rpartition(":")
+                if parameter != name:
                     continue
                 begins = int(place)
-                piece = held.get_slice(key)
+                piece = tensors.get_slice(key)
                 ends = begins + piece.get_shape()[0]
                 low, high = max(first, begins), min(end, ends)
                 if low < high:

@@ -31,7 +31,7 @@ MODEL = "mp_rank_00_model_states.pt"
 STATE = (deepspeed_load.STEP, *engine.MOMENTS, *engine.MOMENTUM)
 
 
-def read_safely() -> None:
+def restrict_unpickling() -> None:
     """Have every torch.load of this process, DeepSpeed's included, refuse anything but tensors and known types."""
     from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
     from deepspeed.runtime.zero.config import ZeroStageEnum
@@ -41,26 +41,26 @@ def read_safely() -> None:
     torch.serialization.add_safe_globals([DynamicLossScaler, LossScaler, ZeroStageEnum, fragment_address])
 
 
-def universal(found: Checkpoint, folder: Path) -> Path:
+def convert_to_universal(checkpoint: Checkpoint, folder: Path) -> Path:
     """A copy of a checkpoint of ZeRO 1–3 that any number of processes can load, in `folder`. A collective call.
 
     It has a folder for each parameter, `zero/NAME`, with fp32 weights and optimizer state, whole. Peak memory of process 0: one
     parameter with its state, and the model's own file.
     """
-    target = folder / f".{found.path.name}.universal"
+    target = folder / f".{checkpoint.path.name}.universal"
     if not dist.is_initialized() or dist.get_rank() == 0:
         from deepspeed.checkpoint import ds_to_universal
 
-        log.info("%s was saved by %d processes: converting", found.path, found.processes)
+        log.info("%s was saved by %d processes: converting", checkpoint.path, checkpoint.processes)
         shutil.rmtree(target, ignore_errors=True)
         options = argparse.Namespace(
-            input_folder=str(found.path),
+            input_folder=str(checkpoint.path),
             output_folder=str(target),
             num_extract_workers=1,  # in this process, where torch.load is restricted
             num_merge_workers=1,
             keep_temp_folder=False,
             strict=True,
-            inject_missing_state=found.zero_stage < 3,
+            inject_missing_state=checkpoint.zero_stage < 3,
         )
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             ds_to_universal.main(options)
@@ -69,32 +69,32 @@ def universal(found: Checkpoint, folder: Path) -> Path:
     return target
 
 
-def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
+def saved_parameters(checkpoint: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
     """(name, {kind: whole tensor}) of the parameters `names` in a checkpoint of this engine. A collective call, where processes have met.
 
     folder: for a copy of ZeRO's parts put together, which is removed at the end. Raises InputError for one that does not say enough.
     """
-    for name, kinds in _saved(found, names, folder):
-        if (found.path / EMA).is_dir():
+    for name, kinds in _saved_without_mean(checkpoint, names, folder):
+        if (checkpoint.path / EMA).is_dir():
             mean = torch.empty(kinds[engine.WEIGHT].numel())
-            deepspeed_ema.read(found.path, name, 0, mean)
+            deepspeed_ema.read_into(checkpoint.path, name, 0, mean)
             kinds = {**kinds, EMA: mean.view(kinds[engine.WEIGHT].shape)}
         yield name, kinds
 
 
-def _saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
+def _saved_without_mean(checkpoint: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
     """As `saved`, without the mean of the weights."""
-    read_safely()
+    restrict_unpickling()
     names = list(names)
-    if found.zero_stage:
-        file = min(found.path.glob("*model_states.pt"))
+    if checkpoint.zero_stage:
+        file = min(checkpoint.path.glob("*model_states.pt"))
         shapes = torch.load(file, weights_only=True, map_location="cpu", mmap=True)["param_shapes"]
-        engine.check_names(chain(*shapes), names, found.path)
-        path = universal(found, folder)
+        engine.check_names(chain(*shapes), names, checkpoint.path)
+        path = convert_to_universal(checkpoint, folder)
         common = {}
-        if found.zero_stage == 3:  # whose parameters have one step count
-            held = torch.load(path / "zero/optimizer_state.pt", weights_only=True, map_location="cpu", mmap=True)
-            common = {"step": held["optimizer_state_dict"]["state"][0]["step"]}
+        if checkpoint.zero_stage == 3:  # whose parameters have one step count
+            stored = torch.load(path / "zero/optimizer_state.pt", weights_only=True, map_location="cpu", mmap=True)
+            common = {"step": stored["optimizer_state_dict"]["state"][0]["step"]}
         for name in names:  # of tied weights there is a folder for each name
             files = (path / "zero" / name).glob("*.pt")
             parts = {file.stem: torch.load(file, weights_only=True, map_location="cpu") for file in files}
@@ -105,15 +105,17 @@ def _saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Save
             dist.barrier()
         shutil.rmtree(path, ignore_errors=True)
         return
-    held = torch.load(found.path / MODEL, weights_only=True, map_location="cpu", mmap=True)
-    if not held.get(ORDER):
+    stored = torch.load(checkpoint.path / MODEL, weights_only=True, map_location="cpu", mmap=True)
+    if not stored.get(ORDER):
         raise InputError(
-            f"{found.path} was written by an earlier version, which did not say whose the optimizer's state is"
+            f"{checkpoint.path} was written by an earlier version, which did not say whose the optimizer's state is"
         )
-    inner = held["optimizer"]
-    engine.check_names(chain(*held[ORDER]), names, found.path)
-    order, states = list(chain(*held[ORDER])), inner.get("optimizer_state_dict", inner)["state"]
-    masters = list(chain(*inner["fp32_groups"])) if "fp32_groups" in inner else [held["module"][name] for name in order]
+    inner = stored["optimizer"]
+    engine.check_names(chain(*stored[ORDER]), names, checkpoint.path)
+    order, states = list(chain(*stored[ORDER])), inner.get("optimizer_state_dict", inner)["state"]
+    masters = (
+        list(chain(*inner["fp32_groups"])) if "fp32_groups" in inner else [stored["module"][name] for name in order]
+    )
     for name in names:
         place = order.index(name)
         state = {kind: value for kind, value in states.get(place, {}).items() if kind in STATE}

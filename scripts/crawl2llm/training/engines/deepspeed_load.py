@@ -28,16 +28,16 @@ STEP = "step"
 class Place:
     """This process's part of a parameter: `count` elements from `first` on, which lie in `held` from `start` on."""
 
-    held: torch.Tensor  # fp32, what the optimizer moves: the parameter's own, or this process's part of a whole group
+    master: torch.Tensor  # fp32, what the optimizer moves: the parameter's own, or this process's part of a whole group
     start: int
     first: int
     count: int
 
-    def own(self) -> torch.Tensor:
+    def own_part(self) -> torch.Tensor:
         """The part itself, fp32, one dimension: a view."""
-        return self.held.detach().view(-1)[self.start : self.start + self.count]
+        return self.master.detach().view(-1)[self.start : self.start + self.count]
 
-    def put(self, whole: torch.Tensor, into: torch.Tensor) -> None:
+    def copy_part(self, whole: torch.Tensor, into: torch.Tensor) -> None:
         """Copy the part out of a whole tensor into `into`, which is laid out as `held` is."""
         into.view(-1)[self.start : self.start + self.count] = whole.reshape(-1)[self.first : self.first + self.count]
 
@@ -48,50 +48,50 @@ def masters_of(engine: Any) -> dict[int, torch.Tensor]:
     return {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
 
 
-def places(built: DeepSpeed) -> dict[str, Place]:
+def places_by_name(built: DeepSpeed) -> dict[str, Place]:
     """The parts that this process holds, by the parameter's name; a process may hold nothing of one."""
     masters = masters_of(built.engine) if built.low and built.zero == 0 else {}
-    found = {}
+    own_places = {}
     for name, parameter in built.model.named_parameters():
-        own: Any = parameter
+        weight: Any = parameter
         if built.zero == 0:
-            found[name] = Place(masters.get(id(own), own), 0, 0, own.numel())
+            own_places[name] = Place(masters.get(id(weight), weight), 0, 0, weight.numel())
         elif built.zero == 3:
-            optimizer, size = own._z3_optimizer, own.ds_tensor.ds_numel
-            group, start, _ = optimizer.grad_position[optimizer.get_param_id(own)]
+            optimizer, size = weight._z3_optimizer, weight.ds_tensor.ds_numel
+            group, start, _ = optimizer.grad_position[optimizer.get_param_id(weight)]
             first = dist.get_rank() * size
-            if (count := min(size, own.ds_numel - first)) > 0:
-                found[name] = Place(optimizer.fp32_partitioned_groups_flat[group], start, first, count)
-        elif (mapping := own._hp_mapping) is not None:
-            here, there = mapping.hp_fragment_address, mapping.lp_fragment_address
+            if (count := min(size, weight.ds_numel - first)) > 0:
+                own_places[name] = Place(optimizer.fp32_partitioned_groups_flat[group], start, first, count)
+        elif (mapping := weight._hp_mapping) is not None:
+            master_address, weight_address = mapping.hp_fragment_address, mapping.lp_fragment_address
             (flat,) = built.optimizer.param_groups[mapping.param_group_index]["params"]
-            found[name] = Place(flat, here.start, there.start, there.numel)
-    return found
+            own_places[name] = Place(flat, master_address.start, weight_address.start, weight_address.numel)
+    return own_places
 
 
 @torch.no_grad()
-def adopt(built: DeepSpeed, given: engine.Saved, path: Path) -> None:
+def adopt_tensors(built: DeepSpeed, neutral_form: engine.Saved, path: Path) -> None:
     """Take each parameter's weights and optimizer state from the neutral form of the checkpoint at `path`. A collective call.
 
     Raises InputError, the same on every process, where the state is that of another optimizer, or steps were counted apart that ZeRO
     counts together.
     """
-    held, means = places(built), defaultdict(list)
+    own_places, means = places_by_name(built), defaultdict(list)
     for (name, first), mean in built.means.items():
         means[name].append((first, mean))
-    kinds = _kinds(built)
+    kinds = _state_kinds(built)
     steps: set[float] = set()
     averaged = False
-    for name, tensors in given:
-        if other := (tensors.keys() - {engine.WEIGHT, EMA}) ^ {STEP, *kinds[name]}:
-            raise InputError(engine.other_optimizer(path, f"{min(other)}/{name} is not in both"))
+    for name, tensors in neutral_form:
+        if difference := (tensors.keys() - {engine.WEIGHT, EMA}) ^ {STEP, *kinds[name]}:
+            raise InputError(engine.other_optimizer_text(path, f"{min(difference)}/{name} is not in both"))
         steps.add(float(tensors[STEP]))
-        if name in held:
-            _fill(built, held[name], tensors, kinds[name])
+        if name in own_places:
+            _fill_parameter(built, own_places[name], tensors, kinds[name])
         for first, mean in means[name] if EMA in tensors else ():
             mean.copy_(tensors[EMA].reshape(-1)[first : first + mean.numel()])
         averaged = averaged or EMA in tensors
-        built.put(iter([(name, tensors[engine.WEIGHT].reshape(built.sizes[name]))]))
+        built.put_weights(iter([(name, tensors[engine.WEIGHT].reshape(built.sizes[name]))]))
     if len(steps) > 1 and built.zero:
         raise InputError(
             f"{path} has parameters that were updated in {min(steps):,.0f} and in {max(steps):,.0f} steps, and ZeRO counts one number for "
@@ -99,34 +99,38 @@ def adopt(built: DeepSpeed, given: engine.Saved, path: Path) -> None:
         )
     if built.zero in (1, 2):  # a process may hold nothing of a group but what fills it up
         for group in built.optimizer.param_groups:
-            _state(built, group["params"][0], engine.MOMENTS, max(steps))
+            _optimizer_state(built, group["params"][0], engine.MOMENTS, max(steps))
     if not averaged:  # of a run without: it begins here
         built.begin_mean()
 
 
-def _kinds(built: DeepSpeed) -> dict[str, tuple[str, ...]]:
+def _state_kinds(built: DeepSpeed) -> dict[str, tuple[str, ...]]:
     """The optimizer's tensors of each parameter, by its name."""
     if built.zero:  # a group's parameters are one; Muon needs zero_stage 0
         return dict.fromkeys(built.sizes, engine.MOMENTS)
-    held = places(built)
+    own_places = places_by_name(built)
     turned = {id(p) for group in built.optimizer.param_groups if "momentum" in group for p in group["params"]}
-    return {name: engine.MOMENTUM if id(place.held) in turned else engine.MOMENTS for name, place in held.items()}
+    return {
+        name: engine.MOMENTUM if id(place.master) in turned else engine.MOMENTS for name, place in own_places.items()
+    }
 
 
-def _fill(built: DeepSpeed, place: Place, tensors: dict[str, torch.Tensor], kinds: tuple[str, ...]) -> None:
+def _fill_parameter(built: DeepSpeed, place: Place, tensors: dict[str, torch.Tensor], kinds: tuple[str, ...]) -> None:
     """Fill this process's part of a parameter's fp32 weights and of its state."""
-    state = _state(built, place.held, kinds, float(tensors[STEP]))
+    state = _optimizer_state(built, place.master, kinds, float(tensors[STEP]))
     for kind in kinds:
-        place.put(tensors[kind], state[kind])
-    place.put(tensors[engine.WEIGHT], place.held)
+        place.copy_part(tensors[kind], state[kind])
+    place.copy_part(tensors[engine.WEIGHT], place.master)
 
 
-def _state(built: DeepSpeed, held: torch.Tensor, kinds: tuple[str, ...], step: float) -> dict[str, torch.Tensor]:
+def _optimizer_state(
+    built: DeepSpeed, master: torch.Tensor, kinds: tuple[str, ...], step: float
+) -> dict[str, torch.Tensor]:
     """The optimizer's state of what it moves, after `step` updates; of zeros where there has been none."""
-    state: dict[str, torch.Tensor] = built.optimizer.state[held]
+    state: dict[str, torch.Tensor] = built.optimizer.state[master]
     fused = built.optimizer.defaults.get("fused")
-    state.setdefault(STEP, torch.zeros((), device=held.device if fused else "cpu")).fill_(step)
+    state.setdefault(STEP, torch.zeros((), device=master.device if fused else "cpu")).fill_(step)
     for kind in kinds:
         if kind not in state:
-            state[kind] = torch.zeros_like(held)
+            state[kind] = torch.zeros_like(master)
     return state

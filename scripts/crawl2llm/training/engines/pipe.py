@@ -16,7 +16,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from transformers import PreTrainedModel
 
 from crawl2llm.training.engines.model_parallel import Cut
-from crawl2llm.training.fused_cross_entropy import by_row, guarded
+from crawl2llm.training.fused_cross_entropy import keep_nonfinite_gradient, loss_by_row
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -31,8 +31,8 @@ class Stage(nn.Module):
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         with torch.autocast(value.device.type, torch.bfloat16, enabled=self.low):
-            found = self.model(**{self.name: value}, use_cache=False, **self.cut.positions(value.shape[1]))
-        return found.logits  # where the head is the identity, the hidden state
+            output = self.model(**{self.name: value}, use_cache=False, **self.cut.position_arguments(value.shape[1]))
+        return output.logits  # where the head is the identity, the hidden state
 
 
 class Pipe:
@@ -43,66 +43,69 @@ class Pipe:
         self.shape: torch.Size | None = None  # of the batches that `schedule` is for
         self.schedule: Schedule1F1B
         self.loss: Loss
-        self.found: list[torch.Tensor] = []  # the losses of a step's micro-batches
+        self.losses: list[torch.Tensor] = []  # the losses of a step's micro-batches
 
-    def _prepare(self, batch: torch.Tensor) -> None:
+    def _prepare_schedule(self, batch: torch.Tensor) -> None:
         """A schedule for batches of this shape, int64 [micro-batches, n, length + 1]."""
         place, (micro_batches, n, length) = self.cut.stage, (*batch.shape[:2], batch.shape[2] - 1)
 
-        def meta(last: int) -> torch.Tensor:
+        def meta_tensor(last: int) -> torch.Tensor:
             return torch.empty(n, length, last, dtype=self.hidden, device="meta", requires_grad=True)
 
-        def mean(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            one = self.loss(logits, targets)
-            self.found.append(one.detach())
-            return guarded(one) / micro_batches
+        def mean_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            loss = self.loss(logits, targets)
+            self.losses.append(loss.detach())
+            return keep_nonfinite_gradient(loss) / micro_batches
 
         ids = torch.empty(n, length, dtype=torch.int64, device="meta")
         stage = PipelineStage(
             self.runs, place.pp_rank, place.pp_size, self.cut.device,
-            input_args=ids if place.pp_is_first_stage else meta(self.width),
-            output_args=meta(self.vocabulary if place.pp_is_last_stage else self.width),
+            input_args=ids if place.pp_is_first_stage else meta_tensor(self.width),
+            output_args=meta_tensor(self.vocabulary if place.pp_is_last_stage else self.width),
             group=self.cut.pipeline.get_group(),
         )  # fmt: skip
-        self.schedule = Schedule1F1B(stage, micro_batches, loss_fn=mean, scale_grads=False)
+        self.schedule = Schedule1F1B(stage, micro_batches, loss_fn=mean_loss, scale_grads=False)
         self.shape = batch.shape
 
-    def gradients(self, batch: torch.Tensor, loss: Loss) -> torch.Tensor:
+    def add_gradients(self, batch: torch.Tensor, loss: Loss) -> torch.Tensor:
         """Add up the gradients of a step; its mean loss, in every stage, float64.
 
         batch: int64 [micro-batches, n, length + 1]. loss: of logits and targets of a micro-batch, in nats a token, to be differentiated.
         """
         if batch.shape != self.shape:
-            self._prepare(batch)
-        self.loss, self.found = loss, []
+            self._prepare_schedule(batch)
+        self.loss, self.losses = loss, []
         tokens, place = batch.flatten(0, 1), self.cut.stage
-        given: tuple[Any, ...] = (tokens[:, :-1].contiguous(),) if place.pp_is_first_stage else ()
+        stage_inputs: tuple[Any, ...] = (tokens[:, :-1].contiguous(),) if place.pp_is_first_stage else ()
         target = tokens[:, 1:].contiguous() if place.pp_is_last_stage else None
-        self.schedule.step(*given, target=target, return_outputs=False)
+        self.schedule.step(*stage_inputs, target=target, return_outputs=False)
         total = torch.zeros((), dtype=torch.float64, device=batch.device)
-        for one in self.found:
-            total += one / len(batch)
+        for micro_loss in self.losses:
+            total += micro_loss / len(batch)
         return self.cut.from_stage(total, place.pp_size - 1)
 
     @torch.no_grad()
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """As `engine.Engine.evaluate`, in every stage."""
         self.runs.eval()
-        logits, rows = self._logits(inputs), torch.zeros(len(inputs), dtype=torch.float64, device=inputs.device)
+        logits, rows = (
+            self._last_stage_logits(inputs),
+            torch.zeros(len(inputs), dtype=torch.float64, device=inputs.device),
+        )
         self.runs.train()
         if logits is not None:
-            rows += by_row(logits, targets)
+            rows += loss_by_row(logits, targets)
         return self.cut.from_stage(rows, self.cut.stage.pp_size - 1)
 
-    def _logits(self, inputs: torch.Tensor) -> torch.Tensor | None:
+    def _last_stage_logits(self, inputs: torch.Tensor) -> torch.Tensor | None:
         """Logits of token ids [n, length], in the last stage; None in the others."""
         place, group = self.cut.stage, self.cut.pipeline.get_group()
         value = inputs
         if not place.pp_is_first_stage:
             value = torch.empty(*inputs.shape, self.width, dtype=self.hidden, device=inputs.device)
             dist.recv(value, group=group, group_src=place.pp_prev_rank)
-        found = self.runs(value)
+        output = self.runs(value)
         if place.pp_is_last_stage:
-            return found
-        dist.send(found.to(self.hidden).contiguous(), group=group, group_dst=place.pp_next_rank)
+            return output
+        dist.send(output.to(self.hidden).contiguous(), group=group, group_dst=place.pp_next_rank)
         return None

@@ -39,8 +39,8 @@ from crawl2llm.training.engines import torch_files
 from crawl2llm.training.engines.checkpoint_staging import Staged
 from crawl2llm.training.engines.model_parallel import Cut
 from crawl2llm.training.engines.pipe import Pipe, Stage
-from crawl2llm.training.engines.torch_files import share
-from crawl2llm.training.muon import Muon, local
+from crawl2llm.training.engines.torch_files import shard_like
+from crawl2llm.training.muon import Muon, local_part
 
 
 class Torch(engine.Engine):
@@ -48,28 +48,28 @@ class Torch(engine.Engine):
 
     def __init__(self, job: engine.Job) -> None:
         self.zero, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
-        self.low, self.device = loss_scale.LOW.get(job.settings["precision"]), job.device
+        self.low, self.device = loss_scale.LOW_PRECISION.get(job.settings["precision"]), job.device
         self.scaling = loss_scale.of_settings(job.settings)
-        if self.low and not self.zero and mixture.mixture(job.config):
+        if self.low and not self.zero and mixture.mixture_of(job.config):
             layers.autocast_products()
-        self.model = job.empty()
+        self.model = job.empty_model()
         self.names = {name: value.shape for name, value in self.model.named_parameters()}
         self.cut = Cut(job.parallel, job.device) if job.parallel else None
         if self.cut:
             self.cut.apply(self.model)
         if job.recomputed:
-            layers.recompute(self.model, job.selective)
+            layers.recompute_activations(self.model, job.selective)
         self.runs: nn.Module = self.model
         if self.cut and job.parallel.pipeline > 1:
             self.runs = Stage(self.model, self.cut, bool(self.low) and not self.zero)
         if self.zero:
-            self._shard()
+            self._shard_model()
             if job.device.type == "cpu" and dist.get_world_size() > 1:
                 malloc_tuning.map_large()  # weights that are gathered and freed would leave holes between activations
-        own = dict(self.model.named_parameters())
-        held = own.keys() | dict(self.model.named_buffers()).keys()
-        given = ((name, share(value, own.get(name))) for name, value in job.values() if name in held)
-        job.fill(self.model, job.device, given)
+        parameters = dict(self.model.named_parameters())
+        names_here = parameters.keys() | dict(self.model.named_buffers()).keys()
+        values = ((name, shard_like(value, parameters.get(name))) for name, value in job.values() if name in names_here)
+        job.fill(self.model, job.device, values)
         self.pipe = None
         if self.cut and job.parallel.pipeline > 1:
             hidden = self.low if self.low and self.zero else torch.float32
@@ -80,7 +80,7 @@ class Torch(engine.Engine):
                 if parameter.requires_grad:
                     parameter.grad = torch.zeros_like(parameter)  # which DDP takes into its buckets
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
-        self.optimizer = self._optimizer(job, fused=True)
+        self.optimizer = self._build_optimizer(job, fused=True)
         kept = self.model.named_parameters() if job.settings["ema"] else ()
         self.means = {name: parameter.detach().clone() for name, parameter in kept}
         # As the optimizer would at its first step: a checkpoint has it all from the start.
@@ -92,34 +92,34 @@ class Torch(engine.Engine):
                     **{name: torch.zeros_like(parameter) for name in kinds},
                 }
         self.copy: Staged | None = None
-        self._finish(job)
+        self._finish_setup(job)
 
-    def _shard(self) -> None:
+    def _shard_model(self) -> None:
         """FSDP2 for each block, and for what is around them."""
         mesh = self.cut.shared if self.cut else init_device_mesh(self.device.type, (dist.get_world_size(),))
         policy = MixedPrecisionPolicy(self.low, torch.float32)
-        for block in initial.blocks(self.model):
+        for block in initial.decoder_layers(self.model):
             fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.zero == 3)
         fully_shard(self.runs, mesh=mesh, mp_policy=policy, reshard_after_forward=None if self.zero == 3 else False)
 
-    def _optimizer(self, job: engine.Job, fused: bool) -> torch.optim.Optimizer:
-        made = super()._optimizer(job, fused)
+    def _build_optimizer(self, job: engine.Job, fused: bool) -> torch.optim.Optimizer:
+        optimizer = super()._build_optimizer(job, fused)
         if self.cut:
-            if isinstance(made, Muon):
-                made.together = self.cut.shared.get_group()
-            split = [list(self.cut.alike(group)) for group in made.param_groups]
+            if isinstance(optimizer, Muon):
+                optimizer.matrix_group = self.cut.shared.get_group()
+            split = [list(self.cut.groups_by_mesh(group)) for group in optimizer.param_groups]
             self.scales = [own for own, groups in zip(self.scales, split, strict=True) for _ in groups]
-            made.param_groups = [group for groups in split for group in groups]
-        return made
+            optimizer.param_groups = [group for groups in split for group in groups]
+        return optimizer
 
     def forward(self, inputs: torch.Tensor, **more: Any) -> Any:
         """As `engine.Engine.forward`; of a sequence that is shared out, this process's part."""
         if self.cut:
-            more |= self.cut.positions(inputs.shape[1])
-        with self.mixed():
+            more |= self.cut.position_arguments(inputs.shape[1])
+        with self.mixed_precision():
             return self.runs(input_ids=inputs, use_cache=False, **more)
 
-    def mixed(self) -> contextlib.AbstractContextManager[Any]:
+    def mixed_precision(self) -> contextlib.AbstractContextManager[Any]:
         """Around a forward pass whose weights are fp32: without ZeRO in bf16 or fp16; FSDP2 has copies of the weights."""
         if self.low is None or self.zero:
             return contextlib.nullcontext()
@@ -129,12 +129,12 @@ class Torch(engine.Engine):
         """As `engine.Engine.step`; a batch is the same for all processes that work on it together, and then of windows."""
         if self.cut:
             assert isinstance(batch, torch.Tensor)
-            batch = self.cut.part(batch)
+            batch = self.cut.sequence_part(batch)
         if self.pipe is None:
             return super().step(batch, rate, fits)
         assert isinstance(batch, torch.Tensor)
-        self.pace(rate)
-        loss = self.pipe.gradients(batch, self.loss)
+        self.set_learning_rate(rate)
+        loss = self.pipe.add_gradients(batch, self.mean_loss)
         return engine.Update(loss, None, *self._update(fits and partial(fits, loss)))
 
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -143,15 +143,15 @@ class Torch(engine.Engine):
         Of a sequence that is shared out, each process sums over its part; all stages of a pipeline have the same.
         """
         if self.cut:
-            inputs, targets = self.cut.padded(inputs, 0), self.cut.padded(targets, IGNORE)
-        how = self.pipe.evaluate if self.pipe else super().evaluate
-        found = how(inputs, targets)
+            inputs, targets = self.cut.padded_part(inputs, 0), self.cut.padded_part(targets, IGNORE)
+        evaluate = self.pipe.evaluate if self.pipe else super().evaluate
+        losses = evaluate(inputs, targets)
         for module in self.runs.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # without a backward pass, whole weights would stay in memory
-        return found
+        return losses
 
-    def _begin(self, last: bool) -> None:
+    def _begin_micro_batch(self, last: bool) -> None:
         if isinstance(self.runs, nn.parallel.DistributedDataParallel):
             self.runs.require_backward_grad_sync = last
         elif isinstance(self.runs, FSDPModule):
@@ -172,7 +172,7 @@ class Torch(engine.Engine):
         norm = float(total)
         if self.scaling:
             total = total / self.scaling.value  # a power of two: exactly what `norm` is divided by
-            norm = self._unscale(self.scaling, parameters, norm)
+            norm = self._unscale_gradients(self.scaling, parameters, norm)
         if applied := math.isfinite(norm) and (fits is None or fits(norm)):
             if self.clipping:
                 # The norm that is on the device already: to bring a number there makes the host wait once more.
@@ -183,7 +183,7 @@ class Torch(engine.Engine):
         return norm, applied
 
     @staticmethod
-    def _unscale(scaling: loss_scale.LossScale, parameters: list[nn.Parameter], norm: float) -> float:
+    def _unscale_gradients(scaling: loss_scale.LossScale, parameters: list[nn.Parameter], norm: float) -> float:
         """Take the loss scale out of the gradients, and say what their norm is without it; the scale of the next step follows.
 
         norm: of all processes' gradients, so that each of them does the same.
@@ -191,103 +191,107 @@ class Torch(engine.Engine):
         scale, finite = scaling.value, math.isfinite(norm)
         scaling.update(not finite)
         if finite:
-            torch._foreach_mul_([local(p.grad) for p in parameters if p.grad is not None], 1 / scale)
+            torch._foreach_mul_([local_part(p.grad) for p in parameters if p.grad is not None], 1 / scale)
         return norm / scale
 
     def _update_parts(self, cut: Cut, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         """The same where processes hold parts that are not FSDP's alone."""
-        cut.reduce(self.model.named_parameters(), sharded=self.zero > 0)
-        norm = cut.norm(self.model.named_parameters())
+        cut.reduce_gradients(self.model.named_parameters(), sharded=self.zero > 0)
+        norm = cut.gradient_norm(self.model.named_parameters())
         if applied := math.isfinite(norm) and (fits is None or fits(norm)):
             if self.clipping:
-                cut.clip(self.model.parameters(), norm, self.clipping)
+                cut.clip_gradients(self.model.parameters(), norm, self.clipping)
             self.optimizer.step()
         self.optimizer.zero_grad()
         return norm, applied
 
-    def follow(self, weight: float) -> None:
+    def update_average(self, weight: float) -> None:
         """As `engine.Engine.follow`."""
         for name, parameter in self.model.named_parameters():
-            local(self.means[name]).lerp_(local(parameter.detach()), weight)
+            local_part(self.means[name]).lerp_(local_part(parameter.detach()), weight)
 
     @contextlib.contextmanager
-    def averaged(self) -> Iterator[None]:
+    def using_average(self) -> Iterator[None]:
         """As `engine.Engine.averaged`: mean and weights change places, one parameter after another."""
-        self._swap()
+        self._swap_mean()
         try:
             yield
         finally:
-            self._swap()
+            self._swap_mean()
 
-    def _swap(self) -> None:
+    def _swap_mean(self) -> None:
         for name, parameter in self.model.named_parameters():
-            one, other = local(parameter.detach()), local(self.means[name])
-            before = one.clone()
-            one.copy_(other)
-            other.copy_(before)
+            weight, mean = local_part(parameter.detach()), local_part(self.means[name])
+            before = weight.clone()
+            weight.copy_(mean)
+            mean.copy_(before)
 
-    def mean(self) -> engine.Weights:
+    def average_weights(self) -> engine.Weights:
         """As `weights`, of the mean."""
-        return self._whole(self.means)
+        return self._whole_weights(self.means)
 
     def _begin_mean(self) -> None:
         for name, parameter in self.model.named_parameters() if self.means else ():
-            local(self.means[name]).copy_(local(parameter.detach()))
+            local_part(self.means[name]).copy_(local_part(parameter.detach()))
 
-    def _state(self) -> dict[str, torch.Tensor]:
+    def _checkpoint_state(self) -> dict[str, torch.Tensor]:
         """Weights and optimizer state by `kind/NAME`; a process's parts where they are sharded. Of what is trained."""
-        found = {}
+        state = {}
         for name, parameter in self.model.named_parameters():
             if not parameter.requires_grad:
                 continue
-            found[f"{engine.WEIGHT}/{name}"] = parameter.detach()
-            found |= {f"{kind}/{name}": value for kind, value in self.optimizer.state[parameter].items()}
-        return found | {f"{EMA}/{name}": value for name, value in self.means.items()}
+            state[f"{engine.WEIGHT}/{name}"] = parameter.detach()
+            state |= {f"{kind}/{name}": value for kind, value in self.optimizer.state[parameter].items()}
+        return state | {f"{EMA}/{name}": value for name, value in self.means.items()}
 
     def save(self, folder: Path) -> None:
         """Safetensors, whose keys are `kind/NAME`: a part of each process."""
-        malloc_tuning.give_back()  # the files are made in memory
-        torch_files.write(self._state(), folder)
+        malloc_tuning.release_free_pages()  # the files are made in memory
+        torch_files.write_state(self._checkpoint_state(), folder)
 
-    def staged(self) -> Callable[[Path], list[str]]:
+    def stage_checkpoint(self) -> Callable[[Path], list[str]]:
         """As `engine.Engine.staged`: the files are those of `save`."""
-        malloc_tuning.give_back()  # as for `save`
-        state = self._state()
+        malloc_tuning.release_free_pages()  # as for `save`
+        state = self._checkpoint_state()
         self.copy = self.copy or Staged(state)
-        self.copy.take(state)
+        self.copy.copy_state(state)
         return self.copy.write
 
-    def load(self, found: Checkpoint, folder: Path) -> None:
+    def load(self, checkpoint: Checkpoint, folder: Path) -> None:
         """A checkpoint of any engine, by any number of processes under any stage."""
-        state = self._state()
-        if found.engine == "torch":
-            every = (
-                state.keys() if self.cut is None else {key for keys in self.cut.everyone(list(state)) for key in keys}
+        state = self._checkpoint_state()
+        if checkpoint.engine == "torch":
+            all_keys = (
+                state.keys()
+                if self.cut is None
+                else {key for keys in self.cut.gather_stages(list(state)) for key in keys}
             )
-            averaged = torch_files.read(state, every, found.path, folder)
+            averaged = torch_files.read_state(state, all_keys, checkpoint.path, folder)
         else:
             names = {name for name, _ in self.model.named_parameters()}
-            averaged = torch_files.adopt(state, names, engine.saved(found, self.names, folder), found.path)
+            averaged = torch_files.adopt_tensors(
+                state, names, engine.saved_parameters(checkpoint, self.names, folder), checkpoint.path
+            )
         if not averaged:  # of a run without, it begins here
             self._begin_mean()
 
-    def weights(self) -> engine.Weights:
+    def master_weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
         every = self.model.named_parameters()
-        return self._whole({name: value.detach() if value.requires_grad else value for name, value in every})
+        return self._whole_weights({name: value.detach() if value.requires_grad else value for name, value in every})
 
-    def _whole(self, own: dict[str, torch.Tensor]) -> engine.Weights:
+    def _whole_weights(self, tensors: dict[str, torch.Tensor]) -> engine.Weights:
         """Each parameter's name and what all processes together have for it. own: this process's."""
-        stages = self.cut.everyone(list(own)) if self.cut else [list(own)]
+        stages = self.cut.gather_stages(list(tensors)) if self.cut else [list(tensors)]
         for name, shape in self.names.items():
-            value = whole(own[name]) if name in own else torch.empty(shape, device=self.device)
+            value = whole_tensor(tensors[name]) if name in tensors else torch.empty(shape, device=self.device)
             if self.cut and len(stages) > 1:
                 holder = next(number for number, held in enumerate(stages) if name in held)
                 value = self.cut.from_stage(value.clone(memory_format=torch.contiguous_format), holder)
             yield name, value.cpu().clone()
 
 
-def whole(value: torch.Tensor) -> torch.Tensor:
+def whole_tensor(value: torch.Tensor) -> torch.Tensor:
     """A tensor with the parts of all processes, fp32; of a weight in four bits what they stand for. A collective call."""
     if (state := getattr(value, "quant_state", None)) is not None:
         from bitsandbytes.functional import dequantize_4bit

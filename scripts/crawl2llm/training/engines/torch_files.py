@@ -23,7 +23,7 @@ from crawl2llm.training.average import EMA
 State = dict[str, torch.Tensor]
 
 
-def write(state: State, folder: Path) -> None:
+def write_state(state: State, folder: Path) -> None:
     """Write a state into a folder, a part by each process. A collective call."""
     try:
         dcp.save(state, storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
@@ -31,18 +31,18 @@ def write(state: State, folder: Path) -> None:
         raise RuntimeError(str(failed)) from failed
 
 
-def read(state: State, every: Collection[str], path: Path, folder: Path) -> bool:
+def read_state(state: State, all_keys: Collection[str], path: Path, folder: Path) -> bool:
     """Fill a state from the checkpoint at `path`; False where that has no mean of the weights. A collective call.
 
     every: the keys of all processes together. folder: the run's. Raises InputError where the checkpoint has other keys, but for a mean.
     """
     reader = HuggingFaceStorageReader(str(path))
-    held = reader.read_metadata().state_dict_metadata.keys()
-    averaged = any(map(_is_mean, held))
-    both = averaged and any(map(_is_mean, every))  # else it is not compared
-    own, theirs = ({key for key in keys if both or not _is_mean(key)} for keys in (every, held))
-    if other := sorted(own ^ theirs):
-        raise InputError(engine.other_optimizer(path, f"{other[0]} is not in both"))
+    stored_keys = reader.read_metadata().state_dict_metadata.keys()
+    averaged = any(map(_is_mean, stored_keys))
+    both = averaged and any(map(_is_mean, all_keys))  # else it is not compared
+    expected, stored = ({key for key in keys if both or not _is_mean(key)} for keys in (all_keys, stored_keys))
+    if differing := sorted(expected ^ stored):
+        raise InputError(engine.other_optimizer_text(path, f"{differing[0]} is not in both"))
     try:
         dcp.load({key: value for key, value in state.items() if averaged or not _is_mean(key)}, storage_reader=reader)
     except CheckpointException as failed:
@@ -53,23 +53,23 @@ def read(state: State, every: Collection[str], path: Path, folder: Path) -> bool
 
 
 @torch.no_grad()
-def adopt(state: State, names: Collection[str], given: engine.Saved, path: Path) -> bool:
+def adopt_tensors(state: State, names: Collection[str], neutral_form: engine.Saved, path: Path) -> bool:
     """Fill a state from the neutral form of another engine's checkpoint at `path`; False where that has no mean of the weights.
 
     names: this process's parameters; a stage of a pipeline has not all. Raises InputError where the optimizer's state is of another one.
     """
-    left, wanted = dict(state), any(map(_is_mean, state))
-    for name, kinds in given:
+    left, has_mean = dict(state), any(map(_is_mean, state))
+    for name, kinds in neutral_form:
         if name not in names:
             continue
         for kind, value in kinds.items():
-            if kind == EMA and not wanted:
+            if kind == EMA and not has_mean:
                 continue
-            if (own := left.pop(f"{kind}/{name}", None)) is None:
-                raise InputError(engine.other_optimizer(path, f"{kind}/{name} is not in both"))
-            own.copy_(share(torch.as_tensor(value).reshape(own.shape), own))
+            if (tensor := left.pop(f"{kind}/{name}", None)) is None:
+                raise InputError(engine.other_optimizer_text(path, f"{kind}/{name} is not in both"))
+            tensor.copy_(shard_like(torch.as_tensor(value).reshape(tensor.shape), tensor))
     if missing := [key for key in left if not _is_mean(key)]:
-        raise InputError(engine.other_optimizer(path, f"{min(missing)} is not in both"))
+        raise InputError(engine.other_optimizer_text(path, f"{min(missing)} is not in both"))
     return not left
 
 
@@ -77,23 +77,27 @@ def _is_mean(key: str) -> bool:
     return key.startswith(f"{EMA}/")
 
 
-def share(value: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:
+def shard_like(value: torch.Tensor, parameter: torch.Tensor | None) -> torch.Tensor:
     """This process's part of a whole tensor, as the parameter `own` has it; all where it is not sharded."""
-    if not isinstance(own, DTensor):
+    if not isinstance(parameter, DTensor):
         return value
-    return distribute_tensor(value.to(own.device_mesh.device_type), own.device_mesh, own.placements, src_data_rank=None)
+    return distribute_tensor(
+        value.to(parameter.device_mesh.device_type), parameter.device_mesh, parameter.placements, src_data_rank=None
+    )
 
 
-def saved(folder: Path, names: Iterable[str]) -> engine.Saved:
+def saved_parameters(folder: Path, names: Iterable[str]) -> engine.Saved:
     """(name, {kind: whole tensor}) of the parameters `names` in a checkpoint of this engine; needs no process group."""
-    held: dict[str, Any] = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
-    kinds = sorted({key.partition("/")[0] for key in held})
+    stored: dict[str, Any] = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    kinds = sorted({key.partition("/")[0] for key in stored})
     names = list(names)
-    engine.check_names((key.partition("/")[2] for key in held), names, folder)
+    engine.check_names((key.partition("/")[2] for key in stored), names, folder)
     for name in names:
-        keys = [key for kind in kinds if (key := f"{kind}/{name}") in held]
-        found: dict[str, Any] = {key: torch.empty(held[key].size, dtype=held[key].properties.dtype) for key in keys}
+        keys = [key for kind in kinds if (key := f"{kind}/{name}") in stored]
+        tensors: dict[str, Any] = {
+            key: torch.empty(stored[key].size, dtype=stored[key].properties.dtype) for key in keys
+        }
         with warnings.catch_warnings():  # that it is not distributed
             warnings.simplefilter("ignore", UserWarning)
-            dcp.load(found, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
-        yield name, {key.partition("/")[0]: value for key, value in found.items()}
+            dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
+        yield name, {key.partition("/")[0]: value for key, value in tensors.items()}

@@ -45,7 +45,7 @@ def to_parts(value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     return _Exchange.apply(sent, group).permute(1, 2, 0, 3, 4).reshape(n, whole // processes, -1, size)
 
 
-def register(group: dist.ProcessGroup) -> str:
+def register_attention(group: dist.ProcessGroup) -> str:
     """Give transformers an attention over the processes of `group`; the name to set it by."""
 
     def attention(
@@ -57,8 +57,8 @@ def register(group: dist.ProcessGroup) -> str:
         **more: Any,
     ) -> tuple[torch.Tensor, None]:
         queries, keys, values = (to_heads(each, group) for each in (query, key, value))
-        found, _ = sdpa_attention_forward(module, queries, keys, values, None, **more)
-        return to_parts(found, group), None
+        output, _ = sdpa_attention_forward(module, queries, keys, values, None, **more)
+        return to_parts(output, group), None
 
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, lambda *_, **__: None)  # causal attention needs none

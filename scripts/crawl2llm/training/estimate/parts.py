@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from crawl2llm.training.estimate import deepspeed, torch
-from crawl2llm.training.estimate.shape import Shape, Training, drawing, keys_and_values, shared_out
+from crawl2llm.training.estimate.shape import Shape, Training, keys_and_values, sampling_bytes, shape_per_process
 
-ENGINES = {"deepspeed": deepspeed.needed, "torch": torch.needed}
-PASSING = ("activations", "logits", "buffers", "heap", "checkpoint")  # what is not there while answers are drawn
+ENGINES = {"deepspeed": deepspeed.peak_memory, "torch": torch.peak_memory}
+TRANSIENT_PARTS = (
+    "activations",
+    "logits",
+    "buffers",
+    "heap",
+    "checkpoint",
+)  # what is not there while answers are drawn
 
 
-def training(settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> Training:
+def training_setup(settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> Training:
     """How a model is trained, by settings and placement as `parts` has them."""
     parallel, micro_batch = placement.get("parallel", {}), placement["micro_batch"]
     processes = max(1, placement["processes"] // (parallel.get("tensor", 1) * parallel.get("pipeline", 1)))
@@ -27,20 +33,20 @@ def training(settings: dict[str, Any], placement: dict[str, Any], cuda: bool) ->
         ema=bool(settings["ema"]),
         accumulated=placement.get("largest", at_once + 1) > at_once,
         cuda=cuda,
-        beside=bool(placement.get("async_checkpoints")),
+        async_checkpoints=bool(placement.get("async_checkpoints")),
         compiled=cuda and bool(settings.get("compile_layers")),
         rounded=settings.get("quantize_aware", "none") != "none",
-        offloaded=settings.get("offload_optimizer", "none"),
-        parked=settings.get("offload_parameters", "none"),
+        offload_optimizer=settings.get("offload_optimizer", "none"),
+        offload_parameters=settings.get("offload_parameters", "none"),
     )
 
 
-def offloaded(shape: Shape, settings: dict[str, Any], placement: dict[str, Any]) -> dict[str, int]:
+def offloaded_bytes(shape: Shape, settings: dict[str, Any], placement: dict[str, Any]) -> dict[str, int]:
     """Bytes of one process that DeepSpeed's offload keeps beside a GPU: `host` and `nvme`, as `deepspeed.offloaded`."""
-    return deepspeed.offloaded(shape, training(settings, placement, True))
+    return deepspeed.offloaded_bytes(shape, training_setup(settings, placement, True))
 
 
-def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
+def memory_parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
     """The peak memory of one process of pretrain.train, or of what trains by its engines, in bytes, by what takes it.
 
     Where the model draws answers while it trains (`shape.drawn`) the moment in which it does so may need most: it has keys and values in
@@ -49,25 +55,25 @@ def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cud
     processes (all), activation_checkpointing, selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the
     sequences of a step. cuda: of a GPU.
     """
-    how = training(settings, placement, cuda)
+    how = training_setup(settings, placement, cuda)
     parallel = placement.get("parallel", {})
-    found = ENGINES[settings["engine"]](shared_out(shape, parallel), how)
-    if shape.scored:
-        found["reward models"] = 4 * shape.scored
-    if not shape.drawn:
-        return found
-    stays = {name: size for name, size in found.items() if name not in PASSING}
-    draws = stays | {"keys and values": keys_and_values(shape, how), "logits": drawing(shape, how)}
-    return max(found, draws, key=lambda parts: sum(parts.values()))
+    needed = ENGINES[settings["engine"]](shape_per_process(shape, parallel), how)
+    if shape.reward_parameters:
+        needed["reward models"] = 4 * shape.reward_parameters
+    if not shape.cached_layers:
+        return needed
+    stays = {name: size for name, size in needed.items() if name not in TRANSIENT_PARTS}
+    draws = stays | {"keys and values": keys_and_values(shape, how), "logits": sampling_bytes(shape, how)}
+    return max(needed, draws, key=lambda parts: sum(parts.values()))
 
 
-def gigabytes(size: float) -> str:
+def format_bytes(size: float) -> str:
     """`3.2 GB`; `48.0 MB` and `159 kB` of what would be 0.0."""
     if size >= 1e8:
         return f"{size / 1e9:.1f} GB"
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
 
 
-def listed(found: dict[str, int]) -> str:
+def parts_text(found: dict[str, int]) -> str:
     """Parts in words: `program 0.6 GB, weights 1.2 GB`."""
-    return ", ".join(f"{name} {gigabytes(size)}" for name, size in found.items())
+    return ", ".join(f"{name} {format_bytes(size)}" for name, size in found.items())

@@ -30,24 +30,28 @@ class Shape:
     tables: int = 0  # parameters outside of the layers: embeddings and the head; 0: one table of the vocabulary
     stages: int = 1  # of a pipeline, of which `parameters` are one
     trained: int = 0  # parameters that are updated, where it is not all of them: an adapter's
-    valued: int = 0  # parameters of a model of values, which are among the others, and of which no mean is kept
-    drawn: int = 0  # layers that keep keys and values of the answers that the model gives while it trains
-    scored: int = 0  # parameters of the reward models that score these, which each process has whole, in fp32
+    value_parameters: int = (
+        0  # parameters of a model of values, which are among the others, and of which no mean is kept
+    )
+    cached_layers: int = 0  # layers that keep keys and values of the answers that the model gives while it trains
+    reward_parameters: int = (
+        0  # parameters of the reward models that score these, which each process has whole, in fp32
+    )
 
     @property
-    def moved(self) -> int:
+    def updated_parameters(self) -> int:
         """Parameters that have a gradient and an optimizer's state."""
         return self.trained or self.parameters
 
     @property
-    def outside(self) -> int:
+    def outside_parameters(self) -> int:
         """Parameters around the layers."""
         return self.tables or self.vocabulary * self.hidden
 
     @property
-    def block(self) -> int:
+    def layer_parameters(self) -> int:
         """Parameters of one layer."""
-        return max(0, self.parameters - self.outside) * self.stages // self.layers
+        return max(0, self.parameters - self.outside_parameters) * self.stages // self.layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,29 +69,29 @@ class Training:
     processes: int
     recomputed: bool = False
     selective: bool = False
-    logit: int = 0
+    bytes_per_logit: int = 0
     chunk: int = 0
     ema: bool = False  # a mean of the weights, in fp32
     accumulated: bool = True
     cuda: bool = False
-    beside: bool = False  # a checkpoint is written while the training goes on
-    offloaded: str = "none"  # where master weights and optimizer are, if not on the GPU (offload_optimizer)
-    parked: str = "none"  # where weights are that no layer needs (offload_parameters)
+    async_checkpoints: bool = False  # a checkpoint is written while the training goes on
+    offload_optimizer: str = "none"  # where master weights and optimizer are, if not on the GPU (offload_optimizer)
+    offload_parameters: str = "none"  # where weights are that no layer needs (offload_parameters)
     compiled: bool = False  # layers are compiled (compile_layers) for a GPU
     rounded: bool = False  # the layers multiply with a rounded copy of their weights (quantize_aware)
 
     @property
-    def low(self) -> int:
+    def number_bytes(self) -> int:
         """Bytes of a number that is computed with."""
         return 4 if self.precision == "fp32" else 2
 
     @property
-    def split(self) -> int:
+    def shard_count(self) -> int:
         """Over how many processes weights or what belongs to them are shared out."""
         return self.processes if self.zero_stage else 1
 
 
-def activations(shape: Shape, tokens: int, low: int, cast: bool = False) -> int:
+def layer_activations(shape: Shape, tokens: int, low: int, cast: bool = False) -> int:
     """Bytes that one layer keeps of `tokens` tokens for its backward pass; low: bytes of a number in it.
 
     Two norms keep their input, the normalised input and their output, the input in fp32; attention its queries, keys, values and output;
@@ -111,74 +115,78 @@ def compiled_activations(shape: Shape, tokens: int, low: int, cast: bool = False
     return tokens * (2 * (stream + low) * shape.hidden + low * (2 * width + 2 * kv + 3 * shape.intermediate))
 
 
-def dear(shape: Shape, tokens: int, low: int) -> int:
+def selective_activations(shape: Shape, tokens: int, low: int) -> int:
     """Bytes that a layer keeps under selective checkpointing: its input, and the results of its matrix products and of attention."""
     width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
     return tokens * low * (3 * shape.hidden + 2 * width + 2 * kv + 2 * shape.intermediate)
 
 
-def held(shape: Shape, how: Training, cast: bool = False) -> int:
+def backward_activations(shape: Shape, how: Training, cast: bool = False) -> int:
     """Bytes of the activations of a micro-batch while a layer's backward pass runs; with recomputation those of the layer that is done
     again too.
     """
-    return forward(shape, how, cast) + again(shape, how, cast)
+    return forward_activations(shape, how, cast) + recomputed_activations(shape, how, cast)
 
 
-def forward(shape: Shape, how: Training, cast: bool = False) -> int:
+def forward_activations(shape: Shape, how: Training, cast: bool = False) -> int:
     """Bytes of the activations of a micro-batch when its forward pass is done."""
-    tokens, low = how.micro_batch * shape.context, how.low
+    tokens, low = how.micro_batch * shape.context, how.number_bytes
     stream = 4 if cast else low  # bytes of a number between the layers
     if not how.recomputed:
-        each = (compiled_activations if how.compiled else activations)(shape, tokens, low, cast)
+        per_layer = (compiled_activations if how.compiled else layer_activations)(shape, tokens, low, cast)
     else:
-        each = dear(shape, tokens, low) if how.selective else stream * tokens * shape.hidden
+        per_layer = selective_activations(shape, tokens, low) if how.selective else stream * tokens * shape.hidden
     last = (4 + stream + low) * tokens * shape.hidden  # the norm before the logits
-    return last + shape.layers * each
+    return last + shape.layers * per_layer
 
 
-def again(shape: Shape, how: Training, cast: bool = False) -> int:
+def recomputed_activations(shape: Shape, how: Training, cast: bool = False) -> int:
     """Bytes of the activations of the layer that is computed again when the logits are gone; 0 without recomputation."""
-    return activations(shape, how.micro_batch * shape.context, how.low, cast) if how.recomputed else 0
+    return layer_activations(shape, how.micro_batch * shape.context, how.number_bytes, cast) if how.recomputed else 0
 
 
-def validation(shape: Shape, how: Training) -> dict[str, int]:
+def validation_bytes(shape: Shape, how: Training) -> dict[str, int]:
     """Bytes of activations and logits while a micro-batch's loss is measured without a gradient (fused_cross_entropy.by_row).
 
     Of a layer what is there at once, at most: its input and the stream beside it, and either queries, keys, values and output or both
     projections and their product. Logits as the model gives them, and of a piece of them a copy in fp32 and its softmax's logarithm.
     """
-    tokens, low = how.micro_batch * shape.context, how.low
+    tokens, low = how.micro_batch * shape.context, how.number_bytes
     width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
     inner = max(2 * width + 2 * kv, 3 * shape.intermediate)
     rows = min(tokens, how.chunk or tokens)
     times = 1 if low == 4 else 2  # the softmax's logarithm, and of bf16 a copy in fp32
-    made = 4 * times * rows * shape.vocabulary
+    derived_logits = 4 * times * rows * shape.vocabulary
     if not how.chunk:  # what a CPU takes at once is too small to count
-        made = min(made, times * PIECE) if how.cuda else 0
+        derived_logits = min(derived_logits, times * PIECE) if how.cuda else 0
     return {
         "activations": tokens * ((4 + low) * shape.hidden + low * inner),
-        "logits": low * rows * shape.vocabulary + made,
+        "logits": low * rows * shape.vocabulary + derived_logits,
     }
 
 
-def logits(shape: Shape, how: Training) -> int:
+def logit_bytes(shape: Shape, how: Training) -> int:
     """Bytes of a micro-batch's logits, or of a chunk's, with what is made of them at once."""
     tokens = how.micro_batch * shape.context
-    each = how.logit or (4 if how.low == 4 else 6)
-    found = each * min(tokens, how.chunk or tokens) * shape.vocabulary
+    per_logit = how.bytes_per_logit or (4 if how.number_bytes == 4 else 6)
+    total = per_logit * min(tokens, how.chunk or tokens) * shape.vocabulary
     if how.chunk:  # the gradient of the head, in fp32 until it is whole
-        found += (4 + how.low) * shape.hidden * shape.vocabulary
-    return found
+        total += (4 + how.number_bytes) * shape.hidden * shape.vocabulary
+    return total
 
 
-def with_values(shape: Shape) -> Shape:
+def with_value_model(shape: Shape) -> Shape:
     """A language model with a model of values beside it (stages/align/value_model.py): its body once more, with a head of one number."""
     table = shape.vocabulary * shape.hidden
-    own = (
-        shape.parameters - (shape.outside - table) + shape.hidden
+    extra_parameters = (
+        shape.parameters - (shape.outside_parameters - table) + shape.hidden
     )  # where the language model has a head of its own, that is left out
     return replace(
-        shape, parameters=shape.parameters + own, layers=2 * shape.layers, tables=shape.outside + table, valued=own
+        shape,
+        parameters=shape.parameters + extra_parameters,
+        layers=2 * shape.layers,
+        tables=shape.outside_parameters + table,
+        value_parameters=extra_parameters,
     )
 
 
@@ -189,10 +197,10 @@ def keys_and_values(shape: Shape, how: Training) -> int:
     one token longer (transformers, cache_utils.py, DynamicLayer.update). They are there without activations.
     """
     tokens = how.micro_batch * shape.context
-    return 2 * how.low * tokens * (shape.kv or shape.width or shape.hidden) * (shape.drawn + 1)
+    return 2 * how.number_bytes * tokens * (shape.kv or shape.width or shape.hidden) * (shape.cached_layers + 1)
 
 
-def drawing(shape: Shape, how: Training) -> int:
+def sampling_bytes(shape: Shape, how: Training) -> int:
     """Bytes of the logits of each answer's last token while the next is drawn: in fp32, and their distribution and its sums as float64
 
     (training/sampling.py, chosen).
@@ -200,12 +208,12 @@ def drawing(shape: Shape, how: Training) -> int:
     return (4 + 2 * 8) * how.micro_batch * shape.vocabulary
 
 
-def orthogonal(shape: Shape, how: Training) -> int:
+def muon_bytes(shape: Shape, how: Training) -> int:
     """Bytes that an update of Muon's takes: matrices are made orthogonal a piece at a time, in five arrays of its size."""
     return 5 * 4 * min(AT_ONCE, shape.matrices // how.processes)
 
 
-def shared_out(shape: Shape, parallel: dict[str, int]) -> Shape:
+def shape_per_process(shape: Shape, parallel: dict[str, int]) -> Shape:
     """What a process has of a model and of a window under pretrain.train.parallel; counted, not measured.
 
     Tensor parallelism gathers the logits and leaves experts whole. The first stage of a pipeline keeps the activations of as many
@@ -223,7 +231,7 @@ def shared_out(shape: Shape, parallel: dict[str, int]) -> Shape:
         context=-(-shape.context // parallel.get("sequence", 1)),
         width=(shape.width or shape.hidden) // tensor,
         kv=(shape.kv or shape.width or shape.hidden) // tensor,
-        tables=(table if stages > 1 else shape.outside) // tensor,
+        tables=(table if stages > 1 else shape.outside_parameters) // tensor,
         stages=stages,
         matrices=shape.matrices // tensor // stages,
     )

@@ -9,32 +9,32 @@ from __future__ import annotations
 
 from crawl2llm.training.estimate import shape as model
 from crawl2llm.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
-from crawl2llm.training.malloc_tuning import MAPPED
+from crawl2llm.training.malloc_tuning import MAPPED_BYTES
 
 # Copies of a process's state while its file is written: safetensors' `save` makes bytes of each tensor, and one string of them all
 # (checkpoint/filesystem.py, _write_files_from_queue).
-SAVED = 2
+FILE_COPIES = 2
 # What glibc's heap adds on a CPU, measured on 3 shapes with the launcher's GLIBC_TUNABLES. Of activations and logits, where all blocks come
 # from it: 0.66 to 0.82 of them, 1.1 with recomputation; one process of FSDP2 leaves holes of the size of its weights beside.
-HEAP, RECOMPUTED = 0.78, 1.1
+HEAP_SHARE, HEAP_RECOMPUTED = 0.78, 1.1
 # And where large blocks are mapped (training/malloc_tuning.py), by how many of the activations are large: all 0.11 to 0.34, those of the
 # hidden size 0.26 to 0.56, none 0.74 to 0.95.
-ALL, SOME, NONE = 0.15, 0.4, 0.8
-KERNELS = 16_000_000  # bytes of oneDNN's kernels and buffers for bf16 on a CPU
+HEAP_ALL_LARGE, HEAP_SOME_LARGE, HEAP_NONE_LARGE = 0.15, 0.4, 0.8
+KERNEL_BYTES = 16_000_000  # bytes of oneDNN's kernels and buffers for bf16 on a CPU
 
 
-def state(shape: Shape, how: Training) -> tuple[int, int]:
+def state_bytes(shape: Shape, how: Training) -> tuple[int, int]:
     """Bytes of (fp32 weights, optimizer with the mean of the weights) that a process has at all times.
 
     DDP: all. FSDP2: rows over processes (fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param); what fills a matrix up to the same number
     of rows everywhere is not counted. AdamW has two moments, Muon one of its matrices. A model of values has no mean.
     """
-    share = shape.moved // how.split
-    less = 4 * (shape.matrices + how.ema * shape.valued) // how.split
-    return 4 * shape.parameters // how.split, (8 + 4 * how.ema) * share - less
+    share = shape.updated_parameters // how.shard_count
+    less = 4 * (shape.matrices + how.ema * shape.value_parameters) // how.shard_count
+    return 4 * shape.parameters // how.shard_count, (8 + 4 * how.ema) * share - less
 
 
-def copies(shape: Shape, how: Training) -> int:
+def weight_copies(shape: Shape, how: Training) -> int:
     """Bytes of weights that a process computes with, beside its own, when a backward pass begins.
 
     Stage 0: under autocast every matrix as bf16 (aten/src/ATen/autocast_mode.cpp, cached_cast). 1 and 2: all, since they are not freed
@@ -45,67 +45,73 @@ def copies(shape: Shape, how: Training) -> int:
     backward pass, that needs it for the gradient of the layer's input: in fp32 4 bytes for each parameter of the layers, with
     recomputation those of the layer that is done again; under autocast its bf16 copy, in the place of the weights' own.
     """
-    if not how.zero_stage and how.low == 4:
-        inside = shape.block if how.recomputed else shape.parameters - shape.outside
+    if not how.zero_stage and how.number_bytes == 4:
+        inside = shape.layer_parameters if how.recomputed else shape.parameters - shape.outside_parameters
         return 4 * inside * how.rounded
     if not how.zero_stage:
-        return how.low * shape.parameters
+        return how.number_bytes * shape.parameters
     if how.zero_stage < 3:
-        return how.low * shape.parameters
-    return how.low * (shape.outside + shape.block * (2 if how.processes > 1 else 1))
+        return how.number_bytes * shape.parameters
+    return how.number_bytes * (shape.outside_parameters + shape.layer_parameters * (2 if how.processes > 1 else 1))
 
 
-def gradients(shape: Shape, how: Training) -> tuple[int, int]:
+def gradient_bytes(shape: Shape, how: Training) -> tuple[int, int]:
     """Bytes of gradients in fp32 when the last backward pass of a step (begins, ends).
 
     DDP's buckets are there at all times, and the gradients lie in them (gradient_as_bucket_view). Elsewhere there are none before the
     first backward pass. Stage 1 adds up whole ones in all but the last micro-batch (to_accumulated_grad_if_needed).
     """
-    whole, share = 4 * shape.moved, 4 * shape.moved // how.split
+    whole, share = 4 * shape.updated_parameters, 4 * shape.updated_parameters // how.shard_count
     if not how.zero_stage:
         return (whole if how.accumulated or how.processes > 1 else 0), whole
     return (0 if not how.accumulated else whole if how.zero_stage == 1 else share), share
 
 
-def working(shape: Shape, how: Training) -> int:
+def backward_buffers(shape: Shape, how: Training) -> int:
     """Bytes that the layers' backward passes need beside what is there when the first begins."""
-    tokens, low, cast = how.micro_batch * shape.context, how.low, how.low == 2 and not how.zero_stage
+    tokens, low, cast = how.micro_batch * shape.context, how.number_bytes, how.number_bytes == 2 and not how.zero_stage
     table = shape.vocabulary * shape.hidden
     inner = 2 * low * tokens * shape.intermediate  # gradients of activations
     if not how.zero_stage:  # and that of one matrix, under autocast in bf16 and fp32
         return inner + (low + 4 * cast) * max(table, shape.intermediate * shape.hidden)
     # FSDP's root reduces the head's gradient when all is done. A layer's gradients are whole until they are copied to a buffer in fp32,
     # which is kept until the next layer needs one (_fsdp_collectives.py, foreach_reduce; reduce_scatter_max_input_buffers = 1).
-    layer = model.activations(shape, tokens, low)
-    output = 4 * shape.block // how.processes
-    reducing = max((low + 4) * shape.block, 4 * shape.block + output) - layer
-    next_one = 4 * shape.block + low * shape.block + inner - layer
-    return (0 if how.chunk else low * table) + max(low * shape.block + inner, reducing, next_one)
+    layer = model.layer_activations(shape, tokens, low)
+    output = 4 * shape.layer_parameters // how.processes
+    reducing = max((low + 4) * shape.layer_parameters, 4 * shape.layer_parameters + output) - layer
+    next_one = 4 * shape.layer_parameters + low * shape.layer_parameters + inner - layer
+    return (0 if how.chunk else low * table) + max(low * shape.layer_parameters + inner, reducing, next_one)
 
 
-def mapped(how: Training) -> bool:
+def maps_large_blocks(how: Training) -> bool:
     """Whether large blocks are mapped, so that none of them leaves a hole."""
     return how.zero_stage > 0 and how.processes > 1
 
 
-def heap(shape: Shape, how: Training, passing: int) -> int:
+def heap_bytes(shape: Shape, how: Training, passing: int) -> int:
     """Bytes that a CPU takes beside those that are counted; passing: those of activations and logits.
 
     gloo reduces and gathers in copies (csrc/distributed/c10d/ProcessGroupGloo.cpp): of a layer's gradients. Muon's arrays find no room in
     one piece where activations were.
     """
-    kernels = KERNELS if how.low == 2 else 0
-    if mapped(how):
-        each = how.low * how.micro_batch * shape.context
-        smallest = each * (shape.kv or shape.width or shape.hidden)
-        factor = ALL if smallest >= MAPPED else SOME if each * shape.hidden >= MAPPED else NONE
-        return round(factor * passing) + 4 * shape.block + kernels
-    factor = RECOMPUTED if how.recomputed and not how.selective else HEAP
+    kernels = KERNEL_BYTES if how.number_bytes == 2 else 0
+    if maps_large_blocks(how):
+        bytes_per_width = how.number_bytes * how.micro_batch * shape.context
+        smallest = bytes_per_width * (shape.kv or shape.width or shape.hidden)
+        factor = (
+            HEAP_ALL_LARGE
+            if smallest >= MAPPED_BYTES
+            else HEAP_SOME_LARGE
+            if bytes_per_width * shape.hidden >= MAPPED_BYTES
+            else HEAP_NONE_LARGE
+        )
+        return round(factor * passing) + 4 * shape.layer_parameters + kernels
+    factor = HEAP_RECOMPUTED if how.recomputed and not how.selective else HEAP_SHARE
     holes = 4 * shape.parameters if how.zero_stage else 0
-    return round(factor * passing) + holes + kernels + model.orthogonal(shape, how)
+    return round(factor * passing) + holes + kernels + model.muon_bytes(shape, how)
 
 
-def passes(shape: Shape, how: Training, own: dict[str, int]) -> list[dict[str, int]]:
+def pass_moments(shape: Shape, how: Training, base: dict[str, int]) -> list[dict[str, int]]:
     """The memory of the last forward and backward pass of a step on a GPU: the head's forward pass, its backward pass, a layer's.
 
     own: what is there when it begins. On a CPU the heap keeps the holes of what is gone, so that these moments count together there.
@@ -113,54 +119,56 @@ def passes(shape: Shape, how: Training, own: dict[str, int]) -> list[dict[str, i
     done again; without it the graph keeps them. What FSDP2 reduced last, the root's gradients in fp32, stays until the step's last
     backward pass ends (_fsdp_state.py, _root_post_backward_final_callback).
     """
-    cast, table = how.low == 2 and not how.zero_stage, shape.vocabulary * shape.hidden
-    kept, logits = model.forward(shape, how, cast), model.logits(shape, how)
-    reduced = 4 * shape.outside if how.zero_stage > 1 and how.accumulated and how.processes > 1 else 0
-    there = copies(shape, how)
+    cast, table = how.number_bytes == 2 and not how.zero_stage, shape.vocabulary * shape.hidden
+    activations, logits = model.forward_activations(shape, how, cast), model.logit_bytes(shape, how)
+    reduced = 4 * shape.outside_parameters if how.zero_stage > 1 and how.accumulated and how.processes > 1 else 0
+    copy_bytes = weight_copies(shape, how)
     of_head, of_layer = (
-        (how.low * table, how.low * shape.block) if cast and how.recomputed and not how.rounded else (there, there)
+        (how.number_bytes * table, how.number_bytes * shape.layer_parameters)
+        if cast and how.recomputed and not how.rounded
+        else (copy_bytes, copy_bytes)
     )
     tokens = how.micro_batch * shape.context
-    own = own | {"activations": kept, "buffers": reduced}
-    weights = own["weights"]
+    base = base | {"activations": activations, "buffers": reduced}
+    weights = base["weights"]
     # With chunks the loss and its gradient are made in the forward pass.
-    made = logits if how.chunk else how.low * tokens * shape.vocabulary
-    first = own | {"weights": weights + there, "logits": made}
+    first_logits = logits if how.chunk else how.number_bytes * tokens * shape.vocabulary
+    first = base | {"weights": weights + copy_bytes, "logits": first_logits}
     # The logits' gradient, and in bf16 its copy beside it, are the `logits`.
-    head = own | {"weights": weights + of_head, "logits": logits}
-    layer = own | {
+    head = base | {"weights": weights + of_head, "logits": logits}
+    layer = base | {
         "weights": weights + of_layer,
-        "activations": kept + model.again(shape, how, cast),
-        "logits": how.low * table if how.chunk else 0,  # the head's gradient
-        "buffers": reduced + max(0, working(shape, how)),
+        "activations": activations + model.recomputed_activations(shape, how, cast),
+        "logits": how.number_bytes * table if how.chunk else 0,  # the head's gradient
+        "buffers": reduced + max(0, backward_buffers(shape, how)),
     }
     return [first, head, layer]
 
 
-def validated(shape: Shape, how: Training) -> dict[str, int]:
+def validation_moment(shape: Shape, how: Training) -> dict[str, int]:
     """The memory of a validation; gradients are there in DDP's buckets alone."""
-    weights, optimizer = state(shape, how)
-    _, ends = gradients(shape, how)
-    found = {
+    weights, optimizer = state_bytes(shape, how)
+    _, ends = gradient_bytes(shape, how)
+    parts = {
         "program": CONTEXT if how.cuda else PROGRAM,
-        "weights": weights + copies(shape, how),
+        "weights": weights + weight_copies(shape, how),
         "gradients": ends if not how.zero_stage and how.processes > 1 else 0,
         "optimizer": optimizer,
-        **model.validation(shape, how),
+        **model.validation_bytes(shape, how),
     }
-    return found if how.cuda else found | {"heap": heap(shape, how, found["activations"] + found["logits"])}
+    return parts if how.cuda else parts | {"heap": heap_bytes(shape, how, parts["activations"] + parts["logits"])}
 
 
-def moments(shape: Shape, how: Training) -> list[dict[str, int]]:
+def step_moments(shape: Shape, how: Training) -> list[dict[str, int]]:
     """The memory of one process in bytes by what takes it: a backward pass begins, the last one ends, the update, a checkpoint.
 
     With `async_checkpoints` one is written while all else goes on.
     """
-    weights, optimizer = state(shape, how)
-    begins, ends = gradients(shape, how)
-    cast, table = how.low == 2 and not how.zero_stage, how.low * shape.vocabulary * shape.hidden
-    held, logits = model.held(shape, how, cast), model.logits(shape, how)
-    own = {
+    weights, optimizer = state_bytes(shape, how)
+    begins, ends = gradient_bytes(shape, how)
+    cast, table = how.number_bytes == 2 and not how.zero_stage, how.number_bytes * shape.vocabulary * shape.hidden
+    activations, logits = model.backward_activations(shape, how, cast), model.logit_bytes(shape, how)
+    base = {
         "program": CONTEXT if how.cuda else PROGRAM,
         "weights": weights,
         "gradients": ends,
@@ -169,39 +177,45 @@ def moments(shape: Shape, how: Training) -> list[dict[str, int]]:
         "logits": 0,
     }
     if how.cuda:
-        found = [*passes(shape, how, own | {"gradients": begins}), validated(shape, how)]
+        moments = [*pass_moments(shape, how, base | {"gradients": begins}), validation_moment(shape, how)]
     else:
         # A chunk's logits are gone when the layers' turn comes; the head's gradient stays.
         room = logits - table if how.chunk else 0
-        found = [
-            own
+        moments = [
+            base
             | {
-                "weights": weights + copies(shape, how),
+                "weights": weights + weight_copies(shape, how),
                 "gradients": begins,
-                "activations": held,
+                "activations": activations,
                 "logits": logits,
-                "buffers": max(0, working(shape, how) - room),
-                "heap": heap(shape, how, held + logits),
+                "buffers": max(0, backward_buffers(shape, how) - room),
+                "heap": heap_bytes(shape, how, activations + logits),
             },
-            validated(shape, how),
+            validation_moment(shape, how),
         ]
-    found.append(own | {"buffers": model.orthogonal(shape, how)})
+    moments.append(base | {"buffers": model.muon_bytes(shape, how)})
     if how.zero_stage:  # the last micro-batch frees what was gathered of the layers; the root's gradients, and what they are reduced from
-        gathered = how.low * (shape.parameters if how.zero_stage < 3 and how.accumulated else shape.outside)
-        found.append(own | {"weights": weights + gathered, "buffers": (how.low + 4) * shape.outside})
+        gathered = how.number_bytes * (
+            shape.parameters if how.zero_stage < 3 and how.accumulated else shape.outside_parameters
+        )
+        moments.append(
+            base | {"weights": weights + gathered, "buffers": (how.number_bytes + 4) * shape.outside_parameters}
+        )
     if not how.cuda:  # whose checkpoint is made in the memory of the host
-        times = SAVED + how.beside  # the copy that is written while the state changes
-        state_of = 4 * shape.moved * (3 + how.ema) - 4 * (shape.matrices + how.ema * shape.valued)
+        times = FILE_COPIES + how.async_checkpoints  # the copy that is written while the state changes
+        state_of = 4 * shape.updated_parameters * (3 + how.ema) - 4 * (
+            shape.matrices + how.ema * shape.value_parameters
+        )
         saved = times * state_of // how.processes
-        if how.beside:
-            found = [each | {"checkpoint": saved} for each in found]
-        if not mapped(how):  # what that took stays in the heap while the weights are gathered
+        if how.async_checkpoints:
+            moments = [moment | {"checkpoint": saved} for moment in moments]
+        if not maps_large_blocks(how):  # what that took stays in the heap while the weights are gathered
             saved += 4 * shape.parameters
         buckets = ends if not how.zero_stage and how.processes > 1 else 0
-        found.append(own | {"gradients": buckets, "checkpoint": saved})
-    return found
+        moments.append(base | {"gradients": buckets, "checkpoint": saved})
+    return moments
 
 
-def needed(shape: Shape, how: Training) -> dict[str, int]:
+def peak_memory(shape: Shape, how: Training) -> dict[str, int]:
     """The peak memory of one process in bytes, by what takes it at that moment."""
-    return max(moments(shape, how), key=lambda parts: sum(parts.values()))
+    return max(step_moments(shape, how), key=lambda parts: sum(parts.values()))

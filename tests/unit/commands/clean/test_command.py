@@ -34,7 +34,7 @@ def config(**more: Any) -> Project:
 
 def made(project: Project, step: str, task: str = "", variant: str = "main") -> Path:
     """A result with a file of 1,000 bytes and the benchmark file of two minutes' work; returns its manifest."""
-    manifest = Path(project.manifest(variant, step, task))
+    manifest = Path(project.manifest_path(variant, step, task))
     data = manifest.parent / (task or "data") / "weights"
     data.parent.mkdir(parents=True, exist_ok=True)
     data.write_bytes(bytes(1000))
@@ -90,12 +90,12 @@ def plant(folder: Path) -> dict[str, bool]:
     for step in ("pretrain.train", "corpus.split"):
         made(now, step)
     made(now, "finetune.train", "sft")
-    unused.make(unused.leaving(now.variants))
-    gone = unused.set_aside()[0]
-    uses = {name: used for name, used in uses.items() if "gone" not in name} | {str(gone.manifest): False}
+    unused.make_moves(unused.moves_aside(now.variants))
+    gone = unused.find_set_aside()[0]
+    uses = {name: used for name, used in uses.items() if "gone" not in name} | {str(gone.manifest_path): False}
 
-    base, sft = (Path(now.manifest("main", *task)) for task in (("pretrain.train", ""), ("finetune.train", "sft")))
-    ended = saved("1" * 16, base, Manifest.parse(base).fingerprint)
+    base, sft = (Path(now.manifest_path("main", *task)) for task in (("pretrain.train", ""), ("finetune.train", "sft")))
+    ended = saved("1" * 16, base, Manifest.read_unchecked(base).fingerprint)
     uses |= {str(ended / f"step-{step:06d}/weights"): step == 30 for step in (10, 20, 30)}
     trained, place = (
         Path("results/main/finetune/train/gone.manifest.json"),
@@ -104,7 +104,7 @@ def plant(folder: Path) -> dict[str, bool]:
     for name, manifest, mark, used in (
         ("2" * 16, sft, "0" * 16, False),  # of other settings: the result of today's is there
         ("3" * 16, place, "0" * 16, True),  # did not end
-        ("4" * 16, trained, unused.mark_of(gone.manifest), False),
+        ("4" * 16, trained, unused.mark_of(gone.manifest_path), False),
         ("5" * 16 + "-01234567", base, "0" * 16, False),
         ("6" * 16, Path("results/old/pretrain/train/manifest.json"), "1" * 16, True),  # did not end
         ("mine", sft, "", True),
@@ -169,7 +169,7 @@ def test_what_the_config_uses_stays_and_the_rest_goes(
     assert "nothing to free: the config uses all that is here" in capsys.readouterr().out
     project = config()
     assert not [
-        name for name in ("pretrain.train", "corpus.split") if not Path(project.manifest("main", name)).exists()
+        name for name in ("pretrain.train", "corpus.split") if not Path(project.manifest_path("main", name)).exists()
     ]
 
 
@@ -228,13 +228,13 @@ def test_a_name_in_any_spelling_is_one(uses: dict[str, bool], how: str, tmp_path
     """Absolute, by way of the folder above or of a link, as a list of files or a pattern."""
     Path("link").symlink_to(Path("results/old"))
     named = candidates.NamedPaths()
-    named._add("key", how.format(folder=Path.cwd()))
-    assert named.key(Path("results/old/corpus")) == "key"
-    assert named.key(Path("checkpoints/old")) is None and named.key(Path(".cache/judge")) is None
+    named._add_patterns("key", how.format(folder=Path.cwd()))
+    assert named.key_naming(Path("results/old/corpus")) == "key"
+    assert named.key_naming(Path("checkpoints/old")) is None and named.key_naming(Path(".cache/judge")) is None
     for other in ("", ".", "/", "hf://datasets/results/x", str(tmp_path / "results"), "results\0"):
         alone = candidates.NamedPaths()
-        alone._add("key", other)
-        assert alone.key(Path("results/old/corpus")) is None, other
+        alone._add_patterns("key", other)
+        assert alone.key_naming(Path("results/old/corpus")) is None, other
 
 
 def test_checkpoints_of_a_learning_curve_stay(uses: dict[str, bool], capsys: pytest.CaptureFixture[str]) -> None:
@@ -300,7 +300,7 @@ def test_another_config_than_that_of_the_last_run_is_named(
 ) -> None:
     """What that one uses may be the run's: a script has to name the config."""
     project = Project(configuration.validate(yaml.safe_load(Path("config.yaml").read_text())))
-    last = code_snapshot.config(project.variants["main"], project.held)
+    last = code_snapshot.write_config(project.variants["main"], project.held)
     assert main(["clean", "-n"]) == 0 and "another config" not in capsys.readouterr().out
     config(models={"sft": {**SFT, "epochs": epochs}})
     assert main(["clean", "--yes"]) == 1

@@ -13,10 +13,10 @@ import yaml
 from crawl2llm.__main__ import main
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.fingerprint import fingerprint
-from crawl2llm.commands.compare.collect import load, record
-from crawl2llm.commands.compare.command import differing
+from crawl2llm.commands.compare.collect import load_record, run_record
+from crawl2llm.commands.compare.command import differing_values
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.core.nested_dicts import merged, placed
+from crawl2llm.core.nested_dicts import merge_dicts, nest_value
 from crawl2llm.filters.heuristics import select
 from tests.workflow.conftest import TINY
 
@@ -28,7 +28,7 @@ def other(complete: Path, tmp_path: Path) -> Path:
     """The results of the tiny run, with heuristics.select by another threshold."""
     target = tmp_path / "run"
     shutil.copytree(complete / "results", target / "results", symlinks=True)
-    tree = merged(yaml.safe_load(TINY.read_text(encoding="utf-8")), placed(WORDS, 60))
+    tree = merge_dicts(yaml.safe_load(TINY.read_text(encoding="utf-8")), nest_value(WORDS, 60))
     mark = fingerprint("heuristics.select", configuration.validate(tree))
     folder = target / "results/main/heuristics"
     for shard in ("00000", "00001"):
@@ -45,7 +45,7 @@ def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 
 
 def test_a_record_has_what_made_the_results(complete: Path) -> None:
-    found = record(complete / "results/main", [str(TINY)])
+    found = run_record(complete / "results/main", [str(TINY)])
     of = found["steps"]["heuristics.select"]
     counts = [
         Manifest.read(complete / f"results/main/heuristics/select/{shard}.manifest.json").counts
@@ -67,7 +67,7 @@ def test_summaries_of_all_tasks_are_kept_and_what_adds_up_is_told(
     folder = tmp_path / "run"
     shutil.copytree(complete / "results", folder / "results", symlinks=True)
     place = folder / "results/main/corpus/write"
-    before = record(complete / "results/main")["steps"]["corpus.write"]
+    before = run_record(complete / "results/main")["steps"]["corpus.write"]
     assert set(before["summary"]) == {"00000", "00001"} and list(before["by"]) == [""]
     path = place / "00001.manifest.json"
     told = json.loads(path.read_text(encoding="utf-8"))
@@ -77,7 +77,7 @@ def test_summaries_of_all_tasks_are_kept_and_what_adds_up_is_told(
     run = json.loads(beside.read_text(encoding="utf-8"))
     run["machine"]["host"] = "another"
     beside.write_text(json.dumps(run), encoding="utf-8")
-    after = record(folder / "results/main")["steps"]["corpus.write"]
+    after = run_record(folder / "results/main")["steps"]["corpus.write"]
     assert "another" in after["machine"]["host"] and len(after["machine"]["host"]) == 2
     found = asked(capsys, str(complete / "results/main"), str(folder / "results/main"))
     number = sum(of["train"]["documents"] for of in before["summary"].values())
@@ -111,7 +111,7 @@ def test_two_records_of_one_run_differ_in_nothing(
 ) -> None:
     results, out = str(complete / "results/main"), tmp_path / "run.json"
     assert main(["record", results, "--out", str(out), "--configfile", str(TINY)]) == 0
-    assert load(out)["steps"] == record(complete / "results/main", [str(TINY)])["steps"]
+    assert load_record(out)["steps"] == run_record(complete / "results/main", [str(TINY)])["steps"]
     found = asked(capsys, str(out), results, "--configfile", str(TINY))
     assert not any(found[key] for key in ("settings", "code", "input", "versions", "machine", "counts", "measures"))
     assert set(found["same_files"]) == set(found["seconds"])
@@ -137,7 +137,7 @@ def test_another_threshold_is_told_with_what_it_changed(
 
 
 def test_leaves_that_differ() -> None:
-    assert differing({"a": {"b": 1, "c": [1]}, "d": 2}, {"a": {"b": 1, "c": [2]}, "e": {}}) == {
+    assert differing_values({"a": {"b": 1, "c": [1]}, "d": 2}, {"a": {"b": 1, "c": [2]}, "e": {}}) == {
         "a.c": [[1], [2]],
         "d": [2, None],
         "e": [None, {}],

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crawl2llm.commands.new.columns import SIGNS, keys, listed, of_lines, of_rows, of_schema
+from crawl2llm.commands.new.columns import SIGNS, columns_text, of_lines, of_rows, of_schema, source_keys
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.ingest.layouts import PRESETS
 
@@ -35,8 +35,8 @@ FINEWEB = ("text", "id", "dump", "url", "date", "file_path", "language", "langua
     ],
 )
 def test_known_data_sets_are_told_by_their_columns(row: dict[str, Any], found: dict[str, str]) -> None:
-    assert keys(of_rows([row]), "", "x.jsonl") == found
-    assert keys(of_schema(pa.Table.from_pylist([row]).schema), "", "x.parquet") == found
+    assert source_keys(of_rows([row]), "", "x.jsonl") == found
+    assert source_keys(of_schema(pa.Table.from_pylist([row]).schema), "", "x.parquet") == found
 
 
 def test_every_preset_that_is_guessed_exists_and_looks_at_its_columns() -> None:
@@ -48,7 +48,7 @@ def test_columns_within_columns_and_those_of_later_rows() -> None:
     start = b'{"id": 1, "doc": {"body": "x"}, "text": null}\n{"id": 2, "text": "x", "more": [1]}\n{"id": 3, "cut'
     found = of_lines(start)
     assert found == {"id": "int", "doc": "dict", "doc.body": "string", "text": "string", "more": "list"}
-    assert keys(found, "doc.body", "x") == {"text_key": "doc.body"}
+    assert source_keys(found, "doc.body", "x") == {"text_key": "doc.body"}
     assert of_lines(b'{"text": "is longer than what was') == {}
     table = pa.table({"doc": [{"body": "x", "n": 1}], "kind": pa.array(["a"]).dictionary_encode()})
     assert of_schema(table.schema) == {
@@ -62,13 +62,13 @@ def test_columns_within_columns_and_those_of_later_rows() -> None:
 def test_without_a_column_of_text_those_that_are_there_are_named() -> None:
     found = of_schema(pa.schema([("id", pa.int64()), ("words", pa.string()), ("text", pa.binary())]))
     with pytest.raises(InputError) as error:
-        keys(found, "", "https://a.org/x.parquet")
+        source_keys(found, "", "https://a.org/x.parquet")
     assert str(error.value) == (
         "https://a.org/x.parquet: no text under text, content, raw_content, body; its columns are id (int64), words (string), "
         "text (binary): name the one with the text by --text-key, which sets `text_key` of the source"
     )
     for wanted, words in (("id", "--text-key id is int64, not a string"), ("doc", "--text-key doc is none of its")):
         with pytest.raises(InputError, match=words):
-            keys(found, wanted, "x")
-    assert keys(found, "words", "x") == {"text_key": "words"}
-    assert listed(dict.fromkeys(map(str, range(50)), "int64")).endswith("39 (int64) and 10 more")
+            source_keys(found, wanted, "x")
+    assert source_keys(found, "words", "x") == {"text_key": "words"}
+    assert columns_text(dict.fromkeys(map(str, range(50)), "int64")).endswith("39 (int64) and 10 more")

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.commands.new.command import chosen, digits_note, main, start, words
-from crawl2llm.commands.new.estimate import TASK_SECONDS, starts, validation_fraction
-from crawl2llm.commands.new.places import Source, sources
-from crawl2llm.commands.new.sample import look, spread
+from crawl2llm.commands.new.command import digits_note, languages_to_keep, main, run_command, yaml_text
+from crawl2llm.commands.new.estimate import TASK_SECONDS, task_starts, validation_fraction
+from crawl2llm.commands.new.places import Source, find_sources
+from crawl2llm.commands.new.sample import read_sample, sampled_files
 from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.ingest.files import File
@@ -55,11 +55,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_kind_is_what_the_file_holds(folder: Path) -> None:
-    found = {source.kind: source for source in sources(["*.warc.gz", "rows.*", "book.txt"])}
+    found = {source.kind: source for source in find_sources(["*.warc.gz", "rows.*", "book.txt"])}
     assert set(found) == {"warc", "jsonl", "text"}
-    assert found["jsonl"].entry() == {"name": "records", "kind": "jsonl", "paths": ["rows.*"], "text_key": "content"}
+    assert found["jsonl"].config_entry() == {
+        "name": "records",
+        "kind": "jsonl",
+        "paths": ["rows.*"],
+        "text_key": "content",
+    }
     Path("renamed").write_bytes(Path("a.warc.gz").read_bytes())
-    assert sources(["renamed"])[0].kind == "warc"
+    assert find_sources(["renamed"])[0].kind == "warc"
 
 
 @pytest.mark.parametrize(
@@ -73,64 +78,64 @@ def test_the_kind_is_what_the_file_holds(folder: Path) -> None:
 def test_a_file_of_another_kind_is_refused_by_name(folder: Path, name: str, content: bytes, message: str) -> None:
     Path(name).write_bytes(content)
     with pytest.raises(InputError, match=message):
-        sources([name])
+        find_sources([name])
 
 
 def test_a_pattern_without_files_is_refused(folder: Path) -> None:
     with pytest.raises(InputError, match=r"--from 'no/\*\.warc': no file matches"):
-        sources(["no/*.warc"])
+        find_sources(["no/*.warc"])
     Path("list.txt").write_text("gone.warc.gz\n")
     with pytest.raises(InputError, match=r"no such file 'gone\.warc\.gz'"):
-        sources(["@list.txt"])
+        find_sources(["@list.txt"])
 
 
 def test_a_sample_counts_documents_and_text_by_language(folder: Path) -> None:
-    seen = look(sources(["rows.*"])[0])
+    seen = read_sample(find_sources(["rows.*"])[0])
     assert seen.documents == {"en": 8, "de": 1}
     assert seen.kept_documents["en"] == 8
-    assert seen.text["de"] == len(GERMAN.strip().encode())
+    assert seen.text_bytes["de"] == len(GERMAN.strip().encode())
 
 
 def test_books_are_cut_into_pieces(folder: Path) -> None:
     Path("long.txt").write_text(f"{ENGLISH}\n\n" * 300, encoding="utf-8")
-    source = sources(["long.txt"])[0]
-    assert source.entry() == {
+    source = find_sources(["long.txt"])[0]
+    assert source.config_entry() == {
         "name": "texts",
         "kind": "text",
         "paths": ["long.txt"],
         "unwrap": True,
         "chunk_words": 1000,
     }
-    assert look(source).documents["en"] > 10
+    assert read_sample(source).documents["en"] > 10
 
 
 def test_a_sample_is_bounded(folder: Path) -> None:
     names: list[File] = [Path(f"{number:03d}.txt") for number in range(40)]
     for number in range(40):
         Path(f"{number:03d}.txt").write_text(ENGLISH)
-    assert spread(names, 16)[0] == names[0] and spread(names, 16)[-1] == names[-1]
+    assert sampled_files(names, 16)[0] == names[0] and sampled_files(names, 16)[-1] == names[-1]
     source = Source("text", ["*.txt"], names)
-    assert look(source).files == 16
-    assert look(source, seconds=0).files == 1
+    assert read_sample(source).files == 16
+    assert read_sample(source, seconds=0).files == 1
 
 
 def test_the_languages_are_those_with_a_good_share() -> None:
     found = {"en": 0.6, "unsure": 0.2, "no": 0.15, "de": 0.05}
-    assert chosen(found, [], found) == ["en", "no"]
-    assert chosen({"unsure": 0.9, "de": 0.05}, [], ["de"]) == ["de"]
-    assert yaml.safe_load(words(["no"])) == ["no"]
-    assert chosen(found, ["sw", "no"], found) == ["no"]
+    assert languages_to_keep(found, [], found) == ["en", "no"]
+    assert languages_to_keep({"unsure": 0.9, "de": 0.05}, [], ["de"]) == ["de"]
+    assert yaml.safe_load(yaml_text(["no"])) == ["no"]
+    assert languages_to_keep(found, ["sw", "no"], found) == ["no"]
     with pytest.raises(InputError, match=r"no text of any of them; it held en 60%, unsure 20%, no 15%"):
-        chosen(found, ["sw"], found)
+        languages_to_keep(found, ["sw"], found)
 
 
 def test_a_language_of_which_the_filters_leave_nothing_is_not_chosen_but_may_be_asked_for(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = {"en": 0.6, "no": 0.4}
-    assert chosen(found, [], ["no"]) == ["no"]
-    assert chosen(found, [], []) == ["en", "no"]  # nothing is better than the other
-    assert chosen(found, ["en"], ["no"]) == ["en"]
+    assert languages_to_keep(found, [], ["no"]) == ["no"]
+    assert languages_to_keep(found, [], []) == ["en", "no"]  # nothing is better than the other
+    assert languages_to_keep(found, ["en"], ["no"]) == ["en"]
     Path("bad.jsonl").write_text(json.dumps({"content": "Der Hund läuft schnell über die Straße. {" * 40}) + "\n")
     assert main(["mine.yaml", "--from", "rows.*", "bad.jsonl"]) == 0
     assert yaml.safe_load(Path("mine.yaml").read_text())["language"]["select"]["languages"] == ["en"]
@@ -140,9 +145,9 @@ def test_a_language_of_which_the_filters_leave_nothing_is_not_chosen_but_may_be_
 
 
 def test_the_estimate_counts_the_start_of_every_task(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    number, seconds = starts(16, 1)
+    number, seconds = task_starts(16, 1)
     assert number == 10 * 2 + 8 + 2 + 7 and seconds == TASK_SECONDS * number  # steps by shard; bands; parts; lone steps
-    assert starts(16, 2) == (number, TASK_SECONDS * (10 + 4 + 1 + 7))
+    assert task_starts(16, 2) == (number, TASK_SECONDS * (10 + 4 + 1 + 7))
     assert main(["mine.yaml", "--from", "rows.*"]) == 0
     said = capsys.readouterr().out
     assert re.search(r"Here: \S+ for the data on all cores \(\S+ of it to start 19 tasks\)", said)
@@ -195,7 +200,7 @@ def test_how_numbers_are_split_is_said_in_words(digits: int, words: str) -> None
 def test_the_command_at_the_end_works_as_typed(folder: Path, monkeypatch: pytest.MonkeyPatch, activated: bool) -> None:
     programs = Path(sys.executable).parent
     monkeypatch.setenv("PATH", os.pathsep.join([*([str(programs)] if activated else []), "/usr/bin", "/bin"]))
-    command = start(Path("mine.yaml"))
+    command = run_command(Path("mine.yaml"))
     assert command.startswith("snakemake ") == activated
     program = command.partition(" --snakefile")[0]
     version = subprocess.run(["/bin/sh", "-c", f"{program} --version"], capture_output=True, text=True, check=False)
@@ -229,7 +234,7 @@ def test_files_without_text_are_refused_with_the_reasons(folder: Path, capsys: p
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"needs real crawls in {SHARED}")
 def test_real_crawls() -> None:
-    seen = look(sources([str(SHARED / "warc-real" / "sample-000*.warc.gz")])[0])
+    seen = read_sample(find_sources([str(SHARED / "warc-real" / "sample-000*.warc.gz")])[0])
     assert seen.files == 2 and seen.documents["en"] > 5
     assert seen.rejected["type_request"] > 10
 
@@ -238,6 +243,6 @@ def test_json_lines_with_other_text_keys_are_other_sources(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     for name, key in (("a", "text"), ("b", "content")):
         (tmp_path / f"{name}.jsonl").write_text(f'{{"{key}": "Some text."}}\n')
-    entries = [source.entry() for source in sources(["a.jsonl", "b.jsonl"])]
+    entries = [source.config_entry() for source in find_sources(["a.jsonl", "b.jsonl"])]
     assert [entry.get("text_key", "text") for entry in entries] == ["text", "content"]
     assert len({entry["name"] for entry in entries}) == 2

@@ -25,8 +25,8 @@ import zstandard
 from crawl2llm.chain import config as configuration
 from crawl2llm.commands.new import places, sample
 from crawl2llm.commands.new.command import main
-from crawl2llm.commands.new.places import Wanted, sources
-from crawl2llm.commands.new.sample import look
+from crawl2llm.commands.new.places import SourceOptions, find_sources
+from crawl2llm.commands.new.sample import read_sample
 from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
 from tests.unit.commands.new.test_new import ENGLISH
@@ -82,13 +82,13 @@ def test_a_file_at_a_url_is_as_the_same_file_here(server: Server, name: str) -> 
     data, kind = FILES[name]
     Path(name).write_bytes(data)
     url = server.put(f"deep/{name}", data)
-    (there,), (here,) = sources([url]), sources([name])
+    (there,), (here,) = find_sources([url]), find_sources([name])
     assert there.kind == here.kind == kind and there.bytes == here.bytes == len(data)
-    assert there.entry() == {**here.entry(), "paths": [url]} and there.remote and not here.remote
-    seen = look(there)
+    assert there.config_entry() == {**here.config_entry(), "paths": [url]} and there.is_remote and not here.is_remote
+    seen = read_sample(there)
     assert seen.documents["en"] == (8 if "jsonl" in name.lower() or name in ("a.warc.gz", "a.parquet") else 1)
-    assert (seen.documents, seen.text, seen.kept, seen.rejected, seen.bytes) == (
-        (seen := look(here)).documents, seen.text, seen.kept, seen.rejected, len(data)
+    assert (seen.documents, seen.text_bytes, seen.kept_bytes, seen.rejected, seen.bytes) == (
+        (seen := read_sample(here)).documents, seen.text_bytes, seen.kept_bytes, seen.rejected, len(data)
     )  # fmt: skip
     assert not list(Path().glob("**/*.partial")) and {path.name for path in Path().iterdir()} == {name}
 
@@ -100,15 +100,19 @@ def test_only_the_beginning_of_a_few_files_is_read(server: Server, monkeypatch: 
     each = members(*(page(number, text[number]) for number in range(400)))
     urls = [server.put(f"{number}.warc.gz", each) for number in range(9)]
     Path("list.txt").write_text("# a crawl\n\n" + "\n".join(urls))
-    (source,) = sources(["@list.txt"])
-    assert source.entry() == {"name": "web", "kind": "warc", "paths": ["@list.txt"]} and source.bytes == 9 * len(each)
-    seen = look(source)
-    assert seen.files == sample.REMOTE and seen.bytes == sample.REMOTE * 20_000 and not seen.rejected
+    (source,) = find_sources(["@list.txt"])
+    assert source.config_entry() == {"name": "web", "kind": "warc", "paths": ["@list.txt"]} and source.bytes == 9 * len(
+        each
+    )
+    seen = read_sample(source)
+    assert (
+        seen.files == sample.MOST_REMOTE_FILES and seen.bytes == sample.MOST_REMOTE_FILES * 20_000 and not seen.rejected
+    )
     assert 0.7 < seen.documents.total() * source.bytes / seen.bytes / (9 * 400) < 1.3
     # Rows of one large row group: the same share by rows.
     data = parquet([{"text": text[number % 400]} for number in range(4000)])
-    (source,) = sources([server.put("x.parquet", data)])
-    seen = look(source)
+    (source,) = find_sources([server.put("x.parquet", data)])
+    seen = read_sample(source)
     assert seen.documents.total() < 100 and 0.9 < seen.documents.total() * source.bytes / seen.bytes / 4000 < 1.1
 
 
@@ -118,8 +122,8 @@ def test_lengths_that_no_server_tells_and_those_that_are_not_asked(
     urls = [server.put(f"{number}.jsonl", LINES * (number + 1)) for number in range(9)]
     Path("list.txt").write_text("\n".join(urls))
     monkeypatch.setattr(places, "LENGTHS", 3)
-    (source,) = sources(["@list.txt"])
-    assert sum(method == "HEAD" for method, _, _ in server.asked) == 3 and source.unknown == 6
+    (source,) = find_sources(["@list.txt"])
+    assert sum(method == "HEAD" for method, _, _ in server.asked) == 3 and source.unknown_lengths == 6
     assert source.bytes == len(LINES) * 45  # numbers 0, 4 and 8 have the mean of all
     for file in server.files.values():
         file.head, file.silent = 405, True
@@ -176,8 +180,8 @@ def test_a_crawl_by_its_name(server: Server, capsys: pytest.CaptureFixture[str])
     for name, file in server.files.items():
         (path := Path(f"mirror{name}")).parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.data)
-    (source,) = sources([CRAWL], Wanted(files=6, base="mirror"))
-    assert look(source).documents["en"] == 30 and not source.remote
+    (source,) = find_sources([CRAWL], SourceOptions(files=6, base="mirror"))
+    assert read_sample(source).documents["en"] == 30 and not source.is_remote
     assert main(["mine.yaml", "--force", "--from", "CC-MAIN-2026-09", *given[2:]]) == 1
     assert f"{server.url}/crawl-data/CC-MAIN-2026-09/warc.paths.gz: the server answers 404" in capsys.readouterr().err
 
@@ -235,7 +239,7 @@ def test_a_damaged_parquet_file_is_named(server: Server) -> None:
     data = parquet(ROWS)
     for broken in (data[:-100], data[:4] + b"x" * 500):
         with pytest.raises(InputError, match=rf"{server.url}/x\.parquet: cannot be read: "):
-            sources([server.put("x.parquet", broken)])
+            find_sources([server.put("x.parquet", broken)])
 
 
 def test_a_pattern_in_s3(s3: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -309,7 +313,7 @@ def test_a_data_set_of_the_hub(tmp_path: Path) -> None:
 def test_sources_of_several_places_have_names_of_their_own(server: Server) -> None:
     Path("a.jsonl").write_bytes(LINES)
     urls = [server.put("b.jsonl", LINES), server.put("c.jsonl", LINES), server.put("d.parquet", parquet(ROWS))]
-    found = sources(["a.jsonl", *urls, "a.jsonl"])
+    found = find_sources(["a.jsonl", *urls, "a.jsonl"])
     assert [(one.name, one.patterns) for one in found] == [
         ("records", ["a.jsonl"]), ("records-2", urls[:2]), ("records-3", urls[2:])
     ]  # fmt: skip

@@ -32,7 +32,7 @@ This was a dry-run (flag -n). The order of jobs does not reflect the order of ex
 
 
 def test_one_line_a_rule_with_the_reasons(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan.show(OUTPUT.splitlines()) == 0
+    assert plan.print_plan(OUTPUT.splitlines()) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[:4] == [
         "rule                tasks    about  why",
@@ -46,7 +46,7 @@ def test_one_line_a_rule_with_the_reasons(capsys: pytest.CaptureFixture[str]) ->
 def test_long_reasons_are_wrapped_below_themselves() -> None:
     why = "code of " + ", ".join(f"scripts/crawl2llm/filters/language/module-{number}.py" for number in range(6))
     lines = list(
-        words.page({"language_score": Counter({why: 2})}, {"language_score": Estimate(75, 0, 0, 2)}, False, 100)
+        words.plan_lines({"language_score": Counter({why: 2})}, {"language_score": Estimate(75, 0, 0, 2)}, False, 100)
     )
     assert lines[1].startswith(
         "language_score          2    1m15s  code of scripts/crawl2llm/filters/language/module-0.py,"
@@ -58,14 +58,14 @@ def test_long_reasons_are_wrapped_below_themselves() -> None:
 def test_a_total_says_what_it_lacks() -> None:
     costs = {"pretrain_train": Estimate(7200, 16, 0, 1), "evaluate_model": Estimate(60, 0.1, 1, 2)}
     found = {"pretrain_train": Counter({"x": 1}), "evaluate_model": Counter({"y": 2})}
-    lines = list(words.page(found, costs, True, 100))
+    lines = list(words.plan_lines(found, costs, True, 100))
     assert lines[1].split()[:4] == ["pretrain_train", "1", "2h00m", "16.00"]
     assert lines[2].split()[:4] == ["evaluate_model", "2", ">1m00s", "0.10"]
     assert lines[3].split() == ["total", "3", ">2h01m", "16.10"]
-    said = words.closing(costs, True, 2)
+    said = words.total_text(costs, True, 2)
     assert said.startswith("estimate: at least 2h01m and at least 16.10 GPU-hours, one step after another, on 2 cores.")
     assert "Never measured: evaluate.model." in said
-    whole = words.closing({"pretrain_train": Estimate(60, 0, 0, 1)}, False, None)
+    whole = words.total_text({"pretrain_train": Estimate(60, 0, 0, 1)}, False, None)
     assert (
         whole.startswith("estimate: 1m00s, one step after another, all tasks of a step at once")
         and "Never" not in whole
@@ -74,36 +74,36 @@ def test_a_total_says_what_it_lacks() -> None:
 
 def test_cores_are_those_of_the_options_or_of_the_profile(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("cores: all\n")
-    assert plan.cores(tmp_path, []) == len(os.sched_getaffinity(0))
-    assert plan.cores(tmp_path, ["--until", "x", "--cores", "7"]) == 7
+    assert plan.available_cores(tmp_path, []) == len(os.sched_getaffinity(0))
+    assert plan.available_cores(tmp_path, ["--until", "x", "--cores", "7"]) == 7
     (tmp_path / "config.yaml").write_text("cores: 5\n")
-    assert plan.cores(tmp_path, []) == 5
-    assert plan.cores(plan.ROOT / "profiles/slurm", []) is None
+    assert plan.available_cores(tmp_path, []) == 5
+    assert plan.available_cores(plan.ROOT / "profiles/slurm", []) is None
 
 
 def test_the_config_is_found_by_snakemakes_options(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("{ingest: {extract: {shards: 3}}}")
-    found = plan.configured(["--until", "x", "--configfile", str(path), "--config", "data=here"], tmp_path)
+    found = plan.config_of_options(["--until", "x", "--configfile", str(path), "--config", "data=here"], tmp_path)
     assert found and found["data"] == "here" and found["ingest"]["extract"]["shards"] == 3
-    assert plan.configured(["--configfile", str(tmp_path / "none.yaml")], tmp_path) is None
+    assert plan.config_of_options(["--configfile", str(tmp_path / "none.yaml")], tmp_path) is None
     (tmp_path / "config.yaml").write_text("{ingest: {extract: {shards: 5}}}")
-    here = plan.configured([], tmp_path)
+    here = plan.config_of_options([], tmp_path)
     assert here and here["ingest"]["extract"]["shards"] == 5
 
 
 def test_nothing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan.show("Building DAG of jobs...\nNothing to be done (all …).\n".splitlines()) == 0
+    assert plan.print_plan("Building DAG of jobs...\nNothing to be done (all …).\n".splitlines()) == 0
     assert "nothing to do" in capsys.readouterr().out
 
 
 def test_errors_are_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan.show("WorkflowError in file x:\nkey y is wrong\n".splitlines()) == 1
+    assert plan.print_plan("WorkflowError in file x:\nkey y is wrong\n".splitlines()) == 1
     assert capsys.readouterr().out == "WorkflowError in file x:\nkey y is wrong\n"
 
 
 def test_a_refusal_is_passed_on_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan.show("Using profile x.\nerror: key y is wrong\n".splitlines()) == 1
+    assert plan.print_plan("Using profile x.\nerror: key y is wrong\n".splitlines()) == 1
     assert capsys.readouterr().out == "error: key y is wrong\n"
 
 
@@ -112,6 +112,6 @@ def test_a_refusal_is_passed_on_alone(capsys: pytest.CaptureFixture[str]) -> Non
 )
 def test_a_plan_that_was_not_finished_is_no_plan(output: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Seen: a mistyped option, and the answer was that every result is up to date."""
-    assert plan.show(output.splitlines()) == 1
+    assert plan.print_plan(output.splitlines()) == 1
     said = capsys.readouterr().out
     assert "nothing to do" not in said and "ended before its plan was complete" in said

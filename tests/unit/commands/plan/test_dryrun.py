@@ -30,9 +30,9 @@ This was a dry-run (flag -n).
 
 
 def test_tasks_are_read_with_what_snakemake_says_of_them() -> None:
-    (score, report), errors = dryrun.read(LINES)
+    (score, report), errors = dryrun.parse_output(LINES)
     assert errors == []
-    assert (score.step, score.variant, score.id, score.threads, score.gpus) == (
+    assert (score.step, score.variant, score.id, score.threads, score.requested_gpus) == (
         "language.score",
         "strict",
         "00003",
@@ -40,7 +40,7 @@ def test_tasks_are_read_with_what_snakemake_says_of_them() -> None:
         8,
     )
     assert score.inputs == ["a.manifest.json", "crawl/TypeError.txt"]
-    assert (report.step, report.variant, report.id, report.threads, report.gpus) == (
+    assert (report.step, report.variant, report.id, report.threads, report.requested_gpus) == (
         "report.render",
         "main",
         "",
@@ -51,10 +51,10 @@ def test_tasks_are_read_with_what_snakemake_says_of_them() -> None:
 
 
 def test_errors_are_all_lines_from_the_first_on() -> None:
-    tasks, errors = dryrun.read([*LINES, "error: key x is wrong", "and why"])
+    tasks, errors = dryrun.parse_output([*LINES, "error: key x is wrong", "and why"])
     assert len(tasks) == 2 and errors == ["error: key x is wrong", "and why"]
 
 
 def test_the_folder_of_the_run() -> None:
-    assert dryrun.folder(LINES) == Path("/runs/one two")
-    assert dryrun.folder(["Building DAG of jobs..."]) == Path()
+    assert dryrun.working_directory(LINES) == Path("/runs/one two")
+    assert dryrun.working_directory(["Building DAG of jobs..."]) == Path()

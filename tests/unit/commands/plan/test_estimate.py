@@ -13,9 +13,18 @@ from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.chain.steps import STEPS
 from crawl2llm.commands.plan import training
 from crawl2llm.commands.plan.dryrun import Task
-from crawl2llm.commands.plan.estimate import Estimate, Work, above, by_rule, done, operations, ratio, together
-from crawl2llm.commands.plan.last_run import Last
-from crawl2llm.core.console import duration
+from crawl2llm.commands.plan.estimate import (
+    Estimate,
+    Work,
+    counting_step,
+    estimates_by_rule,
+    measured_operations,
+    parallel_seconds,
+    ratio,
+    training_operations,
+)
+from crawl2llm.commands.plan.last_run import LastRun
+from crawl2llm.core.console import format_duration
 from crawl2llm.core.manifest import Manifest
 
 CONFIG = configuration.validate(
@@ -63,7 +72,7 @@ class Folder:
         """Each shard reads the file of its name."""
         files = {shard: [f"web=./{shard}.gz"] for shard in steps.shards(config)}
         variants, sources = {"main": config, "new": config}, {"main": files, "new": files}
-        return by_rule(list(tasks), Work(Last(self.path), list(tasks), variants, sources), cores=2)
+        return estimates_by_rule(list(tasks), Work(LastRun(self.path), list(tasks), variants, sources), cores=2)
 
 
 def task(step: str, name: str = "", variant: str = "main", **facts: str) -> Task:
@@ -92,17 +101,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
 def test_every_step_that_counts_by_another_has_one_above_it() -> None:
     order = list(STEPS)
     for step in order:
-        read = above(step, list(FILTERS))
+        read = counting_step(step, list(FILTERS))
         assert read is None or order.index(read) < order.index(step), step
 
 
 def test_one_step_takes_its_longest_task_or_all_its_work_over_the_cores() -> None:
-    assert together([(10, 1), (10, 1), (10, 1)], cores=2) == 15
-    assert together([(10, 1), (1, 1)], cores=2) == 10
-    assert together([(10, 2), (10, 2)], cores=2) == 20
-    assert together([(10, 8)], cores=2) == 10  # as many threads as there are cores
-    assert together([(10, 1)] * 100, cores=None) == 10
-    assert together([], cores=2) == 0
+    assert parallel_seconds([(10, 1), (10, 1), (10, 1)], cores=2) == 15
+    assert parallel_seconds([(10, 1), (1, 1)], cores=2) == 10
+    assert parallel_seconds([(10, 2), (10, 2)], cores=2) == 20
+    assert parallel_seconds([(10, 8)], cores=2) == 10  # as many threads as there are cores
+    assert parallel_seconds([(10, 1)] * 100, cores=None) == 10
+    assert parallel_seconds([], cores=2) == 0
 
 
 def test_what_is_not_known_scales_nothing() -> None:
@@ -228,25 +237,27 @@ def test_the_words_on_a_training_have_the_time_of_the_table(folder: Folder) -> N
     trained(folder)
     folder.made("tokenize.train", "", 1, None, {"vocabulary": 600})
     place = folder.path / "results/main/pretrain/train"
-    fingerprint = {"config": config_schema.tracked(CONFIG, "pretrain.train")}
+    fingerprint = {"config": config_schema.tracked_section(CONFIG, "pretrain.train")}
     facts = {"device": "cpu", "processes": 2, "devices": {"a CPU": 2}, "fingerprint": fingerprint}
     (place / "run.json").write_text(json.dumps(facts))
     (place / "metrics.jsonl").write_text(json.dumps({"step": 40, "tokens_per_second": 1e6, "seconds": 0.1}) + "\n")
     for more, words in (({}, "here, scaled"), ({"engine": "torch"}, "here, with engine deepspeed, scaled")):
         config, tasks = with_training(steps=80, global_batch_tokens=2048, **more), [task("pretrain.train")]
         config["pretrain"]["plan"] = CONFIG["pretrain"]["plan"]
-        work = Work(Last(folder.path), tasks, {"main": config}, {"main": {}})
-        seconds = by_rule(tasks, work, 2)["pretrain_train"].seconds
-        (line,) = [line for line in training.lines(tasks, work) if "about" in line]
-        assert line.startswith(f"  about {duration(seconds)} on this machine, by ") and words in line
+        work = Work(LastRun(folder.path), tasks, {"main": config}, {"main": {}})
+        seconds = estimates_by_rule(tasks, work, 2)["pretrain_train"].seconds
+        (line,) = [line for line in training.training_lines(tasks, work) if "about" in line]
+        assert line.startswith(f"  about {format_duration(seconds)} on this machine, by ") and words in line
 
 
 def test_operations_are_those_that_the_manifest_says() -> None:
     summary = {"steps": 40, "global_batch_tokens": 1024, "tokens": 40_960, "shape": SHAPE}
-    each, whole = done(summary) or (0, 0)
-    assert operations(CONFIG["pretrain"]["train"], 50_000, 600) == (each, whole) and whole == 40 * 1024 * each > 0
-    assert operations(CONFIG["pretrain"]["train"], 20, 600) is None  # less than a window
-    assert done({"steps": 40}) is None
+    each, whole = measured_operations(summary) or (0, 0)
+    assert (
+        training_operations(CONFIG["pretrain"]["train"], 50_000, 600) == (each, whole) and whole == 40 * 1024 * each > 0
+    )
+    assert training_operations(CONFIG["pretrain"]["train"], 20, 600) is None  # less than a window
+    assert measured_operations({"steps": 40}) is None
 
 
 def test_a_training_on_a_cpu_uses_no_gpu(folder: Folder) -> None:

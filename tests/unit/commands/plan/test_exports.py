@@ -30,7 +30,7 @@ def config(tokenizer: dict[str, Any], model: dict[str, Any] | None = None, **mor
 def test_what_llama_cpp_could_not_take_is_said(
     tokenizer: dict[str, Any], model: dict[str, Any], reasons: list[str]
 ) -> None:
-    said = list(exports.lines([task("tokenize.train", "")], {"main": config(tokenizer, model)}))
+    said = list(exports.export_obstacle_lines([task("tokenize.train", "")], {"main": config(tokenizer, model)}))
     assert len(said) == len(reasons)
     for line, reason in zip(said, reasons, strict=True):
         assert line.startswith("no export as GGUF afterwards: ") and reason in line
@@ -38,10 +38,10 @@ def test_what_llama_cpp_could_not_take_is_said(
 
 def test_nothing_is_said_if_nothing_is_trained_or_the_config_is_checked_anyway() -> None:
     main = {"main": config({})}
-    assert not list(exports.lines([task("report.render", "")], main))
-    assert not list(exports.lines([task("tokenize.train", "", variant="other")], main))
+    assert not list(exports.export_obstacle_lines([task("report.render", "")], main))
+    assert not list(exports.export_obstacle_lines([task("tokenize.train", "", variant="other")], main))
     variants = {"main": config({"digits": 1}, models=EXPORT), "other": config({"digits": 3})}
-    assert not list(exports.lines([task("tokenize.train", "")], variants))
+    assert not list(exports.export_obstacle_lines([task("tokenize.train", "")], variants))
     twice = {"main": config({}), "other": config({})}
     both = [task("tokenize.train", ""), task("tokenize.train", "", variant="other")]
-    assert len(list(exports.lines(both, twice))) == 1, "each reason once"
+    assert len(list(exports.export_obstacle_lines(both, twice))) == 1, "each reason once"

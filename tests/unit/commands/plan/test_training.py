@@ -9,7 +9,7 @@ from crawl2llm.chain import config
 from crawl2llm.commands.plan import training
 from crawl2llm.commands.plan.dryrun import Task
 from crawl2llm.commands.plan.estimate import Work
-from crawl2llm.commands.plan.last_run import Last
+from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.manifest import Manifest
 
 SHAPE = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 2, "kv_heads": 2, "context": 128}
@@ -27,8 +27,8 @@ def said(folder: Path, tasks: list[Task], vocabulary: Any = "auto", **train: Any
     tree = {"tokenize": {"train": {"vocabulary": vocabulary}}, "pretrain": {"train": {**KEYS, **train}}}
     tree["variants"] = {"long": {"pretrain": {"train": {"epochs": 4}}}}  # type: ignore[assignment]
     main = config.validate(tree)
-    variants = {name: config.of_variant(main, name) for name in ("main", "long")}
-    return list(training.lines(tasks, Work(Last(folder), tasks, variants, {})))
+    variants = {name: config.config_of_variant(main, name) for name in ("main", "long")}
+    return list(training.training_lines(tasks, Work(LastRun(folder), tasks, variants, {})))
 
 
 def encoded(folder: Path) -> Path:

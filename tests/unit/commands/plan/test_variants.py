@@ -15,8 +15,8 @@ from crawl2llm.chain.project import Project
 from crawl2llm.commands.plan import variants
 from crawl2llm.commands.plan.complete import Plan
 from crawl2llm.commands.plan.dryrun import Task
-from crawl2llm.commands.plan.estimate import Work, by_rule
-from crawl2llm.commands.plan.last_run import Last
+from crawl2llm.commands.plan.estimate import Work, estimates_by_rule
+from crawl2llm.commands.plan.last_run import LastRun
 
 FRACTION, SEED = {"quality": {"select": {"keep_fraction": 0.4}}}, {"pretrain": {"train": {"seed": 1}}}
 
@@ -36,21 +36,21 @@ def planned(project: Project, folder: Path) -> Plan:
     """As if nothing were there: each variant makes what it does not share."""
     tasks: list[Task] = []
     for name, config in project.variants.items():
-        for step in steps.used(config):
-            for task in steps.tasks(step, config):
-                path = project.manifest(name, step, task)
+        for step in steps.used_steps(config):
+            for task in steps.task_ids(step, config):
+                path = project.manifest_path(name, step, task)
                 if path.split("/")[1] == name:
                     tasks.append(Task(steps.rule_of(step), {"output": path}))
-    work = Work(Last(folder), tasks, project.variants, project.sources)
-    return Plan(tasks, project, work, 2, by_rule(tasks, work, 2))
+    work = Work(LastRun(folder), tasks, project.variants, project.sources)
+    return Plan(tasks, project, work, 2, estimates_by_rule(tasks, work, 2))
 
 
 def test_each_variant_has_a_line_with_what_it_shares_and_what_it_runs(project: Project, tmp_path: Path) -> None:
-    lines = list(variants.table(planned(project, tmp_path), 200))
+    lines = list(variants.variant_lines(planned(project, tmp_path), 200))
     by_name = {line.split()[0]: line for line in lines}
     assert list(by_name) == ["variant", *project.variants] and len(lines) == len(project.variants) + 1
     assert by_name["same"].split(maxsplit=2)[1:] == ["0", "all with main; nothing"]
-    used = steps.used(project.variants["half"])
+    used = steps.used_steps(project.variants["half"])
     shared = used.index("quality.select")  # all steps before it
     assert f" {shared} of {len(used)} steps with main; quality.select, corpus.split" in by_name["half"]
     assert " with main, " in by_name["half-seed-1"]
@@ -62,10 +62,10 @@ def test_what_a_line_counts_is_what_runs_and_what_does_not(project: Project, tmp
     """Steps shared and steps run are all steps of the variant, and no step is both where it makes one result."""
     plan = planned(project, tmp_path)
     for name, config in project.variants.items():
-        found = variants.owners(project, name)
+        found = variants.owners_by_step(project, name)
         mine = {task.step for task in plan.tasks if task.variant == name}
         assert mine == {step for step, names in found.items() if name in names}
-        assert list(found) == steps.used(config)
+        assert list(found) == steps.used_steps(config)
 
 
 def test_a_plan_of_main_alone_has_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,11 +73,11 @@ def test_a_plan_of_main_alone_has_no_table(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "a.txt").write_text("some text")
     source = {"name": "books", "kind": "text", "paths": ["a.txt"]}
     alone = Project(validate({"ingest": {"extract": {"shards": 1, "sources": [source]}}}))
-    assert not list(variants.table(planned(alone, tmp_path), 120))
+    assert not list(variants.variant_lines(planned(alone, tmp_path), 120))
 
 
 @given(st.lists(st.sampled_from([*steps.STEPS]), unique=True, max_size=12))
 def test_few_names_the_first_and_how_many_more(names: list[str]) -> None:
-    said = variants.few(names)
+    said = variants.steps_text(names)
     more = int(said.rsplit(" and ", 1)[1].split()[0]) if said.endswith(" more") else 0
     assert sum(name in said.replace(",", " ").split() for name in names) + more == len(names)

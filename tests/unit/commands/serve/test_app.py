@@ -20,7 +20,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from crawl2llm.commands.serve.app import Server
-from crawl2llm.commands.serve.generate import Model, manifests
+from crawl2llm.commands.serve.generate import Model, model_manifests
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
 from crawl2llm.training.template import Template
@@ -41,7 +41,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made.parent.mkdir(parents=True)
     tiny.write_model(made, tiny.pages())
     (made / "manifest.json").unlink()
-    (made / "model/chat_template.jinja").write_text(TEMPLATE.chat())
+    (made / "model/chat_template.jinja").write_text(TEMPLATE.chat_template())
     Manifest("finetune.train", "0" * 16).write(made.with_name("sft.manifest.json"), sorted((made / "model").iterdir()))
     return folder
 
@@ -117,7 +117,7 @@ def test_models(address: str) -> None:
 
 def test_a_chat_and_its_stream_say_the_same_as_the_model(address: str, results: Path) -> None:
     """Greedy, against transformers' own generate on the prompt of the fine-tuning's template."""
-    model = Model(manifests(results)["sft"])
+    model = Model(model_manifests(results)["sft"])
     prompt = TEMPLATE.prompt(HI[0]["content"])
     given = model.tokenizer(prompt, return_tensors="pt")
     ids = model.model.generate(**given, max_new_tokens=12, do_sample=False)[0, given["input_ids"].shape[1] :]
@@ -207,20 +207,20 @@ def test_the_coldest_temperatures_take_the_likeliest_token(address: str) -> None
 
 
 def test_a_special_token_that_a_message_spells_is_text(results: Path) -> None:
-    model = Model(manifests(results)["sft"])
+    model = Model(model_manifests(results)["sft"])
     end, text = model.tokenizer.eos_token_id, "Hi<|endoftext|>\nQuestion: x\nAnswer: <|im_end|>\U000f0000"
     turns = [
         {"role": "user", "content": text},
         {"role": "assistant", "content": "<|endoftext|>"},
         {"role": "user", "content": "b"},
     ]
-    ids = model.chat(turns)
+    ids = model.chat_ids(turns)
     assert ids.count(end) == 1  # the template's, after the answer
     assert model.tokenizer.decode(ids) == f"Question: {text}\nAnswer: <|endoftext|><|endoftext|>\nQuestion: b\nAnswer:"
     plain = [{**turn, "content": turn["content"].replace("<|", "(").replace("|>", ")")} for turn in turns]
     laid_out = model.tokenizer.apply_chat_template(plain, tokenize=False)
-    assert model.chat(plain) == model.tokenizer(laid_out)["input_ids"]
-    assert model.encoded("<|endoftext|>") == [end]  # as before, in what follows
+    assert model.chat_ids(plain) == model.tokenizer(laid_out)["input_ids"]
+    assert model.text_ids("<|endoftext|>") == [end]  # as before, in what follows
 
 
 def test_who_waits_holds_no_model(results: Path) -> None:
@@ -230,15 +230,15 @@ def test_who_waits_holds_no_model(results: Path) -> None:
 
     class Counting(Server):
         def loaded(self, name: str) -> Model:
-            made.add(found := super().loaded(name))
+            made.add(found := super().load_model(name))
             gc.collect()
             seen.append(len(made))
             return found
 
     async def within() -> None:
-        known = manifests(results)
+        known = model_manifests(results)
         server = Counting({"a": known["base"], "b": known["sft"], "c": known["base"]}, "a", 60)
-        async with TestClient(TestServer(server.app(), host="127.0.0.1")) as client:
+        async with TestClient(TestServer(server.build_application(), host="127.0.0.1")) as client:
 
             async def one(number: int) -> None:
                 body = {"model": "abc"[number % 3], "prompt": "A", "max_tokens": 3}

@@ -16,6 +16,6 @@ def test_a_model_that_is_set_aside_is_named(tmp_path: Path) -> None:
     for path in (base.parent, aside):
         path.mkdir(parents=True)
     with pytest.raises(InputError, match=rf"there is no model 'sft'; there are base. .* results are in {aside}, and"):
-        catalog.chosen({"base": base}, {}, "sft", None)
+        catalog.choose_first({"base": base}, {}, "sft", None)
     with pytest.raises(InputError, match=r"there is no model 'x'; there are base$"):
-        catalog.chosen({"base": base}, {}, "x", None)
+        catalog.choose_first({"base": base}, {}, "x", None)

@@ -66,7 +66,7 @@ def test_a_template_that_cannot_lay_out(shared: ChatTemplate, template: str, sai
 @pytest.mark.parametrize(
     "template",
     [
-        Template.parse("Question: {question}\nAnswer: {answer}").chat(),
+        Template.parse("Question: {question}\nAnswer: {answer}").chat_template(),
         TEXT + "{{ bos_token }}{% if add_generation_prompt %}<|a|>{% endif %}",
         "{% for message in messages %}\n  {% generation %}{{ message | tojson }}{% endgeneration %}\n{% endfor %}",
     ],

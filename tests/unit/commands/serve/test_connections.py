@@ -20,7 +20,9 @@ async def served(limits: Connections) -> AsyncIterator[int]:
     """The port of a server that offers no model."""
     server = Server({}, "base", 1)
     server.connections = limits
-    runner = web.AppRunner(server.app(), access_log=None, keepalive_timeout=limits.arrival, shutdown_timeout=1)
+    runner = web.AppRunner(
+        server.build_application(), access_log=None, keepalive_timeout=limits.arrival, shutdown_timeout=1
+    )
     await runner.setup()
     assert runner.server
     listening = await asyncio.get_running_loop().create_server(limits.bounded_factory(runner.server), "127.0.0.1", 0)
@@ -42,18 +44,18 @@ def test_half_requests_are_ended_and_others_are_served(
     monkeypatch.setattr(logging.getLogger("crawl2llm"), "propagate", True)
 
     async def attack() -> None:
-        limits = Connections(most=5, arrival=0.5)
+        limits = Connections(most=5, arrival_seconds=0.5)
         async with served(limits) as port:
             held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
             for _, writer in held[:5]:
                 writer.write(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n")  # and no empty line
             await asyncio.sleep(0.1)
-            assert limits.open == 5
+            assert limits.open_count == 5
             async with asyncio.timeout(10):
                 for reader, _ in held:  # closed, all of them
                     with suppress(ConnectionError):
                         assert await reader.read() == b""
-            assert limits.open == 0 and not limits.late
+            assert limits.open_count == 0 and not limits.arrival_timers
             assert await models(port) == 200
             for _, writer in held:
                 writer.close()
@@ -64,7 +66,7 @@ def test_half_requests_are_ended_and_others_are_served(
 
 def test_a_body_that_does_not_come_is_refused_in_words() -> None:
     async def ask() -> bytes:
-        async with served(Connections(arrival=0.3)) as port:
+        async with served(Connections(arrival_seconds=0.3)) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())

@@ -21,9 +21,9 @@ import pytest
 import torch
 
 from crawl2llm.commands.serve import command, generate, gguf_header, sample
-from crawl2llm.commands.serve.catalog import exports
-from crawl2llm.commands.serve.generate import Ended, Wanted, manifests
-from crawl2llm.commands.serve.gguf import Export, Model, described
+from crawl2llm.commands.serve.catalog import gguf_exports
+from crawl2llm.commands.serve.generate import AnswerEnd, GenerationRequest, model_manifests
+from crawl2llm.commands.serve.gguf import Export, Model, describe_file
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
@@ -52,7 +52,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = {"base": folder / "pretrain/train/model", "sft": folder / "finetune/train/sft/model"}
     for path, kind in zip(made.values(), ("qwen3", "llama"), strict=True):
         written(path, place / "tokenizer", kind, tie_embeddings=False)  # tied, they say one word again and again
-    (made["sft"] / "chat_template.jinja").write_text(Template.parse("Question: {question}\nAnswer: {answer}").chat())
+    (made["sft"] / "chat_template.jinja").write_text(
+        Template.parse("Question: {question}\nAnswer: {answer}").chat_template()
+    )
     Manifest("pretrain.train", "0" * 16).write(folder / "pretrain/train/manifest.json", sorted(made["base"].iterdir()))
     Manifest("finetune.train", "0" * 16).write(
         folder / "finetune/train/sft.manifest.json", sorted(made["sft"].iterdir())
@@ -62,12 +64,18 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         out.mkdir(parents=True)
         files = {one: out / gguf.file_name(name, one) for one in types}
         for one, path in files.items():
-            if one in gguf.PLAIN:
-                told = {"converter": str(gguf_support.tools() / "llama.cpp"), "pre": "smollm", "model": str(made[of])}
-                gguf.run(gguf_support.tools(), place, do="convert", type=one, name=name, file=str(path), **told)
+            if one in gguf.UNQUANTIZED:
+                told = {
+                    "converter": str(gguf_support.tools_folder() / "llama.cpp"),
+                    "pre": "smollm",
+                    "model": str(made[of]),
+                }
+                gguf.run_job(
+                    gguf_support.tools_folder(), place, do="convert", type=one, name=name, file=str(path), **told
+                )
             else:
-                gguf.run(
-                    gguf_support.tools(),
+                gguf.run_job(
+                    gguf_support.tools_folder(),
                     place,
                     do="quantize",
                     source=str(files["f32"]),
@@ -85,13 +93,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pair(results: Path) -> tuple[generate.Model, Model]:
     """`sft` by transformers, and its f32 file by llama.cpp."""
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
-    return generate.Model(manifests(results)["sft"]), Model(exports(results)["gguf"][0])
+    return generate.Model(model_manifests(results)["sft"]), Model(gguf_exports(results)["gguf"][0])
 
 
-def said(model: generate.Model | Model, wanted: Wanted) -> tuple[str, Ended]:
+def said(model: generate.Model | Model, wanted: GenerationRequest) -> tuple[str, AnswerEnd]:
     """(text, why it ended) of an answer."""
     out: list[str] = []
-    ended = model.answer(wanted, out.append, threading.Event())
+    ended = model.generate_answer(wanted, out.append, threading.Event())
     return "".join(out), ended
 
 
@@ -113,16 +121,19 @@ def test_greedy_texts_are_those_of_transformers(pair: tuple[generate.Model, Mode
     other, model = pair
     assert (model.context, model.chats) == (other.context, other.chats) == (128, True)
     for text in TEXTS:
-        ids = model.encoded(text)
-        assert ids == other.encoded(text)
+        ids = model.text_ids(text)
+        assert ids == other.text_ids(text)
         for tokens in (1, clear_tokens(other, ids, 30)):
-            assert said(model, Wanted(ids, tokens, 0)) == said(other, Wanted(ids, tokens, 0)), (text, tokens)
+            assert said(model, GenerationRequest(ids, tokens, 0)) == said(other, GenerationRequest(ids, tokens, 0)), (
+                text,
+                tokens,
+            )
         most = model.context - len(ids)
-        assert said(model, Wanted(ids, most, 0))[1].tokens == most
-    whole, _ = said(other, Wanted(model.encoded(TEXTS[1]), 60, 0))
+        assert said(model, GenerationRequest(ids, most, 0))[1].tokens == most
+    whole, _ = said(other, GenerationRequest(model.text_ids(TEXTS[1]), 60, 0))
     assert len(set(whole)) > 10
     for stop in ((whole[10:13],), (whole[5:7], "never that")):
-        wanted = Wanted(model.encoded(TEXTS[1]), 60, 0, stop=stop)
+        wanted = GenerationRequest(model.text_ids(TEXTS[1]), 60, 0, stop=stop)
         found = said(model, wanted)
         assert found == said(other, wanted) and found[1].reason == "stop"
         assert not any(one in found[0] for one in stop)
@@ -140,21 +151,21 @@ def test_conversations_are_laid_out_as_transformers_does(pair: tuple[generate.Mo
     ]
     system = {"role": "system", "content": "You are brief."}
     for messages in (HI, turns, [system, *turns]):
-        assert model.chat(messages) == other.chat(messages)
-    assert model.chat(turns).count(model.eos) == 1, "the template's, after the answer"
+        assert model.chat_ids(messages) == other.chat_ids(messages)
+    assert model.chat_ids(turns).count(model.eos) == 1, "the template's, after the answer"
 
 
 @needs_llama
 @pytest.mark.slow
 def test_a_seed_gives_the_same_text_again_and_temperature_another(pair: tuple[generate.Model, Model]) -> None:
     _, model = pair
-    ids = model.encoded(TEXTS[0])
-    warm = [said(model, Wanted(ids, 30, 1.0, 0.9, seed=seed))[0] for seed in (1, 1, 2, 0xFFFFFFFF)]
+    ids = model.text_ids(TEXTS[0])
+    warm = [said(model, GenerationRequest(ids, 30, 1.0, 0.9, seed=seed))[0] for seed in (1, 1, 2, 0xFFFFFFFF)]
     assert warm[0] == warm[1] and len(set(warm)) == 3
-    assert len({said(model, Wanted(ids, 30, 1.0, seed=None))[0] for _ in range(3)}) > 1
-    assert said(model, Wanted(ids, 30, 1.0, top_p=1e-6, seed=3)) == said(model, Wanted(ids, 30, 0)), (
-        "the likeliest alone"
-    )
+    assert len({said(model, GenerationRequest(ids, 30, 1.0, seed=None))[0] for _ in range(3)}) > 1
+    assert said(model, GenerationRequest(ids, 30, 1.0, top_p=1e-6, seed=3)) == said(
+        model, GenerationRequest(ids, 30, 0)
+    ), "the likeliest alone"
 
 
 @needs_llama
@@ -167,7 +178,7 @@ def test_an_answer_stops_where_it_is_told_to(pair: tuple[generate.Model, Model])
         out.append(text)
         stopped.set()
 
-    assert model.answer(Wanted(model.encoded("A"), 100, 0), say, stopped).tokens < 10 and out
+    assert model.generate_answer(GenerationRequest(model.text_ids("A"), 100, 0), say, stopped).tokens < 10 and out
 
 
 @pytest.fixture(scope="module")
@@ -263,20 +274,20 @@ def hostile(folder: Path, body: bytes, size: int = 0) -> Export:
     os.truncate(file, max(size, len(body)))
     manifest = Manifest("compress.export", "0" * 16, summary={"gguf": [{"type": "q8_0", "file": file.name}]})
     manifest.write(folder / "compress/export/gguf.manifest.json", [file])
-    return exports(folder)["gguf"][0]
+    return gguf_exports(folder)["gguf"][0]
 
 
 @needs_llama
 def test_a_header_is_read_in_a_process_of_its_own(tmp_path: Path) -> None:
     letters = ["<|endoftext|>", *map(chr, range(33, 127))]
-    assert described(hostile(tmp_path / "good", header(letters))) == {"context": 128, "chats": False}
+    assert describe_file(hostile(tmp_path / "good", header(letters))) == {"context": 128, "chats": False}
     for name, body, words in (
         ("twice", header(CRASHES), "the process that read its header was ended by SIGABRT"),
         ("zeros", b"GGUF" + bytes(100), "it is no GGUF file that llama.cpp can read"),
         ("context", header(letters, context=0), "its context_length is '0', which is no number of tokens"),
     ):
         export = hostile(tmp_path / name, body)
-        assert described(export) == {}
+        assert describe_file(export) == {}
         with pytest.raises(InputError) as caught:
             Model(export)
         assert str(caught.value) == f"llama.cpp cannot load {export.path}: {words}"
@@ -287,13 +298,13 @@ def test_a_header_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypat
     export = hostile(tmp_path / "good", header(["<|endoftext|>", *map(chr, range(33, 127))]))
     with monkeypatch.context() as change:
         change.setenv(gguf_support.VARIABLE, str(tmp_path / "no tools"))
-        assert described(export) == {}
+        assert describe_file(export) == {}
     with monkeypatch.context() as change:
         change.setattr("crawl2llm.commands.serve.gguf.WALL", 0.001)
-        assert described(export) == {}
-    assert described(export) == {"context": 128, "chats": False}
+        assert describe_file(export) == {}
+    assert describe_file(export) == {"context": 128, "chats": False}
     monkeypatch.setenv(gguf_support.VARIABLE, str(tmp_path / "no tools"))
-    assert described(export) == {"context": 128, "chats": False}, "what could be read is kept"
+    assert describe_file(export) == {"context": 128, "chats": False}, "what could be read is kept"
 
 
 @needs_llama
@@ -306,7 +317,7 @@ def test_a_header_has_no_more_memory_than_its_limit(tmp_path: Path) -> None:
         body = header(["<|endoftext|>"], numbers=number)
         export.path.write_bytes(body)
         os.truncate(export.path, len(body) + 4 * number)
-        assert described(export) == answer
+        assert describe_file(export) == answer
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, gguf_header.MEMORY >> 10)
 
 
@@ -362,7 +373,7 @@ def test_what_cannot_be_served(results: Path, tmp_path: Path, capsys: pytest.Cap
     assert f"{file} is missing" in refused("--model", "gguf:q8_0", place=damaged)
     file.write_bytes(b"GGUF" + b"\0" * 100)
     out = damaged / "compress/export/gguf.manifest.json"
-    renewed = Manifest.parse(out)
+    renewed = Manifest.read_unchecked(out)
     renewed.write(out, sorted(file.parent.iterdir()))
     assert f"llama.cpp cannot load {file}" in refused("--model", "gguf", place=damaged)
     given = ["The", "--model", "gguf:f32", "--results", str(damaged), "--max-tokens", "4", "--temperature", "0"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.commands.serve import sample
-from crawl2llm.commands.serve.generate import Ended, Model, Wanted, manifests
-from crawl2llm.commands.serve.speculative import TOKENS, Ahead
+from crawl2llm.commands.serve.generate import AnswerEnd, GenerationRequest, Model, model_manifests
+from crawl2llm.commands.serve.speculative import LOOKUP_TOKENS, Speculation
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from tests.unit.stages.finetune import tiny
@@ -37,23 +37,25 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ways(results: Path) -> dict[str, Model]:
     """`base` by itself, and with what says tokens ahead: another model, itself (which always agrees), and looking up."""
-    found = manifests(results)
+    found = model_manifests(results)
     base = found["base"]
     twin = Model(base)
     twin.ahead = {"assistant_model": Model(base).model}
     return {
         "plain": Model(base),
-        "draft": Model(base, Ahead(draft=found["small"])),
+        "draft": Model(base, Speculation(draft=found["small"])),
         "twin": twin,
-        "lookup": Model(base, Ahead(lookup=TOKENS)),
-        "far": Model(base, Ahead(lookup=40)),
+        "lookup": Model(base, Speculation(lookup=LOOKUP_TOKENS)),
+        "far": Model(base, Speculation(lookup=40)),
     }
 
 
-def texts(model: Model, text: str, tokens: int = 30, stop: tuple[str, ...] = ()) -> tuple[str, Ended]:
+def texts(model: Model, text: str, tokens: int = 30, stop: tuple[str, ...] = ()) -> tuple[str, AnswerEnd]:
     """(text, why it ended) of a greedy answer."""
     said: list[str] = []
-    ended = model.answer(Wanted(model.encoded(text), tokens, temperature=0, stop=stop), said.append, threading.Event())
+    ended = model.generate_answer(
+        GenerationRequest(model.text_ids(text), tokens, temperature=0, stop=stop), said.append, threading.Event()
+    )
     return "".join(said), ended
 
 
@@ -62,7 +64,7 @@ def test_greedy_texts_are_the_same(ways: dict[str, Model], way: str) -> None:
     for text in TEXTS:
         for tokens in (1, 2, 30):
             assert texts(ways[way], text, tokens) == texts(ways["plain"], text, tokens)
-    full = ways["plain"].context - len(ways["plain"].encoded(TEXTS[0]))
+    full = ways["plain"].context - len(ways["plain"].text_ids(TEXTS[0]))
     assert texts(ways[way], TEXTS[0], full) == texts(ways["plain"], TEXTS[0], full), "up to the context's end"
 
 
@@ -78,8 +80,8 @@ def test_a_seed_gives_the_same_text_again(ways: dict[str, Model]) -> None:
     for way in ("draft", "lookup"):
         said: list[list[str]] = [[], []]
         for into in said:
-            wanted = Wanted(ways[way].encoded(TEXTS[1]), 20, temperature=1.0, seed=4)
-            ways[way].answer(wanted, into.append, threading.Event())
+            wanted = GenerationRequest(ways[way].text_ids(TEXTS[1]), 20, temperature=1.0, seed=4)
+            ways[way].generate_answer(wanted, into.append, threading.Event())
         assert said[0] and "".join(said[0]) == "".join(said[1])
 
 
@@ -88,8 +90,10 @@ def test_what_cannot_say_tokens_ahead_is_refused(
 ) -> None:
     other = tiny.write_model(tmp_path / "pretrain/train", {"one": "x y z " * 300})
     with pytest.raises(InputError, match="the draft model base has another vocabulary than base"):
-        Model(manifests(results)["base"], Ahead(draft=other))
-    assert Model(manifests(results)["base"], Ahead(draft=manifests(results)["base"])).ahead == {}, "none for itself"
+        Model(model_manifests(results)["base"], Speculation(draft=other))
+    assert Model(model_manifests(results)["base"], Speculation(draft=model_manifests(results)["base"])).ahead == {}, (
+        "none for itself"
+    )
     given = ["x", "--results", str(results), "--model", "base", "--max-tokens", "3", "--temperature", "0"]
     assert sample.main([*given, "--draft", "large"]) == 1
     assert "--draft: there is no model 'large'; there are base, small" in capsys.readouterr().err

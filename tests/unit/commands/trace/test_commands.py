@@ -16,7 +16,7 @@ from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.commands.trace import data_order, document, takedown, words
 from crawl2llm.commands.trace.results import Results
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.core.nested_dicts import merged, placed
+from crawl2llm.core.nested_dicts import merge_dicts, nest_value
 from crawl2llm.filters.url import score as url_score
 from crawl2llm.filters.url import select as url_select
 from tests.workflow.conftest import TINY
@@ -36,20 +36,20 @@ def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 
 
 def test_every_document_is_followed_to_where_it_was_dropped_or_trained_on(results: Results) -> None:
-    order = data_order.of(results)
+    order = data_order.training_order(results)
     dropped: dict[str, dict[str, Any]] = {}
     written: dict[str, str] = {}
     for shard in results.shards:
-        made = Manifest.read(results.path("corpus.write", shard))
+        made = Manifest.read(results.manifest_path("corpus.write", shard))
         dropped |= {row["id"]: row for row in pq.read_table(made.file(f"dropped/{shard}.parquet")).to_pylist()}
         for split in ("train", "validation"):
             written |= dict.fromkeys(pq.read_table(made.file(f"{split}/{shard}.parquet"))["id"].to_pylist(), split)
     stages = set()
-    for shard, path in results.tables("ingest.extract"):
+    for shard, path in results.shard_tables("ingest.extract"):
         for row in pq.read_table(path).to_pylist():
-            ((found,), _) = document.find(results, row["id"])
+            ((found,), _) = document.find_documents(results, row["id"])
             assert (found["text"], found["shard"]) == (row["text"], shard)
-            way = list(document.journey(results, found, order))
+            way = list(document.document_journey(results, found, order))
             last = way[-1]
             if gone := dropped.get(row["id"]):
                 assert last["step"].startswith(f"{gone['stage']}.") and not last.get("kept", False)
@@ -64,7 +64,7 @@ def test_every_document_is_followed_to_where_it_was_dropped_or_trained_on(result
 
 
 def test_a_document_by_its_address(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
-    path = results.path("corpus.write", "00000").parent / "train/00000.parquet"
+    path = results.manifest_path("corpus.write", "00000").parent / "train/00000.parquet"
     row = pq.read_table(path).to_pylist()[0]
     (found,) = asked(capsys, "trace", row["url"])["documents"]
     assert found["id"] == row["id"] and found["steps"][-1]["step"] == "pretrain.train"
@@ -73,17 +73,17 @@ def test_a_document_by_its_address(results: Results, capsys: pytest.CaptureFixtu
 
 
 def test_a_duplicate_is_shown_beside_its_keeper(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
-    tables = [pq.read_table(path).to_pylist() for _, path in results.tables("dedup.select")]
+    tables = [pq.read_table(path).to_pylist() for _, path in results.shard_tables("dedup.select")]
     row = next(row for table in tables for row in table if row["rule"] == "near")
     (found,) = asked(capsys, "trace", row["id"])["documents"]
     assert found["steps"][-1]["keeper"]["id"] == row["duplicate_of"]
     assert main(["trace", row["id"], "--configfile", str(TINY)]) == 0
     assert f"keeper {row['duplicate_of']}" in capsys.readouterr().out
-    assert document.beside("a\nb\nc", "a\nx\nc", 1) == ["a   a", "b | x", "c   c"]
+    assert document.side_by_side("a\nb\nc", "a\nx\nc", 1) == ["a   a", "b | x", "c   c"]
 
 
 def test_what_ingest_dropped(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
-    tables = [pq.read_table(path).to_pylist() for _, path in results.tables("ingest.extract", ".dropped")]
+    tables = [pq.read_table(path).to_pylist() for _, path in results.shard_tables("ingest.extract", ".dropped")]
     row = next(row for table in tables for row in table if row["url"])
     assert row["reason"] in {one["reason"] for one in asked(capsys, "trace", row["url"])["dropped"]}
 
@@ -94,7 +94,7 @@ def test_a_step_and_a_token(results: Results, capsys: pytest.CaptureFixture[str]
     assert sum(one["tokens"] for one in found["documents"]) == found["tokens"] <= 8 * 129
     assert len({one["id"] for one in found["documents"]}) == len(found["documents"])
     piece = found["documents"][0]
-    base, _, _ = data_order.of(results).file_of(piece["shard"], piece["source"])
+    base, _, _ = data_order.training_order(results).file_of(piece["shard"], piece["source"])
     token = asked(capsys, "trace", "--tokens", f"{piece['shard']}:{piece['source']}:{piece['stream'][0][0] - base}")
     assert token["document"]["id"] == piece["id"] and 3 in token["read_at"]
     assert piece["text"] and token["document"]["url"] == piece["url"]
@@ -110,23 +110,23 @@ def test_what_is_said_of_spikes_and_of_old_settings() -> None:
     def said(*deviations: float) -> list[str]:
         spiked = [{"step": 9, "loss": 2.0, "deviations": one} for one in deviations]
         found = {"step": 9, "windows": [1], "window": 5, "tokens": 5, "documents": [], "spikes": spiked}
-        return list(words.lines(found))[:-1]
+        return list(words.answer_lines(found))[:-1]
 
     none = said(1.5, -0.5)
     assert none[0] == "no step stands out (3 standard deviations); the largest:"
     assert "1.5 standard deviations above" in none[1] and "0.5 standard deviations below" in none[2]
     assert len(said(4.0, 1.5)) == 1 and "4.0 standard deviations above" in said(4.0, 1.5)[0]
-    assert len(list(words.lines_of_stale(list("abcde")))) == 5
-    *_, last = told = list(words.lines_of_stale(list("abcdefgh")))
+    assert len(list(words.stale_lines(list("abcde")))) == 5
+    *_, last = told = list(words.stale_lines(list("abcdefgh")))
     assert len(told) == 6 and last.startswith("and 3 more; is this the config") and "--configfile" in last
 
 
 def test_all_that_was_read(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
-    order = data_order.of(results)
+    order = data_order.training_order(results)
     names, tokens = set[str](), set[int]()
     for step in range(1, 41):
-        places = order.places(order.windows(step))
-        names |= {piece.document for piece in order.documents(places)}
+        places = order.places_of(order.windows_of(step))
+        names |= {piece.document for piece in order.pieces_in(places)}
         tokens |= {at for start, end in places for at in range(start, end)}
     found = asked(capsys, "trace", "--until", "40")
     assert (found["documents"], found["distinct_tokens"]) == (len(names), len(tokens))
@@ -138,7 +138,7 @@ def test_all_that_was_read(results: Results, capsys: pytest.CaptureFixture[str])
 
 
 def test_who_wrote(results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = results.path("corpus.write", "00000").parent / "train/00000.parquet"
+    path = results.manifest_path("corpus.write", "00000").parent / "train/00000.parquet"
     row = pq.read_table(path).to_pylist()[2]
     words = " ".join(row["text"].split()[5:25])
     found = asked(capsys, "who-wrote", f"Nobody ever put it so: {words}")
@@ -155,7 +155,7 @@ def test_who_wrote(results: Results, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert found["stale"] == []
     other = tmp_path / "other.yaml"
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
-    other.write_text(yaml.safe_dump(merged(tree, placed("heuristics.select.gopher_quality.words_min", 31))))
+    other.write_text(yaml.safe_dump(merge_dicts(tree, nest_value("heuristics.select.gopher_quality.words_min", 31))))
     assert main(["who-wrote", text, "--configfile", str(other)]) == 0
     assert "not of today's settings: heuristics.select: " in capsys.readouterr().out
 
@@ -171,10 +171,10 @@ def test_a_takedown_finds_what_the_edit_drops(
         found["runs_again"]["main"][:2] == ["url.score", "url.select"]
         and found["runs_again"]["main"][-1] == "report.render"
     )
-    whole = configuration.validate(configuration.merged(results.config, found["edit"]))
+    whole = configuration.validate(configuration.merge_dicts(results.config, found["edit"]))
     dropped = set()
     for shard in results.shards:
-        documents, checked = results.path("ingest.extract", shard), results.path("ingest.check")
+        documents, checked = results.manifest_path("ingest.extract", shard), results.manifest_path("ingest.check")
         scored, selected = tmp_path / f"score/{shard}.manifest.json", tmp_path / f"select/{shard}.manifest.json"
         words = ["--documents", str(documents), "--verdicts", str(checked), "--manifest", str(scored)]
         assert url_score.main(["--config", fingerprint("url.score", whole), *words]) == 0
@@ -188,7 +188,7 @@ def test_a_takedown_finds_what_the_edit_drops(
 def test_a_takedown_of_nothing_runs_nothing(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
     found = asked(capsys, "forget", "--url", "nowhere.example/a")
     assert (found["documents"], found["edit"], found["runs_again"]) == ([], {}, {})
-    assert list(takedown.lines(found)) == ["no document is from nowhere.example/a"]
+    assert list(takedown.takedown_lines(found)) == ["no document is from nowhere.example/a"]
 
 
 @pytest.mark.parametrize(

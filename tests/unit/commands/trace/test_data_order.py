@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.chain import config_schema
-from crawl2llm.commands.trace.data_order import Reading, _between
+from crawl2llm.commands.trace.data_order import DataOrder, _windows_between
 from crawl2llm.training import data, schedule
 from tests.unit.stages.pretrain.test_mix import CONTEXT, corpus, draw
 
@@ -23,7 +23,7 @@ TRAIN = {"model": {"context": CONTEXT}, "global_batch_tokens": 4 * CONTEXT, "ste
 def test_windows_that_hold_tokens(start: int, size: int, context: int, windows: int) -> None:
     wanted = range(start, start + size)
     brute = [n for n in range(windows) if any(n * context <= token <= (n + 1) * context for token in wanted)]
-    assert _between(start, start + size, context, windows).tolist() == brute
+    assert _windows_between(start, start + size, context, windows).tolist() == brute
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +31,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
     return corpus(tmp_path_factory.mktemp("corpus"))
 
 
-def plain(encoded: list[Path], **more: Any) -> Reading:
-    plan = schedule.plan(config_schema.completed("pretrain.train", TRAIN), len(data.open_split(encoded, "train")))
-    return Reading(encoded, plan, 0, **more)
+def plain(encoded: list[Path], **more: Any) -> DataOrder:
+    plan = schedule.make_plan(
+        config_schema.fill_defaults("pretrain.train", TRAIN), len(data.open_split(encoded, "train"))
+    )
+    return DataOrder(encoded, plan, 0, **more)
 
 
-def of_mix(whole: tuple[Any, ...], folder: Path) -> Reading:
+def of_mix(whole: tuple[Any, ...], folder: Path) -> DataOrder:
     """With a mix by source, in two phases."""
     draw(folder, whole, "source", {"until": 0.5, "shares": {"books": 0.8}}, {"temperature": 1}, steps=STEPS)
     return plain(whole[0], mix=folder / "pretrain/mix/manifest.json")
@@ -48,35 +50,39 @@ def test_steps_and_documents_are_those_of_the_trainer(kind: str, whole: tuple[An
     found = of_mix(whole, tmp_path) if kind == "mix" else plain(whole[0], rolled=rolled if "back" in kind else ())
     read: dict[str, list[int]] = {}
     for step in range(1, STEPS + 1):
-        first, number = found.plan.span(step)
+        first, number = found.plan.window_span(step)
         first += 56 if kind == "rolled back" and step > 10 else 0
         windows = (
-            found.mix.windows(first, number) if found.mix else data.windows_from(first, number, found.plan.windows, 0)
+            found.mix.windows_at(first, number)
+            if found.mix
+            else data.windows_from(first, number, found.plan.windows, 0)
         )
-        assert found.windows(step).tolist() == windows.tolist()
-        trainers = found.mix.documents(whole[0], windows) if found.mix else data.documents(whole[0], windows, CONTEXT)
-        pieces = list(found.documents(found.places(windows)))
+        assert found.windows_of(step).tolist() == windows.tolist()
+        trainers = (
+            found.mix.document_ids(whole[0], windows) if found.mix else data.document_ids(whole[0], windows, CONTEXT)
+        )
+        pieces = list(found.pieces_in(found.places_of(windows)))
         assert list(dict.fromkeys(piece.document for piece in pieces)) == trainers
         for name in trainers:
             read.setdefault(name, []).append(step)
     for document in whole[3]:
-        piece = found.place(document["id"])
+        piece = found.place_of(document["id"])
         assert piece is not None and piece.end - piece.start == len(document["tokens"])
         assert found.stream.read(piece.start, len(document["tokens"])).tolist() == document["tokens"]
-        assert found.steps(piece.start, piece.end) == read.get(document["id"], []), document["id"]
+        assert found.steps_reading(piece.start, piece.end) == read.get(document["id"], []), document["id"]
     assert any(len(some) > 1 for some in read.values())
 
 
 def test_many_steps_are_compared_in_parts(whole: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     found = plain(whole[0])
-    piece = found.place(whole[3][7]["id"])
+    piece = found.place_of(whole[3][7]["id"])
     assert piece is not None
-    at_once = found.steps(piece.start, piece.end)
+    at_once = found.steps_reading(piece.start, piece.end)
     monkeypatch.setattr("crawl2llm.commands.trace.data_order.AT_ONCE", 9)
-    assert found.steps(piece.start, piece.end) == at_once
+    assert found.steps_reading(piece.start, piece.end) == at_once
 
 
 def test_places_do_not_overlap(whole: tuple[Any, ...]) -> None:
     found = plain(whole[0])
-    spans = found.places(np.array([3, 4, 9, 3]))
+    spans = found.places_of(np.array([3, 4, 9, 3]))
     assert spans == [(3 * CONTEXT, 5 * CONTEXT + 1), (9 * CONTEXT, 10 * CONTEXT + 1)]

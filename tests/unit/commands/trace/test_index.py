@@ -9,8 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.commands.trace import index
-from crawl2llm.commands.trace.attribution import COLUMNS, Wanted, every, likely, search
-from crawl2llm.filters.decontaminate.words import words
+from crawl2llm.commands.trace.attribution import (
+    COLUMNS,
+    TextQuery,
+    documents_of_files,
+    likely_documents,
+    search_documents,
+)
+from crawl2llm.filters.decontaminate.words import split_words
 from crawl2llm.formats.documents import DOCUMENT, Writer
 from tests.unit import making
 
@@ -34,32 +40,35 @@ def written(folder: Path, texts: list[str], each: int = 3) -> list[Path]:
 def test_runs_are_those_of_reading_every_document(text: str, texts: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         files = written(Path(name), [*texts, f"before it {text} after"])
-        index.build(Path(name) / "index", files, "mark")
-        found = index.there(Path(name) / "index", files, "mark")
+        index.build_index(Path(name) / "index", files, "mark")
+        found = index.open_index(Path(name) / "index", files, "mark")
         assert found is not None
-        wanted = Wanted(text, index.SURE)
-        some, sharing = likely(found, text)
+        wanted = TextQuery(text, index.SURE_WORDS)
+        some, sharing = likely_documents(found, text)
         assert sharing == len(some)
-        one, other = search(wanted, found.rows(some, COLUMNS), 1000), search(wanted, every(files), 1000)
+        one, other = (
+            search_documents(wanted, found.document_rows(some, COLUMNS), 1000),
+            search_documents(wanted, documents_of_files(files), 1000),
+        )
         assert one[0] == other[0] and one[1].tolist() == other[1].tolist()
-        if len(words(text)) >= index.SURE:
-            assert one[0][0].number >= len(words(text)) and one[1].all()
+        if len(split_words(text)) >= index.SURE_WORDS:
+            assert one[0][0].number >= len(split_words(text)) and one[1].all()
 
 
 def test_an_index_is_that_of_one_corpus_and_is_built_anew_in_its_place(tmp_path: Path) -> None:
     folder, long = tmp_path / "index", " ".join(f"word{number}" for number in range(30))
     files = written(tmp_path, [long])
-    assert index.there(folder, files, "one") is None
+    assert index.open_index(folder, files, "one") is None
     (tmp_path / "index.part").mkdir()
     (tmp_path / "index.part/000.hash").write_bytes(b"of a build that was killed")
-    index.build(folder, files, "one")
-    assert index.there(folder, files, "another") is None
-    found = index.there(folder, files, "one")
-    assert found is not None and found.documents(index.fingerprints(long)).most_common(1)[0][0] == 0
-    index.build(folder, written(tmp_path, ["short"]), "two")
-    assert index.there(folder, files, "one") is None
-    empty = index.there(folder, files, "two")
-    assert empty is not None and not empty.documents(index.fingerprints(long))
+    index.build_index(folder, files, "one")
+    assert index.open_index(folder, files, "another") is None
+    found = index.open_index(folder, files, "one")
+    assert found is not None and found.count_shared(index.text_fingerprints(long)).most_common(1)[0][0] == 0
+    index.build_index(folder, written(tmp_path, ["short"]), "two")
+    assert index.open_index(folder, files, "one") is None
+    empty = index.open_index(folder, files, "two")
+    assert empty is not None and not empty.count_shared(index.text_fingerprints(long))
     assert [path.name for path in tmp_path.glob("index*")] == ["index"]
 
 
@@ -67,13 +76,13 @@ def test_an_index_that_is_not_whole_is_none(tmp_path: Path) -> None:
     """After a copy that broke off: a part that is lacking would be taken for one that no document has."""
     folder, long = tmp_path / "index", " ".join(f"word{number}" for number in range(300))
     files = written(tmp_path, [long])
-    index.build(folder, files, "one")
+    index.build_index(folder, files, "one")
     for path in [*folder.glob("*.hash"), *folder.glob("*.document"), folder / "index.json"][::7]:
         whole = path.read_bytes()
         for left in (None, whole[:-8]):
             path.unlink() if left is None else path.write_bytes(left)
-            assert index.there(folder, files, "one") is None, path
+            assert index.open_index(folder, files, "one") is None, path
         path.write_bytes(whole)
-    assert index.there(folder, files, "one") is not None
+    assert index.open_index(folder, files, "one") is not None
     (folder / "index.json").write_text('{"format": 2, "of": "one"}')
-    assert index.there(folder, files, "one") is None
+    assert index.open_index(folder, files, "one") is None

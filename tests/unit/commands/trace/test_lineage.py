@@ -39,21 +39,24 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
         data.write_text(f"made by {step}")
         every = list(filter_order.FILTERS)
         read = dict.fromkeys(
-            [*steps.resolved(step, every), *(steps.resolved(step, every, of_main=True) if facts.common else ())]
+            [
+                *steps.resolve_needs(step, every),
+                *(steps.resolve_needs(step, every, of_main=True) if facts.common else ()),
+            ]
         )
-        inputs = {key(need): {"data": str(Manifest.parse(place(need)).digest_of("data"))} for need in read}
+        inputs = {key(need): {"data": str(Manifest.read_unchecked(place(need)).digest_of("data"))} for need in read}
         Manifest(step, "x", inputs=inputs, sources={"all": "y"}).write(path, [data])
     return {step: place(step) for step in steps.STEPS}
 
 
 def test_every_step_is_in_the_lineage_of_a_document(planted: dict[str, Path]) -> None:
     made = Lineage()
-    before = made.downstream([planted[steps.DOCUMENTS]], lineage.enters_documents)
-    after = made.downstream([planted[lineage.CORPUS]], lineage.enters_training)
+    before = made.made_from([planted[steps.DOCUMENTS]], lineage.enters_documents)
+    after = made.made_from([planted[lineage.CORPUS]], lineage.enters_training)
     assert {one.step for one in before | after} == steps.STEPS.keys() - FIRST
     assert {one.step for one in after} >= {*lineage.TRAININGS, steps.EXPORT_STEP, *steps.EVALUATIONS, *steps.PAGES}
-    assert not made.unknown()
-    assert not {one.step for one in made.downstream([planted[lineage.CORPUS]], lineage.enters_heldout)} & {
+    assert not made.unknown_results()
+    assert not {one.step for one in made.made_from([planted[lineage.CORPUS]], lineage.enters_heldout)} & {
         *lineage.TRAININGS
     }
 
@@ -68,7 +71,7 @@ def test_every_rule_is_a_step_that_is_followed() -> None:
 
 
 def test_a_document_that_is_not_in_the_corpus_is_in_no_model(planted: dict[str, Path]) -> None:
-    found = {one.step for one in Lineage().downstream([planted[steps.DOCUMENTS]], lineage.enters_documents)}
+    found = {one.step for one in Lineage().made_from([planted[steps.DOCUMENTS]], lineage.enters_documents)}
     assert not found & {*lineage.TRAININGS, steps.EXPORT_STEP, lineage.CORPUS, "tokenize.encode", "evaluate.model"}
     assert {"corpus.split", "dedup.export", "report.inspect", "report.render"} < found
 
@@ -77,19 +80,19 @@ def test_what_was_made_from_what_is_not_there_any_more_is_not_known(planted: dic
     data = planted["finetune.pairs"].parent / "data"
     data.write_text("made again, of other text")
     Manifest("finetune.pairs", "x", sources={"all": "y"}).write(planted["finetune.pairs"], [data])
-    unknown = {one.step for one in Lineage().unknown()}
+    unknown = {one.step for one in Lineage().unknown_results()}
     assert "finetune.train" in unknown and steps.EXPORT_STEP in unknown and steps.BASE_STEP not in unknown
     planted["pretrain.train"].unlink()
-    assert "compress.prune" in {one.step for one in Lineage().unknown()}
+    assert "compress.prune" in {one.step for one in Lineage().unknown_results()}
     planted["tokenize.train"].write_text("damaged")
-    assert Lineage().unknown()
+    assert Lineage().unknown_results()
 
 
 def test_every_result_of_a_complete_run_is_followed(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the programs themselves say that they read leads from the documents to every result."""
     monkeypatch.chdir(complete)
     made = Lineage()
-    documents = [one.manifest for one in made.made if one.step == steps.DOCUMENTS]
-    corpus = [one.manifest for one in made.made if one.step == lineage.CORPUS]
-    found = made.downstream(documents, lineage.enters_documents) | made.downstream(corpus, lineage.enters_training)
-    assert {one.step for one in made.made.keys() - found} == {steps.CRAWL} and not made.unknown()
+    documents = [one.manifest for one in made.manifests if one.step == steps.DOCUMENTS]
+    corpus = [one.manifest for one in made.manifests if one.step == lineage.CORPUS]
+    found = made.made_from(documents, lineage.enters_documents) | made.made_from(corpus, lineage.enters_training)
+    assert {one.step for one in made.manifests.keys() - found} == {steps.CRAWL} and not made.unknown_results()

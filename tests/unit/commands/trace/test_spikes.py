@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.commands.trace.spikes import LEAST, deviations
+from crawl2llm.commands.trace.spikes import LEAST_STEPS, loss_deviations
 from crawl2llm.training.skips import LEAST as GUARDS
 from crawl2llm.training.skips import Spikes
 
@@ -18,11 +18,11 @@ LOSS = st.floats(0, 10, allow_nan=False, width=32)
 @given(st.lists(LOSS, max_size=80), st.integers(GUARDS, 60), st.floats(0.5, 8))
 @settings(max_examples=60)
 def test_deviations_are_those_of_the_trainers_guard(losses: list[float], window: int, sigma: float) -> None:
-    assert LEAST == GUARDS
-    guard, found = Spikes(sigma, window, ()), deviations(np.array(losses, np.float64), window)
+    assert LEAST_STEPS == GUARDS
+    guard, found = Spikes(sigma, window, ()), loss_deviations(np.array(losses, np.float64), window)
     for number, loss in enumerate(losses):
-        spike = guard.found(loss, 0.0) and guard.what == "loss"
-        if number + 1 < max(LEAST, window // 2) or math.isclose(found[number], sigma, rel_tol=1e-9):
+        spike = guard.judge_step(loss, 0.0) and guard.quantity == "loss"
+        if number + 1 < max(LEAST_STEPS, window // 2) or math.isclose(found[number], sigma, rel_tol=1e-9):
             continue
         if spike:
             assert found[number] > sigma
@@ -31,4 +31,4 @@ def test_deviations_are_those_of_the_trainers_guard(losses: list[float], window:
 
 
 def test_a_short_training_has_none() -> None:
-    assert np.isneginf(deviations(np.ones(5), 128)).all() and len(deviations(np.zeros(0), 128)) == 0
+    assert np.isneginf(loss_deviations(np.ones(5), 128)).all() and len(loss_deviations(np.zeros(0), 128)) == 0

@@ -46,22 +46,22 @@ def table(path: Path, **columns: list[Any]) -> Path:
 
 def made(results: Results, name: str, trained: bool, tokens: int = 5) -> None:
     """The corpus and the model of a variant; the document is in its training text, or was dropped."""
-    one = results.of(name)
-    if not (path := one.path("corpus.write", "00000")).exists():
+    one = results.of_variant(name)
+    if not (path := one.manifest_path("corpus.write", "00000")).exists():
         rows = [("y", "dedup", "x"), ("z", "corpus", "x")] + [("x", "language", None)] * (not trained)
         columns = dict(zip(("id", "stage", "duplicate_of"), map(list, zip(*rows, strict=True)), strict=True))
         dropped = table(path.parent / "dropped/00000.parquet", **columns)
         Manifest("corpus.write", "test", sources={"00000": "x"}).write(path, [dropped])
-    if not (path := one.path("tokenize.encode", "00000")).exists():
+    if not (path := one.manifest_path("tokenize.encode", "00000")).exists():
         told = table(path.parent / "train/00000.docs.parquet", id=["x"] * trained, tokens=[tokens] * trained)
         read(one, ("corpus.write", "00000"), "tokenize.encode", "00000", [told])
-    if not one.path("pretrain.train").exists():
+    if not one.manifest_path("pretrain.train").exists():
         read(one, ("tokenize.encode", "00000"), "pretrain.train")
 
 
 def read(results: Results, given: tuple[str, str], step: str, task: str = "", files: Sequence[Path] = ()) -> None:
     """A result that was made from another: from all that its manifest says."""
-    above, path = Manifest.parse(results.path(*given)), results.path(step, task)
+    above, path = Manifest.read_unchecked(results.manifest_path(*given)), results.manifest_path(step, task)
     path.parent.mkdir(parents=True, exist_ok=True)
     inputs = {" ".join(given).rstrip(): {"*": str(above.digest_of("*"))}}
     Manifest(step, "test", inputs=inputs).write(path, files)
@@ -84,7 +84,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def asked(results: Results, variant: str | None = None) -> dict[str, Any]:
-    return takedown.answer(results, [HOST], [], None, variant)
+    return takedown.takedown_report(results, [HOST], [], None, variant)
 
 
 def test_what_main_dropped_and_a_variant_trained_on_is_found(run: Any) -> None:
@@ -107,13 +107,13 @@ def test_what_main_dropped_and_a_variant_trained_on_is_found(run: Any) -> None:
             "listed": {"url": {"score": {"domains": ["takedown.txt"]}}},
         },
     }
-    whole = configuration.validate(configuration.merged(CONFIG, found["edit"]))
+    whole = configuration.validate(configuration.merge_dicts(CONFIG, found["edit"]))
     for name in ("main", *CONFIG["variants"]):
-        own = configuration.of_variant(whole, name)
+        own = configuration.config_of_variant(whole, name)
         assert "url" in own["filters"] and "takedown.txt" in own["url"]["score"]["domains"], name
     assert found["lacking"] == [] and "url.select" in found["runs_again"]["main"]
     assert "corpus.write" in found["runs_again"]["wide"] and "corpus.write" not in found["runs_again"]["fast"]
-    text = "\n".join(takedown.lines(found))
+    text = "\n".join(takedown.takedown_lines(found))
     assert "models that learnt from them: wide/base" in text and "1 document (wide): 1 train; 5 tokens" in text
     # What was dropped as a duplicate of it has its text, and may come back where it goes.
     assert found["copies"] == [
@@ -136,7 +136,7 @@ def test_the_document_that_a_dropped_one_is_a_duplicate_of_is_named(run: Any) ->
         again = table(path.parent / "dropped/00000.parquet", **gone, **columns)
         Manifest("corpus.write", "test").write(path, [again])
         found = asked(Results([]))
-        text = "\n".join(takedown.lines(found))
+        text = "\n".join(takedown.takedown_lines(found))
         assert found["copies"] == [] and found["edit"] == {}
         assert (
             found["originals"]
@@ -169,7 +169,7 @@ def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
     damaged = results.path("compress.prune", "old")
     damaged.write_text(damaged.read_text().replace('"*": "', '"*": "0'))
     left = {name: entry for name, entry in results.config["models"].items() if name != "gone"}
-    unused.make(unused.leaving({"main": {**results.config, "models": left}}))
+    unused.make_moves(unused.moves_aside({"main": {**results.config, "models": left}}))
     place = Path("checkpoints/0123")
     place.mkdir(parents=True)
     pointer = {"manifest": str(results.path("align.reward", "scores")), "fingerprint": "x", "others": {}}
@@ -201,7 +201,7 @@ def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
         "results/main/unused/compress/quantize/gone."
     )
     assert found["results"]["main"][:2] == ["synthesize.seed", "ingest.extract"]
-    text = "\n".join(takedown.lines(found))
+    text = "\n".join(takedown.takedown_lines(found))
     assert "texts among them that a model wrote of such pages: 1" in text
     assert (
         "files to give away that hold such a model; copies that were given away are not known here: results/main/compress/export/given"
@@ -252,7 +252,7 @@ def test_what_sweep_sets_is_named(run: Any) -> None:
     made(results, "main", True)
     found = asked(results)
     assert len(found["lacking"]) == 1 and "variants" not in found["edit"]
-    assert f"sweep sets the filters or lists of {found['lacking'][0]}" in "\n".join(takedown.lines(found))
+    assert f"sweep sets the filters or lists of {found['lacking'][0]}" in "\n".join(takedown.takedown_lines(found))
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_what_the_edit_would_not_change_is_no_edit(run: Any, curated: bool, said
     results = run(curated=curated, variants={})
     made(results, "main", curated)
     found = asked(results)
-    *_, last = takedown.lines(found)
+    *_, last = takedown.takedown_lines(found)
     assert (found["edit"], found["runs_again"]) == ({}, {})
     assert last.startswith("nothing to do: ") and said in last
     json.dumps(found)
@@ -271,11 +271,11 @@ def test_what_the_edit_would_not_change_is_no_edit(run: Any, curated: bool, said
 @pytest.mark.parametrize("domain", ["uk", "co.uk", "blogspot.com", "UK", "рф", "xn--p1ai"])
 def test_a_public_suffix_is_no_domain_of_anybody(domain: str) -> None:
     with pytest.raises(InputError, match=r"a public suffix, .* --domain \.\S+; .* alone: --url"):
-        takedown.bare(["bad.example", domain])
-    takedown.bare([f".{domain}", f"*.{domain}"])
+        takedown.check_domains(["bad.example", domain])
+    takedown.check_domains([f".{domain}", f"*.{domain}"])
 
 
 @pytest.mark.parametrize("domain", ["https://bad.example/a", "bad.example/a", "//bad.example"])
 def test_an_address_is_no_domain(domain: str) -> None:
     with pytest.raises(InputError, match=r"a domain without scheme and path, such as bad\.example, .* --url"):
-        takedown.bare(["bad.example", domain])
+        takedown.check_domains(["bad.example", domain])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.exit_signals import AGAIN as AGAIN_TO_RESUME
-from crawl2llm.commands.watch.failure import Failure, block, ended_by_signal, status_in, words
-from crawl2llm.core.console import AGAIN
+from crawl2llm.chain.exit_signals import RESUME_TEXT as AGAIN_TO_RESUME
+from crawl2llm.commands.watch.failure import Failure, error_lines, failure_lines, status_in, was_ended_by_signal
+from crawl2llm.core.console import RESTART_LINE
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from crawl2llm.core.console import AGAIN
     ],
 )
 def test_words(lines: list[str], expected: list[str]) -> None:
-    assert words(lines) == expected
+    assert error_lines(lines) == expected
 
 
 def test_statuses() -> None:
@@ -39,8 +39,8 @@ def test_statuses() -> None:
 
 def test_the_error_of_an_earlier_start_is_not_why_this_one_failed(tmp_path: Path) -> None:
     own = tmp_path / "train.log"
-    own.write_text(f"10:00:00 a.b: error: the disk is full\n11:00:00 a.b: {AGAIN}\n11:00:01 a.b: resuming\n")
-    lines = block(Failure("a.b", "", [own], "", status=-11))
+    own.write_text(f"10:00:00 a.b: error: the disk is full\n11:00:00 a.b: {RESTART_LINE}\n11:00:01 a.b: resuming\n")
+    lines = failure_lines(Failure("a.b", "", [own], "", status=-11))
     assert "SIGSEGV" in lines[1] and not any("disk" in line for line in lines)
 
 
@@ -50,7 +50,7 @@ def test_slurm_says_why(tmp_path: Path) -> None:
     own.write_text("10:00:00 dedup.band 03: 1/3 shards\n")
     slurm.write_text("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0\n")
     said = "SLURM-job '7' failed, SLURM status is: 'OUT_OF_MEMORY'. Detailed failure reason unavailable."
-    lines = block(Failure("dedup.band", "03", [own, slurm], said))
+    lines = failure_lines(Failure("dedup.band", "03", [own, slurm], said))
     assert lines[:3] == [
         "dedup.band 03 failed:",
         "  slurmstepd: error: Detected 1 oom_kill event in StepId=7.0",
@@ -63,19 +63,19 @@ def test_a_kill_inside_a_slurm_job(tmp_path: Path) -> None:
     own, slurm = tmp_path / "own.log", tmp_path / "7.log"
     own.write_text("10:00:00 dedup.band 03: 1/3 shards\n")
     slurm.write_text("oom_kill event\nError in rule x:\nCommand 'y' returned non-zero exit status 137.\n")
-    lines = block(Failure("dedup.band", "03", [own, slurm], "SLURM-job '7' failed, SLURM status is: 'FAILED'"))
+    lines = failure_lines(Failure("dedup.band", "03", [own, slurm], "SLURM-job '7' failed, SLURM status is: 'FAILED'"))
     assert lines[1].startswith(
         "  the program was ended by SIGKILL (signal 9), most likely out of memory: SLURM says so. Lower"
     )
 
 
 def test_a_task_without_any_word(tmp_path: Path) -> None:
-    assert block(Failure("a.b", "", [tmp_path / "none.log"]))[1] == "  it left no message"
+    assert failure_lines(Failure("a.b", "", [tmp_path / "none.log"]))[1] == "  it left no message"
 
 
 def test_a_training_that_slurm_ended_for_memory_says_how_it_goes_on(tmp_path: Path) -> None:
     said = "SLURM-job '7' failed, SLURM status is: 'OUT_OF_MEMORY'. Detailed failure reason unavailable."
-    lines = block(Failure("pretrain.train", "", [tmp_path / "none.log"], said))
+    lines = failure_lines(Failure("pretrain.train", "", [tmp_path / "none.log"], said))
     assert "mem_mb" in lines[-2] and "Start the same command again to resume" in lines[-2]
 
 
@@ -92,4 +92,4 @@ def test_a_training_that_slurm_ended_for_memory_says_how_it_goes_on(tmp_path: Pa
 )
 def test_a_task_that_was_told_to_end_has_not_failed(tmp_path: Path, status: int | None, last: str, told: bool) -> None:
     (tmp_path / "log").write_text(f"10:00:00 a.b: step 1\n{last}\n")
-    assert ended_by_signal(Failure("a.b", "", [tmp_path / "log"], status=status)) is told
+    assert was_ended_by_signal(Failure("a.b", "", [tmp_path / "log"], status=status)) is told

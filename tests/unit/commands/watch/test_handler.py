@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from crawl2llm.commands.watch.handler import Handler, plain
+from crawl2llm.commands.watch.handler import Handler, plain_error
 
 SMK = "/x y/rules/common.smk"
 MISSING = "MissingRuleException:\nNo rule to produce {} (if you use input functions make sure that they don't raise unexpected exceptions)."
@@ -33,7 +33,7 @@ MISSING = "MissingRuleException:\nNo rule to produce {} (if you use input functi
     ],
 )  # fmt: skip
 def test_refusals_are_plain_and_everything_else_is_as_it_was(text: str, shown: str) -> None:
-    assert plain(text) == shown
+    assert plain_error(text) == shown
 
 
 def test_a_run_ends_with_its_page_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,12 +44,12 @@ def test_a_run_ends_with_its_page_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.delenv("CRAWL2LLM_SUMMARY", raising=False)
     workflow = SimpleNamespace(overwrite_workdir=None)
     handler = Handler(workflow, None, io.StringIO(), "lines", quiet=False)
-    handler.begun = True
+    handler.has_begun = True
     assert handler.last_words() == [], "it was not said that nothing was to do"
     nothing = "Nothing to be done (all requested files are present and up to date)."
     handler.emit(logging.makeLogRecord({"msg": nothing, "levelno": logging.INFO}))
     assert handler.last_words() == [f"report: {page}"]
-    handler.run.plan({"report_render": 1})
+    handler.run.set_plan({"report_render": 1})
     handler.thread = threading.Thread()
     done, *named = handler.last_words()
     assert done.startswith("0 of 1 task done in ") and named == [f"report: {page}"]

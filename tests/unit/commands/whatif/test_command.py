@@ -12,9 +12,9 @@ from crawl2llm.__main__ import main
 from crawl2llm.chain import steps
 from crawl2llm.chain.config import validate
 from crawl2llm.commands.trace.results import Results
-from crawl2llm.commands.whatif.command import answer, surely
+from crawl2llm.commands.whatif.command import step_exactness, whatif_report
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.core.nested_dicts import merged, placed
+from crawl2llm.core.nested_dicts import merge_dicts, nest_value
 from tests.workflow.conftest import TINY
 
 
@@ -32,8 +32,8 @@ def step_of(found: dict[str, Any], step: str) -> dict[str, Any]:
 def counts(folder: Path, results: Results, step: str) -> dict[str, Any]:
     """`in`, `kept` and `dropped` by rule of all tasks of a step."""
     out: dict[str, Any] = {"in": 0, "kept": 0, "dropped": {}}
-    for task in steps.ids(step, results.config):
-        made = Manifest.read(folder / results.path(step, task)).counts
+    for task in steps.result_ids(step, results.config):
+        made = Manifest.read(folder / results.manifest_path(step, task)).counts
         out["in"] += made["in"]
         out["kept"] += made["kept"]
         for rule, number in made["dropped"].items():
@@ -43,7 +43,7 @@ def counts(folder: Path, results: Results, step: str) -> dict[str, Any]:
 
 def test_what_an_unchanged_config_would_keep_is_what_is_there(results: Results) -> None:
     value = results.config["heuristics"]["select"]["gopher_quality"]["words_min"]
-    found = answer(results, [f"heuristics.select.gopher_quality.words_min={value}"])
+    found = whatif_report(results, [f"heuristics.select.gopher_quality.words_min={value}"])
     assert all(one["before"] == one["after"] and not one["edited"] for one in found["steps"])
     assert found["corpus"]["before"] == found["corpus"]["after"] and found["corpus"]["perhaps"] == 0
     for one in found["steps"]:
@@ -51,13 +51,13 @@ def test_what_an_unchanged_config_would_keep_is_what_is_there(results: Results) 
 
 
 def test_both_directions_with_the_nearest_first(results: Results) -> None:
-    found = answer(results, ["heuristics.select.gopher_quality.words_min=100"])
+    found = whatif_report(results, ["heuristics.select.gopher_quality.words_min=100"])
     strict = step_of(found, "heuristics.select")
     gone = found["samples"]["heuristics.select"]["gone"]
     assert strict["gone"] >= len(gone) > 0 == strict["back"] and found["corpus"]["perhaps"] == 0
     assert [row["value"] for row in gone] == sorted((row["value"] for row in gone), reverse=True)
     assert found["corpus"]["after"] < found["corpus"]["before"]
-    loose = answer(results, ["heuristics.select.gopher_quality.words_min=1"])
+    loose = whatif_report(results, ["heuristics.select.gopher_quality.words_min=1"])
     back = step_of(loose, "heuristics.select")["back"]
     assert back > 0 == step_of(loose, "heuristics.select")["gone"]
     assert loose["corpus"]["perhaps"] == back == step_of(loose, "quality.select")["perhaps"]
@@ -68,10 +68,10 @@ def test_both_directions_with_the_nearest_first(results: Results) -> None:
 def test_results_of_another_config_are_named_before_the_table(
     results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert answer(results, ["quality.select.keep_fraction=0.5"])["other_settings"] == {}
+    assert whatif_report(results, ["quality.select.keep_fraction=0.5"])["other_settings"] == {}
     other = tmp_path / "other.yaml"
-    tree = merged(
-        yaml.safe_load(TINY.read_text(encoding="utf-8")), placed("heuristics.select.gopher_quality.words_min", 31)
+    tree = merge_dicts(
+        yaml.safe_load(TINY.read_text(encoding="utf-8")), nest_value("heuristics.select.gopher_quality.words_min", 31)
     )
     other.write_text(yaml.safe_dump(tree), encoding="utf-8")
     edit = "heuristics.select.gopher_quality.words_min=60"
@@ -91,7 +91,7 @@ def test_what_is_sure_depends_on_who_is_judged_together_and_on_whose_text() -> N
 
     def unsure(changed: str, method: str | None = None) -> list[str]:
         config = validate({"heuristics": {"calibrate": {"method": method}}})
-        return [step.partition(".")[0] for step, sure in surely(used, [changed], config) if not sure]
+        return [step.partition(".")[0] for step, sure in step_exactness(used, [changed], config) if not sure]
 
     assert unsure("language.select") == ["dedup"]
     assert unsure("language.select", "tail") == ["heuristics", "dedup"]  # its thresholds are those of other documents
@@ -104,7 +104,7 @@ def test_what_is_sure_depends_on_who_is_judged_together_and_on_whose_text() -> N
 
 def test_nothing_is_written(results: Results, complete: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (complete / "results").rglob("*")}
-    answer(results, ["quality.select.keep_fraction=0.5", "dedup.select.threshold=0.95"])
+    whatif_report(results, ["quality.select.keep_fraction=0.5", "dedup.select.threshold=0.95"])
     assert {path: path.stat().st_mtime_ns for path in (complete / "results").rglob("*")} == before
 
 

@@ -15,8 +15,8 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.boilerplate import count, frequent, keys, score, select
 from crawl2llm.formats import hash_shuffle, surviving_texts
 from crawl2llm.formats.documents import rows
-from crawl2llm.text.blocks import lines
-from crawl2llm.text.group_split import host
+from crawl2llm.text.blocks import compared_lines
+from crawl2llm.text.group_split import url_host
 from tests.conftest import LONG
 from tests.unit import making
 
@@ -151,11 +151,13 @@ def test_equals_counting_in_memory(
     pages = [page(n, name, *own) for n, (name, own) in enumerate(site)]
     folder = tmp_path_factory.mktemp("run")
     made = run(folder, [pages[n::number] for n in range(number)], documents_min=least, share_min=share, words_min=0)
-    documents = Counter(host(row["url"]) for row in pages)
-    counted = Counter((host(row["url"]), line) for row in pages for line in set(lines(row["text"])) if line)
+    documents = Counter(url_host(row["url"]) for row in pages)
+    counted = Counter(
+        (url_host(row["url"]), line) for row in pages for line in set(compared_lines(row["text"])) if line
+    )
 
     def stays(row: dict[str, Any], line: str) -> bool:
-        name, (plain,) = host(row["url"]), lines(line)
+        name, (plain,) = url_host(row["url"]), compared_lines(line)
         of = counted[name, plain]
         return not plain or of < least or of < share * documents[name]
 
@@ -166,7 +168,10 @@ def test_equals_counting_in_memory(
 
 
 def test_no_line_has_the_key_of_the_documents() -> None:
-    assert keys.keys("A\n\n***\nB 1\nb 2!", 7)[1:3] == [None, None]
-    one, *_, two, three = keys.keys("A\n\n***\nB 1\nb 2!", 7)
-    assert two == three != one and keys.keys("A", 8) != [one]
-    assert list(keys.rows("A\nA\n\nB", 7)["key"]).count(keys.DOCUMENTS) == 1 and len(keys.rows("A\nA\n\nB", 7)) == 3
+    assert keys.line_keys("A\n\n***\nB 1\nb 2!", 7)[1:3] == [None, None]
+    one, *_, two, three = keys.line_keys("A\n\n***\nB 1\nb 2!", 7)
+    assert two == three != one and keys.line_keys("A", 8) != [one]
+    assert (
+        list(keys.line_rows("A\nA\n\nB", 7)["key"]).count(keys.DOCUMENTS) == 1
+        and len(keys.line_rows("A\nA\n\nB", 7)) == 3
+    )

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from crawl2llm.filters.decontaminate import command
-from crawl2llm.filters.decontaminate.corpora import edited
+from crawl2llm.filters.decontaminate.corpora import edit_file
 
 ITEM = (
     "Which of these four animals of the savannah sleeps for the shortest time in each night, as far as anybody knows?"
@@ -99,7 +99,7 @@ def test_documents_are_read_across_blocks_and_without_a_last_line_break(tmp_path
     path, out, seen = tmp_path / "a.jsonl", tmp_path / "b.jsonl", list[str]()
     path.write_text("\n".join(json.dumps({"text": f"{n} {'x' * 700_000}"}) for n in range(4)))
     sizes: list[int] = []
-    edited(path, out, "text", lambda _, text: seen.append(text[:2]) or text, sizes.append)
+    edit_file(path, out, "text", lambda _, text: seen.append(text[:2]) or text, sizes.append)
     assert (
         seen == ["0 ", "1 ", "2 ", "3 "] and out.read_bytes() == path.read_bytes() and sum(sizes) == path.stat().st_size
     )

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.filters.decontaminate.items import Item, items
-from crawl2llm.filters.decontaminate.ngrams import HashSet, mixed, stretches
+from crawl2llm.filters.decontaminate.items import Item, build_items
+from crawl2llm.filters.decontaminate.ngrams import HashSet, hash_numbers, hash_stretches
 from crawl2llm.filters.decontaminate.search import Index, Match
-from crawl2llm.filters.decontaminate.words import places, words
+from crawl2llm.filters.decontaminate.words import split_words, word_spans
 
 QUESTION = (
     "A farmer's 17 hens lay twelve eggs each week, and on market days she sells all but five of them for two dollars; "
@@ -23,14 +23,14 @@ FILLER = "Birds were singing in the old garden while the children were building 
 
 
 def index(*asked: tuple[str, str], method: str = "ngram", n: int = 13, least: int = 8) -> Index:
-    found = items(
+    found = build_items(
         [("own", str(number), ([question], answer)) for number, (question, answer) in enumerate(asked)], n, least
     )
     return Index(found, method, n, least)
 
 
 def one(found: Index, text: str) -> Match | None:
-    matches = found.find([text])[0]
+    matches = found.find_matches([text])[0]
     return matches[0] if matches else None
 
 
@@ -71,7 +71,7 @@ def test_a_part_counts_by_its_share_and_other_text_not_at_all() -> None:
     match = one(found, f"{FILLER} {' '.join(parts[:20])} {FILLER}")
     assert match and match.words == 20 and match.overlap == round(20 / len(parts), 6)
     assert one(found, f"{FILLER} {' '.join(parts[:12])} {FILLER}") is None
-    assert one(found, FILLER) is None and found.find(["", " \n"]) == [[], []]
+    assert one(found, FILLER) is None and found.find_matches(["", " \n"]) == [[], []]
 
 
 def test_an_edited_item_is_found_by_idf_alone() -> None:
@@ -97,11 +97,11 @@ def test_short_questions_need_every_word_and_the_shortest_their_answer() -> None
     assert one(found, "Q: The man broke his toe. Answer: He dropped a hammer on it.") is not None
     assert one(found, "So: what is the capital of the old kingdom of Mercia? Nobody knows.") is not None
     assert one(found, "What is the capital of the old kingdom of Wessex? Nobody knows.") is None
-    assert items([("own", "a", (["Who?"], "He."))], 13, 8)[0].short
+    assert build_items([("own", "a", (["Who?"], "He."))], 13, 8)[0].short
 
 
 def test_a_short_question_needs_its_answer_whatever_the_words_of_a_stretch() -> None:
-    (asked,) = items([("own", "a", (["Which bird sleeps while it flies?"], "The common swift of Europe"))], 5, 8)
+    (asked,) = build_items([("own", "a", (["Which bird sleeps while it flies?"], "The common swift of Europe"))], 5, 8)
     found = Index([asked], "ngram", 5, 8)
     assert one(found, "They asked which bird sleeps while it flies, and nobody could tell them.") is None
     assert one(found, "Which bird sleeps while it flies? The common swift of Europe.") is not None
@@ -112,15 +112,15 @@ def test_questions_of_which_only_signs_differ_are_not_searched_for() -> None:
         ("own", str(n), ([f"Complete the rest of this long sequence of brackets as it should be: {'(' * n}"], ""))
         for n in range(5)
     ]
-    assert all(item.short for item in items(asked, 13, 8))
-    assert not any(item.short for item in items(asked[:2], 13, 8))
+    assert all(item.short for item in build_items(asked, 13, 8))
+    assert not any(item.short for item in build_items(asked[:2], 13, 8))
 
 
 def test_two_copies_are_two_matches_and_scripts_without_spaces_are_read_by_character() -> None:
     question = "\u6c34\u304c\u6cb8\u9a30\u3059\u308b\u6e29\u5ea6\u306f\u4f55\u5ea6\u3067\u3059\u304b"
     found = index((question, ""))
     text = f"{FILLER}{question}{FILLER}{question}"
-    assert [text[match.start : match.end] for match in found.find([text])[0]] == [question, question]
+    assert [text[match.start : match.end] for match in found.find_matches([text])[0]] == [question, question]
 
 
 def test_equal_hashes_of_other_words_are_no_match(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_search_equals_brute_force(question: list[str], text: list[str], n: int)
 
 @given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 14))
 def test_hashes_of_stretches_are_equal_where_their_words_are(numbers: list[int], n: int) -> None:
-    found = stretches(mixed(np.array(numbers, np.int64)), n).tolist()
+    found = hash_stretches(hash_numbers(np.array(numbers, np.int64)), n).tolist()
     each = [tuple(numbers[at : at + n]) for at in range(len(numbers) - n + 1)]
     assert len(found) == len(each)
     assert len(set(found)) == len(set(each)) == len(set(zip(found, each, strict=True)))
@@ -167,7 +167,7 @@ def test_hashes_of_stretches_are_equal_where_their_words_are(numbers: list[int],
 def test_a_set_of_hashes_finds_what_is_in_it(held: list[int], others: list[int]) -> None:
     known = HashSet(np.array(held, np.uint64))
     asked = held + others
-    where, rows = known.find(np.array(asked, np.uint64))
+    where, rows = known.find_places(np.array(asked, np.uint64))
     assert where.tolist() == [at for at, value in enumerate(asked) if value in set(held)]
     assert known.sorted[rows].tolist() == [asked[at] for at in where.tolist()]
 
@@ -175,12 +175,12 @@ def test_a_set_of_hashes_finds_what_is_in_it(held: list[int], others: list[int])
 @settings(max_examples=300)
 @given(st.text() | st.text(alphabet="aB1 .'\u2019\u00e9\ufb01\u4e2d\u0e01\u0661\u00bd\u200b-\n"))
 def test_places_are_those_of_the_words(text: str) -> None:
-    found, where = words(text), places(text)
+    found, where = split_words(text), word_spans(text)
     assert len(found) == len(where)
-    assert all(word in words(text[start:end]) for word, (start, end) in zip(found, where.tolist(), strict=True))
+    assert all(word in split_words(text[start:end]) for word, (start, end) in zip(found, where.tolist(), strict=True))
 
 
 @given(st.lists(st.sampled_from(["Don't", "stop", "3", "x-y", "e.g."]), max_size=9).map(" ".join))
 def test_the_same_words_whatever_stands_beside(text: str) -> None:
     """Text that is ASCII alone goes another way."""
-    assert words(text) == words(f"{text} \u00e9")[:-1]
+    assert split_words(text) == split_words(f"{text} \u00e9")[:-1]

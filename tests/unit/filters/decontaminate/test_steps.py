@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.chain.config import validate
-from crawl2llm.chain.filter_order import edits
+from crawl2llm.chain.filter_order import edit_steps
 from crawl2llm.chain.fingerprint import fingerprint
-from crawl2llm.chain.steps import DECONTAMINATE, used
+from crawl2llm.chain.steps import DECONTAMINATE, used_steps
 from crawl2llm.core.errors import ConfigError
-from crawl2llm.core.manifest import Manifest, canonical
+from crawl2llm.core.manifest import Manifest, canonical_json
 from crawl2llm.filters.decontaminate import cuts, index, items, score, select
 from crawl2llm.filters.decontaminate.pairs import Guard
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import document_id, rows
-from crawl2llm.stages.align.pairs import every
+from crawl2llm.stages.align.pairs import rows_with_split
 from crawl2llm.stages.evaluate import found
 from crawl2llm.stages.finetune.pairs import from_files
-from crawl2llm.training.pair_masks import masks
+from crawl2llm.training.pair_masks import pii_masks
 from crawl2llm.training.template import Template
 from crawl2llm.workflow.config_checks import check_decontaminated
 from tests.unit import making
@@ -71,7 +71,7 @@ def test_index(indexed: Path) -> None:
     assert made.counts == {"in": 3, "kept": 2, "dropped": {"short": 1}}
     assert made.summary["sets"] == {"own": {"items": 3, "short": 1}}
     assert made.summary["search"] == {"method": "ngram", "words": 13, "short_words": 8}
-    assert items.read(indexed)[0][0].id == document_id("own", canonical([FIRST, "The giraffe"]), "0")
+    assert items.read_items(indexed)[0][0].id == document_id("own", canonical_json([FIRST, "The giraffe"]), "0")
 
 
 def test_drop(tmp_path: Path, indexed: Path) -> None:
@@ -123,9 +123,9 @@ def test_the_share_that_is_cut_is_of_the_text_that_was_searched(tmp_path: Path, 
 def test_masks_hide_no_item() -> None:
     """Decontamination reads what stood there; all else reads the placeholders."""
     filters = ["language", "lines", "pii", "dedup", DECONTAMINATE]
-    assert edits(filters, DECONTAMINATE) == ["lines.score"]
-    assert edits(filters, "dedup") == ["lines.score", "pii.select"]
-    assert edits(filters) == ["lines.score", "pii.select", "decontaminate.select"]
+    assert edit_steps(filters, DECONTAMINATE) == ["lines.score"]
+    assert edit_steps(filters, "dedup") == ["lines.score", "pii.select"]
+    assert edit_steps(filters) == ["lines.score", "pii.select", "decontaminate.select"]
 
 
 def test_a_threshold_that_no_overlap_is_above_drops_nothing(tmp_path: Path, indexed: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_threshold_that_no_overlap_is_above_drops_nothing(tmp_path: Path, inde
 
 def test_found(tmp_path: Path, indexed: Path) -> None:
     _, selected = run(tmp_path, indexed, "books")
-    names = {one.questions[0].split()[0]: one.id for one in items.read(indexed)[0]}
+    names = {one.questions[0].split()[0]: one.id for one in items.read_items(indexed)[0]}
     public = tmp_path / "public/base.manifest.json"
     public.parent.mkdir()
     lines = [{"task": "own", "id": names[word], "right": word != "why"} for word in ("which", "a", "why")]
@@ -194,24 +194,24 @@ def test_preferences_that_hold_an_item_are_dropped_though_it_is_masked(tmp_path:
     entry = {"path": str(file), "layout": "preference", "heldout": 0}
     given = {**full["align"]["pairs"], "files": [entry], "decontaminate": {"overlap_max": None}, "pii": full["pii"]}
     template, dropped = Template.parse(full["finetune"]["pairs"]["template"]), Counter[str]()
-    mask = masks(given)
-    found = every(given, tmp_path, template, dropped, mask=mask, guard=Guard(out, given))
+    mask = pii_masks(given)
+    found = rows_with_split(given, tmp_path, template, dropped, mask=mask, guard=Guard(out, given))
     assert list(found) == [] and dropped == {"in_mails": 1}
-    ((_, kept),) = every(given, tmp_path, template, Counter(), mask=masks(given))
+    ((_, kept),) = rows_with_split(given, tmp_path, template, Counter(), mask=pii_masks(given))
     assert "station.master" not in kept["question"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)).map(lambda one: (one[0], sum(one)))))
 def test_places_are_joined_without_a_character_more_or_less(spans: list[tuple[int, int]]) -> None:
-    found = cuts.joined(spans)
+    found = cuts.merge_spans(spans)
     assert {at for span in found for at in range(*span)} == {at for span in spans for at in range(*span)}
     assert all(before[1] < after[0] for before, after in pairwise(found))
 
 
 def test_a_run_without_anything_to_search_for_has_no_step_of_it_and_the_same_fingerprints() -> None:
     without = validate({"filters": ["language", "heuristics", "dedup", "quality"]})
-    assert used(validate({})) == used(without)
-    assert all(fingerprint(step, validate({})) == fingerprint(step, without) for step in used(without))
+    assert used_steps(validate({})) == used_steps(without)
+    assert all(fingerprint(step, validate({})) == fingerprint(step, without) for step in used_steps(without))
 
 
 def test_what_is_evaluated_is_searched_for_or_the_run_refused(tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ def test_what_is_evaluated_is_searched_for_or_the_run_refused(tmp_path: Path) ->
         check_decontaminated(validate(asked | order))
     check_decontaminated(validate(asked))
     check_decontaminated(validate(asked | order | {"decontaminate": {"index": {"tasks": []}}}))
-    assert "decontaminate.score" in used(validate(asked)) and "evaluate.found" in used(validate(asked))
-    assert "decontaminate.score" not in used(validate(asked | {"decontaminate": {"index": {"tasks": []}}}))
+    assert "decontaminate.score" in used_steps(validate(asked)) and "evaluate.found" in used_steps(validate(asked))
+    assert "decontaminate.score" not in used_steps(validate(asked | {"decontaminate": {"index": {"tasks": []}}}))
 
 
 def test_tasks_that_are_fixed_are_those_of_before_whatever_else_is_evaluated(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.filters.dedup.components import EDGE, decided, greedy, labels
+from crawl2llm.filters.dedup.components import EDGE, choose_by_component, choose_greedily, component_labels
 
 PAIRS = st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19), st.sampled_from([0.8, 0.9, 1.0])), max_size=40)
 
@@ -40,7 +40,7 @@ def result(keeper: np.ndarray, value: np.ndarray) -> list[tuple[float, int] | No
 @given(PAIRS, st.randoms())
 def test_greedy_is_the_first_maximal_independent_set(edges: list[tuple[int, int, float]], rng: random.Random) -> None:
     pairs = made(edges, rng)
-    assert result(*greedy(pairs["low"], pairs["high"], pairs["similarity"], 20)) == reference(pairs, 20)
+    assert result(*choose_greedily(pairs["low"], pairs["high"], pairs["similarity"], 20)) == reference(pairs, 20)
 
 
 @settings(deadline=None)
@@ -55,11 +55,11 @@ def test_by_component_is_the_same(
             yield pairs[start : start + piece]
 
     folder: Path = tmp_path_factory.mktemp("pairs")
-    assert result(*decided(read, len(pairs), 20, folder, held)) == reference(pairs, 20)
+    assert result(*choose_by_component(read, len(pairs), 20, folder, held)) == reference(pairs, 20)
 
 
 def test_labels_of_pieces_are_those_of_the_whole() -> None:
     pairs = np.array([(1, 0, 1), (3, 2, 1), (5, 4, 1), (4, 3, 1)], EDGE)
-    found = labels((pairs[at : at + 1] for at in range(4)), 7).tolist()
+    found = component_labels((pairs[at : at + 1] for at in range(4)), 7).tolist()
     assert found[0] == found[1] and found[2] == found[3] == found[4] == found[5]
     assert len({found[0], found[2], found[6]}) == 3

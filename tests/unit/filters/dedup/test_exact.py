@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.filters.dedup.exact import TEXT, keepers
-from crawl2llm.formats.document_numbers import sixteen
+from crawl2llm.filters.dedup.exact import TEXT, duplicates_with_keepers
+from crawl2llm.formats.document_numbers import uint64_halves
 
 # Both halves of the text's hash, priority, both halves of the id.
 ROW = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 1))
@@ -26,7 +26,7 @@ def test_keepers(rows: list[tuple[int, int, int, int]], rng: random.Random) -> N
     }
     rng.shuffle(documents)
     table = np.array([((h, rank, one, two, number), more) for h, more, rank, one, two, number in documents], TEXT)
-    found = keepers(table)
+    found = duplicates_with_keepers(table)
     assert set(found.tolist()) == expected and len(found) == len(expected)
 
 
@@ -35,4 +35,4 @@ def test_halves_of_slices_and_chunks() -> None:
     whole = pa.array(values, pa.binary(16))
     chunks = pa.chunked_array([whole.slice(2, 3), whole.slice(0, 1)], pa.binary(16))
     expected = [(int.from_bytes(values[at][:8]), int.from_bytes(values[at][8:])) for at in (2, 3, 4, 0)]
-    assert [tuple(row) for row in sixteen(chunks).tolist()] == expected
+    assert [tuple(row) for row in uint64_halves(chunks).tolist()] == expected

@@ -13,7 +13,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.dedup import export, previous_corpora
 from crawl2llm.formats.documents import Writer
-from crawl2llm.stages.corpus.split import CHOSEN
+from crawl2llm.stages.corpus.split import SPLIT_TABLE
 from tests.unit.filters.dedup.test_select import CONFIG, jaccard, run, verdicts
 
 TEXTS = st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=7).map(" ".join), max_size=12)
@@ -34,7 +34,7 @@ def exported(folder: Path, skipped_by: Sequence[str] = ()) -> Path:
         judged = Manifest.read(folder / "select" / "manifest.json").file(f"{shard}.parquet")
         import pyarrow.parquet as pq
 
-        with Writer(folder / "split" / f"{shard}.parquet", CHOSEN) as writer:
+        with Writer(folder / "split" / f"{shard}.parquet", SPLIT_TABLE) as writer:
             for name in pq.read_table(judged, columns=["id"])["id"].to_pylist():
                 if name in kept:
                     writer.add({"id": name, "split": "train"})
@@ -120,15 +120,15 @@ def test_a_source_that_skips_dedup_is_not_exported(tmp_path: Path) -> None:
 def test_what_is_no_export_of_these_settings_is_refused(tmp_path: Path) -> None:
     run(tmp_path, documents(["one two three"], 0), 1, CONFIG)
     place = exported(tmp_path)
-    signature = Manifest.parse(tmp_path / "signature" / "00000.manifest.json")
-    assert len(previous_corpora.shards([str(place)], [signature])) == 1
+    signature = Manifest.read_unchecked(tmp_path / "signature" / "00000.manifest.json")
+    assert len(previous_corpora.earlier_shards([str(place)], [signature])) == 1
     with pytest.raises(InputError, match=r"nowhere has no manifest of dedup.export"):
-        previous_corpora.shards([str(tmp_path / "nowhere")])
+        previous_corpora.earlier_shards([str(tmp_path / "nowhere")])
     with pytest.raises(InputError, match=r"is a manifest of dedup.signature, not of dedup.export"):
-        previous_corpora.shards([str(tmp_path / "signature")])
+        previous_corpora.earlier_shards([str(tmp_path / "signature")])
     signature.summary["seed"] = 7
     with pytest.raises(InputError, match=r"was made with dedup.signature.seed 1, here it is 7"):
-        previous_corpora.shards([str(place)], [signature])
+        previous_corpora.earlier_shards([str(place)], [signature])
     (place / "sets" / "00000.parquet").write_bytes(b"")
     with pytest.raises(InputError, match="has 0 bytes"):
-        previous_corpora.shards([str(place)])
+        previous_corpora.earlier_shards([str(place)])

@@ -249,14 +249,18 @@ def test_the_same_with_many_parts_of_everything(
         "crawl2llm.filters.dedup.band.HELD_DOCUMENTS": 3,
         "crawl2llm.filters.dedup.band.CHUNK": 2,
         "crawl2llm.filters.dedup.sets.BLOCK": 4,
-        "crawl2llm.filters.dedup.sets.GROUP": 5,
+        "crawl2llm.filters.dedup.sets.GROUP_SHINGLES": 5,
         "crawl2llm.filters.dedup.select.PAIRS": 3,
         "crawl2llm.formats.document_numbers.PAIRS": 3,
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in small.items():
             patch.setattr(name, value)
-        for function, value in ((verify.similarities, 4), (components.decided, 2), (Spill.__init__, 100)):
+        for function, value in (
+            (verify.measure_similarities, 4),
+            (components.choose_by_component, 2),
+            (Spill.__init__, 100),
+        ):
             patch.setattr(function, "__defaults__", (value,))
         assert verdicts(run(tmp_path_factory.mktemp("b"), documents, 16, CONFIG)) == whole
 
@@ -296,4 +300,4 @@ def test_tables_of_numbers(tmp_path: Path, numbers: str) -> None:
 
 def test_a_few_drops_that_are_mostly_numbers_are_no_note() -> None:
     found = {"web": {"dropped": 100, "numeric": 1}, "tables": {"dropped": 50, "numeric": 1}}
-    assert [note.split(":")[0] for note in select.notes(found, "zero")] == ["source tables"]
+    assert [note.split(":")[0] for note in select.numeric_notes(found, "zero")] == ["source tables"]

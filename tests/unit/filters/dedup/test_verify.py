@@ -7,8 +7,8 @@ import pytest
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.filters.dedup import sets as sets_
-from crawl2llm.filters.dedup.verify import histogram, sets, similarities
-from crawl2llm.formats.document_numbers import SETS, first_of
+from crawl2llm.filters.dedup.verify import measure_similarities, sets_of_part, similarity_histogram
+from crawl2llm.formats.document_numbers import SETS, first_document
 from crawl2llm.formats.documents import DOCUMENT, Writer
 from crawl2llm.text.shingles import shingle_set
 
@@ -19,20 +19,20 @@ TEXTS = {
 
 
 def number(shard: int, row: int) -> int:
-    return first_of(shard) + row
+    return first_document(shard) + row
 
 
 @pytest.fixture(params=[1, 5, 1 << 20])
 def files(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Path]]:
     """All sets, for the parts 0 and 1; row groups of 1, 5 or any number of shingles."""
-    monkeypatch.setattr(sets_, "GROUP", request.param)
+    monkeypatch.setattr(sets_, "GROUP_SHINGLES", request.param)
     found = []
     for shard, texts in TEXTS.items():
         path = tmp_path / f"{shard:05d}.parquet"
         made = {row: shingle_set(text, 2) for row, text in enumerate(texts)}
         rows = np.array(sorted([*made, *made]))
         with Writer(path, SETS, hashes=["shingles.list.element"]) as writer:
-            sets_.write(writer, first_of(shard), rows, np.tile([0, 1], len(made)), made)
+            sets_.write_block(writer, first_document(shard), rows, np.tile([0, 1], len(made)), made)
         found.append((shard, path))
     return found
 
@@ -42,19 +42,19 @@ def test_sets_of_a_part(files: list[tuple[int, Path]]) -> None:
         for part in (0, 1):
             found = [
                 (document, shingles[start:end].tolist())
-                for documents, shingles, ends in sets(path, part)
+                for documents, shingles, ends in sets_of_part(path, part)
                 for document, start, end in zip(documents.tolist(), ends[:-1], ends[1:], strict=True)
             ]
             expected = enumerate(shingle_set(text, 2).tolist() for text in TEXTS[shard])
             assert found == [(number(shard, row), shingles) for row, shingles in expected]
-        assert list(sets(path, 2)) == []
+        assert list(sets_of_part(path, 2)) == []
 
 
 @pytest.mark.parametrize("most", [1, 5, 1000])
 def test_similarities(files: list[tuple[int, Path]], most: int) -> None:
     low = np.array([number(0, 0), number(0, 0), number(0, 1), number(0, 2)])
     high = np.array([number(0, 1), number(1, 0), number(1, 2), number(1, 1)])
-    assert similarities(low, high, files, 0, 2, most).tolist() == [3 / 4, 2 / 3, 2 / 5, 1.0]
+    assert measure_similarities(low, high, files, 0, 2, most).tolist() == [3 / 4, 2 / 3, 2 / 5, 1.0]
 
 
 def test_a_document_without_a_set(files: list[tuple[int, Path]]) -> None:
@@ -62,7 +62,7 @@ def test_a_document_without_a_set(files: list[tuple[int, Path]]) -> None:
     with pytest.raises(
         InputError, match=r"1 candidate pairs .* document 0 of shard 00000 and document 7 of shard 00001"
     ):
-        similarities(low, high, files, 0, 2)
+        measure_similarities(low, high, files, 0, 2)
 
 
 def test_texts_are_those_of_the_ids_or_an_error(tmp_path: Path) -> None:
@@ -70,13 +70,13 @@ def test_texts_are_those_of_the_ids_or_an_error(tmp_path: Path) -> None:
     with Writer(path, DOCUMENT, batch=2) as writer:
         for name in "abcd":
             writer.add({"id": name, "text": f"text {name}"})
-    assert list(sets_.texts(path, ["a", "d"])) == ["text a", "text d"]
-    assert list(sets_.texts(path, [])) == []
+    assert list(sets_.texts_by_id(path, ["a", "d"])) == ["text a", "text d"]
+    assert list(sets_.texts_by_id(path, [])) == []
     for moved in (["d", "a"], ["a", "x"], ["x"]):
         with pytest.raises(InputError, match="is not where it was"):
-            list(sets_.texts(path, moved))
+            list(sets_.texts_by_id(path, moved))
 
 
 def test_histogram() -> None:
-    counts = histogram(np.array([0.0, 0.04, 0.5, 0.99, 1.0]))
+    counts = similarity_histogram(np.array([0.0, 0.04, 0.5, 0.99, 1.0]))
     assert (len(counts), counts[0], counts[10], counts[19]) == (20, 2, 1, 2)

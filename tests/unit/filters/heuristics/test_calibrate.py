@@ -30,7 +30,9 @@ VALUES = st.lists(st.floats(0, 30) | st.integers(0, 30).map(float), min_size=1, 
 def derived(
     method: str, rule: Rule, own: np.ndarray, reference: np.ndarray, kind: str = "ratio", tail: float = 0.1
 ) -> float | None:
-    return thresholds.derived(method, rule, kind, thresholds.histogram(own), thresholds.histogram(reference), tail)
+    return thresholds.derive_threshold(
+        method, rule, kind, thresholds.value_histogram(own), thresholds.value_histogram(reference), tail
+    )
 
 
 def dropped(rule: Rule, threshold: float, values: np.ndarray) -> float:
@@ -54,7 +56,9 @@ def test_a_tail_drops_at_most_its_share_and_the_next_bin_would_drop_more(
     found = derived("tail", rule, own, own, tail=tail)
     assert found is not None and dropped(rule, found, own) <= tail + 1e-9
     stricter = found * 1.006 + 0.0021 if low else found / 1.006 - 0.0021
-    assert dropped(rule, stricter, own) > tail - 1e-9 or len(np.unique(thresholds.bins(own))) == 1 or stricter < 0
+    assert (
+        dropped(rule, stricter, own) > tail - 1e-9 or len(np.unique(thresholds.bin_indices(own))) == 1 or stricter < 0
+    )
 
 
 @given(VALUES)
@@ -86,11 +90,11 @@ def test_what_a_threshold_can_be() -> None:
 
 def test_bins_hold_every_value() -> None:
     values = np.array([0, 0.0005, 0.001, 0.999, 1, 1.002, 10, 12.34, 1e5, 1e9])
-    found = thresholds.bins(values)
+    found = thresholds.bin_indices(values)
     assert (np.diff(found) >= 0).all() and found[0] == found[1] == 0 and found[2] == 1
     inside = values[:-1]
     assert (thresholds.EDGES[found[:-1]] <= inside).all() and (inside < thresholds.UPPER[found[:-1]]).all()
-    assert thresholds.histogram(np.array([np.nan, 0.5])).sum() == 1
+    assert thresholds.value_histogram(np.array([np.nan, 0.5])).sum() == 1
 
 
 def documents(number: int = 60) -> list[dict[str, Any]]:
@@ -190,10 +194,10 @@ def test_rules_of_a_language() -> None:
         "languages": {"th": {"c4": {"sentences_min": None, "policy_lines_max": 0.5}}},
     }
     chosen = ByLanguage(settings, {"th": {"c4.sentences_min": 3.0}, "fi": {"c4.sentences_min": 4.0}})
-    thai = {rule.name: rule.threshold for rule in chosen.of("th")}
+    thai = {rule.name: rule.threshold for rule in chosen.rules_of("th")}
     assert "c4.sentences_min" not in thai and thai["c4.policy_lines_max"] == 0.5
-    assert {rule.name: rule.threshold for rule in chosen.of("fi")}["c4.sentences_min"] == 4.0
-    assert chosen.of("en") == chosen.default and "c4.policy_lines_max" in chosen.names()
+    assert {rule.name: rule.threshold for rule in chosen.rules_of("fi")}["c4.sentences_min"] == 4.0
+    assert chosen.rules_of("en") == chosen.default and "c4.policy_lines_max" in chosen.rule_names()
 
 
 def test_without_languages_nothing_changes(tmp_path: Path) -> None:
@@ -207,7 +211,7 @@ def test_good_text_of_these_languages_has_looser_thresholds() -> None:
     settings = config.validate({})["heuristics"]["select"]
 
     def of(language: str, **more: Any) -> dict[str, float]:
-        return {rule.name: rule.threshold for rule in ByLanguage({**settings, **more}).of(language)}
+        return {rule.name: rule.threshold for rule in ByLanguage({**settings, **more}).rules_of(language)}
 
     assert of("ko")["gopher_quality.mean_word_length_min"] == 1 and of("en")["gopher_quality.mean_word_length_min"] == 3
     assert "fineweb.punctuated_lines_min" not in of("th") and of("zh")["c4.sentences_min"] == 3

@@ -7,7 +7,7 @@ from typing import Any
 
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.heuristics import score, select
-from crawl2llm.formats.documents import DOCUMENT, VERDICT, Writer, data, rows
+from crawl2llm.formats.documents import DOCUMENT, VERDICT, Writer, parquet_file, rows
 from tests.unit import making
 from tests.unit.filters.heuristics.cases import page
 
@@ -120,8 +120,8 @@ def test_order_of_documents_does_not_matter(tmp_path: Path) -> None:
 def test_twice_the_same_bytes(tmp_path: Path) -> None:
     (first,), (second,) = (run(tmp_path / side, {"00000": DOCUMENTS}) for side in "ab")
     assert first.files == second.files
-    assert data(tmp_path / "a" / "score" / "00000.manifest.json").read_bytes() == (
-        data(tmp_path / "b" / "score" / "00000.manifest.json").read_bytes()
+    assert parquet_file(tmp_path / "a" / "score" / "00000.manifest.json").read_bytes() == (
+        parquet_file(tmp_path / "b" / "score" / "00000.manifest.json").read_bytes()
     )
 
 

@@ -37,7 +37,7 @@ FILES = {"eng_Latn": "eng", "fin_Latn": "fin", "rus_Cyrl": "rus", "cmn_Hani": "c
     ],
 )  # fmt: skip
 def test_one_code_for_a_language(label: str, code: str) -> None:
-    assert language_codes.language(label) == code
+    assert language_codes.language_code(label) == code
 
 
 @pytest.mark.parametrize(
@@ -50,42 +50,53 @@ def test_one_code_for_a_language(label: str, code: str) -> None:
 )  # fmt: skip
 def test_names_of_a_label(label: str, known: tuple[str, ...]) -> None:
     """Of a table by language the narrowest counts; a label of lid.176 is never another's."""
-    found = language_codes.names(label)
+    found = language_codes.label_names(label)
     assert [name for name in found if name in {*known, *known_labels.LID_176.split()}] == list(known)
-    assert language_codes.find(dict.fromkeys(known, 1), label) == 1 and language_codes.listed(label, known[-1:])
-    assert language_codes.find({"xx": 1}, label) is None
+    assert language_codes.lookup_label(dict.fromkeys(known, 1), label) == 1 and language_codes.is_listed(
+        label, known[-1:]
+    )
+    assert language_codes.lookup_label({"xx": 1}, label) is None
 
 
 def test_every_label_of_the_bundled_model_has_a_code_and_a_script() -> None:
     """No two of its languages have one code, but for those that are one to other models."""
-    found = {label: language_codes.language(label) for label in known_labels.LID_176.split()}
-    assert "und" not in found.values() and all(unicode_scripts.scripts(label) for label in found)
+    found = {label: language_codes.language_code(label) for label in known_labels.LID_176.split()}
+    assert "und" not in found.values() and all(unicode_scripts.scripts_of_language(label) for label in found)
     known = set(unicode_scripts.SCRIPTS)
-    assert {label for label in found if not unicode_scripts.scripts(label) <= known} == set()
+    assert {label for label in found if not unicode_scripts.scripts_of_language(label) <= known} == set()
 
 
 def test_scripts_of_languages() -> None:
-    assert unicode_scripts.scripts("ja") == unicode_scripts.scripts("jpn_Jpan") == {"Hira", "Kana", "Hani"}
-    assert unicode_scripts.scripts("sr") == {"Cyrl", "Latn"} and unicode_scripts.scripts("srp_Cyrl") == {"Cyrl"}
-    assert unicode_scripts.scripts("zh") == unicode_scripts.scripts("cmn_Hani") == {"Hani"} and unicode_scripts.scripts(
-        "th"
-    ) == {"Thai"}
+    assert (
+        unicode_scripts.scripts_of_language("ja")
+        == unicode_scripts.scripts_of_language("jpn_Jpan")
+        == {"Hira", "Kana", "Hani"}
+    )
+    assert unicode_scripts.scripts_of_language("sr") == {"Cyrl", "Latn"} and unicode_scripts.scripts_of_language(
+        "srp_Cyrl"
+    ) == {"Cyrl"}
+    assert unicode_scripts.scripts_of_language("zh") == unicode_scripts.scripts_of_language("cmn_Hani") == {
+        "Hani"
+    } and unicode_scripts.scripts_of_language("th") == {"Thai"}
 
 
 def test_letters_by_script() -> None:
-    assert unicode_scripts.letters("Hello, мир 123! 世界 ไทย") == {"Latn": 5, "Cyrl": 3, "Hani": 2, "Thai": 3}
-    assert unicode_scripts.majority({"Latn": 5, "Cyrl": 3}) == "Latn" and unicode_scripts.majority({}) is None
+    assert unicode_scripts.letters_by_script("Hello, мир 123! 世界 ไทย") == {"Latn": 5, "Cyrl": 3, "Hani": 2, "Thai": 3}
     assert (
-        unicode_scripts.share({"Latn": 3, "Cyrl": 1}, frozenset({"Cyrl"})) == 0.25
-        and unicode_scripts.share({}, frozenset({"Cyrl"})) is None
+        unicode_scripts.majority_script({"Latn": 5, "Cyrl": 3}) == "Latn"
+        and unicode_scripts.majority_script({}) is None
+    )
+    assert (
+        unicode_scripts.script_share({"Latn": 3, "Cyrl": 1}, frozenset({"Cyrl"})) == 0.25
+        and unicode_scripts.script_share({}, frozenset({"Cyrl"})) is None
     )
 
 
 @given(st.text(max_size=60))
 def test_a_text_has_no_more_letters_than_characters(text: str) -> None:
-    counts = unicode_scripts.letters(text)
+    counts = unicode_scripts.letters_by_script(text)
     assert sum(counts.values()) <= len(text)
-    found = unicode_scripts.share(counts, frozenset(unicode_scripts.SCRIPTS))
+    found = unicode_scripts.script_share(counts, frozenset(unicode_scripts.SCRIPTS))
     assert found is None or found == pytest.approx(1.0)
 
 
@@ -123,7 +134,7 @@ def test_two_models_agree_on_lines_that_neither_was_shown(model: Path) -> None:
     )
     with zipfile.ZipFile(UDHR) as archive:
         found = [
-            compare.signals(" ".join(part), first(" ".join(part))[0], [other], True)
+            compare.language_signals(" ".join(part), first(" ".join(part))[0], [other], True)
             for name in FILES.values()
             for lines in [declaration(archive, name)[1::2]]
             for part in (lines[start : start + 4] for start in range(0, 20, 4))
@@ -136,7 +147,7 @@ def test_two_models_agree_on_lines_that_neither_was_shown(model: Path) -> None:
             "Arab",
         }
         polish = " ".join(declaration(archive, "pol")[:9])
-        assert compare.signals(polish, "pl", [other], True)["agreement"] == 0.5
+        assert compare.language_signals(polish, "pl", [other], True)["agreement"] == 0.5
 
 
 def test_steps_drop_what_models_differ_on_and_what_is_in_another_script(model: Path, tmp_path: Path) -> None:
@@ -151,7 +162,7 @@ def test_steps_drop_what_models_differ_on_and_what_is_in_another_script(model: P
         "select": {"languages": [], "threshold": 0, "agreement_min": 1, "script_min": 0.8},
     }}  # fmt: skip
     complete = config.validate(tree)
-    known_labels.check(complete["language"])
+    known_labels.check_language_filter(complete["language"])
     mark = {step: fingerprint(f"language.{step}", complete) for step in ("score", "compare", "select")}
     out = {step: tmp_path / step / "00000.manifest.json" for step in mark}
     texts_of = ["--documents", str(documents), "--verdicts", str(verdicts)]
@@ -172,4 +183,4 @@ def test_a_rule_without_what_it_compares_is_refused() -> None:
     for key, lack in (("agreement_min", "models"), ("script_min", "script")):
         complete = config.validate({"language": {"select": {key: 0.5}}})
         with pytest.raises(InputError, match=f"language.select.{key} is 0.5, and language.compare.{lack}"):
-            known_labels.check(complete["language"])
+            known_labels.check_language_filter(complete["language"])

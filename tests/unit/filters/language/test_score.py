@@ -10,7 +10,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.language.score import main
 from crawl2llm.formats.documents import rows
-from crawl2llm.formats.language_identifier import BUNDLED, CAPITALS, Identifier, capitals, model_path
+from crawl2llm.formats.language_identifier import BUNDLED, CAPITALS, Identifier, capital_share, model_path
 from tests.unit import making
 
 
@@ -38,8 +38,8 @@ def test_a_text_in_capitals_is_scored_as_in_small_letters(language: str) -> None
 
 
 def test_scripts_without_case_and_few_capitals_are_scored_as_they_are() -> None:
-    assert capitals("中国CDMA网络ABC") == 7 / 11 and capitals("人人生而自由 CES") < CAPITALS
-    assert capitals("12 !?") == 0 and capitals("") == 0 and capitals("ABC de") == 0.6
+    assert capital_share("中国CDMA网络ABC") == 7 / 11 and capital_share("人人生而自由 CES") < CAPITALS
+    assert capital_share("12 !?") == 0 and capital_share("") == 0 and capital_share("ABC de") == 0.6
     identify = Identifier(model_path(BUNDLED))
     for text in (
         *SAMPLES.values(),

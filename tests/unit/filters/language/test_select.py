@@ -28,7 +28,7 @@ ROWS = [
 )
 def test_judge(languages: list[str], threshold: float, kept: str) -> None:
     found = [
-        select.judge({"id": name, "language": language, "score": value}, frozenset(languages), threshold)
+        select.judge_document({"id": name, "language": language, "score": value}, frozenset(languages), threshold)
         for name, language, value in ROWS
     ]
     assert "".join(verdict["id"] for verdict in found if verdict["kept"]) == kept
@@ -38,7 +38,7 @@ def test_judge(languages: list[str], threshold: float, kept: str) -> None:
 
 
 def test_all_rules_that_drop_a_document_are_named() -> None:
-    assert select.judge({"id": "x", "language": "de", "score": 0.2}, frozenset(["en"]), 0.65) == {
+    assert select.judge_document({"id": "x", "language": "de", "score": 0.2}, frozenset(["en"]), 0.65) == {
         "id": "x",
         "kept": False,
         "rule": "language",
@@ -85,11 +85,11 @@ def test_step(tmp_path: Path) -> None:
 
 def test_thresholds_of_languages() -> None:
     row = {"id": "x", "language": "hr", "score": 0.4}
-    assert select.own_thresholds({"languages": ["hr", "en"], "threshold": 0.65}) == {"hr": 0.3}
-    assert select.own_thresholds({"languages": [], "threshold": 0.65, "thresholds": {"fi": 0.5}}) == {"fi": 0.5}
-    assert select.own_thresholds({"languages": ["hr"], "threshold": 0.2}) == {}, "a lower one for all holds"
+    assert select.thresholds_by_language({"languages": ["hr", "en"], "threshold": 0.65}) == {"hr": 0.3}
+    assert select.thresholds_by_language({"languages": [], "threshold": 0.65, "thresholds": {"fi": 0.5}}) == {"fi": 0.5}
+    assert select.thresholds_by_language({"languages": ["hr"], "threshold": 0.2}) == {}, "a lower one for all holds"
     assert (
-        not select.judge(row, frozenset(["hr"]), 0.65)["kept"]
-        and select.judge(row, frozenset(["hr"]), 0.65, {"hr": 0.3})["kept"]
+        not select.judge_document(row, frozenset(["hr"]), 0.65)["kept"]
+        and select.judge_document(row, frozenset(["hr"]), 0.65, {"hr": 0.3})["kept"]
     )
-    assert select.judge(row, frozenset(), 0.3, {"hr": 0.5})["threshold"] == 0.5
+    assert select.judge_document(row, frozenset(), 0.3, {"hr": 0.5})["threshold"] == 0.5

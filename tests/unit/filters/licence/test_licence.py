@@ -29,7 +29,7 @@ from tests.unit import making
     ],
 )
 def test_what_metadata_says(metadata: dict[str, Any], found: tuple[str | None, str | None, int]) -> None:
-    assert names.of(metadata) == found
+    assert names.licence_of(metadata) == found
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_metadata_says(metadata: dict[str, Any], found: tuple[str | None, s
     ],
 )
 def test_allowed(name: str, wanted: list[str], kept: bool) -> None:
-    assert names.allowed(name, wanted) is kept
+    assert names.is_allowed(name, wanted) is kept
 
 
 def made(tmp_path: Path, **settings: Any) -> dict[str, dict[str, Any]]:

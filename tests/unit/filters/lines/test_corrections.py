@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.filters.lines import corrections, rules
-from crawl2llm.formats.spans import Edited
+from crawl2llm.formats.spans import EditedText
 
 DEFAULT = {**configuration.validate({})["lines"]["score"], "words_min": 0, "policy": False, "javascript": False}
 ON = {**DEFAULT, "uppercase_max": 0.5, "numerals": True, "counters": True, "navigation": True}
@@ -44,8 +44,8 @@ ON = {**DEFAULT, "uppercase_max": 0.5, "numerals": True, "counters": True, "navi
     ],
 )
 def test_a_line(line: str, rule: str | None) -> None:
-    assert rules.reason(line, ON) == rule
-    assert rules.reason(line, DEFAULT) is None
+    assert rules.rule_removing(line, ON) == rule
+    assert rules.rule_removing(line, DEFAULT) is None
 
 
 @given(st.text(st.sampled_from("12.,\u00a0 KMmb+:()s\u0661_é"), max_size=4) | st.just(""), st.data())
@@ -75,14 +75,14 @@ def test_counters_are_those_of_an_expression_that_backtracks(first: str, data: s
     ],
 )
 def test_what_is_cut_from_a_line(text: str, left: str | None) -> None:
-    found = list(rules.edits(text, ON))
-    assert Edited(text, found).text == (text if left is None else left)
-    assert list(rules.edits(text.replace("[1]", ""), DEFAULT)) == []
+    found = list(rules.removed_spans(text, ON))
+    assert EditedText(text, found).text == (text if left is None else left)
+    assert list(rules.removed_spans(text.replace("[1]", ""), DEFAULT)) == []
 
 
 def test_the_share_of_flagged_words() -> None:
     def flagged(text: str, **settings: Any) -> float:
-        return rules.flagged(text, list(rules.edits(text, {**ON, **settings})))
+        return rules.flagged_share(text, list(rules.removed_spans(text, {**ON, **settings})))
 
     assert flagged("One two three.\n4 likes") == 2 / 5 == flagged("One two three.\n4 likes\n")
     assert flagged("One two three. Read more...\nFour five.") == 5 / 7
@@ -97,10 +97,10 @@ PIECE = st.sampled_from(
 
 @given(st.lists(PIECE, max_size=14).map("".join))
 def test_spans_are_in_order_and_do_not_overlap(text: str) -> None:
-    found = list(rules.edits(text, ON))
+    found = list(rules.removed_spans(text, ON))
     ends = [0, *(span.end for span in found)]
     assert all(span.start >= end for span, end in zip(found, ends, strict=False))
-    assert 0 <= rules.flagged(text, found) <= 1
+    assert 0 <= rules.flagged_share(text, found) <= 1
     lines = text.split("\n")
-    stay = [line for line in lines if rules.reason(line, ON) is None and any(map(str.isalpha, line))]
-    assert len(stay) <= len([line for line in Edited(text, found).text.split("\n") if line.strip()]) <= len(lines)
+    stay = [line for line in lines if rules.rule_removing(line, ON) is None and any(map(str.isalpha, line))]
+    assert len(stay) <= len([line for line in EditedText(text, found).text.split("\n") if line.strip()]) <= len(lines)

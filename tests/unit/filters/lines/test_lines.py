@@ -44,20 +44,23 @@ C4 = {**DEFAULT, "terminal_punctuation": True, "words_min": 5}
     ],
 )
 def test_a_line(line: str, settings: dict[str, Any], rule: str | None) -> None:
-    assert rules.reason(line, settings) == rule
+    assert rules.rule_removing(line, settings) == rule
 
 
 def test_citations_go_and_the_line_stays() -> None:
     text = "A fact that is known[1][citation needed] to all.\nMenu\nAnother[edit] one of them.\n"
-    assert spans.Edited(text, rules.edits(text, DEFAULT)).text == "A fact that is known to all.\nAnother one of them.\n"
+    assert (
+        spans.EditedText(text, rules.removed_spans(text, DEFAULT)).text
+        == "A fact that is known to all.\nAnother one of them.\n"
+    )
 
 
 @given(st.text(alphabet="ab.\n\r\u2028 ", max_size=60))
 def test_what_is_left_are_whole_lines_that_no_rule_takes(text: str) -> None:
-    left = spans.Edited(text, rules.edits(text, C4)).text
+    left = spans.EditedText(text, rules.removed_spans(text, C4)).text
     lines = c4_lines.LINE.findall(text)
     assert "".join(lines) == text
-    kept = "".join(line for line in lines if rules.reason(line, C4) is None)
+    kept = "".join(line for line in lines if rules.rule_removing(line, C4) is None)
     ends_open = bool(lines) and not lines[-1].endswith("\n")
     assert left == kept or (ends_open and kept.startswith(left) and not kept[len(left) :].strip())
 
@@ -66,27 +69,27 @@ def test_without_its_last_line_a_text_is_the_text_that_ended_there() -> None:
     """Else it would be no exact duplicate of it."""
     text = "The first sentence of a page."
     for tail in ("\nMenu", "\r\nMenu", "\nMenu\nHome"):
-        assert spans.Edited(text + tail, rules.edits(text + tail, C4)).text == text
-    assert spans.Edited(f"{text}\nMenu\n", rules.edits(f"{text}\nMenu\n", C4)).text == f"{text}\n"
-    assert spans.Edited("Menu", rules.edits("Menu", C4)).text == ""
+        assert spans.EditedText(text + tail, rules.removed_spans(text + tail, C4)).text == text
+    assert spans.EditedText(f"{text}\nMenu\n", rules.removed_spans(f"{text}\nMenu\n", C4)).text == f"{text}\n"
+    assert spans.EditedText("Menu", rules.removed_spans("Menu", C4)).text == ""
 
 
 @given(st.lists(st.sampled_from(["A line that stays as it is.", "Menu", "", "We use cookies here.", " "]), max_size=8))
 def test_no_two_spans_share_a_character_and_each_rule_counts_its_own(lines: list[str]) -> None:
     for text in ("\n".join(lines), "\r\n".join(lines) + "\r\n"):
-        found = list(rules.edits(text, C4))
+        found = list(rules.removed_spans(text, C4))
         assert all(one.end <= two.start for one, two in pairwise(found))
-        taken = [rule for line in lines if (rule := rules.reason(line, C4))]
+        taken = [rule for line in lines if (rule := rules.rule_removing(line, C4))]
         assert [span.rule for span in found] == taken
-        counted = spans.counted(found, text)
+        counted = spans.count_spans(found, text)
         assert sum(one["spans"] for one in counted.values()) == len(taken)
 
 
 def test_sentences() -> None:
-    assert rules.sentences('One. Two! "Three?" Four') == 4
-    assert rules.sentences("3.14 is no end.") == 1
-    assert rules.sentences("A line.\nAnother") == 2
-    assert rules.sentences("") == 0
+    assert rules.count_sentences('One. Two! "Three?" Four') == 4
+    assert rules.count_sentences("3.14 is no end.") == 1
+    assert rules.count_sentences("A line.\nAnother") == 2
+    assert rules.count_sentences("") == 0
 
 
 PAGE = "Menu\nThe first sentence of a page. And the second.\nWe use cookies on this site.\n"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.language import score as language
 from crawl2llm.filters.multilingual import score, select
-from crawl2llm.filters.multilingual.passages import cuts, foreign, passages
+from crawl2llm.filters.multilingual.passages import classify_lines, foreign_characters, foreign_spans
 from crawl2llm.formats import spans
 from crawl2llm.formats.documents import rows
 from tests.unit import making
@@ -33,20 +33,22 @@ LINES = st.lists(st.sampled_from(["aaaa", "bbbb", "cccc", "a", "b", "", "  aaaa 
 @given(LINES, st.booleans(), st.sets(st.sampled_from("abc"), min_size=1))
 def test_cuts_are_whole_lines_and_leave_the_wanted_ones(lines: list[str], broken: bool, wanted: set[str]) -> None:
     text = "\n".join(lines) + "\n" * broken
-    found = passages(text, letters, "a", 3, 0.5)
+    found = classify_lines(text, letters, "a", 3, 0.5)
     assert "".join(text[line.start : line.end] for line in found) == text
-    cut = list(cuts(text, found, wanted))
+    cut = list(foreign_spans(text, found, wanted))
     assert all(one.end <= two.start for one, two in pairwise(cut))
-    left = spans.Edited(text, cut).text
+    left = spans.EditedText(text, cut).text
     kept = [text[line.start : line.end].rstrip("\n") for line in found if line.language in wanted]
     assert left.rstrip("\n").split("\n") == "\n".join(kept).rstrip("\n").split("\n")
-    assert (foreign(text, found, wanted) == 0) == (not any(text[span.start : span.end].strip() for span in cut))
+    assert (foreign_characters(text, found, wanted) == 0) == (
+        not any(text[span.start : span.end].strip() for span in cut)
+    )
 
 
 def test_a_short_line_goes_with_the_one_before() -> None:
-    found = passages("x\naaaa\nb\n1234\nbbbb\na", letters, "c", 3, 0.5)
+    found = classify_lines("x\naaaa\nb\n1234\nbbbb\na", letters, "c", 3, 0.5)
     assert [line.language for line in found] == ["a", "a", "a", "a", "b", "b"]
-    assert [line.language for line in passages("x\ny", letters, "c", 3, 0.5)] == ["c", "c"]
+    assert [line.language for line in classify_lines("x\ny", letters, "c", 3, 0.5)] == ["c", "c"]
 
 
 def steps(folder: Path, skipped_by: tuple[str, ...] = (), **settings: object) -> tuple[Manifest, Manifest]:
@@ -83,7 +85,7 @@ def steps(folder: Path, skipped_by: tuple[str, ...] = (), **settings: object) ->
 
 def left(made: Manifest, name: str, text: str) -> str:
     found = [row for row in rows(made.file("spans/00000.parquet")) if row.pop("id") == name]
-    return spans.Edited(text, [spans.Span(**row) for row in found]).text
+    return spans.EditedText(text, [spans.Span(**row) for row in found]).text
 
 
 def test_lines_in_other_languages_are_cut(tmp_path: Path) -> None:
@@ -108,10 +110,12 @@ def test_languages_are_the_same_under_the_labels_of_another_model() -> None:
     """`languages: [en]` cut every line of a model that labels English eng_Latn."""
     label = {"a": "eng_Latn", "b": "fra_Latn"}
     text = "aaaa\nbbbb\naaaa"
-    found = passages(text, lambda line: (label[line.strip()[0]], 1.0), "en", 3, 0.5)
+    found = classify_lines(text, lambda line: (label[line.strip()[0]], 1.0), "en", 3, 0.5)
     languages = list(dict.fromkeys(line.language for line in found))
-    assert score.chosen(languages, ["en"]) == ["eng_Latn"] and score.chosen(languages, []) == ["eng_Latn"]
-    assert score.chosen(languages, ["de"]) == []
+    assert score.languages_to_keep(languages, ["en"]) == ["eng_Latn"] and score.languages_to_keep(languages, []) == [
+        "eng_Latn"
+    ]
+    assert score.languages_to_keep(languages, ["de"]) == []
 
 
 def test_mixed_documents_are_dropped_or_kept_whole(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.paragraphs import bloom, hash, repeated, score, select
 from crawl2llm.formats import hash_shuffle, surviving_texts
 from crawl2llm.formats.documents import rows
-from crawl2llm.formats.first_occurrence import rank
-from crawl2llm.text.blocks import blocks
+from crawl2llm.formats.first_occurrence import document_rank
+from crawl2llm.text.blocks import compared_blocks
 from tests.conftest import LONG
 from tests.unit import making
 
@@ -68,12 +68,12 @@ def deduplicated(pages: Pages, keep: str = "first", least: int = 1) -> dict[str,
     """The lines that are left of every document, by comparing all of them in memory."""
     seen: dict[bytes, int] = {}
     for page in pages:
-        for key in blocks(page["text"]):
+        for key in compared_blocks(page["text"]):
             seen[key] = seen.get(key, 0) + 1
     left, there = {}, set()
-    for page in sorted(pages, key=lambda page: rank(page["id"], page["curated"])):
+    for page in sorted(pages, key=lambda page: document_rank(page["id"], page["curated"])):
         lines = []
-        for line, key in zip(page["text"].split("\n"), blocks(page["text"]), strict=True):
+        for line, key in zip(page["text"].split("\n"), compared_blocks(page["text"]), strict=True):
             copy = len(key) >= least and seen[key] > 1 and (keep == "none" or key in there)
             there.add(key)
             if line and (page["curated"] or not key or not copy):
@@ -128,13 +128,13 @@ def test_a_bloom_filter_that_is_large_enough_leaves_one_of_each(
     pages, folder = made_of(site), tmp_path_factory.mktemp("run")
     pytest.importorskip("rbloom")
     run(folder, [pages[n::number] for n in range(number)], bytes_min=1, method="bloom")
-    curated = {key for page in pages if page["curated"] for key in blocks(page["text"]) if key}
-    others = {key for page in pages for key in blocks(page["text"]) if key} - curated
+    curated = {key for page in pages if page["curated"] for key in compared_blocks(page["text"]) if key}
+    others = {key for page in pages for key in compared_blocks(page["text"]) if key} - curated
     left = texts(folder, number)
     assert all(left[page["id"]] == page["text"] for page in pages if page["curated"])
-    assert sorted(key for page in pages if not page["curated"] for key in blocks(left[page["id"]]) if key) == sorted(
-        others
-    )
+    assert sorted(
+        key for page in pages if not page["curated"] for key in compared_blocks(left[page["id"]]) if key
+    ) == sorted(others)
 
 
 def test_many_parts_are_as_one(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_many_parts_are_as_one(tmp_path: Path) -> None:
 def test_a_paragraph_of_several_lines(tmp_path: Path) -> None:
     pages = made_of([(False, ["A", "B", "", "C"]), (False, ["A", "", "A", "B"])])
     run(tmp_path, [pages], bytes_min=1, by="paragraph")
-    first, second = sorted(pages, key=lambda page: rank(page["id"], False))
+    first, second = sorted(pages, key=lambda page: document_rank(page["id"], False))
     left = texts(tmp_path, 1)
     assert left[first["id"]] == first["text"]
     assert left[second["id"]] == ("A" if second is pages[1] else "C")
@@ -174,8 +174,8 @@ def test_the_false_positives_of_a_bloom_filter_are_as_many_as_configured() -> No
     wrong = []
     for seed in (0, 1):
         seen = rbloom.Bloom(20_000, 0.01, hash_func=int)
-        for key in bloom.keys(hashes[:20_000], seed):
+        for key in bloom.filter_keys(hashes[:20_000], seed):
             seen.add(key)
-        assert all(key in seen for key in bloom.keys(hashes[:20_000], seed))
-        wrong.append({n for n, key in enumerate(bloom.keys(hashes[20_000:], seed)) if key in seen})
+        assert all(key in seen for key in bloom.filter_keys(hashes[:20_000], seed))
+        wrong.append({n for n, key in enumerate(bloom.filter_keys(hashes[20_000:], seed)) if key in seen})
     assert all(100 < len(found) < 300 for found in wrong) and len(wrong[0] & wrong[1]) < 20

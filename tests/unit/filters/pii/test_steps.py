@@ -16,9 +16,9 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.pii import score, select
 from crawl2llm.formats import spans, surviving_texts
 from crawl2llm.formats.documents import Writer, rows
-from crawl2llm.stages.align.pairs import every
+from crawl2llm.stages.align.pairs import rows_with_split
 from crawl2llm.stages.finetune.pairs import from_files
-from crawl2llm.training.pair_masks import masks
+from crawl2llm.training.pair_masks import pii_masks
 from crawl2llm.training.template import Template
 from tests.unit import making
 
@@ -110,7 +110,7 @@ def test_places_are_those_of_the_original_text(tmp_path: Path) -> None:
     found = list(rows(Manifest.read(tmp_path / "select/00000.manifest.json").file("spans/00000.parquet")))
     assert [text[row["start"] : row["end"]] for row in found] == ["anna@example.com", "b@example.com"]
     assert left(tmp_path, edits) == {"page": "Text, and <EMAIL_ADDRESS>.\n<EMAIL_ADDRESS>"}
-    assert spans.Edited(text, []).text == text
+    assert spans.EditedText(text, []).text == text
 
 
 SETTINGS = {name: configuration.validate({})["pii"][name] for name in ("score", "select")}
@@ -128,16 +128,16 @@ def test_pairs_from_files(tmp_path: Path) -> None:
         {"question": "Key?", "answer": "AK" + "IAQ7Z3M2X5K4W6R7T2"},
     ]
     settings = {"files": [lines(tmp_path / "a.jsonl", *pairs)], "seed": 1, "template": "Q: {question}\nA: {answer}"}
-    assert masks(settings) is None
+    assert pii_masks(settings) is None
     told = {**settings, "pii": {**SETTINGS, "select": {**SETTINGS["select"], "actions": {"secret": "drop"}}}}
-    mask, dropped = masks(told), Counter[str]()
+    mask, dropped = pii_masks(told), Counter[str]()
     assert mask is not None
     found = list(from_files(told, "train", dropped, mask))
     assert [(row["question"], row["answer"]) for row in found] == [
         ("Who is <EMAIL_ADDRESS>?", "Call <PHONE_NUMBER>."),
         ("Why?", "Since version 1.2.3.4."),
     ]
-    assert dropped == {"personal_data": 1} and mask.masked == {"email_address": 1, "phone_number": 1}
+    assert dropped == {"personal_data": 1} and mask.masked_counts == {"email_address": 1, "phone_number": 1}
     assert [row["answer"] for row in from_files(settings, "train", Counter())] == [row["answer"] for row in pairs]
 
 
@@ -147,9 +147,12 @@ def test_preferences_from_files(tmp_path: Path) -> None:
         {"prompt": "Which?", "chosen": "a@example.com", "rejected": "b@example.com"},
     ]
     settings = {"files": [lines(tmp_path / "p.jsonl", *told)], "seed": 1, "pii": SETTINGS}
-    dropped, mask = Counter[str](), masks(settings)
+    dropped, mask = Counter[str](), pii_masks(settings)
     found = [
-        row for _, row in every(settings, Path(), Template.parse("Q: {question}\nA: {answer}"), dropped, mask=mask)
+        row
+        for _, row in rows_with_split(
+            settings, Path(), Template.parse("Q: {question}\nA: {answer}"), dropped, mask=mask
+        )
     ]
     assert [(row["chosen"], row["rejected"]) for row in found] == [("<EMAIL_ADDRESS>, of course.", "No.")]
     assert dropped == {"same_answers": 1}, "they differed in what is masked alone"

@@ -29,8 +29,11 @@ def test_each_group_has_the_cut_that_it_would_have_alone(
         for name, values in groups.items()
         for start in range(0, len(values), size)
     ]
-    wanted = {name: select.cut(lambda values=values: [np.array(values)], fraction) for name, values in groups.items()}
-    assert by_language.cuts(lambda: parts, fraction) == wanted
+    wanted = {
+        name: select.top_fraction_threshold(lambda values=values: [np.array(values)], fraction)
+        for name, values in groups.items()
+    }
+    assert by_language.group_thresholds(lambda: parts, fraction) == wanted
 
 
 def judged(folder: Path, by: str) -> tuple[Manifest, dict[str, dict[str, Any]]]:
@@ -66,7 +69,7 @@ def test_half_of_each_language_stays(tmp_path: Path) -> None:
     assert (
         not found["th0"]["kept"] and found["th0"]["threshold"] == found["th59"]["threshold"] < found["en0"]["threshold"]
     )
-    assert made.summary["by_language"][by_language.REST] == {
+    assert made.summary["by_language"][by_language.OTHER_LANGUAGES] == {
         "documents": 4,
         "threshold": 0.3,
         "languages": ["br", "fo"],

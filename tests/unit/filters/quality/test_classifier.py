@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crawl2llm.chain.config import lookup, validate
 from crawl2llm.core.errors import InputError
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
-from crawl2llm.formats.documents import uniform
+from crawl2llm.formats.documents import uniform_hash
 
 SETTINGS: dict[str, Any] = {**lookup(validate({}), "quality.train"), "dimensions": 8, "buckets": 500}
 GOOD, BAD = ["theorem", "proof", "lemma", "integral"], ["discount", "casino", "buy", "now"]
@@ -24,7 +24,7 @@ def examples(tmp_path: Path) -> Path:
     for number in range(200):
         label, words = (POSITIVE, GOOD) if number % 2 else (NEGATIVE, BAD)
         words = [*words, "the", "of"]
-        line = " ".join(words[int(uniform(number, f"{place}") * len(words))] for place in range(12))
+        line = " ".join(words[int(uniform_hash(number, f"{place}") * len(words))] for place in range(12))
         lines.append(f"{label} {line}\n")
     path = tmp_path / "examples.txt"
     path.write_text("".join(lines))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality import ngrams
 from crawl2llm.filters.quality.classifier import Classifier
-from crawl2llm.filters.quality.ngrams import Effects, grams
+from crawl2llm.filters.quality.ngrams import Effects, word_ngrams
 from tests.unit import making
 from tests.unit.filters.quality.conftest import sentence
 
@@ -30,7 +30,7 @@ def test_the_mean_effect_is_the_log_odds(fasttext_file: Path, text: str) -> None
 @given(st.lists(st.sampled_from("abc"), max_size=8), st.integers(1, 4))
 def test_ngrams_are_all_runs_of_words(words: list[str], longest: int) -> None:
     wanted = [tuple(words[a:b]) for a in range(len(words)) for b in range(a + 2, len(words) + 1) if b - a <= longest]
-    assert sorted(grams(words, longest)) == sorted(wanted)
+    assert sorted(word_ngrams(words, longest)) == sorted(wanted)
 
 
 def test_the_strongest_are_those_of_the_two_kinds(

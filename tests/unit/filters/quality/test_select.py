@@ -11,20 +11,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crawl2llm.filters.quality.score import SIGNAL
-from crawl2llm.filters.quality.select import cut, judged, pareto
+from crawl2llm.filters.quality.select import judge_batch, pareto_draw, top_fraction_threshold
 
 SETTINGS: dict[str, Any] = {"method": "fraction", "seed": 0, "alpha": 9.0, "skipped_by": []}
 
 
 def verdicts(rows: list[dict[str, Any]], settings: dict[str, Any], threshold: float) -> list[dict[str, Any]]:
-    return judged(pa.RecordBatch.from_pylist(rows, schema=SIGNAL), settings, threshold).to_pylist()  # type: ignore[no-any-return]
+    return judge_batch(pa.RecordBatch.from_pylist(rows, schema=SIGNAL), settings, threshold).to_pylist()  # type: ignore[no-any-return]
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]) | st.floats(0, 1), max_size=40), st.floats(0, 1))
 @example([0.1, 0.5, 0.9], 0.5)
 def test_cut_keeps_the_best_and_no_more_than_ties_force(values: list[float], fraction: float) -> None:
     scores = np.array(values)
-    threshold = cut(lambda: [scores], fraction)
+    threshold = top_fraction_threshold(lambda: [scores], fraction)
     kept = int((scores >= threshold).sum())
     wanted = round(len(scores) * fraction)
     assert kept >= wanted
@@ -39,16 +39,16 @@ def test_the_cut_is_that_of_all_scores_sorted(values: list[float], fraction: flo
     wanted = (
         0.0 if fraction >= 1 else sorted(values)[drop] if drop < len(values) else float(np.nextafter(max(values), 2))
     )
-    assert cut(lambda: parts, fraction) == wanted
+    assert top_fraction_threshold(lambda: parts, fraction) == wanted
 
 
 def test_cut_without_scores() -> None:
-    assert cut(lambda: [np.empty(0)], 0.5) == 0.0
+    assert top_fraction_threshold(lambda: [np.empty(0)], 0.5) == 0.0
 
 
 @pytest.mark.parametrize("alpha", [1.0, 9.0])
 def test_draws_are_lomax(alpha: float) -> None:
-    draws = np.array([pareto(3, f"{n}", alpha) for n in range(20_000)])
+    draws = np.array([pareto_draw(3, f"{n}", alpha) for n in range(20_000)])
     assert draws.min() >= 0
     for quantile in (0.1, 0.5, 0.9):
         # NumPy's pareto(a): P(X > x) = (1 + x) ** -a

@@ -17,7 +17,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in tools.PROGRAMS:
         (tmp_path / name).write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
         (tmp_path / name).chmod(0o755)
-    (tmp_path / tools.MADE).write_text(tools.VERSION)
+    (tmp_path / tools.VERSION_FILE).write_text(tools.VERSION)
     monkeypatch.setenv(tools.VARIABLE, str(tmp_path))
     return tmp_path
 
@@ -28,9 +28,9 @@ def test_a_program_that_hangs_is_ended(programs: Path, monkeypatch: pytest.Monke
     text.write_text("a line\n")
     model.write_bytes(b"no model")
     with pytest.raises(InputError, match=r"KenLM's query did not come to an end in 1 seconds with .*de\.arpa\.bin"):
-        next(tools.scores(model, text, programs / "out"))
+        next(tools.line_log_probabilities(model, text, programs / "out"))
     with pytest.raises(InputError, match=r"KenLM's lmplz did not come to an end in 1 seconds with .*lines\.txt"):
-        tools.train(text, programs / "model.bin", 3, [], 100)
+        tools.train_model(text, programs / "model.bin", 3, [], 100)
     with pytest.raises(ProcessLookupError):
         os.kill(int((programs / "pid").read_text()), 0)
 
@@ -39,6 +39,6 @@ def test_a_large_file_has_more_time(programs: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(tools, "SECONDS", 0)
     text, model = programs / "lines.txt", programs / "de.arpa.bin"
     text.write_text("")
-    model.write_bytes(bytes(2 * tools.RATE))
+    model.write_bytes(bytes(2 * tools.BYTES_PER_SECOND))
     with pytest.raises(InputError, match="in 2 seconds"):
-        next(tools.scores(model, text, programs / "out"))
+        next(tools.line_log_probabilities(model, text, programs / "out"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality import score, select, train
 from crawl2llm.filters.quality.train import roc_auc
-from crawl2llm.formats.documents import data, rows
+from crawl2llm.formats.documents import parquet_file, rows
 from tests.unit import making
 
 SCORES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.5000001, 0.75, 1.0]) | st.floats(0, 1), min_size=1, max_size=25)
@@ -152,7 +152,7 @@ def test_without_curated_documents_nothing_is_trained_and_all_stay(tmp_path: Pat
 
 def test_a_source_that_skips_it_teaches_nothing_and_stays(tmp_path: Path) -> None:
     """Whether curated or not: the model is that of the others alone, and so is the cut."""
-    others = [row for path in crawl(tmp_path)[0] for row in rows(data(path))]
+    others = [row for path in crawl(tmp_path)[0] for row in rows(parquet_file(path))]
     code = [{**row, "id": f"x{n}", "source": "code", "curated": n % 2 == 0} for n, row in enumerate(others)]
     made = {}
     for name, pages in (("both", [*code, *others]), ("alone", others)):

@@ -16,7 +16,7 @@ from crawl2llm.chain import config
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality import transformers
-from crawl2llm.filters.quality.transformers import Model, grouped, weights_of
+from crawl2llm.filters.quality.transformers import Model, label_weights, length_batches
 from crawl2llm.formats.documents import rows
 from tests.unit import making
 from tests.unit.filters.quality.conftest import classifier, sentence
@@ -36,7 +36,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(st.lists(st.integers(0, 600), max_size=80), st.integers(1, 2000))
 def test_every_text_is_in_one_batch_of_like_lengths(lengths: list[int], most: int) -> None:
-    batches = list(grouped(lengths, most))
+    batches = list(length_batches(lengths, most))
     assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[place] for place in batch) <= most
@@ -83,7 +83,7 @@ def test_a_text_without_a_token_has_no_score(regression: Path) -> None:
 
     model.tokenizer = Bare()
     found = model([TEXTS[0], "", TEXTS[1]], 64)
-    assert [transformers.score(value) is None for value in found] == [False, True, False]
+    assert [transformers.score_or_none(value) is None for value in found] == [False, True, False]
 
 
 def test_classes_as_a_probability_and_as_an_expected_value(classes: Path) -> None:
@@ -104,7 +104,7 @@ def test_labels_have_to_fit_the_head() -> None:
         ({"name": "a", "values": {"low": 1}}, 2, "no number for high"),
     ):
         with pytest.raises(InputError, match=words):
-            weights_of(entry, names, outputs)
+            label_weights(entry, names, outputs)
 
 
 def test_a_model_without_a_trained_head_is_refused(regression: Path, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_the_digest_of_a_folder_is_compared_before_it_is_read(regression: Path) 
     from crawl2llm.chain import scorers
 
     entry = {"name": "edu", "path": f"{regression}#sha256={making.folder_digest(regression)}"}
-    scorers.check(config.validate({"quality": {"transformers": {"models": [entry]}}}))
+    scorers.check_scorers(config.validate({"quality": {"transformers": {"models": [entry]}}}))
     Model(entry, SETTINGS, "cpu")
     with pytest.raises(InputError, match=r"models: edu: .* it is another folder or a damaged one"):
         Model({**entry, "path": f"{regression}#sha256={'0' * 64}"}, SETTINGS, "cpu")
@@ -143,10 +143,10 @@ def test_what_cannot_be_loaded_is_refused_before_a_run(
 
     folder = shutil.copytree(regression, tmp_path / "model")
     tree = {"quality": {"transformers": {"models": [{"name": "edu", "path": str(folder)}]}}}
-    scorers.check(config.validate(tree))
+    scorers.check_scorers(config.validate(tree))
     damage(folder)
     with pytest.raises(InputError, match=words):
-        scorers.check(config.validate(tree))
+        scorers.check_scorers(config.validate(tree))
 
 
 def test_a_shard_in_small_windows(

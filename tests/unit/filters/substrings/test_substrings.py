@@ -18,7 +18,7 @@ from crawl2llm.filters.substrings import fingerprints, repeated, sample, score, 
 from crawl2llm.filters.substrings import words as words_of
 from crawl2llm.formats import hash_shuffle, surviving_texts
 from crawl2llm.formats.documents import rows
-from crawl2llm.formats.first_occurrence import rank
+from crawl2llm.formats.first_occurrence import document_rank
 from tests.conftest import LONG
 from tests.unit import making
 
@@ -85,7 +85,7 @@ def compared(pages: Pages, length: int, keep: str) -> dict[str, list[str]]:
         for at in range(len(own) - length + 1)
     )
     left, there = {}, set()
-    for page in sorted(pages, key=lambda page: rank(page["id"], page["curated"])):
+    for page in sorted(pages, key=lambda page: document_rank(page["id"], page["curated"])):
         own = page["text"].split()
         gone = [False] * len(own)
         for at in range(len(own) - length + 1):
@@ -141,10 +141,10 @@ def test_equals_comparing_all_windows(
 def test_equal_windows_have_equal_fingerprints_at_different_places(texts: list[list[int]], length: int) -> None:
     """So no repeated window is passed over: its fingerprint is counted twice."""
     rows = [{"text": " ".join(map(str, own))} for own in texts]
-    (batch,) = words_of.batches(rows)
-    found, places = fingerprints.fingerprints(batch, length)
+    (batch,) = words_of.word_batches(rows)
+    found, places = fingerprints.window_fingerprints(batch, length)
     often = Counter(places.tolist())
-    whole = batch.whole(length)
+    whole = batch.is_within_text(length)
     words = batch.words.tolist()
     seen: dict[tuple[int, ...], int] = {}
     for at in np.flatnonzero(whole).tolist():
@@ -158,8 +158,8 @@ def test_equal_windows_have_equal_fingerprints_at_different_places(texts: list[l
 
 @given(st.lists(st.integers(0, 2), max_size=40), st.integers(1, 12))
 def test_hashes_of_words_in_a_row(numbers: list[int], n: int) -> None:
-    hashes = words_of.hashes(" ".join(map(str, numbers)))
-    found = words_of.grams(hashes, n).tolist()
+    hashes = words_of.hash_words(" ".join(map(str, numbers)))
+    found = words_of.ngram_hashes(hashes, n).tolist()
     rows = [tuple(numbers[at : at + n]) for at in range(max(0, len(numbers) - n + 1))]
     assert len(found) == len(rows)
     assert len(set(zip(rows, found, strict=True))) == len(set(rows)) == len(set(found))
@@ -167,17 +167,17 @@ def test_hashes_of_words_in_a_row(numbers: list[int], n: int) -> None:
 
 @given(st.text(alphabet="ab \n\t\u00a0\x1c语\u3000ไท.", max_size=30))
 def test_words_and_their_places(text: str) -> None:
-    found = words_of.words(text)
-    assert [text[start:end] for start, end in words_of.places(text)] == found
+    found = words_of.split_words(text)
+    assert [text[start:end] for start, end in words_of.word_spans(text)] == found
     assert "".join(found) == "".join(text.split())
     assert all(word == "语" for word in found if "语" in word)
 
 
 def test_the_gaps_that_stay() -> None:
     gone = np.array([False, True, True, False, True, True])
-    found = score.spans("one\n\ntwo three four. five\nsix", gone)
+    found = score.removed_spans("one\n\ntwo three four. five\nsix", gone)
     assert [(span.start, span.end) for span in found] == [(5, 15), (20, 29)]
-    assert score.spans("one", np.zeros(1, bool)) == []
+    assert score.removed_spans("one", np.zeros(1, bool)) == []
 
 
 def test_a_passage_that_two_sources_share(tmp_path: Path) -> None:

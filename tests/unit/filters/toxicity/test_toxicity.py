@@ -16,7 +16,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality.classifier import zeroed_memory
 from crawl2llm.filters.toxicity import score, select
 from crawl2llm.filters.toxicity.classifiers import Classifier
-from crawl2llm.filters.toxicity.terms import Lists, Terms, files
+from crawl2llm.filters.toxicity.terms import Lists, Terms, files_by_language
 from crawl2llm.formats.documents import Writer, rows
 from tests.unit import making
 
@@ -61,10 +61,10 @@ def test_hits(folder: Path, language: str, text: str, words: int, hits: dict[str
 def test_files_are_called_by_languages(folder: Path) -> None:
     (folder / "fr-CA-u-sd-caqc").write_text("navet\n")
     (folder / "fr.txt").write_text("prune\n")
-    found = files([str(folder)])
+    found = files_by_language([str(folder)])
     assert sorted(found) == ["de", "en", "fr", "hi", "th", "zh"] and len(found["fr"]) == 2
     with pytest.raises(InputError, match="has no file that is called by a language's code"):
-        files([str(folder / "none")])
+        files_by_language([str(folder / "none")])
     with pytest.raises(InputError, match=r"toxicity\.score\.always has 'xx'; .* has lists of de, en"):
         Lists([str(folder)], ["xx"])
 
@@ -79,7 +79,7 @@ def test_entries_that_do_not_count(folder: Path) -> None:
 def test_lists_for_all_documents(folder: Path) -> None:
     lists = Lists([str(folder)], ["en"])
     assert lists("Turnip und Rübe", "de")[1] == {"turnip": 1, "rübe": 1}
-    assert lists("Turnip", "xx")[1] == {"turnip": 1} and lists.without == {"de": 0, "xx": 1}
+    assert lists("Turnip", "xx")[1] == {"turnip": 1} and lists.documents_without_list == {"de": 0, "xx": 1}
 
 
 @given(st.lists(st.sampled_from(["turnip", "sour", "plum", "jam", "and"]), max_size=12))

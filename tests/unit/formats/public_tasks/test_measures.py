@@ -10,8 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from crawl2llm.formats.public_tasks.measures import PER_BYTE, SUM, best, cut, error, measured
-from crawl2llm.stages.tokenize.train import bpe, untrained
+from crawl2llm.formats.public_tasks.measures import (
+    PER_BYTE,
+    SUM,
+    best_choice,
+    measure_task,
+    split_tokens,
+    standard_error,
+)
+from crawl2llm.stages.tokenize.train import train_bpe, untrained_tokenizer
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +34,7 @@ texts = st.text(st.sampled_from("the cat sat 你好 été.\n"), max_size=12)
 def test_no_byte_is_scored_for_one_choice_and_given_for_another(
     tokenizer: Tokenizer, context: str, choices: list[str]
 ) -> None:
-    before, scored = cut(lambda text: tokenizer.encode(text).ids, context, choices)
+    before, scored = split_tokens(lambda text: tokenizer.encode(text).ids, context, choices)
     given = tokenizer.decode(before, skip_special_tokens=False).encode() if before else b""
     for choice, ids in zip(choices, scored, strict=True):
         assert ids, "something is scored"
@@ -37,16 +44,16 @@ def test_no_byte_is_scored_for_one_choice_and_given_for_another(
 
 def test_a_token_over_the_boundary_is_scored_for_all_choices() -> None:
     """` the` is one token, ` ` and a line's end are two: the space is scored in both."""
-    tokenizer = bpe(iter(["in the", "on the"] * 9), untrained(0), 300)
+    tokenizer = train_bpe(iter(["in the", "on the"] * 9), untrained_tokenizer(0), 300)
     assert tokenizer.encode("in the").tokens == ["in", "Ġthe"]
-    before, (one, two) = cut(lambda text: tokenizer.encode(text).ids, "in ", ["the", "\n"])
+    before, (one, two) = split_tokens(lambda text: tokenizer.encode(text).ids, "in ", ["the", "\n"])
     assert tokenizer.decode(before) == "in" and tokenizer.decode(one) == " the" and tokenizer.decode(two) == " \n"
 
 
 def test_best() -> None:
-    assert best([-4.0, -3.0], ["long text", "text"], SUM) == 1
-    assert best([-4.0, -3.0], ["long text", "text"], PER_BYTE) == 0
-    assert best([-3.0, -3.0], ["a", "b"], SUM) == 0
+    assert best_choice([-4.0, -3.0], ["long text", "text"], SUM) == 1
+    assert best_choice([-4.0, -3.0], ["long text", "text"], PER_BYTE) == 0
+    assert best_choice([-3.0, -3.0], ["a", "b"], SUM) == 0
 
 
 def test_errors_over_documents() -> None:
@@ -54,10 +61,10 @@ def test_errors_over_documents() -> None:
     drawn = np.random.default_rng(1)
     right = np.repeat(drawn.random(100) < 0.5, 10)
     together, alone = [f"d{at // 10}" for at in range(1000)], [f"d{at}" for at in range(1000)]
-    assert error(right, together, 0, "x") == pytest.approx(0.05, rel=0.15)
-    assert error(right, alone, 0, "x") == pytest.approx(0.0158, rel=0.15)
-    assert error(right, together, 0, "x") == error(right, together, 0, "x")
-    assert error(right[:5], ["one"] * 5, 0, "x") is None
+    assert standard_error(right, together, 0, "x") == pytest.approx(0.05, rel=0.15)
+    assert standard_error(right, alone, 0, "x") == pytest.approx(0.0158, rel=0.15)
+    assert standard_error(right, together, 0, "x") == standard_error(right, together, 0, "x")
+    assert standard_error(right[:5], ["one"] * 5, 0, "x") is None
 
 
 @given(
@@ -68,7 +75,7 @@ def test_measured(rows: list[tuple[int, list[float]]]) -> None:
         {"id": str(at), "document": str(at % 3), "choices": ["a", "b", "c", "d"], "gold": gold}
         for at, (gold, _) in enumerate(rows)
     ]
-    found, lines = measured("next_word", items, [nats for _, nats in rows], 0)
+    found, lines = measure_task("next_word", items, [nats for _, nats in rows], 0)
     share = sum(nats.index(max(nats)) == gold for gold, nats in rows) / len(rows)
     assert found["accuracy"] == found["acc"] == found["acc_norm"] == pytest.approx(share, abs=1e-6)
     assert found["chance"] == 0.25 and found["centered"] == pytest.approx((share - 0.25) / 0.75, abs=2e-6)

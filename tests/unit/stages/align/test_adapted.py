@@ -15,8 +15,8 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import checks, losses
 from crawl2llm.stages.align.batches import Preferences
 from crawl2llm.training import adapters, initial
-from crawl2llm.training.model_loading import load
-from crawl2llm.training.pair_batches import pieces
+from crawl2llm.training.model_loading import load_model
+from crawl2llm.training.pair_batches import tokenized_pairs
 from tests.unit.stages.align import test_online, test_preferences
 from tests.unit.stages.align.launching import RESULTS, arguments, launched, resumed_is_straight, rows
 from tests.unit.stages.align.test_tracked import MODELS, config
@@ -33,9 +33,13 @@ CASES = ["torch-0-3", "torch-3-8-17"]
 
 def plain(base: Path, preferences: Path) -> list[float]:
     """A loop without any engine over PEFT's own model, whose reference is the model with the adapter off."""
-    model, tokenizer = load(base.parent / "model")
-    beginning = dict(adapters.values(adapters.empty(model.config, CONFIG, "here"), initial.values(model.config, 0), 0))
-    adapted = PeftModel(model, adapters.configuration(CONFIG))
+    model, tokenizer = load_model(base.parent / "model")
+    beginning = dict(
+        adapters.weights_with_adapter(
+            adapters.empty_model(model.config, CONFIG, "here"), initial.random_weights(model.config, 0), 0
+        )
+    )
+    adapted = PeftModel(model, adapters.lora_config(CONFIG))
     own = [(name, value) for name, value in adapted.named_parameters() if value.requires_grad]
     with torch.no_grad():
         for name, value in own:
@@ -44,7 +48,7 @@ def plain(base: Path, preferences: Path) -> list[float]:
     moves = torch.optim.AdamW([value for _, value in own], lr=RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
 
     def logp(row: dict[str, Any], name: str) -> torch.Tensor:
-        ((ids, scored, _),) = pieces(
+        ((ids, scored, _),) = tokenized_pairs(
             [{"question": row["question"], "answer": row[name]}], batches.template, tokenizer, tiny.CONTEXT
         )
         logits = adapted(input_ids=torch.from_numpy(ids[None])).logits[0, -scored - 1 : -1]
@@ -54,7 +58,7 @@ def plain(base: Path, preferences: Path) -> list[float]:
     for step in range(1, batches.steps + 1):
         moves.param_groups[0]["lr"] = RATE * (1 - step / (batches.steps + 1))
         each = []
-        for number in batches.order(step):
+        for number in batches.step_indices(step):
             row = batches.rows[number]
             with torch.no_grad(), adapted.disable_adapter():
                 before = logp(row, "chosen") - logp(row, "rejected")
@@ -81,7 +85,7 @@ def test_as_a_plain_loop_and_merged(base_model: Path, preferences: Path, tmp_pat
         summary = Manifest.read(tmp_path / case / "made.manifest.json").summary
         assert 0 < summary["trained_parameters"] < 0.3 * summary["parameters"]
     out = tmp_path / CASES[0] / "made"
-    base, _ = load(base_model.parent / "model")
+    base, _ = load_model(base_model.parent / "model")
     merged = PeftModel.from_pretrained(base, out / "adapter").merge_and_unload().state_dict()
     for name, value in load_file(out / "model/model.safetensors").items():
         assert torch.allclose(merged[name], value, atol=1e-6), name
@@ -123,7 +127,7 @@ def test_an_adapter_takes_rewards(base_model: Path, questions: Path, tmp_path: P
     for name in ("loss", "reward", "kl", "answer_tokens") if adapter == "lora" else ():
         assert own[0][name] == pytest.approx(whole[0][name], abs=1e-5), name
     assert own[0]["kl"] == pytest.approx(0, abs=1e-6) and own[1]["kl"] > 1e-6 and own[-1]["kl"] > 0.001
-    base, _ = load(base_model.parent / "model")
+    base, _ = load_model(base_model.parent / "model")
     place = tmp_path / cases[1] / "made"
     merged = PeftModel.from_pretrained(base, place / "adapter").merge_and_unload().state_dict()
     for name, value in load_file(place / "model/model.safetensors").items() if adapter == "lora" else ():
@@ -131,18 +135,20 @@ def test_an_adapter_takes_rewards(base_model: Path, questions: Path, tmp_path: P
 
 
 def test_off_is_the_model_without_the_adapter(base_model: Path) -> None:
-    plain, _ = load(base_model.parent / "model")
+    plain, _ = load_model(base_model.parent / "model")
     settings = {**MORE["lora"], "adapter_targets": []}
-    given = adapters.values(adapters.empty(plain.config, settings, "here"), iter(plain.named_parameters()), 0)
-    made = initial.filled(
-        adapters.empty(plain.config, settings, "here"), torch.device("cpu"), chain_buffers(plain, given)
+    given = adapters.weights_with_adapter(
+        adapters.empty_model(plain.config, settings, "here"), iter(plain.named_parameters()), 0
+    )
+    made = initial.fill_model(
+        adapters.empty_model(plain.config, settings, "here"), torch.device("cpu"), chain_buffers(plain, given)
     )
     with torch.no_grad():
         for name, value in made.named_parameters():
             if name.endswith(adapters.UP):
                 value.fill_(0.1)
         ids = torch.arange(20)[None]
-        with adapters.off(made):
+        with adapters.without_adapter(made):
             assert torch.allclose(made(ids).logits, plain(ids).logits, atol=1e-6)
         assert not torch.allclose(made(ids).logits, plain(ids).logits, atol=1e-2)
 
@@ -190,9 +196,9 @@ def test_rewards_killed_and_resumed_give_the_same_bytes(
 def test_chunks_that_cannot_be_are_named(own: dict[str, Any], why: str) -> None:
     made = config({"align.pairs.files": [{"path": "rows.jsonl"}]}, {**MODELS, "dpo": {**MODELS["dpo"], **own}})
     with pytest.raises(InputError, match=why):
-        checks.check(made)
+        checks.check_alignment(made)
 
 
 def test_log_probabilities_in_their_place_stay() -> None:
     given = torch.rand(2, 3)
-    assert losses.by_token(given, torch.zeros(2, 3, dtype=torch.int64)) is given
+    assert losses.target_logprobs(given, torch.zeros(2, 3, dtype=torch.int64)) is given

@@ -62,12 +62,12 @@ def test_advantages_are_the_sum_that_the_paper_has(gamma: float, weight: float) 
 def test_whitened_over_what_counts_in_all_parts() -> None:
     values, counted = numbers(4).double(), places()
     parts = [(values[:2], counted[:2]), (values[2:], counted[2:])]  # as two processes have them
-    count, total, _ = torch.stack([gae.sums(*part) for part in parts]).sum(0)
+    count, total, _ = torch.stack([gae.moment_sums(*part) for part in parts]).sum(0)
     mean = float(total / count)
-    variance = float(torch.stack([gae.sums(*part, mean) for part in parts]).sum(0)[2] / (count - 1))
+    variance = float(torch.stack([gae.moment_sums(*part, mean) for part in parts]).sum(0)[2] / (count - 1))
     every = values[counted].tolist()
     assert mean == pytest.approx(statistics.mean(every)) and variance == pytest.approx(statistics.variance(every))
-    found = torch.cat([gae.whitened(*part, mean, variance) for part in parts])
+    found = torch.cat([gae.whiten_values(*part, mean, variance) for part in parts])
     assert found[counted].mean() == pytest.approx(0, abs=1e-9) and found[counted].var() == pytest.approx(1, abs=1e-6)
     assert not found[~counted].any()
 
@@ -118,7 +118,7 @@ def test_what_values_explain() -> None:
     returns, counted = numbers(9).double(), places()
 
     def share(values: torch.Tensor) -> float:
-        return gae.explained(gae.sums(returns, counted), gae.sums(returns - values, counted))
+        return gae.explained_variance(gae.moment_sums(returns, counted), gae.moment_sums(returns - values, counted))
 
     values = returns + 0.1 * numbers(10).double()
     known, left = returns[counted].tolist(), (returns - values)[counted].tolist()
@@ -126,5 +126,5 @@ def test_what_values_explain() -> None:
     assert share(returns) == pytest.approx(1) and share(torch.zeros_like(returns)) == pytest.approx(0)
     assert share(-returns) < 0
     same = torch.full_like(returns, 0.1)
-    assert gae.explained(gae.sums(same, counted), gae.sums(same, counted)) == 0
-    assert not math.isnan(gae.explained(torch.zeros(3), torch.zeros(3)))
+    assert gae.explained_variance(gae.moment_sums(same, counted), gae.moment_sums(same, counted)) == 0
+    assert not math.isnan(gae.explained_variance(torch.zeros(3), torch.zeros(3)))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crawl2llm.chain import early_cutoff
-from crawl2llm.core.manifest import Manifest, consumed, recording
+from crawl2llm.core.manifest import Manifest, consumed_inputs, record_inputs
 from crawl2llm.stages.align import pairs
 from crawl2llm.stages.align.batches import Preferences, rows_for
 from crawl2llm.stages.align.comparisons import Comparisons
@@ -40,7 +40,7 @@ def written(folder: Path, questions: Path, **rows: list[dict[str, Any]]) -> Path
 def reads(method: str, made: Path, folder: Path) -> Manifest:
     """A result whose `inputs` are what a training by this method reads of align.pairs."""
     tokenizer = load_tokenizer(folder)
-    with recording() as opened:
+    with record_inputs() as opened:
         if method == "grpo":
             Prompts(made, tokenizer, SETTINGS, 1)
             read_rows(made, "heldout")
@@ -48,7 +48,7 @@ def reads(method: str, made: Path, folder: Path) -> Manifest:
             reader = Comparisons if method == "reward" else Preferences
             reader(made, tokenizer, {**SETTINGS, "method": method}, 1)
             rows_for("dpo" if method == "reward" else method, made, "heldout")
-    return Manifest("align.train", "", inputs=consumed(opened))
+    return Manifest("align.train", "", inputs=consumed_inputs(opened))
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def test_an_edit_of_a_kind_trains_what_reads_it(
     results = {name: reads(name, before, base_model.parent / "model") for name in ("dpo", "kto", "reward", "grpo")}
     more = [{**row, "prompt": f"{row['prompt'][:-1]} again?"} for row in kinds[edited]]
     after = written(tmp_path / "after", questions, **{**kinds, edited: kinds[edited][10:] + more})
-    given = {"align.pairs": Manifest.parse(after)}
+    given = {"align.pairs": Manifest.read_unchecked(after)}
     assert {name for name, made in results.items() if not early_cutoff.consumes_the_same(made, given, {})} == trains
-    same = {"align.pairs": Manifest.parse(before)}
+    same = {"align.pairs": Manifest.read_unchecked(before)}
     assert all(early_cutoff.consumes_the_same(made, same, {}) for made in results.values())
 
 

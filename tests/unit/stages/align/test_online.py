@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.training.model_loading import load
+from crawl2llm.training.model_loading import load_model
 from tests.unit.stages.align.launching import arguments, launched, resumed_is_straight, rows
 from tests.unit.stages.finetune import tiny
 from tests.unit.stages.pretrain.copies import finished
@@ -61,7 +61,9 @@ def test_any_engine_learns_the_same(
             *range(0, summary["steps"], 6),
             summary["steps"],
         ]
-        assert sum(p.numel() for p in load(tmp_path / case / "made/model")[0].parameters()) == summary["parameters"]
+        assert (
+            sum(p.numel() for p in load_model(tmp_path / case / "made/model")[0].parameters()) == summary["parameters"]
+        )
         shown = rows(tmp_path / case / "made/prompts.jsonl")
         assert len(shown) == 10 and all(
             row.keys() >= {"question", "before", "after", "reward_before", "reward_after"} for row in shown

@@ -13,8 +13,8 @@ import pytest
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import batches
-from crawl2llm.stages.align.layouts import read
-from crawl2llm.stages.align.pairs import every, from_file, read_rows
+from crawl2llm.stages.align.layouts import parse_row
+from crawl2llm.stages.align.pairs import from_file, read_rows, rows_with_split
 from crawl2llm.stages.finetune.pairs import from_files
 from crawl2llm.training.pair_layouts import Bad
 from crawl2llm.training.template import Template
@@ -49,7 +49,7 @@ def deep() -> list[Any]:
     ],
 )
 def test_layouts_of_preferences(row: dict[str, Any]) -> None:
-    assert read(row, "preference", TEMPLATE)[1] == {"question": "Why?", "chosen": "So.", "rejected": "No."}
+    assert parse_row(row, "preference", TEMPLATE)[1] == {"question": "Why?", "chosen": "So.", "rejected": "No."}
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_layouts_of_preferences(row: dict[str, Any]) -> None:
     ],
 )
 def test_layouts_of_labels(row: dict[str, Any]) -> None:
-    assert read(row, "labels", TEMPLATE)[1] == {"question": "Why?", "answer": "So.", "label": False}
+    assert parse_row(row, "labels", TEMPLATE)[1] == {"question": "Why?", "answer": "So.", "label": False}
 
 
 def test_prompts_may_have_an_answer() -> None:
-    assert read({"question": "2+2?", "answer": 4}, "prompts", TEMPLATE)[1] == {"question": "2+2?", "answer": "4"}
-    assert read({"messages": [USER]}, "prompts", TEMPLATE)[1] == {"question": "Why?"}
+    assert parse_row({"question": "2+2?", "answer": 4}, "prompts", TEMPLATE)[1] == {"question": "2+2?", "answer": "4"}
+    assert parse_row({"messages": [USER]}, "prompts", TEMPLATE)[1] == {"question": "Why?"}
 
 
 def test_a_conversation_is_laid_out_as_in_fine_tuning() -> None:
     said = [{"role": "system", "content": "Be short."}, USER, SAID, {"role": "user", "content": "Sure?"}]
-    first, found = read({"prompt": said, "chosen": "Yes.", "rejected": "No."}, "preference", TEMPLATE)
+    first, found = parse_row({"prompt": said, "chosen": "Yes.", "rejected": "No."}, "preference", TEMPLATE)
     assert found["question"] == TEMPLATE.conversation("Be short.", [("Why?", "So.")], "Sure?") and first == "Why?"
 
 
@@ -85,7 +85,7 @@ def rows_of(path: Path, *rows: dict[str, Any]) -> dict[str, str]:
 def sides(dropped: Counter[str], *entries: dict[str, Any], asked: frozenset[str] = frozenset()) -> dict[str, set[str]]:
     """{split: questions} of files."""
     found: dict[str, set[str]] = {"train": set(), "heldout": set()}
-    for split, row in every({"files": entries, "seed": 1}, Path(), TEMPLATE, dropped, asked):
+    for split, row in rows_with_split({"files": entries, "seed": 1}, Path(), TEMPLATE, dropped, asked):
         found[split].add(row["question"])
     return found
 
@@ -156,7 +156,7 @@ def test_a_question_in_files_with_other_shares_is_on_one_side(tmp_path: Path) ->
 )
 def test_what_is_dropped(row: dict[str, Any], layout: str, why: str) -> None:
     with pytest.raises(Bad, match=f"^{why}$"):
-        read(row, layout, TEMPLATE)
+        parse_row(row, layout, TEMPLATE)
 
 
 def test_rows_are_counted_and_a_question_is_on_one_side(questions: Path, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:
 
 def test_preferences_are_labelled_answers_too() -> None:
     rows = [{"id": str(n), "question": f"q{n}", "chosen": f"c{n}", "rejected": f"r{n}", "of": "f"} for n in range(3)]
-    found = batches.unpaired(rows)
+    found = batches.labelled_answers(rows)
     assert sorted((row["answer"], row["label"]) for row in found) == sorted(
         [(f"c{n}", True) for n in range(3)] + [(f"r{n}", False) for n in range(3)]
     )
@@ -216,7 +216,7 @@ def test_a_question_once_has_its_first_good_answer() -> None:
             [("q", "bad", False), ("q", "good", True), ("q", "better", True), ("other", "bad", False)]
         )
     ]
-    assert [(row["id"], row.get("answer")) for row in batches.once(rows)] == [("0", "good"), ("3", None)]
+    assert [(row["id"], row.get("answer")) for row in batches.unique_questions(rows)] == [("0", "good"), ("3", None)]
 
 
 @pytest.mark.skipif("CRAWL2LLM_DATA" not in os.environ, reason="CRAWL2LLM_DATA names no folder of third-party data")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from crawl2llm.stages.align import policy
-from crawl2llm.training.sampling import chosen, uniforms
+from crawl2llm.training.sampling import sample_tokens, uniform_draws
 from tests.unit.stages.align.by_trl import made, trainer
 
 REWARDS = torch.tensor([[1.0, 0.0, 0.5, 1.0], [0.0, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
@@ -59,7 +59,7 @@ def test_the_loss_of_grpo_is_that_of_trl() -> None:
     )  # fmt: skip
     of.accelerator.num_processes, of.accelerator.reduce = 1, lambda value, **_: value
     theirs = GRPOTrainer._compute_loss(of, None, given)
-    ours = policy.by_tokens(own, reference, counted, worth, 0.3) / 18
+    ours = policy.token_loss(own, reference, counted, worth, 0.3) / 18
     assert float(ours.detach()) == pytest.approx(float(theirs.detach()), abs=1e-6)
     (first,), (second,) = (torch.autograd.grad(loss, own, retain_graph=True) for loss in (ours, theirs))
     assert torch.allclose(first, second, atol=1e-7)
@@ -79,7 +79,7 @@ def test_the_loss_of_rloo_is_that_of_trl() -> None:
     )
     of.accelerator.reduce = lambda value, **_: value
     theirs = RLOOTrainer._compute_loss(of, None, given)
-    ours = policy.by_answers(own, counted, worth) / 4
+    ours = policy.answer_loss(own, counted, worth) / 4
     assert float(ours.detach()) == pytest.approx(float(theirs.detach()), abs=1e-6)
     (first,), (second,) = (torch.autograd.grad(loss, own, retain_graph=True) for loss in (ours, theirs))
     assert torch.allclose(first, second, atol=1e-7)
@@ -87,18 +87,25 @@ def test_the_loss_of_rloo_is_that_of_trl() -> None:
 
 def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     logits = torch.tensor([[0.0, 1.0, 2.0, -1.0]])
-    at = torch.from_numpy(uniforms(3, ("a",), 20_000))
+    at = torch.from_numpy(uniform_draws(3, ("a",), 20_000))
     for temperature in (1.0, 0.5):
-        drawn = chosen(logits.expand(len(at), -1), at, temperature)
+        drawn = sample_tokens(logits.expand(len(at), -1), at, temperature)
         shares = torch.bincount(drawn, minlength=4) / len(at)
         assert torch.allclose(shares, (logits[0] / temperature).softmax(0), atol=0.012)
-    assert chosen(logits.expand(5, -1), at[:5], 0.0).tolist() == [2] * 5
-    assert chosen(logits, torch.tensor([1 - 2**-53], dtype=torch.float64), 1.0).tolist() == [3]
+    assert sample_tokens(logits.expand(5, -1), at[:5], 0.0).tolist() == [2] * 5
+    assert sample_tokens(logits, torch.tensor([1 - 2**-53], dtype=torch.float64), 1.0).tolist() == [3]
 
 
 def test_draws_are_of_their_key_alone() -> None:
-    assert uniforms(0, ("answer", 3, 1, 2), 4).tolist() == uniforms(0, ("answer", 3, 1, 2), 9)[:4].tolist()
+    assert uniform_draws(0, ("answer", 3, 1, 2), 4).tolist() == uniform_draws(0, ("answer", 3, 1, 2), 9)[:4].tolist()
     assert (
-        len({tuple(uniforms(seed, ("answer", step, 0, at), 2)) for seed in (0, 1) for step in (1, 2) for at in (0, 1)})
+        len(
+            {
+                tuple(uniform_draws(seed, ("answer", step, 0, at), 2))
+                for seed in (0, 1)
+                for step in (1, 2)
+                for at in (0, 1)
+            }
+        )
         == 8
     )

@@ -13,14 +13,14 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import checks, reward_inputs
-from crawl2llm.stages.align.functions import own as function_of
+from crawl2llm.stages.align.functions import load_function as function_of
 from crawl2llm.stages.align.online import Prompts
 from crawl2llm.training import sampling
-from crawl2llm.training.model_loading import load
+from crawl2llm.training.model_loading import load_model
 from tests.unit.stages.align.launching import arguments, launched, resumed_is_straight, rows
 from tests.unit.stages.align.test_online import CONFIG, REWARD
 from tests.unit.stages.align.test_tracked import MODELS, config
@@ -40,12 +40,12 @@ def rewards(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
 
 def plain(base: Path, pairs: Path, given: dict[str, Any], steps: int) -> list[dict[str, float]]:
     """What the first steps show, by a loop over single answers, with two models and an AdamW of torch."""
-    given = {**completed("align.train", {}), **given}
-    model, tokenizer = load(base.parent / "model")
+    given = {**fill_defaults("align.train", {}), **given}
+    model, tokenizer = load_model(base.parent / "model")
     end = tokenizer.eos_token_id
     batches, reward = Prompts(pairs, tokenizer, given, 1), function_of(given["rewards"][0]["function"], "here")
     reference = copy.deepcopy(model)
-    values = AutoModelForSequenceClassification.from_config(reward_inputs.configuration(model.config, end, "here"))
+    values = AutoModelForSequenceClassification.from_config(reward_inputs.reward_config(model.config, end, "here"))
     values.base_model.load_state_dict(model.base_model.state_dict())
     torch.nn.init.zeros_(values.score.weight)
     every = [*model.parameters(), *values.parameters()]
@@ -61,16 +61,16 @@ def plain(base: Path, pairs: Path, given: dict[str, Any], steps: int) -> list[di
     shown = []
     for step in range(1, steps + 1):
         held = []
-        for place, number in enumerate(batches.order(step)):
+        for place, number in enumerate(batches.step_indices(step)):
             row = batches.rows[number]
-            prompt = batches.prompt(row)
+            prompt = batches.prompt_ids(row)
             for answer in range(given["generations"]):
-                draws = sampling.uniforms(0, ("answer", step, place, answer), given["max_new_tokens"])
-                following = partial(sampling.step, model)
-                (drawn,) = sampling.answers(
+                draws = sampling.uniform_draws(0, ("answer", step, place, answer), given["max_new_tokens"])
+                following = partial(sampling.next_logits, model)
+                (drawn,) = sampling.generate_answers(
                     following, [prompt], torch.from_numpy(draws)[None], 1.0, end, lambda going: bool(going.any())
                 )
-                said = reward(row["question"], batches.text(drawn), row.get("answer"))
+                said = reward(row["question"], batches.answer_text(drawn), row.get("answer"))
                 score = said - given["missing_end_penalty"] * (drawn[-1] != end)
                 ids, many = prompt + drawn, len(drawn)
                 with torch.no_grad():
@@ -148,7 +148,7 @@ def test_any_engine_does_what_a_plain_loop_does(
             for name in SHOWN:
                 assert row[name] == pytest.approx(other[name], abs=1e-5 * 10**step), (case, step, name)
         out = tmp_path / case / "made"
-        whole, _ = load(out / "model")
+        whole, _ = load_model(out / "model")
         summary = Manifest.read(out.with_suffix(".manifest.json")).summary
         assert summary["parameters"] == sum(value.numel() for value in whole.parameters())
         assert not [name for name, _ in whole.named_parameters() if "value" in name]
@@ -229,9 +229,9 @@ def test_rewards_rise_and_values_learn_to_expect_them(
 def test_what_cannot_be_is_named(own: dict[str, Any], more: dict[str, Any], why: str) -> None:
     made = config({"align.pairs.files": [{"path": "rows.jsonl"}], **more}, {**MODELS, "dpo": {**MODELS["dpo"], **own}})
     with pytest.raises(InputError, match=why):
-        checks.check(made)
+        checks.check_alignment(made)
 
 
 def test_one_answer_to_a_prompt_is_enough() -> None:
     own = {"method": "ppo", "rewards": [{"reward": "exact"}], "generations": 1, "gamma": 0.9, "passes": 1}
-    checks.check(config(None, {**MODELS, "dpo": {**MODELS["dpo"], **own}}))
+    checks.check_alignment(config(None, {**MODELS, "dpo": {**MODELS["dpo"], **own}}))

@@ -15,8 +15,8 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import losses
 from crawl2llm.stages.align.batches import Preferences, rows_for
 from crawl2llm.training import checkpoint
-from crawl2llm.training.model_loading import load
-from crawl2llm.training.pair_batches import pieces
+from crawl2llm.training.model_loading import load_model
+from crawl2llm.training.pair_batches import tokenized_pairs
 from tests.unit.stages.align import launching
 from tests.unit.stages.align.launching import launched, rows
 from tests.unit.stages.finetune import tiny
@@ -64,15 +64,15 @@ def found(
 
 def plain(method: str, base: Path, preferences: Path) -> dict[str, Any]:
     """A loop without any engine: answer after answer without padding, a second model as the reference, torch's AdamW."""
-    model, tokenizer = load(base.parent / "model")
-    reference, _ = load(base.parent / "model")
+    model, tokenizer = load_model(base.parent / "model")
+    reference, _ = load_model(base.parent / "model")
     batches = Preferences(preferences, tokenizer, {**CONFIG, "method": method, "seed": 0}, 1)
     moves = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
 
     def ratio(row: dict[str, Any], name: str, learns: bool = True) -> torch.Tensor:
         """The log-probability of an answer, minus that of the reference."""
         one = [{"question": row["question"], "answer": row[name]}]
-        ((ids, scored, _),) = pieces(one, batches.template, tokenizer, tiny.CONTEXT)
+        ((ids, scored, _),) = tokenized_pairs(one, batches.template, tokenizer, tiny.CONTEXT)
         out = []
         for who, on in ((model, learns), (reference, False)):
             with torch.set_grad_enabled(on):
@@ -91,13 +91,13 @@ def plain(method: str, base: Path, preferences: Path) -> dict[str, Any]:
     made = []
     for step in range(1, batches.steps + 1):
         moves.param_groups[0]["lr"] = RATE * (1 - step / (batches.steps + 1))
-        found = loss([batches.rows[number] for number in batches.order(step)], True)
+        found = loss([batches.rows[number] for number in batches.step_indices(step)], True)
         found.backward()
         made.append(float(found.detach()))
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         moves.step()
         moves.zero_grad()
-    heldout = batches.fit(rows_for(method, preferences, "heldout")[0]).rows
+    heldout = batches.fit_rows(rows_for(method, preferences, "heldout")[0]).rows
     return {"losses": made, "after": float(loss(heldout, False))}
 
 
@@ -135,7 +135,7 @@ def test_it_learns_to_prefer_and_shows_how(found: tuple[str, int, Path]) -> None
     assert shown[-1]["reward_margin"] == pytest.approx(shown[-1]["reward_chosen"] - shown[-1]["reward_rejected"])
     assert shown[-1]["reward_margin"] > 0.05 and shown[-1]["accuracy"] > 0.6
     assert ("kl" in shown[-1]) == (method == "kto") and shown[-1]["chosen_tokens"] > 3
-    model, _ = load(out / CASES[0] / "made/model")
+    model, _ = load_model(out / CASES[0] / "made/model")
     assert sum(p.numel() for p in model.parameters()) == summary["parameters"]
 
 
@@ -186,6 +186,6 @@ def test_the_formulas_of_trl() -> None:
 
     for beta, smoothing in ((0.1, 0.0), (0.5, 0.0)):
         chosen, rejected, wanted = by_trl.dpo(beta)
-        assert float(losses.dpo(chosen, rejected, beta, smoothing).mean()) == pytest.approx(wanted, abs=1e-6)
+        assert float(losses.dpo_loss(chosen, rejected, beta, smoothing).mean()) == pytest.approx(wanted, abs=1e-6)
     ratios, labels, apart, wanted = by_trl.kto(0.2, 1.5, 0.5)
-    assert float(losses.kto(ratios, labels, apart, 0.2, 1.5, 0.5).mean()) == pytest.approx(wanted, abs=1e-6)
+    assert float(losses.kto_loss(ratios, labels, apart, 0.2, 1.5, 0.5).mean()) == pytest.approx(wanted, abs=1e-6)

@@ -16,7 +16,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import losses, reward_inputs
 from crawl2llm.stages.align.batches import Preferences
 from crawl2llm.training import initial
-from crawl2llm.training.model_loading import load, load_tokenizer
+from crawl2llm.training.model_loading import load_model, load_tokenizer
 from tests.unit.stages.align.launching import RESULTS, arguments, launched, resumed_is_straight, rows
 from tests.unit.stages.align.rows import made_from
 from tests.unit.stages.finetune import tiny
@@ -59,16 +59,16 @@ def plain(base: Path, preferences: Path) -> list[float]:
     tokenizer = load_tokenizer(folder)
     config = AutoConfig.from_pretrained(folder, num_labels=1, pad_token_id=tokenizer.eos_token_id)
     model = AutoModelForSequenceClassification.from_pretrained(folder, config=config, dtype=torch.float32)
-    own = reward_inputs.configuration(AutoConfig.from_pretrained(folder), tokenizer.eos_token_id, "here")
+    own = reward_inputs.reward_config(AutoConfig.from_pretrained(folder), tokenizer.eos_token_id, "here")
     with torch.no_grad():
-        model.score.weight.copy_(dict(initial.values(own, 0))["score.weight"])
+        model.score.weight.copy_(dict(initial.random_weights(own, 0))["score.weight"])
     batches = Preferences(preferences, tokenizer, {**CONFIG, "method": "dpo", "seed": 0}, 1)
     moves = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
     made = []
     for step in range(1, batches.steps + 1):
         moves.param_groups[0]["lr"] = RATE * (1 - step / (batches.steps + 1))
         each = []
-        for number in batches.order(step):
+        for number in batches.step_indices(step):
             row = batches.rows[number]
             good, bad = (
                 score(model, tokenizer, batches.template, row["question"], row[name]) for name in ("chosen", "rejected")
@@ -99,7 +99,9 @@ def test_what_it_leaves_is_a_model_of_transformers_with_the_same_scores(found: P
     model = AutoModelForSequenceClassification.from_pretrained(out / "model", num_labels=1)
     assert sum(p.numel() for p in model.parameters()) == summary["parameters"]
     batches = Preferences(preferences, load_tokenizer(out / "model"), {**CONFIG, "method": "dpo", "seed": 0}, 1)
-    held = batches.fit([row for row in rows(preferences.parent / "preference.heldout.jsonl") if "chosen" in row]).rows
+    held = batches.fit_rows(
+        [row for row in rows(preferences.parent / "preference.heldout.jsonl") if "chosen" in row]
+    ).rows
     with torch.no_grad():
         each = [
             [
@@ -112,7 +114,7 @@ def test_what_it_leaves_is_a_model_of_transformers_with_the_same_scores(found: P
     assert len(held) == summary["heldout_pairs"] > 3
     assert summary["heldout_margin_after"] == pytest.approx(float((good - bad).mean()), abs=1e-5)
     assert summary["heldout_accuracy_after"] == pytest.approx(float((good > bad).double().mean()))
-    loss = losses.bradley_terry(good, bad, CENTER).mean()
+    loss = losses.bradley_terry_loss(good, bad, CENTER).mean()
     assert summary["heldout_preference_loss_after"] == pytest.approx(float(loss), abs=1e-5)
     longer = [len(row["chosen"]) == len(row["rejected"]) for row in held]
     assert all(longer) and summary["longer_accuracy"] == summary["longer_preferred"] == 0.5  # the same words
@@ -136,7 +138,7 @@ def test_it_learns_and_shows_how(found: Path) -> None:
 def test_it_is_refused_where_a_language_model_is_asked_for(found: Path, preferences: Path, tmp_path: Path) -> None:
     made = found / CASES[0] / "made.manifest.json"
     with pytest.raises(InputError, match="a reward model, which scores answers"):
-        load(made.parent / "made/model")
+        load_model(made.parent / "made/model")
     said = finished(launched(arguments(made, preferences, tmp_path, method="dpo", max_length=tiny.CONTEXT)), 1)
     assert "is a reward model, which scores answers: no model is made from one" in said and "Traceback" not in said
 
@@ -177,10 +179,12 @@ def test_the_formula_of_trl(center: float | None) -> None:
     given = {"attention_mask": torch.ones(8, 3)}
     wanted = RewardTrainer.compute_loss(of, lambda **_: SimpleNamespace(logits=scores), given)
     chosen, rejected = scores[:, 0].chunk(2)
-    assert float(losses.bradley_terry(chosen, rejected, center or 0.0).mean()) == pytest.approx(float(wanted), abs=1e-6)
+    assert float(losses.bradley_terry_loss(chosen, rejected, center or 0.0).mean()) == pytest.approx(
+        float(wanted), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("kind", ["mamba2", "mixtral"])
 def test_architectures_without_a_score_are_named(kind: str) -> None:
     with pytest.raises(InputError, match=rf"models\.rm\.from: align\.reward takes no model of type '{kind}'"):
-        reward_inputs.configuration(AutoConfig.for_model(kind), 0, "models.rm.from")
+        reward_inputs.reward_config(AutoConfig.for_model(kind), 0, "models.rm.from")

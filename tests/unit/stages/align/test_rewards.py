@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from crawl2llm.chain import fingerprint
-from crawl2llm.core.content_hash import imported
+from crawl2llm.core.content_hash import imported_files
 from crawl2llm.core.errors import InputError
-from crawl2llm.stages.align.rewards import Rewards, check
+from crawl2llm.stages.align.rewards import Rewards, check_entries
 from tests.unit.stages.align.test_tracked import config, mark
 
 KEY = "align.train.rewards"
 
 
 def worth(entry: dict[str, Any], answer: str, reference: str | None = None) -> float:
-    return Rewards([entry], KEY).each("Why?", answer, reference)[0]
+    return Rewards([entry], KEY).answer_values("Why?", answer, reference)[0]
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_weights_add_up(tmp_path: Path) -> None:
         [{"function": f"{tmp_path}/mine.py:ends", "weight": 2}, {"reward": "length", "most": 2, "weight": -1}], KEY
     )
     assert found.names == ["ends", "length"]
-    assert found.total(found.each("q", "two words.", None)) == 2 * 1 - 1
-    assert imported(tmp_path / "mine.py") == [tmp_path / "help.py", tmp_path / "mine.py"]
+    assert found.weighted_sum(found.answer_values("q", "two words.", None)) == 2 * 1 - 1
+    assert imported_files(tmp_path / "mine.py") == [tmp_path / "help.py", tmp_path / "mine.py"]
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_weights_add_up(tmp_path: Path) -> None:
 )
 def test_what_is_refused(entry: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError, match=why):
-        check([entry], KEY)
+        check_entries([entry], KEY)
 
 
 def test_a_function_that_is_not_there_or_fails(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def bad(q, a, r):\n    return a[99]\n\ndef none(q, a, r):\n    return float('nan')\n")
     with pytest.raises(InputError, match=r"mine\.py:other'; functions of the file: bad, none"):
-        check([{"function": f"{file}:other"}], KEY)
+        check_entries([{"function": f"{file}:other"}], KEY)
     with pytest.raises(InputError, match=r"failed on the answer 'abc': IndexError"):
         worth({"function": f"{file}:bad"}, "abc")
     with pytest.raises(InputError, match="returned nan for the answer"):
@@ -115,7 +115,7 @@ def test_files_have_their_own_modules_of_the_same_name(tmp_path: Path) -> None:
         entries.append({"function": f"{folder}/mine.py:f"})
     path, modules = list(sys.path), set(sys.modules)
     found = Rewards(entries, KEY)
-    assert [found.each("q", "a", None) for _ in range(2)] == [[1111, 1222], [2111, 2222]]
+    assert [found.answer_values("q", "a", None) for _ in range(2)] == [[1111, 1222], [2111, 2222]]
     assert sys.path == path and sys.modules.keys() - modules <= {"dataclasses"}
 
 
@@ -153,4 +153,4 @@ def test_an_edit_of_a_function_or_of_what_it_imports_trains_again(
         (tmp_path / name).write_text((tmp_path / name).read_text() + "X = 1\n")
         marks.append(mark(made, "align.train", "dpo"))
     assert marks[0] == marks[1] != marks[2] != marks[3]
-    assert fingerprint.files("align.pairs", made) == {}
+    assert fingerprint.file_hashes("align.pairs", made) == {}

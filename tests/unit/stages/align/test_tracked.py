@@ -19,7 +19,7 @@ MODELS = {"sft": {"from": "base", "step": "finetune.train"}, "dpo": {"from": "sf
 REWARD = {"rm": {"from": "sft", "step": "align.reward"}}
 ALIGNING = [("align.pairs", ""), ("align.reward", "rm"), ("align.train", "dpo")]
 MATRIX = yaml.safe_load((ROOT / "tests/workflow/rerun_matrix.yaml").read_text(encoding="utf-8"))
-LEAVES = {path: node for path, node in config_schema.leaves() if path.startswith("align.")}
+LEAVES = {path: node for path, node in config_schema.schema_leaves() if path.startswith("align.")}
 
 
 def config(changes: dict[str, Any] | None = None, models: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -96,42 +96,42 @@ def test_a_key_reruns_its_step(path: str, tmp_path: Path, monkeypatch: pytest.Mo
 )
 def test_what_cannot_be_is_refused_before_a_run(own: dict[str, Any], align: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError, match=why):
-        checks.check(config(align, {**MODELS, "dpo": {**MODELS["dpo"], **own}}))
+        checks.check_alignment(config(align, {**MODELS, "dpo": {**MODELS["dpo"], **own}}))
 
 
 def test_no_step_without_a_model_of_it() -> None:
-    assert not {"align.pairs", "align.train"} & set(steps.used(config(models={"sft": MODELS["sft"]})))
+    assert not {"align.pairs", "align.train"} & set(steps.used_steps(config(models={"sft": MODELS["sft"]})))
     drawn = config({"align.pairs.from": "sft"})
-    assert steps.upstream("align.pairs", drawn) == [("finetune.train", "sft"), ("finetune.pairs", "")]
-    assert steps.upstream("align.pairs", config()) == [("finetune.pairs", "")]
-    assert [step for step in steps.used(config()) if step.startswith("align.")] == ["align.pairs", "align.train"]
-    assert steps.upstream("align.train", config(), "dpo") == [("finetune.train", "sft"), ("align.pairs", "")]
-    assert ("align.train", "dpo") in steps.upstream("evaluate.model", config(), "dpo")
+    assert steps.upstream_tasks("align.pairs", drawn) == [("finetune.train", "sft"), ("finetune.pairs", "")]
+    assert steps.upstream_tasks("align.pairs", config()) == [("finetune.pairs", "")]
+    assert [step for step in steps.used_steps(config()) if step.startswith("align.")] == ["align.pairs", "align.train"]
+    assert steps.upstream_tasks("align.train", config(), "dpo") == [("finetune.train", "sft"), ("align.pairs", "")]
+    assert ("align.train", "dpo") in steps.upstream_tasks("evaluate.model", config(), "dpo")
 
 
 def test_a_reward_model_is_no_language_model() -> None:
     made = config({"align.pairs.files": [{"path": "rows.jsonl"}]}, MODELS | REWARD)
-    checks.check(made)
-    assert [step for step in steps.used(made) if step.startswith("align.")] == [
+    checks.check_alignment(made)
+    assert [step for step in steps.used_steps(made) if step.startswith("align.")] == [
         "align.pairs",
         "align.reward",
         "align.train",
     ]
-    assert steps.upstream("align.reward", made, "rm") == [("finetune.train", "sft"), ("align.pairs", "")]
-    assert "rm" not in steps.tasks("evaluate.model", made) and "rm" not in steps.tasks("evaluate.generate", made)
-    assert ("align.reward", "rm") in steps.upstream("report.render", made)
-    assert "rm" in [model["name"] for model in model_registry.listed(made)]
+    assert steps.upstream_tasks("align.reward", made, "rm") == [("finetune.train", "sft"), ("align.pairs", "")]
+    assert "rm" not in steps.task_ids("evaluate.model", made) and "rm" not in steps.task_ids("evaluate.generate", made)
+    assert ("align.reward", "rm") in steps.upstream_tasks("report.render", made)
+    assert "rm" in [model["name"] for model in model_registry.model_rows(made)]
     alone = config(models=REWARD | {"sft": MODELS["sft"]})
-    assert "align.pairs" in steps.used(alone)
+    assert "align.pairs" in steps.used_steps(alone)
     with pytest.raises(InputError, match=r"models\.rm\.step is 'align\.reward', and align\.pairs\.files is \[\]"):
-        checks.check(alone)
+        checks.check_alignment(alone)
     mixture = config(
         {"pretrain.train.model.type": "mixtral", "align.pairs.files": [{"path": "rows.jsonl"}]}, REWARD | MODELS
     )
     with pytest.raises(InputError, match=r"takes no pretrain\.train\.model\.type 'mixtral'"):
-        checks.check(mixture)
+        checks.check_alignment(mixture)
     with pytest.raises(InputError, match=r"align\.pairs\.from is 'rm', .*allowed: base, sft$"):
-        checks.check(config({"align.pairs.from": "rm"}, MODELS | REWARD))
+        checks.check_alignment(config({"align.pairs.from": "rm"}, MODELS | REWARD))
 
 
 JUDGED = {"from": "sft", "step": "align.train", "method": "grpo", "rewards": [{"reward": "model", "name": "rm"}]}
@@ -143,13 +143,13 @@ def test_a_reward_model_is_read_by_what_it_judges(tmp_path: Path, monkeypatch: p
     files = {"align.pairs.files": [{"path": "rows.jsonl"}]}
     models = MODELS | REWARD | {"grpo": JUDGED}
     made, other = (config(files, {**models, "rm": {**REWARD["rm"], "epochs": epochs}}) for epochs in (1, 2))
-    checks.check(made)
-    assert steps.upstream("align.train", made, "grpo") == [
+    checks.check_alignment(made)
+    assert steps.upstream_tasks("align.train", made, "grpo") == [
         ("finetune.train", "sft"),
         ("align.reward", "rm"),
         ("align.pairs", ""),
     ]
-    assert steps.upstream("align.train", made, "dpo") == [("finetune.train", "sft"), ("align.pairs", "")]
+    assert steps.upstream_tasks("align.train", made, "dpo") == [("finetune.train", "sft"), ("align.pairs", "")]
     assert mark(made, "align.train", "grpo") != mark(other, "align.train", "grpo")
     assert mark(made, "align.train", "dpo") == mark(other, "align.train", "dpo")
 
@@ -171,7 +171,7 @@ def test_reward_models_that_cannot_judge(name: str, more: dict[str, Any], why: s
     judged = {**JUDGED, "rewards": [{"reward": "exact"}, {"reward": "model", "name": name}]}
     made = config({"align.pairs.files": [{"path": "rows.jsonl"}]}, MODELS | REWARD | {"grpo": judged} | more)
     with pytest.raises(InputError, match=rf"models\.grpo\.rewards\[1\]\.name is '{name}', {why}"):
-        checks.check(made)
+        checks.check_alignment(made)
 
 
 def test_a_reward_model_of_the_run_does_not_judge_what_it_learns_from() -> None:
@@ -179,7 +179,7 @@ def test_a_reward_model_of_the_run_does_not_judge_what_it_learns_from() -> None:
         {"align.pairs.from": "sft", "align.pairs.rewards": [{"reward": "model", "name": "rm"}]}, MODELS | REWARD
     )
     with pytest.raises(InputError, match=r"align\.pairs\.rewards\[0\]\.name is 'rm': .* give the `manifest`"):
-        checks.check(made)
+        checks.check_alignment(made)
 
 
 ASKED: dict[str, Any] = {"align.pairs.from": "sft", "align.pairs.rewards": [{"reward": "endpoint"}]}
@@ -213,12 +213,12 @@ ASKED: dict[str, Any] = {"align.pairs.from": "sft", "align.pairs.rewards": [{"re
 )
 def test_an_endpoint_that_cannot_judge(changes: dict[str, Any], own: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError, match=why):
-        checks.check(config(changes, {**MODELS, "dpo": {**MODELS["dpo"], **own}}))
+        checks.check_alignment(config(changes, {**MODELS, "dpo": {**MODELS["dpo"], **own}}))
 
 
 def test_a_judge_is_tracked_and_where_it_is_asked_is_not() -> None:
     """Without one nothing of it is in the step's settings, as before there was any."""
-    assert "judge" not in fingerprint.settings("align.pairs", config())
+    assert "judge" not in fingerprint.tracked_settings("align.pairs", config())
     given = {**ASKED, "align.pairs.judge.model": "big"}
     made, moved, other = (
         config({**given, **more})
@@ -228,8 +228,8 @@ def test_a_judge_is_tracked_and_where_it_is_asked_is_not() -> None:
             {"align.pairs.judge.prompt": "Score {answer}"},
         )
     )
-    checks.check(made)
-    assert fingerprint.settings("align.pairs", made)["judge"] == {"model": "big"}
+    checks.check_alignment(made)
+    assert fingerprint.tracked_settings("align.pairs", made)["judge"] == {"model": "big"}
     assert mark(made, "align.train", "dpo") == mark(moved, "align.train", "dpo") != mark(other, "align.train", "dpo")
 
 
@@ -269,9 +269,9 @@ def test_manifests_of_reward_models_that_are_refused(
     with pytest.raises(
         InputError, match=r"rewards\[0\]\.manifest is 'results/main/align/reward/rm.*a result of this run"
     ):
-        checks.check(made("results/main/align/reward/rm.manifest.json"))
+        checks.check_alignment(made("results/main/align/reward/rm.manifest.json"))
     Manifest("align.train", "0" * 16).write(tmp_path / "dpo.manifest.json", [])
     with pytest.raises(InputError, match=r"rewards\[0\]\.manifest is 'dpo.*, a manifest of 'align.train'"):
-        checks.check(made("dpo.manifest.json"))
+        checks.check_alignment(made("dpo.manifest.json"))
     Manifest("align.reward", "0" * 16).write(tmp_path / "rm.manifest.json", [])
-    checks.check(made("rm.manifest.json"))
+    checks.check_alignment(made("rm.manifest.json"))

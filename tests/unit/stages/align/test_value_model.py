@@ -36,22 +36,24 @@ def test_both_bodies_compute_what_each_does_alone(kind: str) -> None:
     torch.manual_seed(0)
     alone = AutoModelForCausalLM.from_config(config).eval()
     parent = dict(alone.named_parameters())
-    both = value_model.configuration(config, 0, "here")
-    given = value_model.begin(((name, parent.get(name, value)) for name, value in initial.values(both, 0)), parent.get)
-    made = initial.filled(initial.empty(both), torch.device("cpu"), given).eval()
+    both = value_model.valued_config(config, 0, "here")
+    given = value_model.initial_weights(
+        ((name, parent.get(name, value)) for name, value in initial.random_weights(both, 0)), parent.get
+    )
+    made = initial.fill_model(initial.empty_model(both), torch.device("cpu"), given).eval()
     ids = torch.randint(0, 64, (2, 9))
     found, plain = made(input_ids=ids, values=True, use_cache=False), made(input_ids=ids)
     assert torch.equal(found.logits, plain.logits) and torch.allclose(plain.logits, alone(ids).logits, atol=1e-6)
     assert found.expected.shape == (2, 9) and not found.expected.any(), "the head begins at 0"
 
-    scores = AutoModelForSequenceClassification.from_config(reward_inputs.configuration(config, 0, "here")).eval()
+    scores = AutoModelForSequenceClassification.from_config(reward_inputs.reward_config(config, 0, "here")).eval()
     body = {name: value for name, value in alone.base_model.state_dict().items()}
     scores.base_model.load_state_dict(body)
     with torch.no_grad():
         made.value_model.score.weight.copy_(scores.score.weight)
         wanted = scores.score(scores.base_model(ids)[0])[..., 0]
     assert torch.allclose(made(input_ids=ids, values=True).expected, wanted, atol=1e-6)
-    rest = {name for name, _ in made.named_parameters() if not name.startswith(value_model.OWN)}
+    rest = {name for name, _ in made.named_parameters() if not name.startswith(value_model.PREFIX)}
     assert rest == parent.keys()
     # The gradient of values is none of the language model's.
     made(input_ids=ids, values=True).expected.sum().backward()
@@ -63,4 +65,4 @@ def test_what_has_no_scoring_class_is_named() -> None:
     with pytest.raises(
         InputError, match=r"models\.ppo\.from: method ppo of align\.train takes no model of type 'mamba'"
     ):
-        value_model.configuration(mamba, 0, "models.ppo.from")
+        value_model.valued_config(mamba, 0, "models.ppo.from")

@@ -14,19 +14,20 @@ from tokenizers import Tokenizer
 from crawl2llm.chain.config import validate
 from crawl2llm.stages.compress import gguf_support, quantize, quantize_tools
 from crawl2llm.stages.tokenize import unigram
-from crawl2llm.stages.tokenize.train import bpe, untrained
-from crawl2llm.training.model_loading import load
+from crawl2llm.stages.tokenize.train import train_bpe, untrained_tokenizer
+from crawl2llm.training.model_loading import load_model
 from tests.unit.stages.evaluate.conftest import encoded
 from tests.unit.stages.finetune import tiny
 
 VOCABULARY = 600
 needs_llama = pytest.mark.skipif(
-    gguf_support.missing(gguf_support.tools()) is not None, reason=str(gguf_support.missing(gguf_support.tools()))
+    gguf_support.tools_problem(gguf_support.tools_folder()) is not None,
+    reason=str(gguf_support.tools_problem(gguf_support.tools_folder())),
 )
 
 needs_quantizers = pytest.mark.skipif(
-    quantize_tools.missing(quantize_tools.folder()) is not None,
-    reason=str(quantize_tools.missing(quantize_tools.folder())),
+    quantize_tools.environment_problem(quantize_tools.environment_folder()) is not None,
+    reason=str(quantize_tools.environment_problem(quantize_tools.environment_folder())),
 )
 
 
@@ -41,7 +42,7 @@ def tokenizer_files(folder: Path, tokenizer: Tokenizer) -> None:
 def trained(digits: int, model: str = "bpe") -> Tokenizer:
     """A tokenizer of tokenize.train's of Python's documentation."""
     texts = (text[:20000] for text in tiny.pages().values())
-    return {"bpe": bpe, "unigram": unigram.train}[model](texts, untrained(digits), VOCABULARY)
+    return {"bpe": train_bpe, "unigram": unigram.train_unigram}[model](texts, untrained_tokenizer(digits), VOCABULARY)
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +62,7 @@ def written(folder: Path, tokenizer: Path, kind: str, **shape: Any) -> Path:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from crawl2llm.training.model import configuration
+    from crawl2llm.training.model import build_config
 
     given = {
         "type": kind, "hidden_size": 64, "intermediate_size": 96, "layers": 2, "heads": 4, "kv_heads": 2, "context": 128,
@@ -73,7 +74,7 @@ def written(folder: Path, tokenizer: Path, kind: str, **shape: Any) -> Path:
         given["intermediate_size"] = None
     settings = validate({"pretrain": {"train": {"model": given}}})["pretrain"]["train"]["model"]
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(configuration(settings, VOCABULARY, 0, tuple(settings)))
+    model = AutoModelForCausalLM.from_config(build_config(settings, VOCABULARY, 0, tuple(settings)))
     for parameter in model.parameters():
         if parameter.dim() > 1:
             parameter.data.mul_(5)
@@ -89,7 +90,7 @@ def random_model(heldout: tuple[Path, Path], tmp_path: Path) -> Callable[..., Pa
 
     def make(kind: str, name: str = "model", **shape: Any) -> Path:
         folder = written(tmp_path / name, heldout[0], kind, **shape)
-        load(folder)  # as transformers reads it
+        load_model(folder)  # as transformers reads it
         return folder
 
     return make

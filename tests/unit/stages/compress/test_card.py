@@ -9,11 +9,11 @@ import pytest
 from huggingface_hub import ModelCard, metadata_load
 
 from crawl2llm.chain.config import validate
-from crawl2llm.chain.fingerprint import settings as settings_of
-from crawl2llm.chain.model_registry import told
+from crawl2llm.chain.fingerprint import tracked_settings as settings_of
+from crawl2llm.chain.model_registry import card_facts
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.compress import card, facts
-from crawl2llm.stages.compress.sections import table
+from crawl2llm.stages.compress.sections import markdown_table
 
 ITEMS = {"accuracy": 0.5267, "chance": 0.25, "centered": 0.369, "centered_stderr": 0.044, "items": 300}
 HELDOUT = {"bits_per_byte": 1.82688, "bytes": 211081, "documents": 38}
@@ -76,8 +76,8 @@ def made(known: dict[str, list[Path]], name: str = "give", **changes: Any) -> tu
             "language": {"select": {"languages": ["en", "de"]}},
         }
     )
-    found = facts.read(known["models"], known["evaluations"], known["record"], told(config))
-    return found, card.written(found, settings_of("compress.export", config, name), name, [])
+    found = facts.read_facts(known["models"], known["evaluations"], known["record"], card_facts(config))
+    return found, card.format_card(found, settings_of("compress.export", config, name), name, [])
 
 
 def test_the_hub_reads_its_front_matter(known: dict[str, list[Path]], tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_it_says_what_the_manifests_say(known: dict[str, list[Path]]) -> None:
     assert "| web | CC-BY 4.0 | 50 | 4.00 |" in lines and "| books | not stated | 10 | 0.50 |" in lines
     assert "| language | 90 | 60 | score 20, language 10 |" in lines
     assert next(found.funnel()) == ("ingest.extract", 100, 90, {"not_html": 10})
-    assert [who for who, _ in found.bits()] == ["sft", "base", "untrained", "xz"]
+    assert [who for who, _ in found.bits_per_byte()] == ["sft", "base", "untrained", "xz"]
     assert "| **this model** | 1.8269 |" in lines and "| random weights | 4.0552 |" in lines
     assert "| next word | bigram | 50.7% | 25% | +0.369 ± 0.044 | 300 |" in lines
     assert "| held-out loss after (nats an answer token) | 3.798 |" in lines and "| tokens | 3,072,000 |" in lines
@@ -128,6 +128,6 @@ def test_a_model_that_was_not_trained_is_not_called_so(known: dict[str, list[Pat
 
 
 def test_a_cell_cannot_break_its_table() -> None:
-    rows = table(["name", "number"], [["a|b\nc", "1.5"], ["d", "–2"]])
+    rows = markdown_table(["name", "number"], [["a|b\nc", "1.5"], ["d", "–2"]])
     assert rows[2] == "| a\\|b c | 1.5 |" and rows[1] == "| --- | --- |" and rows[-1] == ""
-    assert table(["name", "number"], [["d", "2"]])[1] == "| --- | ---: |"
+    assert markdown_table(["name", "number"], [["d", "2"]])[1] == "| --- | ---: |"

@@ -10,10 +10,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from crawl2llm.chain import config as configuration
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.compress import checks
-from crawl2llm.stages.compress.prune import zeroed
+from crawl2llm.stages.compress.prune import zero_weights
 from crawl2llm.stages.compress.quantize_tools import TYPES
 from crawl2llm.training import compressible_layers
-from crawl2llm.training.model import configuration as built
+from crawl2llm.training.model import build_config as built
 
 SHAPE = {"hidden_size": 64, "intermediate_size": 128, "heads": 4, "kv_heads": 2, "layers": 2, "context": 32}
 MIXTURES = ("mixtral", "olmoe")
@@ -30,8 +30,8 @@ def made(keep: list[str], parent: str = "base", **shape: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", TYPES)
 def test_the_names_are_those_of_transformers(kind: str) -> None:
     settings = made([], type=kind)["pretrain"]["train"]["model"]
-    real = compressible_layers.linear(built(settings, 256, 0))
-    assert checks.layers(settings) == [layer.name for layer in real if not layer.output]
+    real = compressible_layers.linear_layers(built(settings, 256, 0))
+    assert checks.linear_layer_names(settings) == [layer.name for layer in real if not layer.output]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_names_are_those_of_transformers(kind: str) -> None:
 )  # fmt: skip
 def test_what_matches_nothing_is_named(keep: list[str], shape: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError, match=why):
-        checks.check(made(keep, **shape))
+        checks.check_compression(made(keep, **shape))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_matches_nothing_is_named(keep: list[str], shape: dict[str, Any], w
     ],
 )
 def test_what_may_match_passes(keep: list[str], parent: str, shape: dict[str, Any]) -> None:
-    checks.check(made(keep, parent, **shape))
+    checks.check_compression(made(keep, parent, **shape))
 
 
 def pruned(kind: str, method: str) -> dict[str, Any]:
@@ -76,12 +76,12 @@ def pruned(kind: str, method: str) -> dict[str, Any]:
 )  # fmt: skip
 def test_what_cannot_be_pruned_is_refused(kind: str, method: str, why: str) -> None:
     with pytest.raises(InputError, match=f"models.x.method {why}"):
-        checks.check(pruned(kind, method))
+        checks.check_compression(pruned(kind, method))
 
 
 @pytest.mark.parametrize(("kind", "method"), [("gpt2", "magnitude"), ("llama", "2:4"), ("qwen3", "structured")])
 def test_what_can_be_pruned_passes(kind: str, method: str) -> None:
-    checks.check(pruned(kind, method))
+    checks.check_compression(pruned(kind, method))
 
 
 @pytest.mark.parametrize("kind", [*MIXTURES, "qwen3_moe"])
@@ -92,7 +92,7 @@ def test_a_mixture_is_not_zeroed_for_its_experts_are_in_no_linear_layer(kind: st
         num_attention_heads=2, num_key_value_heads=2,
     )  # fmt: skip
     model = AutoModelForCausalLM.from_config(config)
-    inside = sum(layer.size for layer in compressible_layers.linear(config) if not layer.output)
+    inside = sum(layer.weight_count for layer in compressible_layers.linear_layers(config) if not layer.output)
     assert inside < sum(value.numel() for value in model.parameters()) / 2
     with pytest.raises(InputError, match=f"of type '{kind}', is a mixture of experts"):
-        zeroed(model, {"method": "magnitude", "sparsity": 0.5})
+        zero_weights(model, {"method": "magnitude", "sparsity": 0.5})

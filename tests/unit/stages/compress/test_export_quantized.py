@@ -15,7 +15,7 @@ from crawl2llm.chain.config import validate
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.compress import export, gguf_support
-from crawl2llm.training.model_loading import load, weights
+from crawl2llm.training.model_loading import load_model, verify_weights
 from tests.unit.stages.compress.conftest import needs_quantizers, quantized
 
 METHODS: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -53,7 +53,7 @@ def test_it_loads_as_it_is_and_says_how_it_was_made(base: Path, tokens: list[Pat
     ]
     assert export.main([*given, "--record", str(tokens[0]), "--tokens", *map(str, tokens), "--manifest", str(out)]) == 0
 
-    source, folder = weights(made)[1], tmp_path / "export/give"
+    source, folder = verify_weights(made)[1], tmp_path / "export/give"
     assert all((folder / path.name).read_bytes() == path.read_bytes() for path in source.iterdir())
     card = ModelCard.load(folder / "README.md")
     assert {library, name, "8-bit" if name == "int8" else "4-bit"} <= set(card.data.tags)
@@ -61,7 +61,7 @@ def test_it_loads_as_it_is_and_says_how_it_was_made(base: Path, tokens: list[Pat
     summary = Manifest.read(made).summary
     assert f"{summary['quantized_parameters']:,} of {summary['parameters']:,} parameters" in card.text
     ids = torch.arange(1, 33).unsqueeze(0)
-    own, _ = load(source)
+    own, _ = load_model(source)
     if name != "gptq":  # whose loader is in the other environment: test_four_bit.py
         with torch.no_grad():
             other = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
@@ -76,10 +76,10 @@ def test_gguf_of_a_quantized_model_is_refused() -> None:
         "models": {**made, "give": {"from": "int8", "step": "compress.export"}},
         "tokenize": {"train": {"digits": 1}},
     }
-    gguf_support.check(validate(given))
+    gguf_support.check_exports(validate(given))
     given["models"]["give"]["types"] = ["safetensors", "q8_0"]
     with pytest.raises(
         InputError,
         match=r"models.give.types asks for q8_0, and models.give.from is 'int8', .*: export 'base', .* with q8_0 or",
     ):
-        gguf_support.check(validate(given))
+        gguf_support.check_exports(validate(given))

@@ -59,11 +59,11 @@ def made(
 @needs_quantizers
 def test_the_library_itself_computes_the_same(made: tuple[str, Path], base: Path, tmp_path: Path) -> None:
     _, out = made
-    folder = model_loading.weights(out)[1]
-    model, _ = model_loading.load(folder)
+    folder = model_loading.verify_weights(out)[1]
+    model, _ = model_loading.load_model(folder)
     ids = torch.arange(1, 49).unsqueeze(0)
     np.save(tmp_path / "ids.npy", ids.numpy())
-    command = [str(quantize_tools.python(quantize_tools.folder())), "-I", "-c", ELSEWHERE, str(folder)]
+    command = [str(quantize_tools.python_path(quantize_tools.environment_folder())), "-I", "-c", ELSEWHERE, str(folder)]
     subprocess.run([*command, str(tmp_path / "ids.npy"), str(tmp_path / "logits.npy")], check=True)
     with torch.no_grad():
         found = model(ids).logits
@@ -77,7 +77,7 @@ def test_the_library_itself_computes_the_same(made: tuple[str, Path], base: Path
 @needs_quantizers
 def test_the_summary_is_true(made: tuple[str, Path], base: Path, tokens: list[Path]) -> None:
     method, out = made
-    found, folder = model_loading.weights(out)
+    found, folder = model_loading.verify_weights(out)
     before = AutoModelForCausalLM.from_pretrained(base.parent / "model").eval()
     summary = found.summary
     own = load_file(folder / "model.safetensors")
@@ -89,7 +89,7 @@ def test_the_summary_is_true(made: tuple[str, Path], base: Path, tokens: list[Pa
     if method == "awq":  # its weights are scaled, and their inputs the other way
         assert not {"weight_error", "worst_layer", "worst_error"} & {*summary}
     else:
-        model, _ = model_loading.load(folder)
+        model, _ = model_loading.load_model(folder)
         found_errors = {}
         for name in (name for name, _ in before.named_modules() if f"{name}.weight_packed" in own):
             whole, other = (one.get_submodule(name).weight.data for one in (before, model))
@@ -99,10 +99,10 @@ def test_the_summary_is_true(made: tuple[str, Path], base: Path, tokens: list[Pa
             found_errors[worst], rel=1e-4
         )
         assert min(found_errors.values()) <= summary["weight_error"] <= summary["worst_error"]
-    ids = calibration.text(tokens, tiny.CONTEXT, 2048, 0)
+    ids = calibration.calibration_windows(tokens, tiny.CONTEXT, 2048, 0)
     if method != "int4":
         assert summary["calibration_tokens"] == ids.size == 2048
-        assert summary["calibration_loss_before"] == pytest.approx(four_bit.loss(before, ids), abs=1e-5)
+        assert summary["calibration_loss_before"] == pytest.approx(four_bit.mean_loss(before, ids), abs=1e-5)
     told = json.loads((folder / "config.json").read_text())["quantization_config"]
     assert told["quant_method"] == "compressed-tensors" and told["ignore"] == ["lm_head"]
     assert not [path for path in out.parent.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
@@ -117,8 +117,8 @@ def test_the_nearest_that_it_is_compared_with_is_what_int4_stores(
     assert status == 0
     status, nearest = quantized(base, tmp_path, "int4", method="int4", group_size=32)
     assert status == 0
-    model, _ = model_loading.load(model_loading.weights(nearest)[1])
-    found = four_bit.loss(model.eval(), calibration.text(tokens, tiny.CONTEXT, 2048, 0))
+    model, _ = model_loading.load_model(model_loading.verify_weights(nearest)[1])
+    found = four_bit.mean_loss(model.eval(), calibration.calibration_windows(tokens, tiny.CONTEXT, 2048, 0))
     assert Manifest.read(out).summary["calibration_loss_nearest"] == pytest.approx(found, abs=2e-6)
 
 
@@ -139,13 +139,13 @@ def test_gptq_reconstructs_better_than_rounding(base: Path, tokens: list[Path], 
     status, out = quantized(base, tmp_path, "gptq", tokens, method="gptq", rest="same", **KEYS)
     assert status == 0
     model = AutoModelForCausalLM.from_pretrained(base.parent / "model").eval()
-    after, _ = model_loading.load(model_loading.weights(out)[1])
-    ids = torch.from_numpy(calibration.text(tokens, tiny.CONTEXT, 2048, 0))
+    after, _ = model_loading.load_model(model_loading.verify_weights(out)[1])
+    ids = torch.from_numpy(calibration.calibration_windows(tokens, tiny.CONTEXT, 2048, 0))
     wrong: dict[str, tuple[float, float]] = {}
 
     def watch(name: str) -> Any:
         def seen(part: Any, given: Any, wanted: torch.Tensor) -> None:
-            rounded = quantization_grids.int4(part.weight.data, 32)
+            rounded = quantization_grids.round_int4(part.weight.data, 32)
             errors = [
                 float((torch.nn.functional.linear(given[0], weight) - wanted).square().sum())
                 for weight in (after.get_submodule(name).weight.data, rounded)
@@ -191,7 +191,7 @@ def test_layers_that_stay_as_they_are(base: Path, tokens: list[Path], tmp_path: 
     summary = Manifest.read(out).summary
     assert (summary["quantized_layers"], summary["unquantized_layers"]) == (1, 13)
     assert summary["notes"][0].startswith("13 linear layers are not quantized: model.layers.0.mlp.down_proj")
-    model_loading.load(model_loading.weights(out)[1])
+    model_loading.load_model(model_loading.verify_weights(out)[1])
 
 
 @needs_quantizers
@@ -201,9 +201,9 @@ def test_what_was_packed_is_not_trained(
     _, out = made
     assert quantized(out, tmp_path, "again")[0] == 1
     assert "is quantized already" in capsys.readouterr().err
-    train = configuration.validate({})["pretrain"]["train"] | {"start_from": str(model_loading.weights(out)[1])}
+    train = configuration.validate({})["pretrain"]["train"] | {"start_from": str(model_loading.verify_weights(out)[1])}
     with pytest.raises(InputError, match="its weights are quantized and cannot be trained"):
-        init_checks.check(train, 1024)
+        init_checks.check_start_from(train, 1024)
 
 
 def test_int4_needs_nothing_else(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,13 +212,13 @@ def test_int4_needs_nothing_else(base: Path, tmp_path: Path, monkeypatch: pytest
     keys = {"method": "int4", "group_size": 32, "rest": "same"}
     (status, out), (_, again) = (quantized(base, tmp_path / name, "small", **keys) for name in "ab")
     assert status == 0 and out.read_bytes() == again.read_bytes()
-    model, _ = model_loading.load(model_loading.weights(out)[1])
+    model, _ = model_loading.load_model(model_loading.verify_weights(out)[1])
     before = AutoModelForCausalLM.from_pretrained(base.parent / "model")
     squares = wrong = 0.0
     for name, part in before.named_modules():
         if isinstance(part, torch.nn.Linear) and name != "lm_head":
             own = model.get_submodule(name).weight.data
-            assert torch.equal(own, quantization_grids.int4(part.weight.data, 32)), name
+            assert torch.equal(own, quantization_grids.round_int4(part.weight.data, 32)), name
             squares, wrong = (
                 squares + float(part.weight.data.square().sum()),
                 wrong + float((own - part.weight.data).square().sum()),
@@ -235,13 +235,13 @@ def test_a_type_that_packed_weights_are_not_tried_with_is_refused(
     """GPT-2's matrices lie as inputs × outputs."""
     entry = {"from": "base", "step": "compress.quantize", "method": method}
     config = configuration.validate({"models": {"small": entry}})
-    quantize_tools.check(config)
+    quantize_tools.check_methods(config)
     config["pretrain"]["train"]["model"]["type"] = "gpt2"
     with pytest.raises(
         InputError,
         match=rf"models.small.method is '{method}', which takes models of pretrain.train.model.type .* and it is 'gpt2': take int8",
     ):
-        quantize_tools.check(config)
+        quantize_tools.check_methods(config)
     manifest = tmp_path / "manifest.json"
     Manifest("pretrain.train", "0" * 16).write(manifest, list(random_model("gpt2").iterdir()))
     assert quantized(manifest, tmp_path / "out", method=method, **KEYS)[0] == 1
@@ -252,8 +252,8 @@ def test_the_memory_of_both_models_is_asked_for(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """int4 expands what it made into fp32 to measure it."""
-    held = compressible_layers.size_of(base.parent / "model")
-    monkeypatch.setattr(memory, "available", lambda: int((memory.PROGRAM + 2 * held) / memory.TOLERANCE))
+    held = compressible_layers.weight_bytes(base.parent / "model")
+    monkeypatch.setattr(memory, "available_bytes", lambda: int((memory.PROGRAM + 2 * held) / memory.TOLERANCE))
     assert quantized(base, tmp_path, "small", method="int4", group_size=32)[0] == 1
     assert "compress.quantize needs about" in capsys.readouterr().err
     assert quantized(base, tmp_path, "small")[0] == 0
@@ -284,13 +284,13 @@ def test_what_packed_weights_mean() -> None:
     scale = torch.from_numpy(random.random((12, 2), np.float32))
     parts = {"weight_packed": words(numbers), "weight_scale": scale, "weight_shape": torch.tensor([12, 64])}
     grouped = torch.from_numpy(numbers).float().unflatten(1, (2, 32))
-    assert torch.equal(packed_weights.dequantized(parts), (grouped * scale.unsqueeze(-1)).flatten(1))
-    assert torch.equal(packed_weights.packed(torch.from_numpy(numbers)), words(numbers))
+    assert torch.equal(packed_weights.dequantize_layer(parts), (grouped * scale.unsqueeze(-1)).flatten(1))
+    assert torch.equal(packed_weights.pack_numbers(torch.from_numpy(numbers)), words(numbers))
     parts["weight_zero_point"] = words(zeros.T).T
     wanted = (grouped - torch.from_numpy(zeros).unsqueeze(-1)) * scale.unsqueeze(-1)
-    assert torch.equal(packed_weights.dequantized(parts), wanted.flatten(1))
+    assert torch.equal(packed_weights.dequantize_layer(parts), wanted.flatten(1))
     with pytest.raises(ValueError, match="a layer of 12 × 64 has scales"):
-        packed_weights.dequantized({**parts, "weight_scale": scale[:8]})
+        packed_weights.dequantize_layer({**parts, "weight_scale": scale[:8]})
 
 
 def test_damaged_packed_weights_are_named(base: Path, tmp_path: Path) -> None:
@@ -305,22 +305,22 @@ def test_damaged_packed_weights_are_named(base: Path, tmp_path: Path) -> None:
     tensors[f"{name}.weight_packed"] = torch.zeros(64, 16, dtype=torch.int32)
     tensors |= {f"{name}.weight_scale": scale, f"{name}.weight_shape": torch.tensor([64, 128])}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    model, _ = model_loading.load(folder)
+    model, _ = model_loading.load_model(folder)
     assert torch.equal(model.get_submodule(name).weight, torch.full((64, 128), -8.0))
     save_file({**tensors, f"{name}.weight_scale": scale[:, :3].clone()}, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(InputError, match=f"{name} is not packed as pack-quantized says"):
-        model_loading.load(folder)
+        model_loading.load_model(folder)
     tensors.pop("model.norm.weight")
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(InputError, match=r"its weights and config.json differ in model.norm.weight"):
-        model_loading.load(folder)
+        model_loading.load_model(folder)
 
 
 def environment(folder: Path, lock: str = "") -> Path:
     """An environment of this Python, which has no llm-compressor, that says it is of a lock."""
     (folder / "bin").mkdir(parents=True)
     (folder / "bin/python").symlink_to(sys.executable)
-    (folder / quantize_tools.MADE).write_text(lock or (ROOT / quantize_tools.QUANTIZE_LOCK).read_text())
+    (folder / quantize_tools.INSTALLED).write_text(lock or (ROOT / quantize_tools.QUANTIZE_LOCK).read_text())
     return folder
 
 
@@ -372,7 +372,7 @@ def test_the_packages_are_part_of_its_fingerprint_alone(monkeypatch: pytest.Monk
         return [fingerprint(model_registry.QUANTIZE_STEP, config, task=name) for name in ("small", "int8")]
 
     before = marks()
-    monkeypatch.setattr(locked_packages, "pins", lambda text: ["llmcompressor==99"])
+    monkeypatch.setattr(locked_packages, "parse_pins", lambda text: ["llmcompressor==99"])
     after = marks()
     assert before[0] != after[0] and before[1] == after[1]
     upstream = [json.loads(one)["upstream"] for one in before]

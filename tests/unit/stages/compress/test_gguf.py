@@ -18,7 +18,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.compress import gguf, gguf_support
 from crawl2llm.stages.compress.gguf_reference import TEXTS, auto_finds_tokenizer, own_tokenizer
-from crawl2llm.stages.tokenize.train import bpe, untrained
+from crawl2llm.stages.tokenize.train import train_bpe, untrained_tokenizer
 from tests.unit.stages.compress.conftest import VOCABULARY, needs_llama, tokenizer_files, trained
 
 SETTINGS: dict[str, Any] = {"max_tokens": 600, "compared_tokens": 200, "max_difference": 0.02, "seed": 0, "threads": 1}
@@ -27,7 +27,7 @@ SETTINGS: dict[str, Any] = {"max_tokens": 600, "compared_tokens": 200, "max_diff
 def exported(folder: Path, out: Path, tokens: Path, types: list[str], **changes: Any) -> dict[str, dict[str, Any]]:
     """What `gguf.exported` found of a model's files, by type."""
     out.mkdir()
-    found = gguf.exported(
+    found = gguf.export_gguf(
         folder, out, "small", types, [tokens], {**SETTINGS, **changes}, Manifest("compress.export", "0" * 16)
     )
     assert sorted(path.name for path in out.iterdir()) == sorted(one["file"] for one in found)
@@ -59,8 +59,8 @@ def test_every_type_that_is_taken_gives_the_logits_of_transformers(
     random_model: Callable[..., Path], heldout: tuple[Path, Path], tmp_path: Path, kind: str
 ) -> None:
     shape = {"overrides": {"num_experts_per_tok": 2}} if kind in ("mixtral", "olmoe") else {}
-    shape |= {"tie_embeddings": False} if kind in gguf_support.UNTIED else {}
-    shape |= {"kv_heads": 4} if kind in gguf_support.EVEN else {}
+    shape |= {"tie_embeddings": False} if kind in gguf_support.UNTIED_TYPES else {}
+    shape |= {"kv_heads": 4} if kind in gguf_support.EQUAL_HEADS_TYPES else {}
     found = exported(random_model(kind, **shape), tmp_path / "out", heldout[1], ["f32"])["f32"]
     assert found["mean_difference"] < 0.01 and found["same_argmax"] > 0.97
     assert found["bits_per_byte"] == pytest.approx(found["transformers_bits_per_byte"], abs=0.002)
@@ -76,12 +76,12 @@ def test_a_file_that_is_another_model_ends_the_task(
         random_model("llama"),
         random_model("llama", "other", overrides={"rope_parameters": {"rope_type": "default", "rope_theta": 3.0}}),
     )
-    run = gguf.run
+    run = gguf.run_job
 
     def of_another(home: Path, place: Path, **job: Any) -> dict[str, Any]:
         return run(home, place, **{**job, **({"model": str(other)} if job["do"] == "convert" else {})})
 
-    monkeypatch.setattr(gguf, "run", of_another)
+    monkeypatch.setattr(gguf, "run_job", of_another)
     with pytest.raises(
         InputError, match=r"small-F16.gguf: its logits .*max_difference allows 0.02: it is not the same model"
     ):
@@ -109,7 +109,7 @@ def test_what_llama_cpp_cannot_read_is_told_in_its_words(tmp_path: Path) -> None
         "threads": 1,
     }
     with pytest.raises(InputError, match=r"llama.cpp, quantize q8_0, status 1: .*cannot make q8_0 of"):
-        gguf.run(gguf_support.tools(), tmp_path, **job)
+        gguf.run_job(gguf_support.tools_folder(), tmp_path, **job)
 
 
 @needs_llama
@@ -119,16 +119,16 @@ def test_llama_cpp_has_no_other_name_for_groups_of_digits(
     random_model: Callable[..., Path], tmp_path: Path, digits: int
 ) -> None:
     """Of all that its converter knows. If this fails for an update of llama.cpp, it has learnt more: add the name to PRE."""
-    folder, home = random_model("llama"), gguf_support.tools()
+    folder, home = random_model("llama"), gguf_support.tools_folder()
     numbers = " ".join(str(number * number) for number in range(90))
     tokenizer_files(
-        folder, bpe([numbers, *TEXTS] * 20, untrained(digits), VOCABULARY)
+        folder, train_bpe([numbers, *TEXTS] * 20, untrained_tokenizer(digits), VOCABULARY)
     )  # whose merges tell how texts are cut
     wanted = [[text, own_tokenizer(folder).encode(text).ids] for text in [*TEXTS, numbers]]
     (tmp_path / "ids.json").write_text(json.dumps(wanted), encoding="utf-8")
     file = tmp_path / "any.gguf"
     job = {"model": str(folder), "type": "f16", "name": "any", "file": str(file)}
-    gguf.run(home, tmp_path, do="convert", converter=str(home / "llama.cpp"), pre="gpt-2", **job)
+    gguf.run_job(home, tmp_path, do="convert", converter=str(home / "llama.cpp"), pre="gpt-2", **job)
     path = os.pathsep.join([str(home / "site"), str(ROOT)])
     command = [sys.executable, "-m", "tests.unit.stages.compress.pre_tokenizers", str(file), str(tmp_path / "ids.json")]
     done = subprocess.run(
@@ -197,9 +197,9 @@ def config(model: dict[str, Any], tokenizer: dict[str, Any], types: list[str]) -
 )  # fmt: skip
 def test_refused_by_the_plan(model: dict[str, Any], tokenizer: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
-        gguf_support.check(config(model, tokenizer, ["q8_0"]))
+        gguf_support.check_exports(config(model, tokenizer, ["q8_0"]))
     assert str(caught.value).startswith("models.give.types asks for q8_0; ") and words in str(caught.value)
-    gguf_support.check(config(model, tokenizer, ["safetensors"]))
+    gguf_support.check_exports(config(model, tokenizer, ["safetensors"]))
 
 
 def test_tools_that_are_not_there_are_told_how_to_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_tools_that_are_not_there_are_told_how_to_make(tmp_path: Path, monkeypat
     (tmp_path / "llama.cpp").mkdir()
     (tmp_path / "llama.cpp/convert_hf_to_gguf.py").touch()
     (tmp_path / "site/llama_cpp_python-0.0.1.dist-info").mkdir(parents=True)
-    assert "of another version than" in str(gguf_support.missing(tmp_path))
+    assert "of another version than" in str(gguf_support.tools_problem(tmp_path))
 
 
 def test_the_lock_names_the_version_that_is_asked_for() -> None:
@@ -231,7 +231,7 @@ def test_the_card_s_lines_for_llama_cpp_work(
     found = exported(random_model("llama", tie_embeddings=False), tmp_path / "out", heldout[1], ["q8_0"])
     text = card.GGUF_CODE.format(file=found["q8_0"]["file"], call=card.CALLS[False])
     code = text.partition("```python\n")[2].partition("```")[0]
-    environment = {**os.environ, "PYTHONPATH": str(gguf_support.tools() / "site")}
+    environment = {**os.environ, "PYTHONPATH": str(gguf_support.tools_folder() / "site")}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path / "out", env=environment, capture_output=True, text=True, check=False
     )

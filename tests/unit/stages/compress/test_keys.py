@@ -14,7 +14,7 @@ from crawl2llm.chain.fingerprint import fingerprint
 
 MATRIX = yaml.safe_load((Path(__file__).parents[3] / "workflow/rerun_matrix.yaml").read_text(encoding="utf-8"))
 KEYS = {path: entry["to"] for path, entry in MATRIX.items() if path.startswith("compress.")}
-NODES = {path: node for path, node in config_schema.leaves() if path in KEYS}
+NODES = {path: node for path, node in config_schema.schema_leaves() if path in KEYS}
 
 
 def prints(step: str, **own: Any) -> dict[tuple[str, str], str]:
@@ -24,12 +24,14 @@ def prints(step: str, **own: Any) -> dict[tuple[str, str], str]:
     return {
         (name, task): fingerprint(name, made, task=task)
         for name in ("pretrain.train", step, "evaluate.model")
-        for task in steps.models(name, made)
+        for task in steps.task_models(name, made)
     }
 
 
 def test_every_key_has_another_value() -> None:
-    assert len(KEYS) > 30 and set(KEYS) == {path for path, _ in config_schema.leaves() if path.startswith("compress.")}
+    assert len(KEYS) > 30 and set(KEYS) == {
+        path for path, _ in config_schema.schema_leaves() if path.startswith("compress.")
+    }
 
 
 @pytest.mark.parametrize("path", KEYS)

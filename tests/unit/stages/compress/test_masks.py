@@ -18,11 +18,11 @@ def test_the_smallest_share_goes(rows: int, columns: int, sparsity: float, seed:
     weight = torch.randint(
         -4, 5, (rows, columns), generator=torch.Generator().manual_seed(seed)
     ).float()  # with equal ones
-    kept = masks.smallest(weight, sparsity)
+    kept = masks.magnitude_mask(weight, sparsity)
     assert int((~kept).sum()) == round(sparsity * weight.numel())
     if 0 < int(kept.sum()) < weight.numel():
         assert weight[kept].abs().min() >= weight[~kept].abs().max()
-    assert torch.equal(kept, masks.smallest(-weight, sparsity))
+    assert torch.equal(kept, masks.magnitude_mask(-weight, sparsity))
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 99))
@@ -38,15 +38,15 @@ def test_two_of_four_keeps_the_largest_sum(rows: int, groups: int, seed: int) ->
 
 def test_two_of_four_needs_a_multiple_of_four() -> None:
     with pytest.raises(InputError, match=r"compress.prune.method is '2:4', and x.proj has 6 inputs, no multiple of 4"):
-        masks.kept(torch.zeros(4, 6), "x.proj", {"method": "2:4"})
+        masks.weight_mask(torch.zeros(4, 6), "x.proj", {"method": "2:4"})
 
 
 def test_zeros_stay_zero_under_adamw_with_decay() -> None:
     torch.manual_seed(0)
     layer = torch.nn.Linear(8, 8, bias=False)
-    layer.weight.data *= masks.smallest(layer.weight.data, 0.5)
+    layer.weight.data *= masks.magnitude_mask(layer.weight.data, 0.5)
     before = layer.weight.detach().clone()
-    masks.hold(layer, ["weight"])
+    masks.keep_zeros(layer, ["weight"])
     optimizer = torch.optim.AdamW(layer.parameters(), lr=0.1, weight_decay=0.5)
     for _ in range(5):
         optimizer.zero_grad()

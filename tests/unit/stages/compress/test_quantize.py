@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.commands.serve.generate import Model, Wanted, manifests
+from crawl2llm.commands.serve.generate import GenerationRequest, Model, model_manifests
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import compressible_layers, init_checks, model_loading
@@ -38,7 +38,7 @@ def made(request: pytest.FixtureRequest, base: Path, tmp_path_factory: pytest.Te
 
 def matrix(model: Any) -> torch.Tensor:
     """A weight of the first layer, as its quantized layer multiplies with it."""
-    return compressible_layers.dequantized(model.model.layers[0].mlp.down_proj)
+    return compressible_layers.dequantized_weights(model.model.layers[0].mlp.down_proj)
 
 
 def rounded(weight: torch.Tensor, method: str) -> torch.Tensor:
@@ -78,13 +78,13 @@ def test_plain_transformers_loads_what_the_papers_say(made: tuple[str, Path], ba
 
 def test_the_summary_is_true(made: tuple[str, Path], base: Path) -> None:
     method, out = made
-    found, folder = model_loading.weights(out)
-    model, _ = model_loading.load(folder)
+    found, folder = model_loading.verify_weights(out)
+    model, _ = model_loading.load_model(folder)
     before = AutoModelForCausalLM.from_pretrained(base.parent / "model")
     taken = [name for name, part in model.named_modules() if type(part).__module__.startswith("bitsandbytes")]
     assert len(taken) == found.summary["quantized_layers"] == 14
     wrong = [
-        (before.get_submodule(name).weight.data - compressible_layers.dequantized(model.get_submodule(name)))
+        (before.get_submodule(name).weight.data - compressible_layers.dequantized_weights(model.get_submodule(name)))
         .double()
         .square()
         .sum()
@@ -93,7 +93,7 @@ def test_the_summary_is_true(made: tuple[str, Path], base: Path) -> None:
     squares = [before.get_submodule(name).weight.data.double().square().sum() for name in taken]
     assert found.summary["weight_error"] == pytest.approx(float(sum(wrong) / sum(squares)) ** 0.5, rel=1e-3)
     assert 0 < found.summary["weight_error"] < (0.02 if method == "int8" else 0.15)
-    assert found.summary["parameters"] == sum(p.numel() for p in before.parameters()) == told.parameters(model)
+    assert found.summary["parameters"] == sum(p.numel() for p in before.parameters()) == told.count_parameters(model)
     assert found.summary["quantized_parameters"] == sum(before.get_submodule(name).weight.numel() for name in taken)
     assert found.summary["bytes"] == (folder / "model.safetensors").stat().st_size < 0.5 * found.summary["bytes_before"]
 
@@ -107,11 +107,11 @@ def test_the_same_bytes_again(made: tuple[str, Path], base: Path, tmp_path: Path
 def test_it_predicts_nearly_the_same_and_answers(made: tuple[str, Path], base: Path) -> None:
     """One use after another: bitsandbytes lays nf4 out for the processor at the first."""
     method, out = made
-    model, tokenizer = model_loading.load(model_loading.weights(out)[1])
+    model, tokenizer = model_loading.load_model(model_loading.verify_weights(out)[1])
     before = AutoModelForCausalLM.from_pretrained(base.parent / "model")
     ids = torch.tensor([tokenizer("Return the number of items in the list")["input_ids"]])
     with torch.no_grad():
-        found, again, wanted = told.place(model)(ids).logits, model(ids).logits, before(ids).logits
+        found, again, wanted = told.place_model(model)(ids).logits, model(ids).logits, before(ids).logits
     assert torch.equal(found, again)
     assert (found - wanted).norm() < (0.05 if method == "int8" else 0.3) * wanted.norm()
 
@@ -123,12 +123,12 @@ def test_serve_finds_it_and_lets_it_answer(made: tuple[str, Path], base: Path, t
     (results / "pretrain/train").symlink_to(base.parent)
     (results / "compress").mkdir()
     (results / "compress/quantize").symlink_to(out.parent)
-    found = manifests(results)
+    found = model_manifests(results)
     assert list(found) == ["base", method]
     model, said = Model(found[method]), []
     import threading
 
-    ended = model.answer(Wanted(model.encoded("The"), 5, 0.0), said.append, threading.Event())
+    ended = model.generate_answer(GenerationRequest(model.text_ids("The"), 5, 0.0), said.append, threading.Event())
     assert ended.tokens == 5 or ended.reason == "stop"
 
 
@@ -141,8 +141,8 @@ def test_a_threshold_keeps_large_activations_as_they_are(base: Path, tmp_path: P
     ids, logits = torch.arange(1, 33).unsqueeze(0), {}
     for name in ("none", "low"):
         with torch.no_grad():
-            logits[name] = model_loading.load(tmp_path / f"{name}/model")[0](ids).logits
-    weights, _ = model_loading.load(base.parent / "model")
+            logits[name] = model_loading.load_model(tmp_path / f"{name}/model")[0](ids).logits
+    weights, _ = model_loading.load_model(base.parent / "model")
     with torch.no_grad():
         for part, name in ((part, name) for name, part in weights.named_modules() if isinstance(part, torch.nn.Linear)):
             if name != "lm_head":
@@ -198,7 +198,7 @@ def test_what_is_quantized_is_neither_quantized_again_nor_trained(
     assert "is quantized already" in capsys.readouterr().err
     train = configuration.validate({})["pretrain"]["train"] | {"start_from": str(out.parent / method / "model")}
     with pytest.raises(InputError, match="its weights are quantized and cannot be trained"):
-        init_checks.check(train, 2048)
+        init_checks.check_start_from(train, 2048)
 
 
 def test_a_file_that_says_nothing_is_of_no_quantized_model(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def windows() -> torch.Tensor:
 
 
 def test_importance_by_plain_computation(model: Any, windows: torch.Tensor) -> None:
-    found = structured.importance(model, windows, batch=2)
+    found = structured.measure_importance(model, windows, batch=2)
     seen: dict[str, torch.Tensor] = {}
     layer = model.model.layers[1]
     hooks = [
@@ -63,20 +63,20 @@ def test_importance_by_plain_computation(model: Any, windows: torch.Tensor) -> N
 def test_it_computes_what_the_old_one_computes_without_those_parts(
     model: Any, windows: torch.Tensor, share: dict[str, float]
 ) -> None:
-    found = structured.importance(model, windows, 5)
-    config, weights, left = structured.cut(model, found, WHOLE | share)
+    found = structured.measure_importance(model, windows, 5)
+    config, weights, left = structured.cut_model(model, found, WHOLE | share)
     small = AutoModelForCausalLM.from_config(config).eval()
     missing = small.load_state_dict(weights, strict=False)
     assert not missing.unexpected_keys and set(missing.missing_keys) <= {"lm_head.weight"}
     size, kept = structured.head_size(model.config), left["kept_layers"]
     with torch.no_grad():
         for at, layer in enumerate(model.model.layers):
-            groups = structured.best(found.heads[at], (WHOLE | share)["heads"])
+            groups = structured.best_places(found.heads[at], (WHOLE | share)["heads"])
             mask = torch.zeros(4 * size)
-            mask[structured.spans(groups, 2 * size)] = 1
+            mask[structured.part_rows(groups, 2 * size)] = 1
             layer.self_attn.o_proj.weight *= mask
             mask = torch.zeros(12)
-            mask[structured.best(found.neurons[at], (WHOLE | share)["neurons"])] = 1
+            mask[structured.best_places(found.neurons[at], (WHOLE | share)["neurons"])] = 1
             layer.mlp.down_proj.weight *= mask
         model.model.layers = torch.nn.ModuleList(layer for at, layer in enumerate(model.model.layers) if at in kept)
         for at, layer in enumerate(model.model.layers):
@@ -93,24 +93,24 @@ def test_the_least_important_goes(model: Any, windows: torch.Tensor) -> None:
             part.weight.zero_()  # this layer changes nothing
             if part.bias is not None:
                 part.bias.zero_()
-    found = structured.importance(model, windows, 5)
+    found = structured.measure_importance(model, windows, 5)
     assert found.neurons[1].argmin() == 5 and found.neurons[1][5] == 0
     assert found.layers[2] == pytest.approx(0, abs=1e-6)
-    _, _, left = structured.cut(model, found, WHOLE | {"layers": 0.67})
+    _, _, left = structured.cut_model(model, found, WHOLE | {"layers": 0.67})
     assert left["kept_layers"] == [0, 1]
 
 
 def test_at_least_one_stays_and_of_equal_ones_the_first() -> None:
-    assert structured.best(torch.tensor([1.0, 2.0, 2.0]), 0.01) == [1]
-    assert structured.best(torch.tensor([3.0, 1.0, 2.0]), 0.67) == [0, 2]
-    assert structured.best(torch.tensor([1.0, 1.0, 1.0, 1.0]), 0.5) == [0, 1]
+    assert structured.best_places(torch.tensor([1.0, 2.0, 2.0]), 0.01) == [1]
+    assert structured.best_places(torch.tensor([3.0, 1.0, 2.0]), 0.67) == [0, 2]
+    assert structured.best_places(torch.tensor([1.0, 1.0, 1.0, 1.0]), 0.5) == [0, 1]
 
 
 def test_a_model_of_another_layout_is_refused() -> None:
     from transformers import GPT2Config
 
     with pytest.raises(InputError, match="takes models of type llama, mistral, qwen2, qwen3; this one is of type gpt2"):
-        structured.check(GPT2Config())
+        structured.check_architecture(GPT2Config())
 
 
 def test_importance_is_measured_on_the_device_of_the_model(
@@ -118,6 +118,6 @@ def test_importance_is_measured_on_the_device_of_the_model(
 ) -> None:
     """All of it: tensors of the meta device and of the CPU do not add up."""
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: self)
-    with layers.unpacked():  # transformers would ask whether sequences are packed
-        found = structured.importance(model.to("meta"), windows, 2)
+    with layers.without_packing_search():  # transformers would ask whether sequences are packed
+        found = structured.measure_importance(model.to("meta"), windows, 2)
     assert found.layers.is_meta and found.heads.is_meta and found.neurons.is_meta

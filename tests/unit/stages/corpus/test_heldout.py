@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import Writer, rows
 from crawl2llm.stages.corpus import heldout, reference, write
-from crawl2llm.stages.corpus.split_table import CHOSEN, DOCUMENT_HELD, NEAR_HELD, ORIGIN_HELD
+from crawl2llm.stages.corpus.split_table import DOCUMENT_HELD, NEAR_HELD, ORIGIN_HELD, SPLIT_TABLE
 from crawl2llm.text.shingles import jaccard, shingle_set
 from tests.unit import making
 
@@ -48,7 +48,7 @@ def corpus(
         ]
         made["documents"].append(making.documents(folder / "documents", given, shard))
         files.append(folder / "split" / f"{shard}.parquet")
-        with Writer(files[-1], CHOSEN) as writer:
+        with Writer(files[-1], SPLIT_TABLE) as writer:
             for name, side, _ in found:
                 writer.add({"id": name, "split": side})
     made["split"] = folder / "split/manifest.json"

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import SPLITS, rows, uniform
+from crawl2llm.formats.documents import SPLITS, rows, uniform_hash
 from crawl2llm.stages.corpus import split, write
 from tests.unit import making
 from tests.unit.filters.dedup.test_select import CONFIG, named
@@ -100,7 +100,7 @@ def test_what_was_dropped_is_in_the_table_of_the_corpus(tmp_path: Path) -> None:
         *((chr(97 + n) * 5 + " ") * 9 for n in range(26)),
     ]
     documents = [making.document(f"{number:032x}", text) for number, text in enumerate(texts)]
-    places = ([uniform(seed, row["id"], "split") for row in documents[:2]] for seed in range(100))
+    places = ([uniform_hash(seed, row["id"], "split") for row in documents[:2]] for seed in range(100))
     seed = next(seed for seed, (held, trained) in enumerate(places) if held < 0.2 and trained > 0.8)
     manifest = run(tmp_path, documents, 1, seed=seed)
     row = chosen(manifest)[documents[1]["id"]]

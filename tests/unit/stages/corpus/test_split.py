@@ -203,5 +203,5 @@ def test_input_without_documents_is_named_too(tmp_path: Path, capsys: pytest.Cap
 
 def test_long_lists_are_cut_and_the_rest_is_counted() -> None:
     counts = {f"l{number:02d}": 100 - number for number in range(30)}
-    assert split.listed(counts).endswith("l10 90, l11 89, 18 others 1,431")
-    assert split.listed({"b": 1, "a": 1, "none": 0}) == "a 1, b 1"
+    assert split.counts_text(counts).endswith("l10 90, l11 89, 18 others 1,431")
+    assert split.counts_text({"b": 1, "a": 1, "none": 0}) == "a 1, b 1"

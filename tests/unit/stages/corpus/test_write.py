@@ -12,10 +12,10 @@ import pytest
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import Writer, data, rows, uniform
+from crawl2llm.formats.documents import Writer, parquet_file, rows, uniform_hash
 from crawl2llm.stages.corpus import split as splitting
 from crawl2llm.stages.corpus import write
-from crawl2llm.stages.corpus.write import shuffled, verdict_rows
+from crawl2llm.stages.corpus.write import shuffled_tables, verdict_rows
 from tests.unit import making
 
 STAGES = {"ingest": "ingest.check"} | {name: f"{name}.select" for name in FILTERS}
@@ -66,7 +66,7 @@ def test_survivors_once_with_all_they_had(tmp_path: Path) -> None:
     kept = split(tmp_path / "out", "train") + split(tmp_path / "out", "validation")
     wanted = [name for name in IDS if not any(drop(name) for drop in DROPS.values())]
     assert sorted(row["id"] for row in kept) == wanted
-    documents = {row["id"]: row for row in rows(data(made["documents"]))}
+    documents = {row["id"]: row for row in rows(parquet_file(made["documents"]))}
     assert all(row == documents[row["id"]] for row in kept)
 
 
@@ -75,8 +75,8 @@ def test_split_and_order_are_hashes_of_seed_and_id(tmp_path: Path) -> None:
     train, validation = split(tmp_path / "out", "train"), split(tmp_path / "out", "validation")
     for rows_, inside in ((validation, True), (train, False)):
         names = [row["id"] for row in rows_]
-        assert all((uniform(5, name, "split") < 0.2) is inside for name in names)
-        assert names == sorted(names, key=lambda name: uniform(5, name, "shuffle")) != sorted(names)
+        assert all((uniform_hash(5, name, "split") < 0.2) is inside for name in names)
+        assert names == sorted(names, key=lambda name: uniform_hash(5, name, "shuffle")) != sorted(names)
     assert 0.1 < len(validation) / (len(train) + len(validation)) < 0.3
     assert run(tmp_path / "other", given(tmp_path), validation_fraction=0.2, seed=6) == 0
     assert [row["id"] for row in split(tmp_path / "other", "train")] != [row["id"] for row in train]
@@ -117,7 +117,7 @@ def test_summary_counts_documents_and_bytes(tmp_path: Path) -> None:
 def test_a_shard_of_which_nothing_is_left(tmp_path: Path) -> None:
     """Other shards hold the corpus; this one's files are there and empty."""
     made = given(tmp_path, {**DROPS, "language": lambda _: True})
-    with Writer(tmp_path / "split/00000.parquet", splitting.CHOSEN) as writer:
+    with Writer(tmp_path / "split/00000.parquet", splitting.SPLIT_TABLE) as writer:
         pass
     made["split"] = tmp_path / "split/manifest.json"
     Manifest("corpus.split", "test").write(made["split"], [writer.path])
@@ -128,7 +128,7 @@ def test_a_shard_of_which_nothing_is_left(tmp_path: Path) -> None:
 
 def test_a_document_without_a_split_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = given(tmp_path)
-    with Writer(tmp_path / "split/00000.parquet", splitting.CHOSEN) as writer:
+    with Writer(tmp_path / "split/00000.parquet", splitting.SPLIT_TABLE) as writer:
         writer.add({"id": IDS[3], "split": "train"})
     made["split"] = tmp_path / "split/manifest.json"
     Manifest("corpus.split", "test").write(made["split"], [writer.path])
@@ -138,12 +138,12 @@ def test_a_document_without_a_split_is_named(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_buckets_on_disk_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    documents = data(given(tmp_path)["documents"])
+    documents = parquet_file(given(tmp_path)["documents"])
     wanted = {name: "train" if number % 3 else "validation" for number, name in enumerate(IDS)}
     found = []
     for bucket in (1 << 30, 4 * documents.stat().st_size // 7):
         monkeypatch.setattr(write, "BUCKET", bucket)
-        parts = list(shuffled(documents, wanted, "train", 0, tmp_path, {}))
+        parts = list(shuffled_tables(documents, wanted, "train", 0, tmp_path, {}))
         found.append([row for part in parts for row in part.to_pylist()])
     assert len(parts) == 8 and found[0] == found[1] and len(found[0]) == 133
 
@@ -152,12 +152,12 @@ def test_buckets_on_disk_change_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("wrong", ["more", "fewer"])
 def test_verdicts_that_do_not_belong_together(tmp_path: Path, stage: str, wrong: str) -> None:
     made = given(tmp_path)
-    left = [row["id"] for row in rows(data(made[stage], "00000"))]
+    left = [row["id"] for row in rows(parquet_file(made[stage], "00000"))]
     left = [*left, "stranger"] if wrong == "more" else left[1:]
     made[stage] = making.verdicts(tmp_path / "wrong", {"00000": left}, DROPS.get(stage, lambda _: False), STAGES[stage])
     reached = len(left) + (-1 if wrong == "more" else 1)
     with pytest.raises(InputError, match=f"{stage} judged {len(left)} documents, but {reached} reached it"):
-        verdict_rows(data(made["documents"]), [made[name] for name in STAGES], "00000")
+        verdict_rows(parquet_file(made["documents"]), [made[name] for name in STAGES], "00000")
     assert run(tmp_path / "out", made) == 1
     assert not (tmp_path / "out/00000.manifest.json").exists()
 

@@ -21,7 +21,7 @@ from resiliparse.extract.html2text import extract_plain_text
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.crawl import document, modules, own_pages, render, topics
-from crawl2llm.stages.crawl.answers import chunked, record_id
+from crawl2llm.stages.crawl.answers import encode_chunked, record_id
 
 
 class Infinity:
@@ -107,8 +107,8 @@ def test_a_package_that_is_not_installed_is_an_error_unless_the_default_names_it
     words = r"crawl.render.packages names 'nunpy', .* \(did you mean 'numpy'\?\): write the name that one imports"
     with pytest.raises(InputError, match=words):
         run(tmp_path / "misspelt", workers=1, packages=["bisect", "nunpy"])
-    package = modules.package
-    monkeypatch.setattr(modules, "package", lambda name: [] if name == "nltk" else package(name))
+    package = modules.package_modules
+    monkeypatch.setattr(modules, "package_modules", lambda name: [] if name == "nltk" else package(name))
     made = run(tmp_path / "default", workers=1, packages=["bisect", "nltk"])
     assert made.counts["dropped"]["not_installed"] == 1
     assert made.summary["notes"] == ["crawl.render.packages has packages that are not installed: nltk"]
@@ -216,7 +216,7 @@ def test_documentation_keeps_its_lines_after_extraction(responses: dict[str, dic
 def test_each_package_has_a_host_of_its_own(responses: dict[str, dict[str, Any]]) -> None:
     assert {f"https://{module}.docs.demo.example/{module}.html" for module in MODULES} <= set(responses)
     assert (
-        document.address("huggingface_hub.utils")
+        document.page_url("huggingface_hub.utils")
         == "https://huggingface-hub.docs.demo.example/huggingface_hub.utils.html"
     )
     page = responses["https://textwrap.docs.demo.example/textwrap.html"]["body"].decode()
@@ -240,7 +240,7 @@ def test_a_signature_is_escaped_once() -> None:
 def test_nothing_of_this_machine_is_left(responses: dict[str, dict[str, Any]], tmp_path: Path) -> None:
     for module in MODULES:
         page = responses[f"https://{module}.docs.demo.example/{module}.html"]["body"].decode()
-        for old, _ in modules.replacements(tmp_path):
+        for old, _ in modules.path_replacements(tmp_path):
             assert old not in page
         assert not document.ADDRESS.search(page.replace("0x…", "")) and "file:" not in page
 
@@ -271,15 +271,15 @@ def test_a_module_that_dies_or_hangs_is_counted(tmp_path: Path, monkeypatch: pyt
     for name, source in sources.items():
         (package / f"{name}.py").write_text(source, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    batches, over, absent = modules.batches(False, ["troublesome"], 100)
+    batches, over, absent = modules.module_batches(False, ["troublesome"], 100)
     assert (over, absent) == (0, []) and batches[0].modules[1] == "troublesome.dies"
-    environment = modules.environment
+    environment = modules.process_environment
     monkeypatch.setattr(
         modules,
-        "environment",
+        "process_environment",
         lambda home: environment(home) | {"PYTHONPATH": f"{environment(home)['PYTHONPATH']}:{tmp_path}"},
     )
-    rows = {row["module"]: row.get("error", "ok") for _, row in modules.render(batches, 10**6, 3.0, 1)}
+    rows = {row["module"]: row.get("error", "ok") for _, row in modules.render_modules(batches, 10**6, 3.0, 1)}
     assert rows == {
         "troublesome": "ok",
         "troublesome.dies": "crashed",
@@ -294,7 +294,7 @@ def test_dangerous_modules_are_not_touched() -> None:
     names = modules.standard_library()
     assert len(names) > 300 and {"json.decoder", "bisect", "email.message"} <= set(names)
     assert not {"antigravity", "this", "idlelib", "test"} & {name.split(".")[0] for name in names}
-    assert not any(part.startswith("_") or part in modules.BLOCKED for name in names for part in name.split("."))
+    assert not any(part.startswith("_") or part in modules.BLOCKED_NAMES for name in names for part in name.split("."))
 
 
 def test_curated(crawl: Manifest) -> None:
@@ -307,12 +307,12 @@ def test_curated(crawl: Manifest) -> None:
 
 def test_plain_unwraps_prose_and_keeps_code() -> None:
     given_text = "Title\n*****\n\nThe *first* line\nand the second. [1]\n\n   x = 1\n   y = 2\n"
-    assert topics.plain(given_text) == "Title\n\nThe first line and the second.\n\n   x = 1\n   y = 2"
-    assert topics.plain("name()\n\n   Called when\n   it ends.\n") == "name()\n\nCalled when it ends."
+    assert topics.strip_markup(given_text) == "Title\n\nThe first line and the second.\n\n   x = 1\n   y = 2"
+    assert topics.strip_markup("name()\n\n   Called when\n   it ends.\n") == "name()\n\nCalled when it ends."
 
 
 def test_variants_name_what_is_wrong() -> None:
-    originals = {"en/tides": own_pages.load()[0]}
+    originals = {"en/tides": own_pages.read_pages()[0]}
     with pytest.raises(InputError, match="no page 'en/none'; there are en/tides"):
         own_pages.variant_of(originals, {"variant": "exact_duplicate", "of": "en/none", "slug": "x"})
     with pytest.raises(InputError, match="unknown key edit"):
@@ -324,7 +324,7 @@ def test_variants_name_what_is_wrong() -> None:
 
 @given(st.binary(max_size=5000), st.integers(1, 2000))
 def test_chunks_join_to_the_body(body: bytes, size: int) -> None:
-    coded, joined = chunked(body, size), b""
+    coded, joined = encode_chunked(body, size), b""
     while True:
         head, _, coded = coded.partition(b"\r\n")
         length = int(head, 16)
@@ -338,6 +338,6 @@ def test_chunks_join_to_the_body(body: bytes, size: int) -> None:
 
 @given(st.lists(st.sampled_from(["words here.", "    code", ">>> x", "", "Notes", "-----", "- item"]), max_size=20))
 def test_blocks_lose_no_line(lines: list[str]) -> None:
-    kept = [line.strip() for tag, block in document.blocks("\n".join(lines)) for line in block.split("\n")]
+    kept = [line.strip() for tag, block in document.docstring_blocks("\n".join(lines)) for line in block.split("\n")]
     wanted = [line.strip() for line in lines if line.strip() and line != "-----"]
     assert [line for line in kept if line and line != "-----"] == wanted

@@ -10,14 +10,14 @@ import pytest
 from tokenizers import Tokenizer
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.fingerprint import settings as settings_of
+from crawl2llm.chain.fingerprint import tracked_settings as settings_of
 from crawl2llm.core.console import Progress
-from crawl2llm.core.manifest import Manifest, canonical
+from crawl2llm.core.manifest import Manifest, canonical_json
 from crawl2llm.formats.documents import SPLITS
 from crawl2llm.stages.evaluate import items
 from crawl2llm.stages.finetune import pairs
-from crawl2llm.stages.tokenize.encode import KINDS, encode
-from crawl2llm.stages.tokenize.engine import reference
+from crawl2llm.stages.tokenize.encode import KINDS, encode_split
+from crawl2llm.stages.tokenize.engine import reference_engine
 from tests.unit.stages.finetune import tiny
 
 
@@ -59,7 +59,9 @@ def encoded(corpus: Path, out: Path, tokenizer: Tokenizer) -> Path:
     shard, files = out.name.removesuffix(".manifest.json"), []
     for split in SPLITS:
         documents, below = Manifest.read(corpus).file(f"{split}/{shard}.parquet"), out.parent / split
-        sources, _ = encode(documents, below, shard, tokenizer, reference(tokenizer), Progress(None, "bytes"))
+        sources, _ = encode_split(
+            documents, below, shard, tokenizer, reference_engine(tokenizer), Progress(None, "bytes")
+        )
         files += [below / source / f"{shard}{kind}" for source in sources for kind in KINDS]
     Manifest("tokenize.encode", "0" * 16).write(out, files)
     return out
@@ -68,7 +70,7 @@ def encoded(corpus: Path, out: Path, tokenizer: Tokenizer) -> Path:
 def items_config(**changes: Any) -> str:
     """What `--config` takes of evaluate.items."""
     complete = configuration.validate({"evaluate": {"items": {"per_task": 12, "context_words": 12, **changes}}})
-    return canonical({"step": "evaluate.items", "config": settings_of("evaluate.items", complete)})
+    return canonical_json({"step": "evaluate.items", "config": settings_of("evaluate.items", complete)})
 
 
 def made_items(given: dict[str, list[Path]], out: Path, **changes: Any) -> Path:

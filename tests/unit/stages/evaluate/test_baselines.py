@@ -47,7 +47,7 @@ def test_as_the_formula_says(found: list[list[int]], asked: list[int]) -> None:
             seen = sum(after.values())
             p = max(pairs[v, w] - discount, 0) / seen + discount * len(after) / seen * p
         total -= math.log(p)
-    assert model.nats("bigram", np.array(asked)) == pytest.approx(total)
+    assert model.total_nats("bigram", np.array(asked)) == pytest.approx(total)
 
 
 def test_no_more_tokens_than_are_wanted() -> None:
@@ -61,15 +61,15 @@ TEXTS = [text.encode() for text in tiny.pages().values()]
 def test_xz() -> None:
     whole = b"".join(TEXTS)
     packed = lzma.compress(whole, preset=9 | lzma.PRESET_EXTREME)
-    assert compressors.xz(TEXTS) == pytest.approx(8 * len(packed) / len(whole))
-    assert compressors.xz([]) is None and compressors.xz([b""]) is None
+    assert compressors.xz_bits_per_byte(TEXTS) == pytest.approx(8 * len(packed) / len(whole))
+    assert compressors.xz_bits_per_byte([]) is None and compressors.xz_bits_per_byte([b""]) is None
 
 
 def test_zstd_with_a_dictionary() -> None:
-    with_one, size = compressors.zstd(TEXTS[:5], TEXTS[5:])
-    without, none = compressors.zstd(TEXTS[:5], [])
+    with_one, size = compressors.zstd_bits_per_byte(TEXTS[:5], TEXTS[5:])
+    without, none = compressors.zstd_bits_per_byte(TEXTS[:5], [])
     alone = sum(len(zstandard.ZstdCompressor(level=19).compress(text)) for text in TEXTS[:5])
     assert size > 50_000 and none == 0
     assert without == pytest.approx(8 * alone / sum(map(len, TEXTS[:5])), rel=0.01)
     assert with_one is not None and without is not None and with_one < 0.9 * without
-    assert compressors.zstd([], TEXTS)[0] is None
+    assert compressors.zstd_bits_per_byte([], TEXTS)[0] is None

@@ -41,7 +41,7 @@ def test_each_file_with_labels_is_a_task() -> None:
     labels = ["bad", "very good indeed"]
     without = {key: value for key, value in row(9, 0).items() if key not in ("choices", "gold")}
     rows = [row(0, 0), row(1, 1, labels), row(2, 0, labels), row(3, 1, ["a b c d", "b"], "other.tsv"), without]
-    questions, films, other = multiple_choice.of_questions(rows, TEMPLATE, words(), context=4)
+    questions, films, other = multiple_choice.question_tasks(rows, TEMPLATE, words(), context=4)
     assert (questions.name, len(questions.rows)) == (QUESTIONS, 1) and questions.delimiter == " "
     assert (films.name, len(films.rows), films.left_out) == ("films.tsv", 2, {multiple_choice.TOO_LONG: 0})
     assert films.rows[0]["context"] == "Question: q1\nAnswer:"
@@ -57,7 +57,7 @@ def test_confusion_f1_and_the_most_frequent_label() -> None:
         {"doc_id": number, "filtered_resps": [[0.0 if at == each else -1.0, False] for at in range(3)]}
         for number, each in enumerate(chosen)
     ]
-    numbers, lines = multiple_choice.results([task], {"films.tsv": samples}, 0)
+    numbers, lines = multiple_choice.task_results([task], {"films.tsv": samples}, 0)
     found = numbers["films.tsv"]
     assert found["confusion"] == {
         "bad": {"bad": 3, "good": 1, "so": 0}, "good": {"bad": 1, "good": 1, "so": 0}, "so": {"bad": 0, "good": 0, "so": 0},

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.fingerprint import settings as settings_of
-from crawl2llm.core.manifest import Manifest, canonical
+from crawl2llm.chain.fingerprint import tracked_settings as settings_of
+from crawl2llm.core.manifest import Manifest, canonical_json
 from crawl2llm.formats.documents import DOCUMENT, Writer
 from crawl2llm.stages.evaluate import common
-from crawl2llm.stages.evaluate.shared_text import Text, choose, mark
+from crawl2llm.stages.evaluate.shared_text import Text, choose_texts, texts_digest
 from tests.unit.making import document
 from tests.unit.stages.finetune import tiny
 
@@ -26,7 +26,7 @@ def scored(inputs: Inputs, out: Path, name: str = "base", of: Path | None = None
     """evaluate.common of a model on the corpus and the items of `inputs`."""
     path = out / f"{name}.manifest.json"
     complete = configuration.validate({"evaluate": {"common": changes}})
-    config = canonical({"step": "evaluate.common", "config": settings_of("evaluate.common", complete, name)})
+    config = canonical_json({"step": "evaluate.common", "config": settings_of("evaluate.common", complete, name)})
     given = ["--corpus", *map(str, inputs["corpus"]), "--items", str(inputs["items"][0])]
     assert (
         common.main(["--config", config, "--model", str(of or inputs["model"][0]), *given, "--manifest", str(path)])
@@ -66,7 +66,7 @@ def first(short: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 def test_nats_are_those_of_a_plain_computation(short: Inputs, first: Manifest) -> None:
     import torch
 
-    lm, tokenizer = common.load(short["model"][0].parent / "model")
+    lm, tokenizer = common.load_model(short["model"][0].parent / "model")
     lines, nats = first.rows("base.heldout.jsonl"), 0.0
     for line in lines:
         end = tokenizer.eos_token_id
@@ -115,19 +115,26 @@ def test_a_part_of_them_by_hash(short: Inputs, first: Manifest, tmp_path: Path) 
 
 def test_the_choice_depends_on_no_shards_and_leaves_out_empty_texts(tmp_path: Path) -> None:
     texts = {f"d{n}": f"Document {n} is here." * (n % 5) for n in range(40)}
-    found = [choose(corpus(tmp_path / str(n), texts, n), 300, 0) for n in (1, 3, 8)]
+    found = [choose_texts(corpus(tmp_path / str(n), texts, n), 300, 0) for n in (1, 3, 8)]
     assert found[0] == found[1] == found[2] and found[0][1] == 32
     assert all(text.text and text.bytes == len(text.text.encode()) for text in found[0][0])
     assert [text.rank for text in found[0][0]] == sorted(text.rank for text in found[0][0])
-    assert choose(corpus(tmp_path / "none", {}, 2), 300, 0) == ([], 0)
-    assert choose(corpus(tmp_path / "other", texts, 1), 300, 1)[0] != found[0][0], "another seed"
+    assert choose_texts(corpus(tmp_path / "none", {}, 2), 300, 0) == ([], 0)
+    assert choose_texts(corpus(tmp_path / "other", texts, 1), 300, 1)[0] != found[0][0], "another seed"
 
 
 def test_the_mark_is_of_ids_and_texts() -> None:
     one = Text(0.1, "a", "web", "text", 4)
-    assert mark([one]) == mark([Text(0.2, "a", "books", "text", 4)])
+    assert texts_digest([one]) == texts_digest([Text(0.2, "a", "books", "text", 4)])
     assert (
-        len({mark([one]), mark([]), mark([Text(0.1, "a", "web", "test", 4)]), mark([Text(0.1, "b", "web", "text", 4)])})
+        len(
+            {
+                texts_digest([one]),
+                texts_digest([]),
+                texts_digest([Text(0.1, "a", "web", "test", 4)]),
+                texts_digest([Text(0.1, "b", "web", "text", 4)]),
+            }
+        )
         == 4
     )
 
@@ -140,9 +147,9 @@ def test_a_run_that_holds_nothing_out(inputs: Inputs, tmp_path: Path) -> None:
 
 def test_words_that_look_like_special_tokens_are_text(inputs: Inputs, tmp_path: Path) -> None:
     """As in tokenize.encode: a document that quotes the end-of-text token is not cut there."""
-    tokenizer = common.load(inputs["model"][0].parent / "model")[1]
+    tokenizer = common.load_model(inputs["model"][0].parent / "model")[1]
     quoted = f"Before {tokenizer.eos_token} after."
     texts = [Text(0.1, "a", "web", quoted, len(quoted.encode()))]
-    (found,) = common.encoded(texts, tokenizer, tmp_path)
+    (found,) = common.encode_texts(texts, tokenizer, tmp_path)
     plain = tokenizer.backend_tokenizer.encode(quoted, add_special_tokens=False).ids
     assert found.tokens == len(plain) + 1 and tokenizer.eos_token_id not in plain

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.chain import config
-from crawl2llm.chain.fingerprint import canonical
+from crawl2llm.chain.fingerprint import canonical_json
 from crawl2llm.core import intervals
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.evaluate import compare
@@ -55,7 +55,7 @@ def compared(
     """{(first, second, measure): what was found}."""
     whole = config.validate({"evaluate": {"compare": settings}})["evaluate"]["compare"]
     out = folder / "compare/manifest.json"
-    given = canonical({"step": "evaluate.compare", "config": whole})
+    given = canonical_json({"step": "evaluate.compare", "config": whole})
     words = ["--evaluations", *map(str, evaluations), *(more or []), "--manifest", str(out)]
     assert compare.main(["--config", given, *words]) == status
     if status:
@@ -134,7 +134,7 @@ def test_the_interval_is_as_wide_as_theory_says() -> None:
     inside = 0
     for trial in range(60):
         gains = chance.normal(0.1, 1, 100)
-        wide, low, high = intervals.interval(gains, np.ones(100), 600, 0.9, [trial])
+        wide, low, high = intervals.bootstrap_interval(gains, np.ones(100), 600, 0.9, [trial])
         assert wide == pytest.approx(gains.std(ddof=1) / 10, rel=0.15)
         inside += low < 0.1 < high
     assert 45 <= inside <= 60
@@ -144,7 +144,7 @@ def test_intervals_over_few_documents_hold_the_truth_as_often_as_they_say() -> N
     """Of 600 intervals of 0.95 over ten documents 570; plain percentiles gave 540. Two standard errors of that share are 11."""
     chance, inside = np.random.default_rng(2), 0
     for trial in range(600):
-        _, low, high = intervals.interval(chance.normal(0.1, 1, 10), np.ones(10), 1000, 0.95, [trial])
+        _, low, high = intervals.bootstrap_interval(chance.normal(0.1, 1, 10), np.ones(10), 1000, 0.95, [trial])
         inside += low < 0.1 < high
     assert 550 <= inside <= 590
 
@@ -153,7 +153,7 @@ def test_intervals_over_few_documents_hold_the_truth_as_often_as_they_say() -> N
 def test_tails_are_those_of_students_distribution(number: int, confidence: float) -> None:
     stats = pytest.importorskip("scipy.stats")
     wide = stats.t.ppf((1 + confidence) / 2, number - 1) * (number / (number - 1)) ** 0.5
-    assert intervals.tail(confidence, number) == pytest.approx(stats.norm.cdf(-wide), rel=0.01)
+    assert intervals.tail_share(confidence, number) == pytest.approx(stats.norm.cdf(-wide), rel=0.01)
 
 
 @given(st.lists(st.tuples(st.integers(0, 15), st.booleans(), st.booleans()), min_size=1, max_size=40), st.randoms())
@@ -162,8 +162,8 @@ def test_swapping_the_models_turns_the_sign_and_order_does_not_matter(
 ) -> None:
     there = [(f"{document:02d}", float(a), float(b), 1.0) for document, a, b in rows]
     back = [(document, b, a, size) for document, a, b, size in there]
-    one, other = (compare.measure("next_word", each, SETTINGS, "salt") for each in (there, back))
+    one, other = (compare.compare_scores("next_word", each, SETTINGS, "salt") for each in (there, back))
     assert one and other
     assert one["difference"] == pytest.approx(-other["difference"], abs=2e-6) and one["first"] == other["second"]
     chance.shuffle(there)
-    assert compare.measure("next_word", there, SETTINGS, "salt") == one
+    assert compare.compare_scores("next_word", there, SETTINGS, "salt") == one

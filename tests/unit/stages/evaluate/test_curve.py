@@ -9,7 +9,7 @@ import pytest
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.stages.evaluate.curve import folder_of
+from crawl2llm.stages.evaluate.curve import checkpoint_folder
 
 
 def test_of_two_trainings_with_one_fingerprint_the_one_with_the_same_losses(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_of_two_trainings_with_one_fingerprint_the_one_with_the_same_losses(tmp_
         (place / "losses.jsonl").write_text(f'{{"step": 1, "loss": {loss}}}\n')
         (place / "training.json").write_text(json.dumps({"manifest": "x", "fingerprint": "mark"}))
     trained = Manifest.read(result / "manifest.json")
-    assert folder_of(trained, tmp_path / "checkpoints").name == "1new"
+    assert checkpoint_folder(trained, tmp_path / "checkpoints").name == "1new"
     (tmp_path / "checkpoints/1new/losses.jsonl").unlink()
     with pytest.raises(InputError, match="no checkpoints of this training"):
-        folder_of(trained, tmp_path / "checkpoints")
+        checkpoint_folder(trained, tmp_path / "checkpoints")

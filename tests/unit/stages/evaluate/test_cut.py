@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.formats.public_tasks.measures import QUESTIONS, cut
+from crawl2llm.formats.public_tasks.measures import QUESTIONS, split_tokens
 from crawl2llm.stages.evaluate import harness, multiple_choice
-from crawl2llm.training.model_loading import load
+from crawl2llm.training.model_loading import load_model
 from crawl2llm.training.template import Template
 from tests.unit.stages.finetune import tiny
 
@@ -38,7 +38,7 @@ def questions(labels: list[str] | None = None) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def made(inputs: dict[str, list[Path]]) -> tuple[Any, Any]:
-    return load(inputs["model"][0].parent / "model")
+    return load_model(inputs["model"][0].parent / "model")
 
 
 def plain(model: Any, tokenizer: Any, context: str, choices: list[str]) -> list[float]:
@@ -73,17 +73,17 @@ def by_harness(made: tuple[Any, Any], context: str, choices: list[str]) -> list[
 def test_questions_and_labels_are_cut_as_items_are(made: tuple[Any, Any], text: str, labels: list[str] | None) -> None:
     template = Template.parse(text)
     rows = questions(labels)
-    tasks = [task for task in multiple_choice.of_questions(rows, template, made[1], tiny.CONTEXT) if task.rows]
+    tasks = [task for task in multiple_choice.question_tasks(rows, template, made[1], tiny.CONTEXT) if task.rows]
     assert [task.name for task in tasks] == ["own.tsv" if labels else QUESTIONS]
-    found, _ = harness.run(*made, tasks, [], HOW)
-    _, lines = multiple_choice.results(tasks, found["samples"], 0)
+    found, _ = harness.run_tasks(*made, tasks, [], HOW)
+    _, lines = multiple_choice.task_results(tasks, found["samples"], 0)
     items = [
         {**row, "task": "items", "context": template.prompt(row["question"]), "choices": [template.completion(c) for c in row["choices"]]}
         for row in rows
     ]  # fmt: skip
-    as_items = multiple_choice.of_items(items, made[1], tiny.CONTEXT)
-    again, _ = harness.run(*made, as_items, [], HOW)
-    _, same = multiple_choice.results(as_items, again["samples"], 0)
+    as_items = multiple_choice.item_tasks(items, made[1], tiny.CONTEXT)
+    again, _ = harness.run_tasks(*made, as_items, [], HOW)
+    _, same = multiple_choice.task_results(as_items, again["samples"], 0)
     equal = 0
     for row, line, item in zip(items, lines, same, strict=True):
         assert line["log_likelihoods"] == item["log_likelihoods"]
@@ -98,10 +98,10 @@ def test_lengths_are_those_of_what_is_scored(made: tuple[Any, Any]) -> None:
     tokenizer = made[1]
     row = questions()[0] | {"choices": [")" * 4, "a"]}
     template = Template.parse("{question}" + "(" * 3 + "{answer}")
-    scored = cut(lambda t: tokenizer(t)["input_ids"], template.prompt(row["question"]), row["choices"])[1]
+    scored = split_tokens(lambda t: tokenizer(t)["input_ids"], template.prompt(row["question"]), row["choices"])[1]
     longest = max(map(len, scored))
-    assert multiple_choice.of_questions([row], template, tokenizer, longest + 1)[0].rows
-    assert multiple_choice.of_questions([row], template, tokenizer, longest)[0].left_out["too_long"] == 1
+    assert multiple_choice.question_tasks([row], template, tokenizer, longest + 1)[0].rows
+    assert multiple_choice.question_tasks([row], template, tokenizer, longest)[0].left_out["too_long"] == 1
 
 
 def test_two_rows_with_the_same_text_keep_their_tokens(made: tuple[Any, Any]) -> None:
@@ -110,9 +110,9 @@ def test_two_rows_with_the_same_text_keep_their_tokens(made: tuple[Any, Any]) ->
         {"task": "t", "id": str(n), "document": "d", "context": "It gives (", "choices": ["a list", other], "gold": 0}
         for n, other in enumerate((")", "b"))
     ]
-    tasks = multiple_choice.of_items(rows, made[1], tiny.CONTEXT)
-    found, _ = harness.run(*made, tasks, [], HOW)
-    _, lines = multiple_choice.results(tasks, found["samples"], 0)
+    tasks = multiple_choice.item_tasks(rows, made[1], tiny.CONTEXT)
+    found, _ = harness.run_tasks(*made, tasks, [], HOW)
+    _, lines = multiple_choice.task_results(tasks, found["samples"], 0)
     for row, line in zip(rows, lines, strict=True):
         assert line["log_likelihoods"] == pytest.approx(plain(*made, row["context"], row["choices"]), abs=1e-4)
 
@@ -142,16 +142,16 @@ def test_a_task_with_joined_and_too_long_choices_is_a_counted_result(made: tuple
         {"q": "It gives (", "c": ["a list", ")"], "g": 1},
     ]
     long = {"q": "Which?", "c": ["so " * 2 * tiny.CONTEXT, "a"], "g": 1}
-    _, tasks = harness.run(*made, [], [own_task(tmp_path, [kept[0], long, kept[1], long])], HOW)
+    _, tasks = harness.run_tasks(*made, [], [own_task(tmp_path, [kept[0], long, kept[1], long])], HOW)
     result = tasks["results"]["own_task"]
     right = sum(nats.index(max(nats)) == row["g"] for row in kept for nats in [plain(*made, row["q"], row["c"])])
     assert result["acc"] == pytest.approx(right / 2)
     assert (result["items"], result["left_out_too_long"], result["joined"]) == (2, 2, 1)
-    assert [note.split(":")[0] for note in harness.notes(tasks["results"])] == ["evaluate.model.tasks"] * 2
+    assert [note.split(":")[0] for note in harness.task_notes(tasks["results"])] == ["evaluate.model.tasks"] * 2
 
     (tmp_path / "fits").mkdir()
-    _, fits = harness.run(*made, [], [own_task(tmp_path / "fits", kept[:1])], HOW)
-    assert fits["results"]["own_task"].keys() >= {"acc", "items"} and not harness.notes(fits["results"])
+    _, fits = harness.run_tasks(*made, [], [own_task(tmp_path / "fits", kept[:1])], HOW)
+    assert fits["results"]["own_task"].keys() >= {"acc", "items"} and not harness.task_notes(fits["results"])
     assert not fits["results"]["own_task"].keys() & {"left_out_too_long", "joined"}
 
 
@@ -179,7 +179,7 @@ def test_a_task_that_does_not_fit_is_refused_in_words(
     made: tuple[Any, Any], tmp_path: Path, rows: list[Row], more: Row, told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
-        harness.run(*made, [], [own_task(tmp_path, rows, **more)], HOW)
+        harness.run_tasks(*made, [], [own_task(tmp_path, rows, **more)], HOW)
 
 
 def test_no_two_rows_of_the_same_tokens_are_scored_from_another_place_together() -> None:
@@ -204,7 +204,7 @@ def test_every_choice_has_a_token_and_all_begin_at_the_same_place(context: str, 
                 found.append(ord(letter))
         return found
 
-    before, scored = cut(encode, context, choices)
+    before, scored = split_tokens(encode, context, choices)
     assert all(scored)
     assert [before + ids for ids in scored] == [encode(context + choice) for choice in choices]
     assert before == encode(context)[: len(before)]

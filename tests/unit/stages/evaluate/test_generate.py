@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.fingerprint import settings as settings_of
-from crawl2llm.core.manifest import Manifest, canonical
+from crawl2llm.chain.fingerprint import tracked_settings as settings_of
+from crawl2llm.core.manifest import Manifest, canonical_json
 from crawl2llm.stages.evaluate import generate, overlap
 from crawl2llm.stages.finetune import pairs
-from crawl2llm.training.model_loading import load
+from crawl2llm.training.model_loading import load_model
 from tests.unit.stages.finetune import tiny
 
 DATA = Path(os.environ.get("CRAWL2LLM_DATA", "data"))  # see CONTRIBUTING.md
@@ -27,7 +27,7 @@ Inputs = dict[str, list[Path]]
 
 def generated(inputs: Inputs, held: Path, out: Path, **changes: Any) -> dict[str, Any]:
     complete = configuration.validate({"evaluate": {"generate": {"threads": 1, "max_new_tokens": 8, **changes}}})
-    given = canonical({"step": "evaluate.generate", "config": settings_of("evaluate.generate", complete)})
+    given = canonical_json({"step": "evaluate.generate", "config": settings_of("evaluate.generate", complete)})
     words = ["--model", str(inputs["model"][0]), "--pairs", str(held), "--manifest", str(out / "base.manifest.json")]
     assert generate.main(["--config", given, *words]) == 0
     return dict(json.loads((out / "base.generated.json").read_text()))
@@ -43,7 +43,7 @@ def test_answers_and_samples(inputs: Inputs, tmp_path: Path) -> None:
     found = generated(inputs, inputs["pairs"][0], tmp_path, questions=6, samples=3)
     rows = lines(tmp_path / "base.answers.jsonl")
     assert found["answers"]["all"]["items"] == len(rows) == 6 and found["samples"]["items"] == 3
-    lm, tokenizer = load(inputs["model"][0].parent / "model")
+    lm, tokenizer = load_model(inputs["model"][0].parent / "model")
     template = generate.read_pairs(inputs["pairs"][0], "heldout")[1]
     for row in rows:
         ids = tokenizer(template.prompt(row["question"]))["input_ids"][-(tiny.CONTEXT - 8) :]
@@ -77,9 +77,9 @@ def test_every_file_has_its_share_of_the_questions(number: int, shares: dict[str
     """A file of three questions is asked whole beside one of 200; what it lacks the others give."""
     rows = [{"id": f"{of}{at}", "of": of} for of, size in (("a", 3), ("b", 20), ("c", 200)) for at in range(size)]
     classified = [{"id": f"d{at}", "of": "d", "labels": ["yes", "no"]} for at in range(50)]
-    found = generate.chosen([*rows, *classified], number, 0)
+    found = generate.choose_questions([*rows, *classified], number, 0)
     assert Counter(row["of"] for row in found) == shares
-    more = generate.chosen([*rows, *classified], number + 5, 0)
+    more = generate.choose_questions([*rows, *classified], number + 5, 0)
     assert {row["id"] for row in found} <= {row["id"] for row in more}, "fewer questions are some of the same"
 
 
@@ -96,8 +96,12 @@ def test_summaries_of_dialogues(inputs: Inputs, tmp_path: Path) -> None:
     assert found["items"] == 20 and found["cut"] > 15, "dialogues are longer than 64 tokens"
     assert 0 <= found["rougeL"] < 0.2 and found["reference_words"] > 10
     # The same metrics by their libraries alone, over the references as answers: all is right.
-    same = overlap.answers(
-        [{**row, "text": row["reference"], **overlap.common(row["reference"], row["reference"])} for row in rows], 0
+    same = overlap.answer_measures(
+        [
+            {**row, "text": row["reference"], **overlap.compare_with_reference(row["reference"], row["reference"])}
+            for row in rows
+        ],
+        0,
     )
     assert (
         (same["rouge1"], same["rougeL"]) == (1.0, 1.0)
@@ -112,21 +116,26 @@ def test_summaries_of_dialogues(inputs: Inputs, tmp_path: Path) -> None:
 
 
 def test_rouge_reads_any_script() -> None:
-    assert overlap.common("Это новый дом.", "Это старый дом")["rouge1"] == pytest.approx(2 / 3, abs=1e-6)
-    assert overlap.common("我爱你", "我爱他")["rougeL"] == pytest.approx(2 / 3, abs=1e-6)
-    assert overlap.common("", "a word") == dict.fromkeys((*overlap.ROUGE, "bleu", "chrf"), 0.0)
+    assert overlap.compare_with_reference("Это новый дом.", "Это старый дом")["rouge1"] == pytest.approx(
+        2 / 3, abs=1e-6
+    )
+    assert overlap.compare_with_reference("我爱你", "我爱他")["rougeL"] == pytest.approx(2 / 3, abs=1e-6)
+    assert overlap.compare_with_reference("", "a word") == dict.fromkeys((*overlap.ROUGE, "bleu", "chrf"), 0.0)
 
 
 def test_repetition_and_distinct_words() -> None:
-    assert overlap.repetition(["a b c d a b c d a b c d"]) == pytest.approx(1 - 4 / 9)
-    assert overlap.repetition(["a b c d e", "x y"]) == 0 and overlap.repetition(["x y"]) is None
-    assert overlap.distinct(["a b a", "A c"], 1) == pytest.approx(3 / 5) and overlap.distinct(["a", "b"], 2) is None
+    assert overlap.repetition_share(["a b c d a b c d a b c d"]) == pytest.approx(1 - 4 / 9)
+    assert overlap.repetition_share(["a b c d e", "x y"]) == 0 and overlap.repetition_share(["x y"]) is None
+    assert (
+        overlap.distinct_share(["a b a", "A c"], 1) == pytest.approx(3 / 5)
+        and overlap.distinct_share(["a", "b"], 2) is None
+    )
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12))
 def test_a_corpus_of_one_document_has_no_error(numbers: list[int]) -> None:
     texts = [f"the word {number} is here" for number in numbers]
-    found = overlap.corpus(texts, texts[::-1], ["d"] * len(texts), 0)
+    found = overlap.corpus_scores(texts, texts[::-1], ["d"] * len(texts), 0)
     assert found["bleu_stderr"] is None and 0 <= (found["bleu"] or 0) <= 100.001
 
 

@@ -12,15 +12,15 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import rows
 from crawl2llm.formats.megatron import open_indexed
-from crawl2llm.stages.evaluate.heldout_loss import heldout
-from crawl2llm.stages.evaluate.multiple_choice import Task, results
-from crawl2llm.training.heldout import choose
-from crawl2llm.training.model_loading import load
+from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
+from crawl2llm.stages.evaluate.multiple_choice import Task, task_results
+from crawl2llm.training.heldout import choose_documents
+from crawl2llm.training.model_loading import load_model
 
 
 @pytest.mark.slow  # seconds
 def test_every_byte_counts_once(inputs: dict[str, list[Path]]) -> None:
-    documents, available = choose(inputs["tokens"], 10**9, 0)
+    documents, available = choose_documents(inputs["tokens"], 10**9, 0)
     texts = {
         row["id"]: row["text"]
         for path in inputs["corpus"]
@@ -34,9 +34,9 @@ def test_every_byte_counts_once(inputs: dict[str, list[Path]]) -> None:
 def test_loss_is_that_of_a_plain_computation(inputs: dict[str, list[Path]]) -> None:
     import torch
 
-    model, tokenizer = load(inputs["model"][0].parent / "model")
+    model, tokenizer = load_model(inputs["model"][0].parent / "model")
     model.eval()
-    documents, _ = choose(inputs["tokens"], 1, 0)
+    documents, _ = choose_documents(inputs["tokens"], 1, 0)
     document = documents[0]
     stem = document.stem
     stored = open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx"))
@@ -49,7 +49,7 @@ def test_loss_is_that_of_a_plain_computation(inputs: dict[str, list[Path]]) -> N
             piece = stream[start : start + 65]
             logits = model(input_ids=piece[None, :-1]).logits[0]
             total += float(torch.nn.functional.cross_entropy(logits, piece[1:], reduction="sum"))
-    found, (line,) = heldout(model, tokenizer.eos_token_id, documents, 64, 0.0, batch_size=5)
+    found, (line,) = measure_heldout(model, tokenizer.eos_token_id, documents, 64, 0.0, batch_size=5)
     assert (line["document"], line["bytes"]) == (document.id, document.bytes)
     assert line["nats"] == pytest.approx(total, abs=0.01)
     assert found["loss"] == pytest.approx(total / len(ids), abs=1e-5)
@@ -63,14 +63,14 @@ def test_a_model_without_finite_numbers_has_no_result(inputs: dict[str, list[Pat
     """Of choices whose log-likelihood is no number the first would count as chosen, as by guessing."""
     import torch
 
-    model, tokenizer = load(inputs["model"][0].parent / "model")
+    model, tokenizer = load_model(inputs["model"][0].parent / "model")
     with torch.no_grad():
         next(iter(model.parameters())).fill_(math.nan)
-    documents, _ = choose(inputs["tokens"], 1, 0)
+    documents, _ = choose_documents(inputs["tokens"], 1, 0)
     with pytest.raises(InputError, match="not a finite number"):
-        heldout(model.eval(), tokenizer.eos_token_id, documents, 64, 0.0, batch_size=5)
+        measure_heldout(model.eval(), tokenizer.eos_token_id, documents, 64, 0.0, batch_size=5)
     row = {"id": "i", "document": "d", "context": "The", "choices": [" a", " b"], "gold": 0}
     task = Task("next_word", [row])
     samples = {"next_word": [{"doc_id": 0, "filtered_resps": [(math.nan, False), (-1.0, False)]}]}
     with pytest.raises(InputError, match=r"next_word: .* not all finite"):
-        results([task], samples, 0)
+        task_results([task], samples, 0)

@@ -15,10 +15,10 @@ from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.formats.documents import DOCUMENT, SPLITS, Writer, document_id, rows
 from crawl2llm.formats.public_tasks.measures import HEADLINES, QUESTIONS
 from crawl2llm.stages.evaluate import items as made_by
-from crawl2llm.stages.evaluate.documents import ranked, text_of, tokens
+from crawl2llm.stages.evaluate.documents import choose_by_hash, document_tokens, text_of
 from crawl2llm.stages.evaluate.sentence_words import Text
 from crawl2llm.stages.evaluate.tasks import MAKERS, Maker
-from crawl2llm.stages.tokenize.train import MODELS, untrained
+from crawl2llm.stages.tokenize.train import MODELS, untrained_tokenizer
 from tests.unit.stages.evaluate.conftest import encoded, made_items
 from tests.unit.stages.finetune import tiny
 
@@ -89,9 +89,9 @@ def test_tokens_decode_to_the_text(inputs: Given) -> None:
             for path in inputs["corpus"]
             for row in rows(path.parent / split / f"{path.name[:5]}.parquet")
         }
-        chosen, number = ranked(inputs["tokens"], split, 10**9, 0, "", lambda document: document.tokens)
+        chosen, number = choose_by_hash(inputs["tokens"], split, 10**9, 0, "", lambda document: document.tokens)
         assert number == len(texts) == len(chosen)
-        for document, ids in tokens(chosen):
+        for document, ids in document_tokens(chosen):
             assert text_of(tokenizer, document, ids) == texts[document.id]
             assert texts[document.id].startswith(text_of(tokenizer, document, ids[:7]))
 
@@ -108,7 +108,7 @@ TEXTS = {
 def test_other_scripts_and_tokenizers(inputs: Given, tmp_path: Path, model: str) -> None:
     """Any text comes back from either tokenizer, and its items are of it; every choice has tokens of its own."""
     names, texts = list(TEXTS), {name: text * 6 + tiny.pages()["wave"][:300] + text for name, text in TEXTS.items()}
-    made = MODELS[model](iter([*texts.values()] * 2), untrained(1), 420)
+    made = MODELS[model](iter([*texts.values()] * 2), untrained_tokenizer(1), 420)
     trained = tmp_path / "tokenizer/manifest.json"
     trained.parent.mkdir()
     made.save(str(trained.with_name("tokenizer.json")))
@@ -126,7 +126,7 @@ def test_other_scripts_and_tokenizers(inputs: Given, tmp_path: Path, model: str)
 
 def test_another_tokenizer_is_refused(inputs: Given) -> None:
     tokenizer = Tokenizer.from_file(str(inputs["tokenizer"][0].with_name("tokenizer.json")))
-    document, ids = next(tokens(ranked(inputs["tokens"], "train", 1, 0, "", lambda _: 1)[0]))
+    document, ids = next(document_tokens(choose_by_hash(inputs["tokens"], "train", 1, 0, "", lambda _: 1)[0]))
     with pytest.raises(ManifestError, match=f"document {document.id} decodes to"):
         text_of(tokenizer, document, (ids + 7) % 1024)
 
@@ -203,7 +203,7 @@ def test_one_id_is_one_question() -> None:
 
     def ids(made: Maker) -> dict[tuple[str, ...], str]:
         """The id of each question, by its words."""
-        rows = [made_by.row(item, 0) for item in MAKERS["continuation"](made).items]
+        rows = [made_by.item_row(item, 0) for item in MAKERS["continuation"](made).items]
         return {(row["context"], *row["choices"]): row["id"] for row in rows}
 
     plain, wider, other = ids(maker()), ids(maker(context_words=40)), ids(maker(continuation_words=7))
@@ -218,12 +218,12 @@ def test_one_id_is_one_question() -> None:
 def test_choices_of_others_are_of_others(inputs: Given) -> None:
     """Not of the item's own document, which may have shown them; none spells a special token, none is wide, as in the document itself."""
     wanted = {"tasks": ["continuation"], "per_task": 40, "per_document": 8, "context_words": 60}
-    made = made_by.Made({**wanted, "continuation_words": 5, "seed": 0})
+    made = made_by.ItemCollector({**wanted, "continuation_words": 5, "seed": 0})
     for name in "abcdefgh":
-        made.add(Text(name, "s", " ".join(f"{name}{at}" for at in range(30))))
-    made.add(Text("spells", "s", " ".join(f"i{at}<|endoftext|>" for at in range(40))))
-    made.add(Text("wide", "s", " ".join("w" * 300 + str(at) for at in range(20))))
-    found = made.items("continuation")
+        made.add_document(Text(name, "s", " ".join(f"{name}{at}" for at in range(30))))
+    made.add_document(Text("spells", "s", " ".join(f"i{at}<|endoftext|>" for at in range(40))))
+    made.add_document(Text("wide", "s", " ".join("w" * 300 + str(at) for at in range(20))))
+    found = made.selected_items("continuation")
     assert sum(item.lacking for item in found) > 20
     for item in found:
         shown = [choice for choice in item.choices[1:] if choice in item.context]
@@ -233,8 +233,8 @@ def test_choices_of_others_are_of_others(inputs: Given) -> None:
 
 def test_the_beginning_of_a_long_document_ends_with_a_whole_word(inputs: Given) -> None:
     tokenizer = Tokenizer.from_file(str(inputs["tokenizer"][0].with_name("tokenizer.json")))
-    documents, _ = ranked(inputs["tokens"], "validation", 3, 0, "x", lambda _: 1)
-    for document, ids in tokens(documents):
+    documents, _ = choose_by_hash(inputs["tokens"], "validation", 3, 0, "x", lambda _: 1)
+    for document, ids in document_tokens(documents):
         whole = text_of(tokenizer, document, ids)
         for most in range(40, 140):
             part = text_of(tokenizer, document, ids[:most])
@@ -251,7 +251,7 @@ def test_length_and_place_tell_nothing(task: str) -> None:
     """Always the longest choice (in bytes; the first of equal ones), the shortest or the first: within four standard errors of guessing."""
     known = {"seed": 0, "per_document": 40, "context_words": 12, "continuation_words": 8}
     made = (MAKERS[task](Maker(Text(name, "s", text), known)).items for name, text in tiny.pages().items())
-    found = [made_by.row(item, 0) for items in made for item in items if not item.lacking]
+    found = [made_by.item_row(item, 0) for items in made for item in items if not item.lacking]
     sizes = [[len(choice.encode()) for choice in item["choices"]] for item in found]
     scorers = {"longest": [of.index(max(of)) for of in sizes], "shortest": [of.index(min(of)) for of in sizes]}
     chance = 1 / len(found[0]["choices"])

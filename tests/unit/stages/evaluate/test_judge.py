@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.fingerprint import settings as settings_of
+from crawl2llm.chain.fingerprint import tracked_settings as settings_of
 from crawl2llm.core import endpoint, judging
 from crawl2llm.core.endpoint import Endpoint
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import Manifest, canonical
+from crawl2llm.core.manifest import Manifest, canonical_json
 from crawl2llm.stages.evaluate import judge
 from tests.unit.commands.serve.test_app import address, results  # noqa: F401 - fixtures: a real server of two tiny models
 from tests.unit.stages.evaluate.endpoints import says, serving  # noqa: F401 - the fixture `served`
@@ -49,7 +49,7 @@ def answers(folder: Path, number: int = 6) -> Path:
 
 def judged(tmp_path: Path, url: str, *options: str, out: str = "out", **changes: Any) -> int:
     complete = configuration.validate({"evaluate": {"judge": {"model": "big", **changes}}})
-    given = canonical({"step": "evaluate.judge", "config": settings_of("evaluate.judge", complete)})
+    given = canonical_json({"step": "evaluate.judge", "config": settings_of("evaluate.judge", complete)})
     words = [
         "--generated",
         str(answers(tmp_path / "generate")),
@@ -217,7 +217,7 @@ def test_a_key_that_no_header_can_hold_is_not_shown(tmp_path: Path, monkeypatch:
     ],
 )
 def test_the_last_number_of_a_reply(reply: str, value: float | None) -> None:
-    assert judging.score(reply, 1, 10) == value
+    assert judging.parse_score(reply, 1, 10) == value
 
 
 KEY = "sk-planted-0123456789abcdef"

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import Writer
-from crawl2llm.formats.public_tasks.measures import QUESTIONS, cut
+from crawl2llm.formats.public_tasks.measures import QUESTIONS, split_tokens
 from crawl2llm.stages.evaluate import harness, model, multiple_choice
 from crawl2llm.stages.finetune import pairs
 from crawl2llm.stages.tokenize.encode import DOCS
-from crawl2llm.training.model_loading import load
+from crawl2llm.training.model_loading import load_model
 from crawl2llm.training.template import read_pairs
 from tests.unit.stages.evaluate.conftest import made_items
 from tests.unit.stages.finetune import tiny
@@ -61,7 +61,7 @@ def test_numbers(inputs: dict[str, list[Path]], first: Path) -> None:
 def test_accuracy_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], first: Path) -> None:
     import torch
 
-    lm, tokenizer = load(inputs["model"][0].parent / "model")
+    lm, tokenizer = load_model(inputs["model"][0].parent / "model")
     rows, template = read_pairs(inputs["pairs"][0], "heldout")
     right = scored = 0
     for row in rows:
@@ -141,23 +141,29 @@ def test_against_chance(right: int, choices: int) -> None:
 
 def test_likelihoods() -> None:
     rows = [{"choices": ["aa", "bbbb"], "gold": 1}]
-    assert harness.likelihoods([[-4.0, -2.0]], rows) == {"gold_nats_per_byte": -0.5, "distractor_nats_per_byte": -2.0}
+    assert harness.mean_likelihoods([[-4.0, -2.0]], rows) == {
+        "gold_nats_per_byte": -0.5,
+        "distractor_nats_per_byte": -2.0,
+    }
 
 
 def test_answers_longer_than_the_context_are_left_out(inputs: dict[str, list[Path]]) -> None:
-    tokenizer, (_, template) = load(inputs["model"][0].parent / "model")[1], read_pairs(inputs["pairs"][0], "heldout")
+    tokenizer, (_, template) = (
+        load_model(inputs["model"][0].parent / "model")[1],
+        read_pairs(inputs["pairs"][0], "heldout"),
+    )
     rows = [{"question": "q", "choices": ["A word.", end]} for end in ("Two words.", "word " * 200)]
-    (task,) = multiple_choice.of_questions(rows, template, tokenizer, 64)
+    (task,) = multiple_choice.question_tasks(rows, template, tokenizer, 64)
     assert (task.rows, task.left_out[multiple_choice.TOO_LONG]) == ([{**rows[0], "context": template.prompt("q")}], 1)
-    assert multiple_choice.of_questions(rows[1:], template, tokenizer, 64)[0].rows == []
+    assert multiple_choice.question_tasks(rows[1:], template, tokenizer, 64)[0].rows == []
 
 
 def test_items_with_too_long_choices_are_left_out_and_counted(inputs: dict[str, list[Path]]) -> None:
-    _, tokenizer = load(inputs["model"][0].parent / "model")
+    _, tokenizer = load_model(inputs["model"][0].parent / "model")
     rows = [
         {"task": "word_order", "context": "So it ", "choices": ["is", end], "gold": 0} for end in ("si", "word " * 200)
     ]
-    (task,) = multiple_choice.of_items(rows, tokenizer, 64)
+    (task,) = multiple_choice.item_tasks(rows, tokenizer, 64)
     assert (task.rows, task.left_out[multiple_choice.TOO_LONG]) == (rows[:1], 1)
 
 
@@ -165,7 +171,7 @@ def test_items(inputs: dict[str, list[Path]], first: Path) -> None:
     """By lm-eval, and by a plain computation over each item's whole text: the same log-likelihoods, choices and accuracies."""
     import torch
 
-    lm, tokenizer = load(inputs["model"][0].parent / "model")
+    lm, tokenizer = load_model(inputs["model"][0].parent / "model")
     found = json.loads((first.parent / "base.evaluation.json").read_text())["items"]
     rows = {row["id"]: row for row in multiple_choice.read_items(inputs["items"][0])}
     lines = [json.loads(line) for line in (first.parent / "base.items.jsonl").read_text().splitlines()]
@@ -175,7 +181,7 @@ def test_items(inputs: dict[str, list[Path]], first: Path) -> None:
         if line["task"] == QUESTIONS:
             continue
         row = rows[line["id"]]
-        before, choices = cut(lambda text: tokenizer(text)["input_ids"], row["context"], row["choices"])
+        before, choices = split_tokens(lambda text: tokenizer(text)["input_ids"], row["context"], row["choices"])
         sums = []
         for ids in choices:
             whole = (before or [tokenizer.eos_token_id]) + ids

@@ -14,14 +14,14 @@ import pytest
 import zstandard
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.fingerprint import settings as settings_of
+from crawl2llm.chain.fingerprint import tracked_settings as settings_of
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import Manifest, canonical
+from crawl2llm.core.manifest import Manifest, canonical_json
 from crawl2llm.formats.public_tasks import core, presets, rows
 from crawl2llm.formats.public_tasks.presets import PRESETS
-from crawl2llm.formats.public_tasks.task_files import Given
+from crawl2llm.formats.public_tasks.task_files import TaskFiles
 from crawl2llm.stages.evaluate import public, stage
-from crawl2llm.training.model_loading import load
+from crawl2llm.training.model_loading import load_model
 
 DATA = Path(os.environ.get("CRAWL2LLM_DATA", "data"))  # see CONTRIBUTING.md
 WORDS = ["The", "function", "returns", "a", "list", "of", "the", "names", "that", "its", "module", "has"]
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 def config(step: str, **changes: Any) -> str:
     """What `--config` takes of a step of public tasks."""
     complete = configuration.validate({"evaluate": {"public": {"threads": 1, **changes}}})
-    return canonical({"step": step, "config": settings_of(step, complete)})
+    return canonical_json({"step": step, "config": settings_of(step, complete)})
 
 
 def save(path: Path, rows: list[Row]) -> Path:
@@ -79,7 +79,7 @@ def test_copa_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], tmp_
     rows = copa(20)
     save(tmp_path / "copa_validation.jsonl", rows)
     found = asked(inputs, staged(tmp_path, tmp_path, ["copa"]), tmp_path / "out")["tasks"]["copa"]
-    lm, tokenizer = load(inputs["model"][0].parent / "model")
+    lm, tokenizer = load_model(inputs["model"][0].parent / "model")
     right = 0
     for row in rows:
         context = f"{row['premise'][:-1]} {'because' if row['question'] == 'cause' else 'therefore'}"
@@ -96,7 +96,7 @@ def test_copa_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], tmp_
 
 
 def test_core_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
-    lm, tokenizer = load(inputs["model"][0].parent / "model")
+    lm, tokenizer = load_model(inputs["model"][0].parent / "model")
     free = [{"context": " ".join(WORDS[at : at + 4]), "continuation": WORDS[at + 4]} for at in range(6)]
     # One whose answer is what the model says, so that a greedy answer is found.
     import torch
@@ -139,7 +139,7 @@ def test_core_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], tmp_
     items = [json.loads(line) for line in (tmp_path / "stage/core.jeopardy.jsonl").read_text().splitlines()]
     for item, line in zip(items, by_task["core.jeopardy"], strict=True):
         assert item["before"].count("\nAnswer: ") == 6, "all other items, as there are no ten"
-        assert core.example(core.TASKS["jeopardy"], item["row"]) not in item["before"].split("\n\n")
+        assert core.example_text(core.TASKS["jeopardy"], item["row"]) not in item["before"].split("\n\n")
         context = f"{item['before']}{item['row']['context']}\nAnswer:"
         assert line["right"] == likelihood(lm, tokenizer, context, f" {item['row']['continuation']}")[1]
     centered = [found["tasks"][f"core.{name}"]["centered"] for name in ("jeopardy", "copa", "winograd")]
@@ -174,7 +174,7 @@ def test_blimp_is_asked_by_phenomenon(inputs: dict[str, list[Path]], tmp_path: P
         save(tmp_path / f"{name}.jsonl", [{"sentence_good": good, "sentence_bad": bad, "UID": name, "field": "syntax"}])
     asked(inputs, staged(tmp_path, tmp_path, ["blimp"]), tmp_path / "out")
     lines = [json.loads(line) for line in (tmp_path / "out/base.items.jsonl").read_text().splitlines()]
-    lm, tokenizer = load(inputs["model"][0].parent / "model")
+    lm, tokenizer = load_model(inputs["model"][0].parent / "model")
     assert [line["part"] for line in lines] == ["adjunct_island", "causative"]
     for at, line in enumerate(lines):
         said = WORDS[at : at + 5]
@@ -186,7 +186,7 @@ def test_examples_stand_before_the_question_as_the_harness_lays_them_out(tmp_pat
     from lm_eval.api.task import ConfigurableTask
 
     row = {"subject": "astronomy", "question": "Which?", "choices": ["Io", "Mars", "Sun", "Moon"], "answer": 1}
-    made = public.definition("mmlu", "astronomy", [row], [{**row, "answer": 2}] * 5, 32)
+    made = public.task_definition("mmlu", "astronomy", [row], [{**row, "answer": 2}] * 5, 32)
     task = ConfigurableTask(config=made)
     text = "Which?\nA. Io\nB. Mars\nC. Sun\nD. Moon\nAnswer:"
     head = "The following are multiple choice questions (with answers) about astronomy.\n\n"
@@ -206,11 +206,15 @@ def test_gsm8k_is_generated_and_read(inputs: dict[str, list[Path]], tmp_path: Pa
 
 def test_limit_is_by_hash_and_not_by_place() -> None:
     names = [f"{number:032x}" for number in range(100)]
-    few, more = ({names[at] for at in stage.chosen(names, limit, 0)} for limit in (5, 20))
+    few, more = ({names[at] for at in stage.choose_places(names, limit, 0)} for limit in (5, 20))
     assert few < more and len(few) == 5 and few != set(names[:5])
     turned = names[::-1]
-    assert {turned[at] for at in stage.chosen(turned, 5, 0)} == few != {names[at] for at in stage.chosen(names, 5, 1)}
-    assert stage.chosen(names, None, 0) == list(range(100))
+    assert (
+        {turned[at] for at in stage.choose_places(turned, 5, 0)}
+        == few
+        != {names[at] for at in stage.choose_places(names, 5, 1)}
+    )
+    assert stage.choose_places(names, None, 0) == list(range(100))
 
 
 def test_files_in_folders_and_archives_are_the_same(tmp_path: Path) -> None:
@@ -223,7 +227,9 @@ def test_files_in_folders_and_archives_are_the_same(tmp_path: Path) -> None:
             about.size = len(data)
             archive.addfile(about, io.BytesIO(data))
     (tmp_path / "all.tar.zst").write_bytes(zstandard.compress(whole.getvalue()))
-    found = Given([str(tmp_path)], presets.names(PRESETS["copa"])).named(presets.names(PRESETS["copa"]))
+    found = TaskFiles([str(tmp_path)], presets.item_file_names(PRESETS["copa"])).files_named(
+        presets.item_file_names(PRESETS["copa"])
+    )
     assert [data for _, data in found] == [plain] * 3
     assert found[0][0] == f"{tmp_path.name}/all.tar.zst/a/b/copa_validation.jsonl.zst"
 
@@ -256,7 +262,7 @@ def test_the_hub_s_layout_and_that_of_llm_foundry_are_one_question(tmp_path: Pat
     labeled = {"question": "Which?", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "B"}
     other = {"query": "Question: Which?", "choices": ["a", "b"], "gold": 1}
     files = [("one", json.dumps(labeled).encode()), ("two", json.dumps(other).encode())]
-    first, second = rows.mapped(files, PRESETS["arc_easy"])
+    first, second = rows.rows_in_layout(files, PRESETS["arc_easy"])
     assert first == second
 
 
@@ -321,22 +327,22 @@ ENDINGS = {"activity_label": "a", "ctx_a": "x", "ctx_b": "y", "endings": ["a", "
 )
 def test_what_a_column_cannot_hold_is_named(name: str, text: str, column: str) -> None:
     with pytest.raises(InputError, match=rf"f.jsonl, line 1: column '{column}' is .*; it must be a"):
-        rows.mapped([("f.jsonl", text.encode())], PRESETS[name])
+        rows.rows_in_layout([("f.jsonl", text.encode())], PRESETS[name])
 
 
 def test_a_gold_of_core_that_is_no_number_is_named(tmp_path: Path) -> None:
     save(tmp_path / "copa.jsonl", [{"query": "a", "choices": ["x", "y"], "gold": "first"}])
-    given = Given([str(tmp_path)], ["copa"])
+    given = TaskFiles([str(tmp_path)], ["copa"])
     with pytest.raises(
         InputError, match=r"copa.jsonl, line 1: column 'gold' is .first.; it must be a place in choices"
     ):
-        stage.of_core(given, {"seed": 0, "limit": None, "data": []}, tmp_path)
+        stage.stage_core(given, {"seed": 0, "limit": None, "data": []}, tmp_path)
 
 
 @pytest.mark.parametrize("gold", [1, 1.0, "1"])
 def test_a_place_is_a_whole_number_however_it_is_written(gold: Any) -> None:
     def row(name: str, given: Row) -> Row:
-        return rows.mapped([("f.jsonl", json.dumps(given).encode())], PRESETS[name])[0]
+        return rows.rows_in_layout([("f.jsonl", json.dumps(given).encode())], PRESETS[name])[0]
 
     assert row("hellaswag", {**FOUR, "gold": gold})["label"] == "1"
     assert row("hellaswag", {**ENDINGS, "label": gold})["label"] == "1"
@@ -348,7 +354,7 @@ def test_a_place_is_a_whole_number_however_it_is_written(gold: Any) -> None:
 def test_a_log_likelihood_that_is_no_number_is_refused() -> None:
     sample = {"arguments": [], "filtered_resps": [[float("nan"), False], [-1.0, False]], "acc": 1.0}
     with pytest.raises(InputError, match=r"copa, item i: .*nan, -1.0"):
-        public.outcome("copa", "", {"id": "i"}, ("copa", 0), sample, Any)  # type: ignore[arg-type]
+        public.item_outcome("copa", "", {"id": "i"}, ("copa", 0), sample, Any)  # type: ignore[arg-type]
 
     class Model:
         max_length = 64
@@ -364,7 +370,7 @@ def test_a_log_likelihood_that_is_no_number_is_refused() -> None:
 
     item = {"id": "i", "row": {"query": "a", "choices": ["x", "y"], "gold": 0}, "before": ""}
     with pytest.raises(InputError, match=r"core.copa, item i: the model"):
-        public.of_core(Model(), Words(), "copa", [item])
+        public.core_outcomes(Model(), Words(), "copa", [item])
 
 
 SETTINGS = {"seed": 0, "limit": None, "hub": False, "data": []}
@@ -378,17 +384,17 @@ def test_a_subject_with_too_few_examples_is_named(tmp_path: Path, number: int) -
 
     save(tmp_path / "mmlu_test.jsonl", rows("anatomy", 2) + rows("astronomy", 2))
     save(tmp_path / "mmlu_dev.jsonl", rows("anatomy", 5) + rows("astronomy", number))
-    given = Given([str(tmp_path)], ["mmlu_test", "mmlu_dev"])
+    given = TaskFiles([str(tmp_path)], ["mmlu_test", "mmlu_dev"])
     with pytest.raises(
         InputError, match=rf"mmlu_dev.jsonl: {number} rows with subject 'astronomy'; .* must have 5 or more"
     ):
-        stage.of_preset("mmlu", given, SETTINGS, tmp_path)
+        stage.stage_preset("mmlu", given, SETTINGS, tmp_path)
 
 
 def test_no_row_of_core_is_shown_its_own_answer(tmp_path: Path) -> None:
     rows = [{"context": name, "continuation": name.upper()} for name in ("a", "b", "a", "c", "a")]
     save(tmp_path / "jeopardy_all.jsonl", rows)
-    found, _ = stage.of_core(Given([str(tmp_path)], ["jeopardy_all"]), SETTINGS, tmp_path)
+    found, _ = stage.stage_core(TaskFiles([str(tmp_path)], ["jeopardy_all"]), SETTINGS, tmp_path)
     assert found["tasks"]["jeopardy"]["shots"] == 4, "as many as there are"
     items = [json.loads(line) for line in (tmp_path / "core.jeopardy.jsonl").read_text().splitlines()]
     shown = [sorted(item["before"].replace("\nAnswer: ", "").split()) for item in items]
@@ -400,12 +406,12 @@ def test_blimp_of_one_file_and_of_many_is_counted_once(tmp_path: Path) -> None:
     rows = [{"sentence_good": f"g {at}", "sentence_bad": f"b {at}", "UID": "adjunct_island"} for at in range(5)]
     save(tmp_path / "blimp.jsonl", rows)
     save(tmp_path / "adjunct_island.jsonl", rows)
-    given = Given([str(tmp_path)], ["blimp", "adjunct_island"])
-    found, _ = stage.of_preset("blimp", given, SETTINGS, tmp_path)
+    given = TaskFiles([str(tmp_path)], ["blimp", "adjunct_island"])
+    found, _ = stage.stage_preset("blimp", given, SETTINGS, tmp_path)
     assert (found["rows"], found["items"]) == (5, 5)
 
 
 def test_half_of_a_surrogate_pair_is_named() -> None:
     row = {"goal": "x\ud83d", "sol1": "a", "sol2": "b", "label": 1}
     with pytest.raises(InputError, match=r"f.jsonl, line 1: column 'goal' holds '.ud83d', half of a surrogate pair"):
-        rows.mapped([("f.jsonl", json.dumps(row).encode())], PRESETS["piqa"])
+        rows.rows_in_layout([("f.jsonl", json.dumps(row).encode())], PRESETS["piqa"])

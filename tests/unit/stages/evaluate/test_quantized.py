@@ -12,7 +12,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import generation_speed
 from crawl2llm.training import memory, model_loading, quantized_weights
-from crawl2llm.training.estimate.parts import gigabytes
+from crawl2llm.training.estimate.parts import format_bytes
 from tests.unit.stages.compress.conftest import quantized as quantize
 from tests.unit.stages.evaluate.test_model import evaluated
 
@@ -38,7 +38,7 @@ def test_it_is_measured_like_any_other(few: dict[str, list[Path]], small: Path, 
     one, other = (Manifest.read(path) for path in made.values())
     assert made["16"].read_bytes() == made["3"].read_bytes() and one.files == other.files
     found = json.loads((made["16"].parent / "small.evaluation.json").read_text())
-    before, _ = model_loading.load(model_loading.weights(few["model"][0])[1])
+    before, _ = model_loading.load_model(model_loading.verify_weights(few["model"][0])[1])
     assert found["step"] == "compress.quantize"
     assert found["parameters"] == sum(p.numel() for p in before.parameters())
     assert found["heldout_text"]["loss"] == pytest.approx(6.93, abs=0.3), (
@@ -55,10 +55,10 @@ def test_it_is_measured_like_any_other(few: dict[str, list[Path]], small: Path, 
 
 
 def test_memory_is_that_of_its_own_weights(small: Path) -> None:
-    model, _ = model_loading.load(model_loading.weights(small)[1])
+    model, _ = model_loading.load_model(model_loading.verify_weights(small)[1])
     held = model.get_memory_footprint()
-    assert held < 0.7 * 4 * quantized_weights.parameters(model)
-    with pytest.raises(InputError, match=rf"weights {re.escape(gigabytes(held))}"):
+    assert held < 0.7 * 4 * quantized_weights.count_parameters(model)
+    with pytest.raises(InputError, match=rf"weights {re.escape(format_bytes(held))}"):
         memory.check_loaded("evaluation", model, (1, 8), 1, ["lower it"])
 
 

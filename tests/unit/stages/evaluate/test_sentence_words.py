@@ -41,22 +41,22 @@ def test_words(text: str) -> None:
 )
 def test_sentences(text: str, expected: list[str]) -> None:
     made = Text("", "", text)
-    assert [text[made.words[first][0] : end] for first, _, end in made.sentences()] == expected
+    assert [text[made.words[first][0] : end] for first, _, end in made.sentence_spans()] == expected
 
 
 @given(st.text(max_size=80), st.integers(1, 5))
 def test_what_stands_before_a_word_ends_where_it_begins(text: str, size: int) -> None:
     made = Text("", "", text)
     for number, (start, _) in enumerate(made.words):
-        before = made.before(number, size)
-        assert text[:start].endswith(before) and made.first(start) == number
+        before = made.text_before(number, size)
+        assert text[:start].endswith(before) and made.first_word_at(start) == number
         assert len(Text("", "", before).words) == min(number, size) or not before.isascii()
-    for first, last, end in made.sentences():
+    for first, last, end in made.sentence_spans():
         assert first < last and made.words[last - 1][1] <= end
 
 
 def test_a_line_of_points_is_read_in_no_time() -> None:
     """In proportion to its length: from each of its points on it took hours."""
     begun = time.process_time()
-    assert list(Text("", "", "One." + "." * 500_000 + "x two. Three." + "?)" * 100_000).sentences())
+    assert list(Text("", "", "One." + "." * 500_000 + "x two. Three." + "?)" * 100_000).sentence_spans())
     assert time.process_time() - begun < 20

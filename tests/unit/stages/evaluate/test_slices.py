@@ -13,7 +13,7 @@ import pytest
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.language.score import SIGNAL
 from crawl2llm.stages.evaluate import slices
-from crawl2llm.stages.evaluate.slices import Origin, measured, origins
+from crawl2llm.stages.evaluate.slices import Origin, document_origins, slice_rows
 from tests.unit.stages.evaluate.test_compare import compared, evaluation
 
 SETTINGS = {"resamples": 200, "confidence": 0.95, "seed": 0}
@@ -72,22 +72,22 @@ def test_compare_has_the_parts_of_every_model(tmp_path: Path) -> None:
 
 def test_without_language_identification_there_are_sources_alone(tmp_path: Path) -> None:
     path = encoded(tmp_path, "00000", {"a": ["x"], "b": ["y"]})
-    known = origins({"x", "y", "absent"}, [path], [])
+    known = document_origins({"x", "y", "absent"}, [path], [])
     assert known == {"x": Origin("a", 100, None), "y": Origin("b", 100, None)}
     lines = [{"document": name, "bytes": 10, "nats": 5.0} for name in known]
-    assert {of["by"] for of in measured(lines, known, SETTINGS)} == {"source"}
+    assert {of["by"] for of in slice_rows(lines, known, SETTINGS)} == {"source"}
 
 
 def test_the_smallest_of_many_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "MOST", 2)
     known = {f"d{at}": Origin(f"s{at}", 10, "en") for at in range(5)}
     lines = [{"document": name, "bytes": 100 - at, "nats": 50.0} for at, name in enumerate(known)]
-    found = {of["name"]: of["bytes"] for of in measured(lines, known, SETTINGS)}
+    found = {of["name"]: of["bytes"] for of in slice_rows(lines, known, SETTINGS)}
     assert found == {"s0": 100, "s1": 99, "(other)": 98 + 97 + 96}
 
 
 def test_a_source_named_other_is_not_one_of_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "MOST", 1)
     known = {name: Origin(name, 10, None) for name in ("other", "a", "b")}
-    found = slices.groups(known, {"other": 9, "a": 1, "b": 1})["source"]
+    found = slices.parts_by_kind(known, {"other": 9, "a": 1, "b": 1})["source"]
     assert found["a"] == found["b"] != found["other"] == "other"

@@ -48,7 +48,7 @@ def of_page(task: str, module: str = "shutil", **changes: Any) -> Any:
 
 def test_next_words_are_about_as_frequent() -> None:
     text = Text("d", "s", tiny.page("shutil"))
-    counts = Counter(text.folded)
+    counts = Counter(text.folded_words)
     found = of_page("next_word")
     assert len(found.items) > 20
     for item in found.items:
@@ -70,8 +70,8 @@ def test_the_first_word_of_a_sentence_stays() -> None:
     assert len(found.items) > 10
     for item in found.items:
         right, wrong = (Text("", "", choice) for choice in item.choices)
-        assert right.folded[0] == wrong.folded[0]
-        moved = [at for at, (a, b) in enumerate(zip(right.folded, wrong.folded, strict=True)) if a != b]
+        assert right.folded_words[0] == wrong.folded_words[0]
+        moved = [at for at, (a, b) in enumerate(zip(right.folded_words, wrong.folded_words, strict=True)) if a != b]
         assert len(moved) == 2 and moved[1] == moved[0] + 1
 
 

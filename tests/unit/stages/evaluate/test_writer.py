@@ -55,7 +55,7 @@ def model(kind: str, tokenizer: Any) -> Any:
 
 
 def written(model: Any, tokenizer: Any, seeds: list[int] | None = None, **changes: Any) -> list[dict[str, Any]]:
-    found = dict(Writer(model, tokenizer, {**SETTINGS, **changes}).write(PROMPTS, seeds))
+    found = dict(Writer(model, tokenizer, {**SETTINGS, **changes}).write_texts(PROMPTS, seeds))
     return [found[place] for place in range(len(PROMPTS))]
 
 
@@ -79,7 +79,7 @@ def test_together_as_alone(kind: str, tokenizer: Any) -> None:
     assert tokenizer.eos_token_id == end
     writer = Writer(lm, tokenizer, SETTINGS)
     whole = [tokenizer(prompt)["input_ids"] or [end] for prompt in PROMPTS]
-    ids = [row[-(writer.context - writer.most) :] for row in whole]
+    ids = [row[-(writer.context - writer.max_new_tokens) :] for row in whole]
     expected = [plain(lm, row, 12, end) for row in ids]
     assert len({len(tokens) for tokens, _ in expected}) > 1
     for found in (written(lm, tokenizer), written(lm, tokenizer, batch_tokens=1)):
@@ -103,8 +103,8 @@ def test_sampled_texts_depend_on_their_seed_alone(tokenizer: Any) -> None:
 def test_a_batch_holds_no_more_tokens_than_the_key_says(tokenizer: Any) -> None:
     writer = Writer(model("llama", tokenizer), tokenizer, {**SETTINGS, "batch_tokens": 60})
     lengths = [5, 40, 1, 5, 5, 18, 200]
-    found = list(writer.batches(lengths))
+    found = list(writer.length_batches(lengths))
     assert found == [[2, 0, 3], [4, 5], [1], [6]]
-    assert list(writer.batches([])) == []
+    assert list(writer.length_batches([])) == []
     apart = Writer(model("mamba", tokenizer), tokenizer, SETTINGS)
-    assert list(apart.batches([5, 7, 5, 1])) == [[3], [0, 2], [1]]
+    assert list(apart.length_batches([5, 7, 5, 1])) == [[3], [0, 2], [1]]

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from crawl2llm.chain.fingerprint import canonical
+from crawl2llm.chain.fingerprint import canonical_json
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.finetune import train
 from crawl2llm.training import group
@@ -76,7 +76,7 @@ def end(status: int) -> None:
 
 def several(cases: list[str], argv: list[str]) -> None:
     """Train each case in this process; ends it with the first status that is not 0."""
-    leave, group.stop, os._exit = group.stop, end, end  # type: ignore[assignment]
+    leave, group.leave_and_exit, os._exit = group.leave_and_exit, end, end  # type: ignore[assignment]
     config, manifest, source = (argv.index(name) + 1 for name in ("--config", "--manifest", "--model"))
     given, path, base = json.loads(argv[config]), Path(argv[manifest]), argv[source]
     for case in cases:
@@ -88,14 +88,14 @@ def several(cases: list[str], argv: list[str]) -> None:
         more = zip(("micro_batch", "loss_chunk"), [word for word in micro if word not in MORE], strict=False)
         settings |= {key: int(value) for key, value in more if value}
         settings |= {key: value for word in words for key, value in MORE[word].items()}
-        argv[config] = canonical({**given, "config": settings})
+        argv[config] = canonical_json({**given, "config": settings})
         argv[manifest] = str(path.parent / case.replace(":", "-") / path.name)
         try:
             train.main(argv)
         except Ended as ended:
             if ended.args[0]:
                 raise SystemExit(ended.args[0]) from None
-    group.stop = leave
+    group.leave_and_exit = leave
     sys.stdout.flush()
     torch.distributed.barrier()
 

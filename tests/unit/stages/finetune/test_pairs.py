@@ -30,19 +30,21 @@ def test_real_pages(pairs_manifest: Path) -> None:
     assert (len(train), len(held)) == (300, 60) == (manifest.summary["train"], manifest.summary["heldout"])
     assert manifest.counts["dropped"]["heldout_contaminated"] > 0
     for field in ("question", "answer"):
-        assert not {pair_files.key(p[field]) for p in train} & {pair_files.key(p[field]) for p in held}
-    assert len({pair_files.key(p["question"]) for p in train}) == len(train)
+        assert not {pair_files.text_key(p[field]) for p in train} & {pair_files.text_key(p[field]) for p in held}
+    assert len({pair_files.text_key(p["question"]) for p in train}) == len(train)
     assert template.prompt("Why?") == "Question: Why?\nAnswer:"
     assert template.completion("So.") == " So."
     for row in held:
         assert row["choices"][row["gold"]] == row["answer"]
-        assert len({pair_files.key(choice) for choice in row["choices"]}) == pairs.CHOICES
+        assert len({pair_files.text_key(choice) for choice in row["choices"]}) == pairs.CHOICES
     assert {row["gold"] for row in held} == {0, 1, 2, 3}
 
 
 def test_a_pair_names_its_document(corpus: list[Path], pairs_manifest: Path) -> None:
     for name, split in (("train", "train"), ("heldout", "validation")):
-        texts = {row["id"]: " ".join(row["text"].split()) for file in pairs.split(corpus, split) for row in rows(file)}
+        texts = {
+            row["id"]: " ".join(row["text"].split()) for file in pairs.split_files(corpus, split) for row in rows(file)
+        }
         found, _ = read_pairs(pairs_manifest, name)
         assert all(pair["answer"] in texts[pair["document"]] for pair in found)
 
@@ -86,15 +88,17 @@ def test_too_few_pairs_are_written_and_said(corpus: list[Path], tmp_path: Path, 
         summary["notes"][0].translate(DIGITS).startswith(told.translate(DIGITS))
     )  # the numbers are Python's own pages'
     assert summary["enough"] == {"train": which != "train", "heldout": which != "heldout"}
-    assert not template_module.enough(out, which)
+    assert not template_module.has_enough_pairs(out, which)
     assert len(read_pairs(out, which)[0]) == summary[which] > 0
 
 
 def test_nothing_is_left_out_of_a_run_without_a_model_to_fine_tune(corpus: list[Path], tmp_path: Path) -> None:
     """`models: {}` was warned of a fine-tuning that is left out."""
-    assert step_inputs.of("finetune.pairs", validate({"models": {}})) == {"trains": False}
+    assert step_inputs.extra_settings("finetune.pairs", validate({"models": {}})) == {"trains": False}
     assert (
-        step_inputs.of("finetune.pairs", validate({"models": {"sft": {"from": "base", "step": "finetune.train"}}}))
+        step_inputs.extra_settings(
+            "finetune.pairs", validate({"models": {"sft": {"from": "base", "step": "finetune.train"}}})
+        )
         == {}
     )
     mark = json.loads(tiny.config("finetune.pairs", min_train=50_000))
@@ -161,7 +165,7 @@ def test_lowest_keeps_the_same_whatever_the_order(rows: list[dict[str, Any]], si
         lowest = pairs.Lowest(size, 1, "salt")
         for row in rows:
             lowest.add(row)
-        results.append(lowest.ordered())
+        results.append(lowest.pairs_by_hash())
         assert len(rows) == len(results[-1]) + sum(lowest.dropped.values())
         random.shuffle(rows)
     assert json.dumps(results[0]) == json.dumps(results[1])

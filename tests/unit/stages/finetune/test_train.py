@@ -26,10 +26,10 @@ from crawl2llm.core.manifest import Manifest, checksum
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.finetune import pairs
 from crawl2llm.training import adapters, checkpoint, export, listing, memory
-from crawl2llm.training.finetune_settings import whole
-from crawl2llm.training.model_loading import load
-from crawl2llm.training.pair_batches import Batches, pieces
-from crawl2llm.training.pair_run import WHERE, check
+from crawl2llm.training.finetune_settings import complete_settings
+from crawl2llm.training.model_loading import load_model
+from crawl2llm.training.pair_batches import Batches, tokenized_pairs
+from crawl2llm.training.pair_run import SECTION, check_finetuning
 from crawl2llm.training.processes import RESUBMIT
 from crawl2llm.training.question_cuts import fit_pairs
 from crawl2llm.training.template import read_pairs
@@ -93,11 +93,11 @@ def same(one: Path, other: Path) -> None:
 
 def place(options: list[str]) -> Path:
     """The folder of checkpoints of a program with these options."""
-    made = command_line.parser("finetune.train", "", "")
+    made = command_line.step_parser("finetune.train", "", "")
     for name in ("model", "pairs", "checkpoints"):
         made.add_argument(f"--{name}", type=Path)
     args, _ = made.parse_known_args(options)
-    return command_line.checkpoints(args, command_line.settings("finetune.train", args.config)[0])
+    return command_line.checkpoint_folder(args, command_line.verified_settings("finetune.train", args.config)[0])
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, base_model: Path, pairs_mani
 @pytest.fixture(scope="module")
 def plain(base_model: Path, pairs_manifest: Path) -> dict[str, Any]:
     """A loop without any engine: pair after pair without padding, torch's AdamW."""
-    return loop(*load(base_model.parent / "model"), pairs_manifest, RATE)
+    return loop(*load_model(base_model.parent / "model"), pairs_manifest, RATE)
 
 
 def loop(model: Any, tokenizer: Any, pairs_manifest: Path, rate: float) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def loop(model: Any, tokenizer: Any, pairs_manifest: Path, rate: float) -> dict[
 
     def total(some: list[dict[str, Any]], learns: bool) -> float:
         """The mean loss over the answers' tokens of pairs, and its gradient."""
-        made = list(pieces(some, batches.template, tokenizer, tiny.CONTEXT))
+        made = list(tokenized_pairs(some, batches.template, tokenizer, tiny.CONTEXT))
         counted, loss = sum(scored for _, scored, _ in made), 0.0
         for ids, scored, _ in made:
             with torch.set_grad_enabled(learns):
@@ -150,7 +150,7 @@ def loop(model: Any, tokenizer: Any, pairs_manifest: Path, rate: float) -> dict[
     before, losses = total(heldout, False), []
     for step in range(1, batches.steps + 1):
         moves.param_groups[0]["lr"] = rate * (1 - step / (STEPS + 1))
-        losses.append(total([batches.rows[number] for number in batches.order(step)], True))
+        losses.append(total([batches.rows[number] for number in batches.step_indices(step)], True))
         torch.nn.utils.clip_grad_norm_(own, 1.0)
         moves.step()
         moves.zero_grad()
@@ -177,7 +177,7 @@ def test_it_lowers_the_heldout_loss_and_leaves_a_model(found: dict[int, Path], b
     assert summary["steps"] == STEPS and summary["heldout_tokens"] > 100 and summary["trained"] is True
     assert (summary["loss_first"], summary["loss_last"]) == (rows(out)[0]["loss"], rows(out)[-1]["loss"])
     assert not [name for name in manifest.files if name.endswith((".bin", ".pt", ".pth"))]
-    model, tokenizer = load(out / "sft/model")
+    model, tokenizer = load_model(out / "sft/model")
     assert tokenizer.eos_token_id == 0 and model.config.use_cache
     assert sum(p.numel() for p in model.parameters()) == summary["parameters"]
     for name in ("tokenizer.json", "tokenizer_config.json"):
@@ -196,17 +196,17 @@ def adapted(base_model: Path, pairs_manifest: Path) -> dict[str, dict[str, Any]]
     """The same loop over PEFT's own model: of all linear layers, of two kinds (`some`), with those adapted in four bits (`qlora`)."""
     found = {}
     for name in ("lora", "some", "qlora"):
-        model, tokenizer = load(base_model.parent / "model")
+        model, tokenizer = load_model(base_model.parent / "model")
         settings = {
             **MORE["qlora" if name == "qlora" else "lora"],
             "adapter_targets": MORE["some"]["adapter_targets"] if name == "some" else [],
         }
         if name == "qlora":
             rounded(model)
-        made = get_peft_model(model, adapters.configuration(settings))
-        begun = adapters.empty(model.config, settings, "here")
+        made = get_peft_model(model, adapters.lora_config(settings))
+        begun = adapters.empty_model(model.config, settings, "here")
         with torch.no_grad():
-            for key, value in adapters.values(begun, iter(()), 0):
+            for key, value in adapters.weights_with_adapter(begun, iter(()), 0):
                 made.base_model.model.get_parameter(key).copy_(value)
         found[name] = loop(made, tokenizer, pairs_manifest, settings["learning_rate"])
     return found
@@ -238,7 +238,7 @@ def test_an_adapter_as_a_plain_loop_over_pefts_model(
     assert manifest.summary["trained_parameters"] < manifest.summary["parameters"] / 2
     assert {"sft/adapter/adapter_config.json", "sft/adapter/adapter_model.safetensors"} <= manifest.files.keys()
 
-    (model, _), (base, tokenizer) = load(out / "sft/model"), load(base_model.parent / "model")
+    (model, _), (base, tokenizer) = load_model(out / "sft/model"), load_model(base_model.parent / "model")
     ids = torch.tensor([tokenizer("Question: What does it do?")["input_ids"]])
     before = base(input_ids=ids).logits.detach()
     merged = model(input_ids=ids).logits
@@ -261,10 +261,10 @@ def test_a_mixture_of_experts_is_fine_tuned(base_model: Path, pairs_manifest: Pa
     base, folder = tiny.write_mixture(tmp_path / "base", base_model), tmp_path / "base/model"
     said = arguments(base, pairs_manifest, tmp_path / "out", engine="torch", zero_stage=3)
     finished(launched(said, 2))
-    model, tokenizer = load(folder)
+    model, tokenizer = load_model(folder)
     pairs_, template = read_pairs(pairs_manifest, "heldout")
     nats, counted = 0.0, 0
-    for ids, scored, _ in pieces(
+    for ids, scored, _ in tokenized_pairs(
         fit_pairs(pairs_, template, tokenizer, tiny.CONTEXT).rows, template, tokenizer, tiny.CONTEXT
     ):
         with torch.no_grad():
@@ -311,9 +311,9 @@ def test_killed_and_resumed_gives_the_same_bytes(
     assert not (tmp_path / "sft.manifest.json").exists()
     (folder / ".step-000008.partial").mkdir(exist_ok=True)  # as a kill in the middle of a save leaves one
     (folder / "damaged-step-000002").mkdir()  # as one that could not be read
-    newest = checkpoint.complete(folder)[-1].step
+    newest = checkpoint.complete_checkpoints(folder)[-1].step
     assert newest < STEPS
-    (row,) = [row for row in listing.rows(folder.parent) if row[0] == str(folder / f"step-{newest:06d}")]
+    (row,) = [row for row in listing.checkpoint_rows(folder.parent) if row[0] == str(folder / f"step-{newest:06d}")]
     assert row[1:3] == ("sft", str(newest))
     assert export.main([row[0], str(tmp_path / "exported")]) == 0
     exported, source = (
@@ -336,13 +336,13 @@ def test_an_adapter_that_was_killed_gives_the_same_bytes(
     options = [*arguments(base_model, pairs_manifest, tmp_path, **settings), "--checkpoint-every", "4"]
     folder = place(options)
     stopped(launched(options, 2), folder, signal.SIGKILL)
-    newest = checkpoint.complete(folder)[-1].path
+    newest = checkpoint.complete_checkpoints(folder)[-1].path
     assert (
         sum(file.stat().st_size for file in newest.glob("*.safetensors"))
         < (base_model.parent / "model/model.safetensors").stat().st_size
     )
     with pytest.raises(InputError, match="holds an adapter's matrices alone: resume its run"):
-        export.export(newest, tmp_path / "exported", None)
+        export.export_checkpoint(newest, tmp_path / "exported", None)
     assert "resuming after step" in finished(launched(options, 2))
     for name in ("sft.manifest.json", "sft/losses.jsonl", "sft/adapter/adapter_model.safetensors"):
         assert (tmp_path / name).read_bytes() == (found[2] / "torch-3-3-lora" / name).read_bytes(), name
@@ -360,7 +360,7 @@ def test_the_same_bytes_where_checkpoints_are_written_beside(
     options += ["--checkpoint-every", "4", "--async-checkpoints", "true"]
     folder, program = place(options), ("tests.unit.stages.finetune.poisoned",)
     stopped(launched(options, 2, *program, DELAY="0.2"), folder, signal.SIGKILL)
-    newest = checkpoint.complete(folder)[-1].step
+    newest = checkpoint.complete_checkpoints(folder)[-1].step
     assert f"resuming after step {newest} of" in finished(launched(options, 2, *program, DELAY="0.2"))
     same(tmp_path, found[2] / "torch-3")
     seen = [json.loads(line)[1] for line in (tmp_path / "times-0.jsonl").read_text().splitlines()]
@@ -378,7 +378,7 @@ def test_killed_before_its_manifest_it_trains_no_step_again(
     ]
     folder = place(options)
     finished(launched(options, 2, "tests.unit.stages.finetune.poisoned", KILLED="1"), 1)
-    assert not (tmp_path / "sft.manifest.json").exists() and checkpoint.complete(folder)[-1].step == STEPS
+    assert not (tmp_path / "sft.manifest.json").exists() and checkpoint.complete_checkpoints(folder)[-1].step == STEPS
     said = finished(launched(options, 2))
     assert f"resuming after step {STEPS} of" in said and "held-out loss" not in said
     same(tmp_path, found[2] / "torch-0")
@@ -410,7 +410,7 @@ def test_warned_and_resumed_gives_the_same_bytes(
     stopped(launched(options, processes), folder, signal.SIGUSR1)
     log = (tmp_path / "log").read_text()
     found_step = re.search(r"stopped by a signal after step (\d+);", log)
-    assert found_step and checkpoint.complete(folder)[-1].step == int(found_step[1])
+    assert found_step and checkpoint.complete_checkpoints(folder)[-1].step == int(found_step[1])
     finished(launched(options, processes))
     assert (tmp_path / "log").read_text().startswith(log)
     assert f"resuming after step {found_step[1]} of {STEPS}, checkpoint of" in (tmp_path / "log").read_text()
@@ -455,7 +455,9 @@ def test_without_enough_pairs_the_base_model_is_passed_on(base_model: Path, corp
     finished(launched(arguments(base_model, derived(corpus, tmp_path, min_train=50_000), out), 2))
     manifest = Manifest.read(out / "sft.manifest.json")
     assert manifest.summary["trained"] is False and manifest.summary["steps"] == 0
-    assert manifest.summary["parameters"] == sum(p.numel() for p in load(base_model.parent / "model")[0].parameters())
+    assert manifest.summary["parameters"] == sum(
+        p.numel() for p in load_model(base_model.parent / "model")[0].parameters()
+    )
     assert "sft was not fine-tuned, it is the model base" in manifest.summary["notes"][0]
     for path in (base_model.parent / "model").iterdir():
         assert manifest.file(f"sft/model/{path.name}").read_bytes() == path.read_bytes()
@@ -486,11 +488,11 @@ def test_pairs_of_another_step_are_refused(base_model: Path, tmp_path: Path) -> 
 
 def test_what_cannot_be_is_refused() -> None:
     config = SimpleNamespace(max_position_embeddings=64, model_type="llama")
-    check(whole({"max_length": 64, "batch_size": 16}), 16, config)
+    check_finetuning(complete_settings({"max_length": 64, "batch_size": 16}), 16, config)
     with pytest.raises(InputError, match=r"finetune\.train\.max_length is 65; the model's context is 64"):
-        check(whole({"max_length": 65, "batch_size": 16}), 1, config)
+        check_finetuning(complete_settings({"max_length": 65, "batch_size": 16}), 1, config)
     with pytest.raises(InputError, match=r"finetune\.train\.batch_size is 16 pairs, fewer than the 17 processes"):
-        check(whole({"max_length": 64, "batch_size": 16}), 17, config)
+        check_finetuning(complete_settings({"max_length": 64, "batch_size": 16}), 17, config)
 
 
 def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
@@ -500,21 +502,21 @@ def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
         vocab_size=128_256, tie_word_embeddings=False,
     )  # fmt: skip
     shape = memory.shape_of_config(config, 8_030_261_248, 2048)
-    settings = whole({"precision": "bf16", "zero_stage": 3, "engine": "torch"})
+    settings = complete_settings({"precision": "bf16", "zero_stage": 3, "engine": "torch"})
     at = {"micro_batch": 1, "activation_checkpointing": True, "processes": 8}
-    held = memory.check(shape, settings, at, 80_000_000_000, 1, cuda=True, where=WHERE)
+    held = memory.check_fits(shape, settings, at, 80_000_000_000, 1, cuda=True, where=SECTION)
     assert held["optimizer"] <= 12 * shape.parameters / 8
     with pytest.raises(InputError, match=r"finetune\.train needs about .* train on \d+ GPUs, not 1") as refused:
-        memory.check(shape, settings, {**at, "processes": 1}, 80_000_000_000, 1, cuda=True, where=WHERE)
+        memory.check_fits(shape, settings, {**at, "processes": 1}, 80_000_000_000, 1, cuda=True, where=SECTION)
     assert "pretrain.train" not in str(refused.value)
     with pytest.raises(InputError, match=r"set finetune\.train\.zero_stage to [123]"):
-        memory.check(shape, {**settings, "zero_stage": 0}, at, 80_000_000_000, 1, cuda=True, where=WHERE)
+        memory.check_fits(shape, {**settings, "zero_stage": 0}, at, 80_000_000_000, 1, cuda=True, where=SECTION)
     # Of 8 pairs at once the logits are the largest part; the logits of a chunk are not.
     many = {**at, "micro_batch": 8}
-    by_chunks = whole({"precision": "bf16", "zero_stage": 3, "engine": "torch", "loss_chunk": 1024})
-    every, few = (memory.check(shape, made, many, 10**12, 1, True, WHERE) for made in (settings, by_chunks))
+    by_chunks = complete_settings({"precision": "bf16", "zero_stage": 3, "engine": "torch", "loss_chunk": 1024})
+    every, few = (memory.check_fits(shape, made, many, 10**12, 1, True, SECTION) for made in (settings, by_chunks))
     assert max(every, key=lambda part: every[part]) == "logits" and sum(few.values()) < sum(every.values()) - 6e9
-    said = memory.changes(shape, settings, many, sum(few.values()), 1, True, WHERE)
+    said = memory.changes_that_fit(shape, settings, many, sum(few.values()), 1, True, SECTION)
     assert any(words.startswith("set finetune.train.loss_chunk to 1024, which trains again (34.") for words in said)
 
 

@@ -14,9 +14,9 @@ from unittest import mock
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import config_schema
-from crawl2llm.chain.fingerprint import canonical
+from crawl2llm.chain.fingerprint import canonical_json
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import DOCUMENT, Writer, document_id, uniform
+from crawl2llm.formats.documents import DOCUMENT, Writer, document_id, uniform_hash
 
 MODULES = [
     *("argparse", "bdb", "calendar", "cmd", "codecs", "collections", "configparser", "csv", "datetime", "decimal"),
@@ -57,7 +57,7 @@ def write_corpus(folder: Path, texts: dict[str, str], shards: int = 2) -> list[P
             path = folder / split / f"{shard:05d}.parquet"
             with Writer(path, DOCUMENT) as writer:
                 for number, (name, text) in enumerate(texts.items()):
-                    held = uniform(0, name) < 0.2
+                    held = uniform_hash(0, name) < 0.2
                     if number % shards == shard and held == (split == "validation"):
                         writer.add({"id": document_id(name), "text": text, "source": "pydoc", "curated": False})
             files.append(path)
@@ -141,5 +141,5 @@ def config(step: str, **changes: Any) -> str:
     stage, name = step.split(".")
     if step == "finetune.pairs":
         changes = {"patterns": [{"preset": "summary"}]} | changes  # the corpus is Python's documentation
-    settings = config_schema.tracked(configuration.validate({stage: {name: changes}}), step)
-    return canonical({"step": step, "config": settings})
+    settings = config_schema.tracked_section(configuration.validate({stage: {name: changes}}), step)
+    return canonical_json({"step": step, "config": settings})

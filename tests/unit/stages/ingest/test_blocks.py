@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks import fit_blocks
 from crawl2llm.stages.ingest import blocks, compiled, measures
 from crawl2llm.stages.ingest.forest import Forest
-from crawl2llm.stages.ingest.markup import parse, read
+from crawl2llm.stages.ingest.markup import parse_page, read_markup
 from crawl2llm.stages.ingest.tags import BLOCKS, CODE
 
 SENTENCES = (
@@ -39,7 +39,7 @@ PAGE = f"""<html><head><title>Flood</title></head><body><header><nav class="main
 
 
 def main_text(page: str, main: bool = True) -> str:
-    return blocks.text(parse(page), main)
+    return blocks.page_text(parse_page(page), main)
 
 
 def test_what_stays_and_what_goes() -> None:
@@ -83,10 +83,10 @@ def test_no_measure_says_how_large_the_page_is() -> None:
     shares = ("share", "prose", "make text", "place", "text before", "main density", "page density")
     looks = []
     for many in (300, 3000):
-        markup = read(parse(reference(many)))
-        names, _ = measures.names()
+        markup = read_markup(parse_page(reference(many)))
+        names, _ = measures.measure_names()
         rows = np.empty((len(names), len(markup.text)), np.int16)
-        measures.page(markup).first({name: row for row, name in enumerate(names)}, rows)
+        measures.compiled_page(markup).first({name: row for row, name in enumerate(names)}, rows)
         middle = next(
             number for number, text in enumerate(markup.text) if text.startswith(f"cell_{many // 2:04}(place")
         )
@@ -118,10 +118,10 @@ PIECE = st.sampled_from([
 @given(st.lists(PIECE, max_size=40))
 def test_any_page(pieces: list[str]) -> None:
     """Blocks in their order, each as it is; the same again."""
-    tree = parse("".join(pieces))
-    markup = read(tree)
-    text = blocks.text(tree, True)
-    assert text == blocks.text(tree, True)
+    tree = parse_page("".join(pieces))
+    markup = read_markup(tree)
+    text = blocks.page_text(tree, True)
+    assert text == blocks.page_text(tree, True)
     if not markup.text:
         assert text == ""
         return
@@ -137,7 +137,7 @@ def test_any_page(pieces: list[str]) -> None:
 def test_the_cut_is_the_best_of_all(found: list[tuple[int, int]]) -> None:
     """No other least score has a higher F measure, up to a millionth."""
     scores, length = np.ascontiguousarray(np.array(found, np.int64).T)
-    chance = 1 / (1 + np.exp(-np.clip(scores, -blocks.SURE, blocks.SURE) / 100))
+    chance = 1 / (1 + np.exp(-np.clip(scores, -blocks.SURE_SCORE, blocks.SURE_SCORE) / 100))
 
     def measure(least: int) -> float:
         taken = scores >= least
@@ -145,20 +145,20 @@ def test_the_cut_is_the_best_of_all(found: list[tuple[int, int]]) -> None:
         weighed = blocks.PRECISION * length[taken].sum() + blocks.RECALL * whole
         return float((blocks.PRECISION + blocks.RECALL) * right / weighed)
 
-    assert measure(blocks.cut(scores, length)) > max(measure(least) for least in scores.tolist()) - 2e-3
+    assert measure(blocks.least_score(scores, length)) > max(measure(least) for least in scores.tolist()) - 2e-3
 
 
 def test_chances_are_far_from_a_half() -> None:
     """So that every machine rounds them to the same thousandths, whatever the last bit of its exp."""
-    exact = 1000 / (1 + np.exp(np.arange(-blocks.SURE, blocks.SURE + 1) / -100))
+    exact = 1000 / (1 + np.exp(np.arange(-blocks.SURE_SCORE, blocks.SURE_SCORE + 1) / -100))
     assert (abs(exact - np.floor(exact) - 0.5) > 1e-6).all()
-    assert (np.diff(blocks.CHANCE) >= 0).all() and blocks.CHANCE[blocks.SURE] == 500
+    assert (np.diff(blocks.CHANCE) >= 0).all() and blocks.CHANCE[blocks.SURE_SCORE] == 500
 
 
 @pytest.mark.parametrize(("scores", "kept"), [([300, 250, -40, -400], 2), ([10, -20, -30, -400], 3), ([-500, -600], 1)])
 def test_on_a_page_in_doubt_more_is_kept(scores: list[int], kept: int) -> None:
     found = np.array(scores, np.int64)
-    assert (found >= blocks.cut(found, np.full(len(found), 100, np.int64))).sum() == kept
+    assert (found >= blocks.least_score(found, np.full(len(found), 100, np.int64))).sum() == kept
 
 
 def test_a_heading_stays_with_what_it_heads() -> None:
@@ -166,15 +166,15 @@ def test_a_heading_stays_with_what_it_heads() -> None:
     names = ["h2", "h3", "p", "h3", "p", "dt", "p", "p", "p", "h2"]
     scores = np.array([-50, -20, 200, -20, -80, -150, 200, -20, 200, -20])
     code = np.array([CODE[name] for name in names])
-    assert compiled.kept(scores, 1, code, blocks.HEADING, blocks.UNLIKELY) == [0, 1, 2, 6, 8]
+    assert compiled.kept(scores, 1, code, blocks.HEADING, blocks.UNLIKELY_SCORE) == [0, 1, 2, 6, 8]
 
 
 def test_what_does_not_fit_together_is_refused() -> None:
     three, two = np.ones(3, np.int64), np.ones(2, np.int64)
     with pytest.raises(ValueError, match="3 scores, 2 lengths and 1201 chances"):
-        blocks.cut(three, two)
+        blocks.least_score(three, two)
     with pytest.raises(ValueError, match="0 scores, 0 lengths"):
-        blocks.cut(three[:0], three[:0])
+        blocks.least_score(three[:0], three[:0])
     with pytest.raises(ValueError, match="3 scores and 2 codes"):
         compiled.kept(three, 0, two, blocks.HEADING, 0)
     with pytest.raises(ValueError, match="1000 is the code of no element"):
@@ -209,7 +209,7 @@ def test_a_forest_is_its_trees(depth: int, trees: int, count: int, most: int, se
         ],
     }  # fmt: skip
     rows = random.integers(-4, 4, (measures, count)).astype(np.int16)
-    scores = Forest.of(stored, list("abcde")).scores(rows)
+    scores = Forest.from_json(stored, list("abcde")).scores(rows)
     assert len(scores) == count
     for number in {0, count // 3, min(63, count - 1), min(64, count - 1), count - 1}:
         assert scores[number] == naive(stored, rows[:, number].tolist())
@@ -235,14 +235,16 @@ def test_the_mean_of_forests_scores_as_their_mean(members: int, seed: int) -> No
         for _ in range(members)
     ]  # fmt: skip
     rows = dict(zip("abcde", random.integers(-4, 4, (measures, 20)).astype(np.int16), strict=True))
-    scores = [Forest.of(one, one["names"]).scores(np.array([rows[name] for name in one["names"]])) for one in every]
+    scores = [
+        Forest.from_json(one, one["names"]).scores(np.array([rows[name] for name in one["names"]])) for one in every
+    ]
     together = fit_blocks.mean_of(every)
-    found = Forest.of(together, together["names"]).scores(np.array([rows[name] for name in together["names"]]))
+    found = Forest.from_json(together, together["names"]).scores(np.array([rows[name] for name in together["names"]]))
     assert np.abs(found - np.mean(scores, axis=0)).max() <= 0.5 * (trees * members + 1)
 
 
 def test_what_is_fitted_are_whole_numbers_that_fit() -> None:
-    stored = json.loads(blocks.FITTED.read_text(encoding="utf-8"))
+    stored = json.loads(blocks.FOREST_FILE.read_text(encoding="utf-8"))
     for forest in stored.values():
         numbers = [
             number for tree in forest["trees"] for name in ("limits", "leaves", "measures") for number in tree[name]

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.core.root import ROOT
-from crawl2llm.stages.ingest.bounds import SQUARES, STEPS, TAGS, scan, too_hard
+from crawl2llm.stages.ingest.bounds import SQUARES, STEPS, TAGS, scan_page, too_hard
 from crawl2llm.stages.ingest.compiled import Scan
 from crawl2llm.stages.ingest.extractors import EXTRACTORS, TooHard
-from crawl2llm.stages.ingest.head import facts, head
-from crawl2llm.stages.ingest.markup import parse
+from crawl2llm.stages.ingest.head import page_facts, read_head
+from crawl2llm.stages.ingest.markup import parse_page
 from crawl2llm.stages.ingest.warc import Page
 from tests.unit.stages.ingest.warcs import html, http, read, reasons, record
 
@@ -29,7 +29,7 @@ PARSERS = ("fast", "resiliparse", "trafilatura")
 
 def verdict(page: str, parser: str = "fast") -> str:
     """The reason why a page is not parsed, or ""."""
-    return too_hard(scan(page), parser)[0]
+    return too_hard(scan_page(page), parser)[0]
 
 
 def many(unit: str, number: int) -> str:
@@ -143,7 +143,7 @@ def test_the_largest_that_is_parsed_is_parsed_soon(before: str, unit: str, numbe
     ],
 )
 def test_what_a_library_is_not_given(page: str, parser: str, detail: str) -> None:
-    assert too_hard(scan(page), parser) == ("too_complex", detail) and verdict(page) == ""
+    assert too_hard(scan_page(page), parser) == ("too_complex", detail) and verdict(page) == ""
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_the_bound_is_a_count() -> None:
 @settings(deadline=None)
 @given(st.text(), st.text(alphabet="<>/!-=\"'[]? \0\ud800aé\U0001f600"), st.integers(1, 300))
 def test_any_text_is_counted(text: str, marks: str, number: int) -> None:
-    counts = scan(text + marks * number)
+    counts = scan_page(text + marks * number)
     assert counts.tags <= (text + marks * number).count("<") and min(counts) >= 0
-    assert scan((text + marks).encode("utf-8", "replace")) == scan(text + marks)
+    assert scan_page((text + marks).encode("utf-8", "replace")) == scan_page(text + marks)
 
 
 NAMES = [
@@ -215,9 +215,9 @@ def depths(page: str) -> list[int]:
 def test_no_page_is_deeper_than_its_bound(before: list[str], again: list[str]) -> None:
     """But for the body and the row that a parser makes around a cell; formatting elements are opened again."""
     page = grown(before, again, 60)
-    counts = scan(page)
+    counts = scan_page(page)
     if not counts.hidden:
-        deepest = (scan(page + " " * 1000).depths - counts.depths) // 1000
+        deepest = (scan_page(page + " " * 1000).depths - counts.depths) // 1000
         assert max(depths(page)) <= 3 * max(deepest, (2 * counts.steps) ** 0.5) + 16
 
 
@@ -242,7 +242,7 @@ def test_the_time_is_in_proportion_to_the_size(piece: str) -> None:
     """A bound for a page of 20 MB that quadratic work would exceed by hours."""
     page = many(piece, 20_000_000 // len(piece)).encode()
     begin = time.process_time()
-    scan(page)
+    scan_page(page)
     assert time.process_time() - begin < 2
 
 
@@ -307,8 +307,8 @@ def work(page: str, extractor: str = "fast") -> str:
     """All that is done with a page, and the reason where it is dropped."""
     if reason := verdict(page, extractor):
         return reason
-    tree = parse(page)
-    facts(head(tree), "https://example.org/")
+    tree = parse_page(page)
+    page_facts(read_head(tree), "https://example.org/")
     try:
         EXTRACTORS[extractor](page, tree, True)
     except TooHard as hard:

@@ -18,7 +18,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.core.root import ROOT
-from crawl2llm.stages.ingest.charsets import FAILED, FALLBACK, charset_of, decode, decode_text, prescan
+from crawl2llm.stages.ingest.charsets import FAILED_SHARE, FALLBACK, charset_of, decode_as, decode_text, prescan_charset
 from crawl2llm.stages.ingest.warc import Page
 from tests.unit.stages.ingest.standard_decoders import reference
 from tests.unit.stages.ingest.warcs import read
@@ -86,7 +86,7 @@ def test_charset_of_the_header_and_of_the_meta_tag(label: str) -> None:
 def test_any_text_that_its_declared_charset_can_write_comes_back(label: str, text: str) -> None:
     try:
         body = endec.encode(text, label)
-        assume(decode(body, label) == text)
+        assume(decode_as(body, label) == text)
     except UnicodeError:
         assume(False)
     # What is valid UTF-8 beyond ASCII is read as UTF-8, whatever it declares; a byte-order mark goes first.
@@ -288,7 +288,7 @@ ESCAPES = {"iso-2022-jp": b"\x1b$B"}
 
 def index(charset: str, sequence: bytes) -> str | None:
     """The text of a whole sequence beyond ASCII; None if there is none. DIGESTS prove it."""
-    text = decode(ESCAPES.get(charset, b"") + sequence, charset)
+    text = decode_as(ESCAPES.get(charset, b"") + sequence, charset)
     return None if "\ufffd" in text else text
 
 
@@ -366,7 +366,7 @@ def test_every_character_is_that_of_the_standard(charset: str) -> None:
 
 
 def test_every_character_of_four_bytes_is_that_of_the_standard() -> None:
-    text = decode(b"".join(four_bytes()), "gb18030")
+    text = decode_as(b"".join(four_bytes()), "gb18030")
     assert len(text) == 126 * 10 * 126 * 10
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == FOUR_BYTES
 
@@ -383,13 +383,13 @@ CORNERS = sorted(
 def test_decoders_equal_the_text_of_the_standard(charset: str, data: st.DataObject) -> None:
     byte = st.sampled_from(CORNERS) | st.integers(0, 255)
     body = bytes(data.draw(st.lists(byte, max_size=24)))
-    assert decode(body, charset) == reference(body, charset, lambda sequence: index(charset, sequence))
+    assert decode_as(body, charset) == reference(body, charset, lambda sequence: index(charset, sequence))
 
 
 @given(st.lists(st.sampled_from(CORNERS) | st.integers(0, 255), max_size=24).map(bytes))
 def test_utf8_has_an_error_for_each_maximal_part(body: bytes) -> None:
     """Python does as the standard (and as Unicode recommends, 3.9)."""
-    assert decode(body, "utf-8") == body.decode("utf-8", "replace")
+    assert decode_as(body, "utf-8") == body.decode("utf-8", "replace")
 
 
 def test_labels_are_those_of_the_standard() -> None:
@@ -460,7 +460,7 @@ def test_one_bad_byte_costs_one_character(label: str, text: str, bad: int, inste
 def test_a_single_byte_charset_survives_every_undefined_byte(label: str) -> None:
     body = b"<p>" + bytes(byte for byte in range(0x80, 0x100) if byte not in undefined(label))
     for byte in undefined(label):
-        assert decode_text(body + bytes([byte]), label)[:2] == (decode(body, label) + "\ufffd", label)
+        assert decode_text(body + bytes([byte]), label)[:2] == (decode_as(body, label) + "\ufffd", label)
 
 
 def test_an_ascii_byte_after_a_lead_byte_is_not_lost() -> None:
@@ -477,8 +477,8 @@ def test_an_ascii_byte_after_a_lead_byte_is_not_lost() -> None:
 def test_a_declared_charset_that_fails_gives_way(label: str, other: str) -> None:
     text = f"<html><p>{text_for(other) * 20}</p>"
     body = endec.encode(text, other)
-    errors = decode(body, label).count("\ufffd")
-    assert errors > FAILED * sum(character > "\x7f" for character in decode(body, label)) + 1
+    errors = decode_as(body, label).count("\ufffd")
+    assert errors > FAILED_SHARE * sum(character > "\x7f" for character in decode_as(body, label)) + 1
     found, charset, where = decode_text(body, label)
     assert found == text and where == "bytes" and charset in {other, "koi8-u"}
     head = f'<meta charset="{other}">'.encode()
@@ -524,9 +524,9 @@ def test_x_user_defined() -> None:
     ],
 )  # fmt: skip
 def test_declarations_are_found_as_browsers_find_them(head: bytes, charset: str | None) -> None:
-    assert prescan(head) == charset
+    assert prescan_charset(head) == charset
     for cut in range(min(len(head), 200)):
-        prescan(head[:cut])
+        prescan_charset(head[:cut])
 
 
 PARTS = re.findall(r"<!--|-->|\w+|.", "<!-- --> <meta charset=koi8-r '\"> </x <?")
@@ -536,7 +536,7 @@ PARTS = re.findall(r"<!--|-->|\w+|.", "<!-- --> <meta charset=koi8-r '\"> </x <?
     st.binary(max_size=200) | st.lists(st.sampled_from(PARTS), max_size=30).map(lambda parts: "".join(parts).encode())
 )
 def test_no_head_is_without_end(head: bytes) -> None:
-    assert prescan(head) in {None, *CHARSETS}
+    assert prescan_charset(head) in {None, *CHARSETS}
 
 
 def html5lib_cases() -> Iterator[tuple[bytes, str]]:
@@ -557,7 +557,7 @@ def test_html5lib_encodings() -> None:
     assert len(cases) == 82
     wrong = [(page, label) for page, label in cases if decode_text(page, None)[1] != charset_of(label)]
     assert [(label, "京".encode() in page) for page, label in wrong] == [("euc-jp", True)]
-    undeclared = [page for page, label in cases if charset_of(label) == FALLBACK and prescan(page) is None]
+    undeclared = [page for page, label in cases if charset_of(label) == FALLBACK and prescan_charset(page) is None]
     assert len(undeclared) > 20 and all(decode_text(page, None)[2] == "bytes" for page in undeclared)
 
 

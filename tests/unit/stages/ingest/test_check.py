@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import DOCUMENT, Writer, data, rows
+from crawl2llm.formats.documents import DOCUMENT, Writer, parquet_file, rows
 from crawl2llm.stages.ingest import check, extract
 from tests.unit import making
 from tests.unit.stages.ingest.warcs import members, name, page
@@ -71,7 +71,7 @@ def test_the_copies_are_dropped_before_the_first_filter(tmp_path: Path) -> None:
     assert manifest.counts == {"in": 4, "kept": 3, "dropped": {"repeated_record": 1}}
     verdicts = {shard: list(rows(manifest.file(f"{shard}.parquet"))) for shard in ("00000", "00001")}
     for shard, path in zip(verdicts, documents, strict=True):
-        assert [row["id"] for row in verdicts[shard]] == [row["id"] for row in rows(data(path), ["id"])]
+        assert [row["id"] for row in verdicts[shard]] == [row["id"] for row in rows(parquet_file(path), ["id"])]
     dropped = [row for found in verdicts.values() for row in found if not row["kept"]]
     assert [(row["rule"], row["rules"], row["detail"], row["value"]) for row in dropped] == [
         ("repeated_record", ["repeated_record"], "a.warc.gz", None)
@@ -108,7 +108,7 @@ def test_other_documents_with_one_id_end_the_run_with_both_origins(
 def test_a_crawl_that_is_given_twice_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(check, "MOST", 2)
+    monkeypatch.setattr(check, "MOST_REPEATED", 2)
     same = [{"id": f"{n:032x}", "source": "web", "metadata": '{"file": "a", "record_id": "<r>"}'} for n in range(5)]
     given_ = [documents_with(tmp_path, shard, same) for shard in (0, 1)]
     assert checked(tmp_path, given_) == 1
@@ -140,7 +140,7 @@ def test_found_is_what_occurs_twice_in_however_many_parts(
         paths.append(folder / f"{shard:05d}.parquet")
     before, check.HELD_DOCUMENTS, check.BATCH = (check.HELD_DOCUMENTS, check.BATCH), held, 7
     try:
-        places = check.found(paths, folder)
+        places = check.find_repeated(paths, folder)
     finally:
         check.HELD_DOCUMENTS, check.BATCH = before
     everything = [number for numbers in shards for number in numbers]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.stages.ingest import compiled
-from crawl2llm.stages.ingest.markup import parse, read
+from crawl2llm.stages.ingest.markup import parse_page, read_markup
 
 ROOT = Path(__file__).resolve().parents[4]
 TAGS = "<p> </p> <pre> </pre> <ul> <li> </ul> <table> <td> </table> <svg> </svg> <x-y> </x-y> <br> <a href=x> </a> <select> </select>"
@@ -25,7 +25,7 @@ TAGS = "<p> </p> <pre> </pre> <ul> <li> </ul> <table> <td> </table> <svg> </svg>
     st.lists(st.sampled_from([*TAGS.split(), "x", "\n", "é\U0001f600", "\ud800"]) | st.text(max_size=5), max_size=60)
 )
 def test_any_page_makes_elements_and_blocks(pieces: list[str]) -> None:
-    found = read(parse("".join(pieces)))
+    found = read_markup(parse_page("".join(pieces)))
     elements, blocks = len(found.parent), len(found.text)
     assert {len(each) for each in (found.code, found.own, found.bits, found.first, found.last)} == {elements}
     assert {len(each) for each in (found.node, found.links, found.linked, found.marks)} == {blocks}
@@ -38,7 +38,7 @@ def test_any_page_makes_elements_and_blocks(pieces: list[str]) -> None:
 @given(st.lists(st.sampled_from([*" \t\n\x1c\u00a0\u3000\x85ab", "é", "\U0001f600", "<br>", "<b>"]), max_size=30))
 def test_white_space_is_folded(pieces: list[str]) -> None:
     lines = [" ".join(line.split()) for line in "".join(pieces).replace("<b>", "").split("<br>")]
-    found = [line for text in read(parse("<p>" + "".join(pieces))).text for line in text.split("\n")]
+    found = [line for text in read_markup(parse_page("<p>" + "".join(pieces))).text for line in text.split("\n")]
     assert found == [line for line in lines if line]
 
 

@@ -18,7 +18,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.stages.ingest.decompress import Damage, Stream, decompressed, is_tar
+from crawl2llm.stages.ingest.decompress import Damage, Stream, decompressed_pieces, is_tar
 from crawl2llm.stages.ingest.files import First
 from crawl2llm.stages.ingest.warc import Rejected, WarcReader
 from tests.unit.stages.ingest.servers import Server
@@ -34,7 +34,7 @@ BYTES = random.Random(4).randbytes(300_000)  # noqa: S311 - test bytes
 
 
 def taken(path: Path) -> tuple[bytes, list[Damage]]:
-    pieces = list(decompressed(path))
+    pieces = list(decompressed_pieces(path))
     return b"".join(piece for piece in pieces if isinstance(piece, bytes)), [
         piece for piece in pieces if isinstance(piece, Damage)
     ]
@@ -88,7 +88,7 @@ def test_what_is_no_member_is_damage(tmp_path: Path, pack: str) -> None:
     for data in (b"no " * 3000, PACKS[pack](b"words") + b"noise", b"noise" + PACKS[pack](b"words")):
         path.write_bytes(data)
         out, damage = taken(path)
-        assert len(damage) == 1 and "are no" in damage[0].what and not damage[0].unfinished
+        assert len(damage) == 1 and "are no" in damage[0].description and not damage[0].unfinished
         assert out in (b"", b"words")
     path.write_bytes(b"WARC/1.1\r\n" + b"no " * 300)
     assert taken(path) == (path.read_bytes(), []), "a WARC file that is not compressed after all"
@@ -113,7 +113,7 @@ def test_a_dictionary_that_is_too_large_is_said_to_be(tmp_path: Path) -> None:
         pytest.skip("too little memory to make such a file")
     (tmp_path / "a.warc.xz").write_bytes(made)
     out, damage = taken(tmp_path / "a.warc.xz")
-    assert not out and "over 128 MB, so compress it again with a smaller dictionary" in damage[0].what
+    assert not out and "over 128 MB, so compress it again with a smaller dictionary" in damage[0].description
     (found,) = read(tmp_path / "a.warc.xz")
     assert isinstance(found, Rejected) and found.reason == "not_warc" and "128 MB" in found.detail
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain.sources import content
+from crawl2llm.chain.sources import content_digest
 from crawl2llm.core import code_snapshot
 from crawl2llm.core import record as records
 from crawl2llm.core.manifest import Manifest
@@ -117,12 +117,12 @@ def sharded(tmp_path: Path, shards: int = 3) -> Path:
         if not path.exists():
             path.write_text(f'{{"text": "Fine words {number}."}}\n{{"text": 1}}\n')
         files[f"{number:05d}"] = [f"good={tmp_path}/in/./{number}.jsonl"]
-    held = {shard: content(entries) for shard, entries in files.items()}
-    return code_snapshot.beside(code_snapshot.config({}, [{"main": files}, {"main": held}]))
+    held = {shard: content_digest(entries) for shard, entries in files.items()}
+    return code_snapshot.sources_path(code_snapshot.write_config({}, [{"main": files}, {"main": held}]))
 
 
 def run_sharded(tmp_path: Path, *also: str, shard: str = "00000", out: str = "out") -> int:
-    extract._frozen.cache_clear()  # another program
+    extract._read_frozen_sources.cache_clear()  # another program
     argv = ["--config", making.config("ingest.extract", sources=SOURCES, shards=3), "--sources", str(sharded(tmp_path))]
     return extract.main([*argv, "main", "--also", *also, "--manifest", str(tmp_path / out / f"{shard}.manifest.json")])
 

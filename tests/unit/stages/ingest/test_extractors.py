@@ -16,7 +16,7 @@ BODY = f"""<html><body><nav><a href=/>Start</a> <a href=/b>Other pages</a></nav>
 
 @pytest.mark.parametrize("name", sorted(extractors.EXTRACTORS))
 def test_main_text(tmp_path: Path, name: str) -> None:
-    if lacking := extractors.missing(name):
+    if lacking := extractors.missing_extractor(name):
         pytest.skip(lacking)
     found = one(tmp_path, http(BODY.encode()), extractor=name)
     assert isinstance(found, Page)
@@ -27,7 +27,7 @@ def test_main_text(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(extractors.EXTRACTORS))
 def test_a_page_that_is_too_hard_has_a_reason(tmp_path: Path, name: str) -> None:
-    if lacking := extractors.missing(name):
+    if lacking := extractors.missing_extractor(name):
         pytest.skip(lacking)
     deep = one(tmp_path, http(b"<div>" * 15_000 + BODY.encode()), extractor=name)
     assert not isinstance(deep, Page) and deep.reason == "too_deep"
@@ -48,7 +48,7 @@ def test_code_keeps_its_white_space(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(set(extractors.EXTRACTORS) - {"fast"}))
 def test_code_of_a_library_keeps_its_indentation(tmp_path: Path, name: str) -> None:
     """And other lines lose theirs: libraries indent lists and write white space of the source."""
-    if lacking := extractors.missing(name):
+    if lacking := extractors.missing_extractor(name):
         pytest.skip(lacking)
     code = "if a  <\tb:\n    c\n      d"
     pre = f"<pre>{code.replace('<', '&lt;')}</pre>"
@@ -63,10 +63,10 @@ def test_code_of_a_library_keeps_its_indentation(tmp_path: Path, name: str) -> N
 
 def test_one_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extractors.importlib.util, "find_spec", lambda name: None)
-    assert extractors.missing("trafilatura").startswith(
+    assert extractors.missing_extractor("trafilatura").startswith(
         "ingest.extract.extractor is trafilatura, which is not installed: pip install"
     )
-    assert not extractors.missing("resiliparse")
+    assert not extractors.missing_extractor("resiliparse")
 
 
 def test_many_blocks_are_counted(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.ingest import extract, fetch
 from crawl2llm.stages.ingest import list as listing
-from crawl2llm.stages.ingest.files import target
+from crawl2llm.stages.ingest.files import copy_path
 from tests.unit.stages.ingest.servers import Server
 from tests.unit.stages.ingest.test_list import WEB, config, crawl, run
 
@@ -21,12 +21,12 @@ from tests.unit.stages.ingest.test_list import WEB, config, crawl, run
 def fetched(out: Path, whole: dict[str, Any]) -> int:
     """Fetch shard 00000 by the list in `out`."""
     argv = ["--config", fingerprint("ingest.fetch", whole), "--list", str(out / "list/manifest.json")]
-    argv += ["--access", sources.access(whole), "--manifest", str(out / "fetch/00000.manifest.json")]
+    argv += ["--access", sources.access_json(whole), "--manifest", str(out / "fetch/00000.manifest.json")]
     return fetch.main(argv)
 
 
 def listed(out: Path, whole: dict[str, Any]) -> None:
-    argv = ["--config", fingerprint("ingest.list", whole), "--access", sources.access(whole)]
+    argv = ["--config", fingerprint("ingest.list", whole), "--access", sources.access_json(whole)]
     assert listing.main([*argv, "--manifest", str(out / "list/manifest.json")]) == 0
 
 
@@ -48,9 +48,9 @@ def test_documents_are_the_same_with_and_without(server: Server, tmp_path: Path)
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     manifest = Manifest.read(tmp_path / "b/fetch/00000.manifest.json")
     assert len(manifest.files) == 8 and all(name.endswith(".warc.gz") for name in manifest.files)
-    assert not any(manifest.altered())
+    assert not any(manifest.checksum_problems())
     manifest.file(next(iter(manifest.files))).write_bytes(b"")
-    Manifest.forget(tmp_path / "b/00000.manifest.json")
+    Manifest.remove_with_copy(tmp_path / "b/00000.manifest.json")
     assert extracted(tmp_path / "b", whole) == 1
 
 
@@ -58,7 +58,7 @@ def test_a_copy_that_was_cut_off_continues(server: Server, tmp_path: Path) -> No
     data = b'{"text": "Words and more of them."}\n' * 50_000
     whole = config({"name": "web", "kind": "jsonl", "paths": [server.put("x.jsonl", data)], "patience": 1}, shards=1)
     listed(tmp_path, whole)
-    copy = target(tmp_path / "fetch/00000", "web", "x.jsonl")
+    copy = copy_path(tmp_path / "fetch/00000", "web", "x.jsonl")
     # The first attempt ends after some of it: the range that follows is from another place.
     file = server.files["/x.jsonl"]
     file.drop, file.shift = 700_000, 9
@@ -81,7 +81,7 @@ def test_what_another_list_left_is_not_continued(server: Server, tmp_path: Path)
         {"name": "web", "kind": "jsonl", "paths": [server.put("x.jsonl", b'{"text": "Words."}\n')]}, shards=1
     )
     listed(tmp_path, whole)
-    copy = target(tmp_path / "fetch/00000", "web", "x.jsonl")
+    copy = copy_path(tmp_path / "fetch/00000", "web", "x.jsonl")
     copy.parent.mkdir(parents=True)
     copy.with_name(f".{copy.name}.partial").write_bytes(b"of an older file")
     (copy.parent / "old.gz").write_bytes(b"of a file that is not listed any more")
@@ -94,11 +94,11 @@ def test_an_older_copy_is_not_taken_for_the_new_file(server: Server, tmp_path: P
     whole = config({"name": "web", "kind": "jsonl", "paths": [server.put("x.jsonl", old)], "patience": 1}, shards=1)
     listed(tmp_path, whole)
     assert fetched(tmp_path, whole) == 0
-    copy = target(tmp_path / "fetch/00000", "web", "x.jsonl")
+    copy = copy_path(tmp_path / "fetch/00000", "web", "x.jsonl")
     assert copy.read_bytes() == old
     server.put("x.jsonl", new)
-    Manifest.forget(tmp_path / "list/manifest.json")
-    Manifest.forget(tmp_path / "fetch/00000.manifest.json")
+    Manifest.remove_with_copy(tmp_path / "list/manifest.json")
+    Manifest.remove_with_copy(tmp_path / "fetch/00000.manifest.json")
     listed(tmp_path, whole)
     server.files["/x.jsonl"].statuses = [503] * 100
     assert fetched(tmp_path, whole) == 1 and not copy.exists()
@@ -119,7 +119,7 @@ def test_missing_files(server: Server, tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_no_name_of_a_server_leaves_the_folder(tmp_path: Path) -> None:
     for name in ("../../etc/passwd", "a/..", "", "x" * 500, "ä b\n.gz", "/etc/passwd"):
-        found = target(tmp_path, "web", name)
+        found = copy_path(tmp_path, "web", name)
         assert found.parent == tmp_path and len(found.name) < 120 and found.name.isascii()
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from crawl2llm.stages.ingest import compressed
 from crawl2llm.stages.ingest.compressed import Damage
-from crawl2llm.stages.ingest.decompress import INFLATED
+from crawl2llm.stages.ingest.decompress import INFLATED_BYTES
 from crawl2llm.stages.ingest.frames import HEADER, Frame, frames
 from crawl2llm.stages.ingest.warc import Page, Rejected
 from tests.unit.stages.ingest.warcs import http, ids, members, name, page, read, reasons, record
@@ -236,7 +236,7 @@ def test_length_over_the_limit_is_passed_over_without_being_held(tmp_path: Path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert reasons(found) == {"page": 2, "too_large": 1} and ids(found) == NAMES[:3]
-    assert peak < 4 * (INFLATED + HEADER) + 2_000_000
+    assert peak < 4 * (INFLATED_BYTES + HEADER) + 2_000_000
 
 
 def test_length_beyond_the_end_of_the_file(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_bytes_of_a_plain_file_are_in_a_frame_or_in_damage(
         if isinstance(each, Frame):
             assert each.header + each.block in data
             held += len(each.header) + len(each.block)
-        elif isinstance(each, Damage) and (match := re.match(r"(\d+) bytes belong", each.what)):
+        elif isinstance(each, Damage) and (match := re.match(r"(\d+) bytes belong", each.description)):
             lost += int(match.group(1))
     blank = len(re.findall(rb"[\r\n\t \x00]", data))
     assert held + lost <= len(data) <= held + lost + blank
@@ -353,4 +353,4 @@ def test_headers_that_are_passed_over_are_not_held() -> None:
     data = bytes.fromhex("28b52ffd 00 00") + b"\0\0\0" * 1000 + b"\1\0\0"
     part = compressed.Part(io.BytesIO(data + b"next"), 0, len(data) + 4)
     assert part.magic == compressed.ZSTD
-    assert part.end() == len(data) and not part.held and not part.wrong
+    assert part.find_end() == len(data) and not part.header_bytes and not part.wrong

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from crawl2llm.stages.ingest.head import Head, facts, head
-from crawl2llm.stages.ingest.markup import parse
+from crawl2llm.stages.ingest.head import Head, page_facts, read_head
+from crawl2llm.stages.ingest.markup import parse_page
 
 URL = "https://example.org/a/page.html"
 
 
 def said(page: str) -> dict[str, str]:
-    return facts(head(parse(page)), URL)
+    return page_facts(read_head(parse_page(page)), URL)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_facts(page: str, found: dict[str, str]) -> None:
 
 
 def test_what_is_looked_at_is_bounded() -> None:
-    assert len(head(parse("<meta name=a content=b>" * 20_000)).metas) == 9_999  # and <html>
+    assert len(read_head(parse_page("<meta name=a content=b>" * 20_000)).metas) == 9_999  # and <html>
     many = " ".join(f"a{number}=1" for number in range(10_000))
     begin = time.process_time()
     assert said(f"<meta {many}><title>A</title>") == {"title": "A"} and time.process_time() - begin < 1
@@ -57,8 +57,8 @@ def test_what_is_looked_at_is_bounded() -> None:
 def test_robots_are_meta_tags_by_name() -> None:
     page = "<meta name=robots content=a><META NAME=' GoogleBot' CONTENT=b><meta property=robots content=c>"
     page += "<!-- <meta name=robots content=d> -->"
-    assert head(parse(page)).robots == ["a", "b"]
-    assert head(parse("words")) == Head()
+    assert read_head(parse_page(page)).robots == ["a", "b"]
+    assert read_head(parse_page("words")) == Head()
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,5 @@ def test_robots_are_meta_tags_by_name() -> None:
 def test_the_work_grows_with_the_page_and_not_with_its_square(page: str) -> None:
     """Counted in seconds only so far as minutes are told from a second."""
     begin = time.process_time()
-    facts(head(parse(page)), "https://example.org/")
+    page_facts(read_head(parse_page(page)), "https://example.org/")
     assert time.process_time() - begin < 10

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
-from crawl2llm.stages.ingest.licences import licence, name_of
-from crawl2llm.stages.ingest.markup import parse
+from crawl2llm.stages.ingest.licences import name_of, page_licence
+from crawl2llm.stages.ingest.markup import parse_page
 from crawl2llm.stages.ingest.warc import WarcReader
 
 BY = "https://creativecommons.org/licenses/by/4.0/"
@@ -57,14 +57,14 @@ def test_names(address: str, name: str) -> None:
     ],
 )  # fmt: skip
 def test_a_page(html: str, found: dict[str, object]) -> None:
-    assert licence(html, parse(html)) == found
+    assert page_licence(html, parse_page(html)) == found
 
 
 def test_time_is_in_proportion_to_the_page() -> None:
     for part in ("<a ", f'<a href="{BY}', '"license":{"license":', "<meta name=", f"<a {BY} "):
         html = f"ld+json {BY}" + (part * 300_000)[:300_000]
         start = time.process_time()
-        licence(html, parse(html))
+        page_licence(html, parse_page(html))
         assert time.process_time() - start < 1, part
 
 
@@ -87,7 +87,9 @@ def test_it_is_written_where_the_key_asks_for_it() -> None:
         "respect_noindex": True,
         "min_characters": 1,
     }
-    plain = WarcReader({"name": "web"}, settings).html(Record(), html.encode(), "text/html", {})  # type: ignore[arg-type]
-    asked = WarcReader({"name": "web"}, {**settings, "licence": True}).html(Record(), html.encode(), "text/html", {})  # type: ignore[arg-type]
+    plain = WarcReader({"name": "web"}, settings).page_of_html(Record(), html.encode(), "text/html", {})  # type: ignore[arg-type]
+    asked = WarcReader({"name": "web"}, {**settings, "licence": True}).page_of_html(
+        Record(), html.encode(), "text/html", {}
+    )  # type: ignore[arg-type]
     said = {"licence": "cc-by-4.0", "licence_from": "rel"}
     assert asked.metadata == {**plain.metadata, **said} and asked.text == plain.text  # type: ignore[union-attr]

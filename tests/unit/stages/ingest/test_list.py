@@ -19,7 +19,7 @@ import pytest
 from crawl2llm.chain import file_lists, sources
 from crawl2llm.chain.config import validate
 from crawl2llm.chain.fingerprint import fingerprint
-from crawl2llm.chain.urls import named
+from crawl2llm.chain.urls import unique_names
 from crawl2llm.core.errors import ConfigError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
@@ -40,8 +40,8 @@ def config(*given: dict[str, Any], shards: int = 2, **extract: Any) -> dict[str,
 
 def run(out: Path, whole: dict[str, Any]) -> tuple[int, list[dict[str, Any]], Counter[str]]:
     """List and extract as the rules do: (exit status, documents, dropped records by reason)."""
-    list(sources.by_shard(whole))
-    access = sources.access(whole)
+    list(sources.files_by_shard(whole))
+    access = sources.access_json(whole)
     given = ["--config", fingerprint("ingest.list", whole), "--access", access]
     if status := listing.main([*given, "--manifest", str(out / "list/manifest.json")]):
         return status, [], Counter()
@@ -97,16 +97,16 @@ def test_a_crawl_in_the_folder_of_a_mirror_has_the_same_documents(server: Server
 
 def test_a_larger_number_has_all_of_a_smaller_one() -> None:
     names = [f"segments/{number}" for number in range(1000)]
-    few, more = listing.chosen(names, 10, None), listing.chosen(names, 100, None)
+    few, more = listing.choose_by_hash(names, 10, None), listing.choose_by_hash(names, 100, None)
     assert (
         len(few) == 10
         and len(more) == 100
         and set(few) < set(more)
-        and listing.chosen(names[::-1], 10, None) == few[::-1]
+        and listing.choose_by_hash(names[::-1], 10, None) == few[::-1]
     )
-    tenth, fifth = listing.chosen(names, None, 0.1), listing.chosen(names, None, 0.2)
+    tenth, fifth = listing.choose_by_hash(names, None, 0.1), listing.choose_by_hash(names, None, 0.2)
     assert set(tenth) < set(fifth) and 70 < len(tenth) < 130
-    assert listing.chosen(names, None, 1.0) == names and len(listing.chosen(names, 2000, None)) == 1000
+    assert listing.choose_by_hash(names, None, 1.0) == names and len(listing.choose_by_hash(names, 2000, None)) == 1000
 
 
 def test_missing_files_fail_the_task_or_are_counted(
@@ -169,7 +169,7 @@ def test_a_file_of_a_mirror_that_is_not_as_it_was_listed_fails_the_task(
     assert run(tmp_path, whole)[0] == 0
     one = sorted((tmp_path / "mirror").rglob("*00003.warc.gz"))[0]
     one.write_bytes(one.read_bytes()[:-1] + b"x")  # as long as before
-    Manifest.forget(tmp_path / "00000.manifest.json")
+    Manifest.remove_with_copy(tmp_path / "00000.manifest.json")
     argv = ["--config", fingerprint("ingest.extract", whole), "--list", str(tmp_path / "list/manifest.json")]
     assert extract.main([*argv, "--manifest", str(tmp_path / "00000.manifest.json")]) == 1
     assert f"{one} is not the file that ingest.list found" in capsys.readouterr().err
@@ -184,7 +184,7 @@ def test_a_file_that_is_not_as_it_was_listed_fails_the_task(
     )
     assert run(tmp_path, whole)[0] == 0
     server.put("x.jsonl", b'{"text": "Other words."}\n')
-    Manifest.forget(tmp_path / "00000.manifest.json")
+    Manifest.remove_with_copy(tmp_path / "00000.manifest.json")
     argv = ["--config", fingerprint("ingest.extract", whole), "--list", str(tmp_path / "list/manifest.json")]
     assert extract.main([*argv, "--manifest", str(tmp_path / "00000.manifest.json")]) == 1
     assert "x.jsonl changed: it had 19 bytes, and now 25" in capsys.readouterr().err
@@ -226,7 +226,7 @@ def test_patterns_in_s3(s3: str, tmp_path: Path) -> None:
         "--config",
         fingerprint("ingest.extract", config(source, max_missing_files=1)),
         "--access",
-        sources.access(config(source)),
+        sources.access_json(config(source)),
     ]
     shard = next(shard for shard in ("00000", "00001") if "a/2" in (tmp_path / f"list/{shard}.json").read_text())
     out = tmp_path / f"{shard}.manifest.json"
@@ -257,7 +257,7 @@ def test_names_that_are_the_same_fail_the_list(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queries = [server.put("x", b"") + f"?id={number}" for number in range(2)]
-    found = [*queries, f"s3://{named(queries)[queries[0]]}"]
+    found = [*queries, f"s3://{unique_names(queries)[queries[0]]}"]
     whole = config({"name": "web", "kind": "text", "paths": found, "patience": 1})
     assert run(tmp_path, whole)[0] == 1
     assert "source 'web': http://127.0.0.1" in (said := capsys.readouterr().err) and "would both be called" in said
@@ -283,7 +283,7 @@ def test_a_long_list_is_no_part_of_a_command_line(tmp_path: Path) -> None:
     place = tmp_path / "list.txt"
     place.write_text("".join(f"https://a.example/crawl/segments/{number}.warc.gz\n" for number in range(90_000)))
     whole = config({"name": "web", "kind": "warc", "paths": [f"@{place}"]})
-    assert sources.by_shard(whole) == {} and len(fingerprint("ingest.list", whole)) < 10_000
+    assert sources.files_by_shard(whole) == {} and len(fingerprint("ingest.list", whole)) < 10_000
     began = process_time()
     for _ in range(2000):  # as a plan over many tasks asks
         assert file_lists.is_listed(whole["ingest"]["extract"]["sources"][0], ".")
@@ -304,7 +304,7 @@ def test_a_line_of_a_list_that_is_refused_is_named(tmp_path: Path, second: str, 
     place = tmp_path / "list.txt"
     place.write_text(f"# files\nhttps://a.org/1.gz\n\n{second}\n")
     with pytest.raises(ConfigError) as error:
-        sources.by_shard(config({"name": "web", "kind": "warc", "paths": [f"@{place}"]}))
+        sources.files_by_shard(config({"name": "web", "kind": "warc", "paths": [f"@{place}"]}))
     said = str(error.value)
     assert said.startswith(f"ingest.extract.sources[0].paths: the list {place}") and words in said
     assert "hunter2" not in said
@@ -323,7 +323,7 @@ def test_a_list_of_urls_beside_files_here_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.gz").write_text("")
     source = {"name": "web", "kind": "warc", "paths": [f"@{tmp_path}/list.txt", f"{tmp_path}/b.gz"]}
     with pytest.raises(ConfigError, match="files here and at URLs: make them two sources"):
-        sources.by_shard(config(source))
+        sources.files_by_shard(config(source))
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_a_list_of_urls_beside_files_here_is_refused(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_sources_that_are_refused(source: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as error:
-        sources.by_shard(config({"name": "web", **source}))
+        sources.files_by_shard(config({"name": "web", **source}))
     assert (
         words in str(error.value)
         and "hunter2" not in str(error.value)
@@ -357,7 +357,7 @@ def test_sources_that_are_refused(source: dict[str, Any], words: str) -> None:
 
 def test_a_plan_needs_no_network_and_tracks_what_decides_the_list() -> None:
     whole = config({**WEB, "base": "https://nowhere.invalid/"})
-    assert sources.by_shard(whole) == {} and file_lists.is_listed(whole["ingest"]["extract"]["sources"][0], ".")
+    assert sources.files_by_shard(whole) == {} and file_lists.is_listed(whole["ingest"]["extract"]["sources"][0], ".")
     others: list[dict[str, Any]] = [{}, {"files": 9}, {"crawl": "CC-MAIN-2026-12"}, {"curated": True}, {"patience": 5}]
     marks = [fingerprint("ingest.list", config({**WEB, **more})) for more in others]
     assert marks[0] == marks[3] == marks[4] and len(set(marks)) == 3
@@ -384,7 +384,7 @@ def test_a_real_crawl_in_the_layout_of_common_crawl(server: Server, tmp_path: Pa
     server.put(f"crawl-data/{CRAWL}/warc.paths.gz", gzip.compress("\n".join(names).encode()))
     status, documents, dropped = run(tmp_path / "a", config({**WEB, "base": server.url}, shards=1))
     local = config({"name": "web", "kind": "warc", "paths": [f"{DATA}/crawl/mlcrawl-dev-00000.warc.gz"]}, shards=1)
-    files = sources.by_shard(local)["00000"]
+    files = sources.files_by_shard(local)["00000"]
     argv = ["--config", fingerprint("ingest.extract", local), "--files", *files]
     assert extract.main([*argv, "--manifest", str(tmp_path / "b/00000.manifest.json")]) == 0
     assert status == 0 and Manifest.read(tmp_path / "b/00000.manifest.json").counts["dropped"] == dropped
@@ -399,7 +399,7 @@ def test_missing_files_fail_the_listing_where_a_shard_may_not_have_them(
     for name in gone:
         del server.files[name]
     whole = config({**WEB, "base": server.url}, shards=1)
-    given = ["--config", fingerprint("ingest.list", whole), "--access", sources.access(whole)]
+    given = ["--config", fingerprint("ingest.list", whole), "--access", sources.access_json(whole)]
     given += ["--manifest", str(tmp_path / "manifest.json"), "--max-missing-files"]
     assert listing.main([*given, "1"]) == 1
     said = capsys.readouterr().err

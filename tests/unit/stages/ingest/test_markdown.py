@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.stages.ingest import markdown
-from crawl2llm.stages.ingest.markup import parse, read
+from crawl2llm.stages.ingest.markup import parse_page, read_markup
 from crawl2llm.stages.ingest.warc import Page
 from tests.unit.stages.ingest.warcs import http, one
 
 
 def of(page: str) -> str:
-    markup = read(parse(page))
-    return markdown.text(markup, range(len(markup.text)))
+    markup = read_markup(parse_page(page))
+    return markdown.markdown_text(markup, range(len(markup.text)))
 
 
 @pytest.mark.parametrize(

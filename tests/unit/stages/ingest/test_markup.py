@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.stages.ingest import render
-from crawl2llm.stages.ingest.head import head
-from crawl2llm.stages.ingest.markup import Markup, parse, read
+from crawl2llm.stages.ingest.head import read_head
+from crawl2llm.stages.ingest.markup import Markup, parse_page, read_markup
 from crawl2llm.stages.ingest.tags import BIT, BLOCKS, HIDDEN, said
-from crawl2llm.stages.ingest.warc import joined
+from crawl2llm.stages.ingest.warc import drop_unseen
 
 
 def of(page: str) -> Markup:
-    return read(parse(page))
+    return read_markup(parse_page(page))
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ def test_not_hidden(attributes: str) -> None:
 def test_lines() -> None:
     page = "<h1>A</h1><div>b</div><div>c</div><p>d</p><ul><li>e<li><p>f</p></ul><ol><li>g<li>h</ol><table><tr><td>1<td>2<tr><td>3</table>"
     markup = of(page)
-    assert render.text(markup, range(len(markup.text))) == "A\n\nb\nc\n\nd\n\n• e\n• f\n\n1. g\n2. h\n\n1 | 2\n3"
-    assert render.text(markup, [1, 3, 7]) == "b\n\nd\n\n2. h"
+    assert render.plain_text(markup, range(len(markup.text))) == "A\n\nb\nc\n\nd\n\n• e\n• f\n\n1. g\n2. h\n\n1 | 2\n3"
+    assert render.plain_text(markup, [1, 3, 7]) == "b\n\nd\n\n2. h"
 
 
 WORDS = [
@@ -249,7 +249,7 @@ def test_a_number_of_thousands_of_digits_loses_no_page(number: str) -> None:
     for page in (f"<p>words &#{number}; more", f"<title>words &#{number};</title><p>words &#{number}; more"):
         expected = "A" if number.endswith("65") else "\ufffd"
         assert of(page).text == [f"words {expected} more"]
-        assert head(parse(page)).title in ("", f"words {expected}")
+        assert read_head(parse_page(page)).title in ("", f"words {expected}")
 
 
 PIECE = st.sampled_from(
@@ -296,7 +296,7 @@ def test_any_string_is_a_page(pieces: list[str]) -> None:
 @given(st.lists(st.text(st.characters(exclude_characters="<&\x00\r"), max_size=30), min_size=1, max_size=6))
 def test_no_text_of_a_paragraph_is_lost(texts: list[str]) -> None:
     page = "<p>" + "<b></b>".join(texts) + "</p>"
-    expected = joined("".join(texts).encode("utf-8", "ignore").decode()).split()
+    expected = drop_unseen("".join(texts).encode("utf-8", "ignore").decode()).split()
     assert " ".join(of(page).text) == " ".join(expected)
 
 

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.stages.ingest import measures
-from crawl2llm.stages.ingest.markup import Markup, parse, read
+from crawl2llm.stages.ingest.markup import Markup, parse_page, read_markup
 from tests.unit.stages.ingest import plain_measures
 from tests.unit.stages.ingest.test_blocks import PAGE, PIECE, reference
 
-FIRST, SECOND = measures.names()
+FIRST, SECOND = measures.measure_names()
 
 
 def compiled(markup: Markup, scores: list[int]) -> dict[str, list[int]]:
     """All measures of each block, by their names."""
-    page = measures.page(markup)
+    page = measures.compiled_page(markup)
     rows = np.full((len(FIRST) + len(SECOND), page.count), -30_000, np.int16)
     number_of = {name: row for row, name in enumerate(FIRST + SECOND)}
     page.first(number_of, rows)
@@ -32,7 +32,7 @@ def plain(markup: Markup, scores: list[int]) -> dict[str, list[int]]:
 
 
 def agree(page: str, seed: int = 0) -> None:
-    markup = read(parse(page))
+    markup = read_markup(parse_page(page))
     if markup.text:
         scores = np.random.default_rng(seed).integers(-1500, 1500, len(markup.text)).tolist()
         assert compiled(markup, scores) == plain(markup, scores)
@@ -68,13 +68,13 @@ def test_no_measure_has_the_name_of_another() -> None:
 
 
 def test_rows_of_another_page_are_refused() -> None:
-    page = measures.page(read(parse("<p>one<p>two")))
+    page = measures.compiled_page(read_markup(parse_page("<p>one<p>two")))
     with pytest.raises(ValueError, match="2 blocks, and rows of 3"):
         page.first({"length": 0}, np.zeros((1, 3), np.int16))
 
 
 def test_what_is_not_asked_for_is_left_out() -> None:
-    page = measures.page(read(parse("<p>one<p>three")))
+    page = measures.compiled_page(read_markup(parse_page("<p>one<p>three")))
     rows = np.full((2, 2), 7, np.int16)
     page.first({"length": 1}, rows)
     assert rows.tolist() == [[7, 7], [3, 5]]

@@ -221,8 +221,8 @@ def test_long_rows_among_short_ones_are_read_few_at_a_time(
         most = max(most, batch.nbytes)
         return rows_of(batch, limit)
 
-    rows_of = parquet._rows
-    monkeypatch.setattr(parquet, "_rows", watched)
+    rows_of = parquet._readable_rows
+    monkeypatch.setattr(parquet, "_readable_rows", watched)
     texts = ["short"] * 3000 + ["y" * 9_000] * 200 + [f"{n}" for n in range(500)]
     path = large(tmp_path / "x.parquet", texts, use_dictionary=dictionary, data_page_size=1000, write_batch_size=1)
     found = read(path)

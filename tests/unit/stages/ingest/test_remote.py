@@ -28,7 +28,7 @@ from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.remote import Access, Remote
 from crawl2llm.stages.ingest.text import JsonLinesReader
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
-from crawl2llm.stages.ingest.transport import Facts, in_words
+from crawl2llm.stages.ingest.transport import Facts, error_text
 from crawl2llm.stages.ingest.warc import Page, WarcReader
 from tests.unit.stages.ingest.servers import HubHandler, Server, http_server
 from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, members, page, reasons
@@ -263,7 +263,7 @@ def test_damage_before_the_cut_is_counted(tmp_path: Path, packed: bool) -> None:
 
 def test_a_signature_in_an_error_is_not_repeated() -> None:
     error = OSError("403 for url 'https://cdn.a.org/x/y?X-Amz-Signature=hunter2&b=c' and\nhttps://a.org/?token=hunter2")
-    assert in_words(error) == "OSError: 403 for url 'https://cdn.a.org/x/y?...' and https://a.org/?..."
+    assert error_text(error) == "OSError: 403 for url 'https://cdn.a.org/x/y?...' and https://a.org/?..."
 
 
 def put(endpoint: str, files: dict[str, bytes]) -> Any:
@@ -283,7 +283,7 @@ def test_s3(s3: str, tmp_path: Path) -> None:
     assert whole("s3://crawls/a/x.bin", options=options) == DATA
     found = list(ParquetReader({"name": "web"}, SETTINGS)(opened("s3://crawls/a/x.parquet", options=options), "x"))
     assert reasons(found) == {"page": 300}
-    facts = opened("s3://crawls/a/x.bin", options=options).head()
+    facts = opened("s3://crawls/a/x.bin", options=options).read_facts()
     assert facts.bytes == len(DATA) and facts.mark
 
 
@@ -310,13 +310,13 @@ def test_an_s3_key_that_vanishes_or_changes(s3: str, monkeypatch: pytest.MonkeyP
 HUB = """
 import json, sys
 from pathlib import Path
-from crawl2llm.stages.ingest.list import of_paths
+from crawl2llm.stages.ingest.list import files_at_paths
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.remote import Access, Remote
 from tests.unit.stages.ingest.servers import HubHandler, http_server
 access = Access({}, 2.0)
-found = of_paths({"name": "set", "paths": ["hf://datasets/o/set/data/*.parquet"]}, access)
+found = files_at_paths({"name": "set", "paths": ["hf://datasets/o/set/data/*.parquet"]}, access)
 pages = []
 for url, name, facts in found:
     pages += ParquetReader({"name": "set"}, {"max_body_bytes": 9999, "min_characters": 1})(Remote(url, facts, access), name)
@@ -363,7 +363,15 @@ def test_an_interrupt_ends_what_waits_for_a_server(tmp_path: Path) -> None:
         }
     )
     mark = fingerprint("ingest.list", whole)
-    argv = [sys.executable, "-m", "crawl2llm.stages.ingest.list", "--config", mark, "--access", sources.access(whole)]
+    argv = [
+        sys.executable,
+        "-m",
+        "crawl2llm.stages.ingest.list",
+        "--config",
+        mark,
+        "--access",
+        sources.access_json(whole),
+    ]
     process = subprocess.Popen(
         [*argv, "--manifest", str(tmp_path / "manifest.json")],
         cwd=ROOT,
@@ -383,7 +391,7 @@ def test_an_interrupt_ends_what_waits_for_a_server(tmp_path: Path) -> None:
 def test_a_large_frame_is_transferred_once(server: Server, name: str) -> None:
     raw = random.Random(2).randbytes(3_000_000)  # noqa: S311
     url = server.put(name, zstd(raw) if name.endswith("zst") else pa.compress(raw, codec="lz4", asbytes=True))
-    assert b"".join(piece for piece in compressed.decompressed(opened(url)) if isinstance(piece, bytes)) == raw
+    assert b"".join(piece for piece in compressed.decompressed_pieces(opened(url)) if isinstance(piece, bytes)) == raw
     assert [asked for _, _, asked in server.asked] == [""], "one request, for all of it"
 
 
@@ -391,7 +399,7 @@ def test_a_large_frame_is_transferred_once(server: Server, name: str) -> None:
 def test_an_address_where_nobody_answers_is_given_up_soon(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(key, "test")
-    monkeypatch.setattr(transport, "ANSWERED", set[str]())
+    monkeypatch.setattr(transport, "ANSWERING_SERVERS", set[str]())
     monkeypatch.setattr(remote, "NOBODY", 0.2)
     monkeypatch.setattr(remote, "FIRST", 0.05)
     how = {"endpoint_url": "http://127.0.0.1:9", "config_kwargs": {"retries": {"max_attempts": 1}}}
@@ -401,7 +409,7 @@ def test_an_address_where_nobody_answers_is_given_up_soon(url: str, monkeypatch:
 
 def test_a_server_that_has_answered_gets_all_patience(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "NOBODY", 0.1)
-    monkeypatch.setattr(transport, "ANSWERED", {"127.0.0.1:9"})
+    monkeypatch.setattr(transport, "ANSWERING_SERVERS", {"127.0.0.1:9"})
     start = time.monotonic()
     with pytest.raises(TransferError, match=r"given up after \d+ attempts in 1 s$"):
         whole("http://127.0.0.1:9/x", patience=0.6)
@@ -409,6 +417,6 @@ def test_a_server_that_has_answered_gets_all_patience(server: Server, monkeypatc
 
 
 def test_a_server_that_refuses_to_answer_head(server: Server) -> None:
-    assert opened(server.put("x", b"data", head=404)).head().bytes == 4
+    assert opened(server.put("x", b"data", head=404)).read_facts().bytes == 4
     with pytest.raises(MissingError, match="the server answers 404"):
-        opened(f"{server.url}/gone").head()
+        opened(f"{server.url}/gone").read_facts()

@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.stages.ingest import blocks, markdown
-from crawl2llm.stages.ingest.markup import parse
+from crawl2llm.stages.ingest.markup import parse_page
 from crawl2llm.stages.ingest.tags import UNSEEN
-from crawl2llm.stages.ingest.warc import joined
+from crawl2llm.stages.ingest.warc import drop_unseen
 
 # Persian, Hindi, an emoji.
 JOINERS = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \u0915\u094d\u200d\u0937 \U0001f468\u200d\U0001f469"
 
 
 def of(page: str) -> str:
-    return blocks.text(parse(page), main=False)
+    return blocks.page_text(parse_page(page), main=False)
 
 
 def as_markdown(page: str) -> str:
-    return blocks.text(parse(page), False, markdown.text)
+    return blocks.page_text(parse_page(page), False, markdown.markdown_text)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ _NEAR = [chr(row + end) for row in range(0xE00, 0x1C00, 64) for end in (0, 63)] 
 
 @given(st.text([*UNSEEN, "\u200b", "a", "é", "語", "ไ", "ខ", *_NEAR], max_size=12))
 def test_one_rule_for_pages_and_for_other_texts(text: str) -> None:
-    assert of(f"<pre>a{text}a</pre>") == joined(f"a{text}a")
+    assert of(f"<pre>a{text}a</pre>") == drop_unseen(f"a{text}a")
 
 
 @pytest.mark.parametrize(

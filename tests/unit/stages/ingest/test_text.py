@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from crawl2llm.formats.documents import document_id
 from crawl2llm.stages.ingest import warc
-from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader, chunks, unwrapped
+from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader, text_chunks, unwrap_lines
 from crawl2llm.stages.ingest.warc import Page, Rejected, tidy
 from tests.unit.stages.ingest.warcs import SETTINGS, reasons
 
@@ -120,13 +120,13 @@ def test_a_tar_by_its_short_names(tmp_path: Path, name: str) -> None:
 
 
 def test_hard_wrapped_lines_are_joined_where_asked() -> None:
-    assert unwrapped("One\n  two\nthree.\n\n\nFour\r\nfive.\n") == "One two three.\n\nFour five."
+    assert unwrap_lines("One\n  two\nthree.\n\n\nFour\r\nfive.\n") == "One two three.\n\nFour five."
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(0, 40))
 def test_chunks_hold_all_paragraphs_and_are_large_enough(sizes: list[int], words: int) -> None:
     whole = "\n\n".join(" ".join(["word"] * size) for size in sizes)
-    pieces = list(chunks(whole, words))
+    pieces = list(text_chunks(whole, words))
     assert "\n\n".join(pieces) == whole
     assert all(len(piece.split()) >= words for piece in pieces[:-1])
     assert len(pieces) == 1 or words
@@ -136,7 +136,7 @@ def test_chunks_hold_all_paragraphs_and_are_large_enough(sizes: list[int], words
 def test_a_paragraph_that_is_too_long_is_cut_between_its_lines(paragraphs: list[list[int]], words: int) -> None:
     """A dump with an article a line has no blank line: it would be one document."""
     whole = "\n\n".join("\n".join(" ".join(["word"] * size) for size in sizes) for sizes in paragraphs)
-    pieces = list(chunks(whole, words))
+    pieces = list(text_chunks(whole, words))
     assert "".join(pieces).replace("\n", "") == whole.replace("\n", "")
     assert all(piece in whole and len(piece.split()) < words + max(words, 9) + 1 for piece in pieces)
     assert all(len(piece.split()) >= words for piece in pieces[:-1])
@@ -393,5 +393,5 @@ def test_more_headers_of_one_member_than_python_nests(tmp_path: Path) -> None:
 def test_tidy_by_parts_is_tidy_of_the_whole(raw: str) -> None:
     whole = tidy(raw)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warc, "TIDIED", 3)
+        patch.setattr(warc, "TIDY_CHARACTERS", 3)
         assert tidy(raw) == whole

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from crawl2llm.core.root import ROOT
-from crawl2llm.stages.ingest.markup import parse, read
+from crawl2llm.stages.ingest.markup import parse_page, read_markup
 
 CASES = Path(os.environ.get("CRAWL2LLM_CASES", ROOT.parent / "shared" / "cases"))
 SUITE = CASES / "html5lib" / "html5lib-tests-9329e64.tar.zst"
@@ -99,7 +99,7 @@ def documents() -> Iterator[Document]:
 
 def block_texts(page: str) -> list[str]:
     """The texts of all blocks of a page."""
-    return read(parse(page)).text
+    return read_markup(parse_page(page)).text
 
 
 def differing() -> tuple[int, list[tuple[Document, str]]]:

@@ -17,7 +17,7 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from transformers import AutoConfig
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.training import engine, group, initial, layers
 from crawl2llm.training.engines.torch import Torch
 
@@ -31,7 +31,7 @@ def keep(graph: Any, _: Any) -> Any:
 
 
 def main() -> None:
-    group.start("torch", torch.device("cpu"), 1)
+    group.join_group("torch", torch.device("cpu"), 1)
     layers.BACKEND = aot_autograd(fw_compiler=keep, bw_compiler=keep)  # type: ignore[assignment]
     found = {}
     for kind in ("llama", "mixtral"):
@@ -48,12 +48,12 @@ def main() -> None:
         }
         job = engine.Job(
             config=config,
-            settings=completed("pretrain.train", wanted),
+            settings=fill_defaults("pretrain.train", wanted),
             device=torch.device("cpu"),
             micro_batch=2,
             accumulation=2,
             recomputed=False,
-            values=lambda config=config: initial.values(config, 1),
+            values=lambda config=config: initial.random_weights(config, 1),
         )
         torch._dynamo.reset()
         graphs.clear()

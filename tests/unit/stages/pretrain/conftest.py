@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl2llm.chain import config
-from crawl2llm.chain.fingerprint import canonical, code, fingerprint
+from crawl2llm.chain.fingerprint import canonical_json, code_hashes, fingerprint
 from crawl2llm.core.manifest import Manifest
 from tests.unit.stages.pretrain import copies
 
@@ -129,7 +129,7 @@ def build(config: Any, seed: int) -> Any:
 
     from crawl2llm.training import initial
 
-    return initial.filled(initial.empty(config), torch.device("cpu"), initial.values(config, seed))
+    return initial.fill_model(initial.empty_model(config), torch.device("cpu"), initial.random_weights(config, seed))
 
 
 TINY: dict[str, Any] = {
@@ -162,7 +162,7 @@ def launching(
     """The command that trains into `folder`; see `start`."""
     complete = config.validate({"pretrain": {"train": TINY | changes}})
     body = json.loads(fingerprint("pretrain.train", complete))  # as the workflow passes it
-    mark = canonical(body | {"code": code("crawl2llm.stages.pretrain.train", root)})
+    mark = canonical_json(body | {"code": code_hashes("crawl2llm.stages.pretrain.train", root)})
     launch = [sys.executable, "-m", "crawl2llm.training.launch", "--processes", str(processes), *launcher, program]
     own = ["--config", mark, "--tokenizer", str(tokenizer), "--manifest", str(folder / "out/manifest.json")]
     usual = ["--device", "cpu", "--micro-batch", "2", "--checkpoint-every", "5", "--log-every", "1"]

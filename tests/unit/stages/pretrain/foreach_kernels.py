@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.utils import clip_grad
 from transformers import AutoConfig
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.training import engine, group, initial
 from crawl2llm.training.engines.torch import Torch
 
@@ -44,8 +44,8 @@ def case(zero: int, optimizer: str, foreach: bool) -> dict[str, Any]:
     config = AutoConfig.for_model("llama", **SHAPE)
     wanted = {"engine": "torch", "zero_stage": zero, "precision": "fp32", "learning_rate": 0.01, "optimizer": optimizer}
     job = engine.Job(
-        config=config, settings=completed("pretrain.train", {**wanted, "gradient_clipping": 0.1}), device=torch.device("cpu"),
-        micro_batch=2, accumulation=2, recomputed=False, values=lambda: initial.values(config, 1),
+        config=config, settings=fill_defaults("pretrain.train", {**wanted, "gradient_clipping": 0.1}), device=torch.device("cpu"),
+        micro_batch=2, accumulation=2, recomputed=False, values=lambda: initial.random_weights(config, 1),
     )  # fmt: skip
     made = Torch(job)
     parts: list[float] = []
@@ -63,7 +63,7 @@ def case(zero: int, optimizer: str, foreach: bool) -> dict[str, Any]:
         updates = [made.step(tokens, 0.01) for _ in range(2)]
     finally:
         nn.utils.get_total_norm = total
-    weights = {name: float(value.double().square().sum()) for name, value in made.weights()}
+    weights = {name: float(value.double().square().sum()) for name, value in made.master_weights()}
     return {
         "norms": [update.norm for update in updates], "losses": [float(update.loss) for update in updates],
         "weights": sum(weights.values()), "used": sorted(USED), "parts": parts,
@@ -71,7 +71,7 @@ def case(zero: int, optimizer: str, foreach: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    group.start("torch", torch.device("cpu"), 1)
+    group.join_group("torch", torch.device("cpu"), 1)
     for name in ("_foreach_norm", "_foreach_mul_"):
         setattr(torch, name, watched(name))
     found = {

@@ -96,10 +96,10 @@ class Case:
 
     def made(self) -> engine.Engine:
         """An engine with a model that has its initial weights."""
-        parallel.check(self.degrees, self.place.processes, self.settings)
+        parallel.check_degrees(self.degrees, self.place.processes, self.settings)
         parallel.check_model(self.degrees, self.config, CONTEXT, BATCH)
-        values = partial(initial.values, self.config, 7)
-        micro = SEQUENCES // BATCH // self.place.data
+        values = partial(initial.random_weights, self.config, 7)
+        micro = SEQUENCES // BATCH // self.place.data_processes
         job = engine.Job(
             config=self.config,
             settings=self.settings,
@@ -110,16 +110,16 @@ class Case:
             values=values,
             parallel=self.degrees,
         )
-        return engine.kind("torch")(job)
+        return engine.engine_class("torch")(job)
 
     def train(self, built: engine.Engine, steps: range) -> list[tuple[float, float | None]]:
         """(loss over all processes, norm) of each step, as training/run.py makes them."""
         rows = []
         for step in steps:
-            mine = batch(step).chunk(self.place.data, dim=1)[self.place.data_rank]
+            mine = batch(step).chunk(self.place.data_processes, dim=1)[self.place.data_rank]
             found = built.step(mine, schedule.learning_rate(step, STEPS, self.settings))
             if self.settings["ema"]:
-                built.follow(average.weight(self.settings["ema"], step))
+                built.update_average(average.update_weight(self.settings["ema"], step))
             total = found.loss / self.place.processes
             dist.all_reduce(total)
             rows.append((float(total), found.norm))
@@ -127,13 +127,13 @@ class Case:
 
     def evaluated(self, built: engine.Engine) -> float:
         """The summed loss of sequences of an odd length, some of whose targets do not count."""
-        tokens = batch(0).flatten(0, 1)[:, :-1].chunk(self.place.data)[self.place.data_rank]
+        tokens = batch(0).flatten(0, 1)[:, :-1].chunk(self.place.data_processes)[self.place.data_rank]
         targets = tokens[:, 1:].clone()
         targets[:, :3] = -100
-        with built.averaged() if self.settings["ema"] else contextlib.nullcontext():
+        with built.using_average() if self.settings["ema"] else contextlib.nullcontext():
             total = built.evaluate(tokens[:, :-1], targets).sum()
         dist.all_reduce(total)
-        return float(total) / self.degrees.copies
+        return float(total) / self.degrees.loss_copies
 
     def went_on(self, found: checkpoint.Checkpoint) -> dict[str, Any]:
         """What a fresh engine trains from a checkpoint on."""
@@ -144,14 +144,14 @@ class Case:
 
     def result(self, built: engine.Engine) -> tuple[str, float]:
         """(digest, sum) of the weights that a training writes."""
-        return state(built.mean() if self.settings["ema"] else built.weights())
+        return state(built.average_weights() if self.settings["ema"] else built.master_weights())
 
     def run(self, out: Path) -> dict[str, Any]:
         """All that is compared. out: with a folder of each case and number of processes."""
-        group.start("torch", CPU, 1)
+        group.join_group("torch", CPU, 1)
         place = out / str(self.place.processes) / self.name
         built = self.made()
-        begun = state(built.weights())[0]
+        begun = state(built.master_weights())[0]
         held = sum(getattr(value, "_local_tensor", value).numel() for value in built.model.parameters())
         rows = self.train(built, range(1, HALF + 1))
         stage = self.settings["zero_stage"]
@@ -167,8 +167,8 @@ class Case:
         if dist.get_rank() == 0:
             place.mkdir(parents=True)
         dist.barrier()
-        checkpoint.save(built.save, saved, checkpoint.Kept(1))
-        half = state(built.weights())[0]
+        checkpoint.save(built.save, saved, checkpoint.KeepPolicy(1))
+        half = state(built.master_weights())[0]
         rows += self.train(built, range(HALF + 1, STEPS + 1))
         mark, total = self.result(built)
         found = {
@@ -180,28 +180,30 @@ class Case:
             "evaluated": self.evaluated(built),
         }
         found["after"] = self.train(built, range(STEPS, STEPS + 1))
-        (whole,) = checkpoint.complete(place)
+        (whole,) = checkpoint.complete_checkpoints(place)
         found["resumed"] = self.went_on(whole)
-        sizes = {name: value.shape for name, value in initial.empty(self.config).named_parameters()}
-        neutral = [(name, kinds["weight"].reshape(sizes[name])) for name, kinds in engine.saved(whole, sizes, place)]
+        sizes = {name: value.shape for name, value in initial.empty_model(self.config).named_parameters()}
+        neutral = [
+            (name, kinds["weight"].reshape(sizes[name])) for name, kinds in engine.saved_parameters(whole, sizes, place)
+        ]
         found["neutral"] = state(iter(neutral))[0] == half
         for other in ELSEWHERE.get(self.name, ()):
             for path in sorted(out.glob(f"*/{other}")):
-                found[f"from {path.parent.name}/{other}"] = self.went_on(checkpoint.complete(path)[0])
+                found[f"from {path.parent.name}/{other}"] = self.went_on(checkpoint.complete_checkpoints(path)[0])
         found["skips"] = self.skips(built)
         return found
 
     def skips(self, built: engine.Engine) -> bool:
         """Whether a step whose gradient is not finite leaves weights as they are."""
-        before = state(built.weights())[0]
+        before = state(built.master_weights())[0]
         built.z_loss = float("inf")
-        update = built.step(batch(1).chunk(self.place.data, dim=1)[self.place.data_rank], 0.01)
-        return not update.applied and bool(update.loss.isfinite()) and state(built.weights())[0] == before
+        update = built.step(batch(1).chunk(self.place.data_processes, dim=1)[self.place.data_rank], 0.01)
+        return not update.applied and bool(update.loss.isfinite()) and state(built.master_weights())[0] == before
 
 
 def main() -> None:
     out, world = Path(sys.argv[1]), int(os.environ["WORLD_SIZE"])
-    group.start("torch", CPU, 1)
+    group.join_group("torch", CPU, 1)
     found = {name: Case(name).run(out) for name in sys.argv[2:]}
     if dist.get_rank() == 0:
         (out / f"{world}.json").write_text(json.dumps(found))

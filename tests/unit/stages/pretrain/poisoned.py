@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from crawl2llm.chain.fingerprint import canonical
+from crawl2llm.chain.fingerprint import canonical_json
 from crawl2llm.stages.pretrain import train
 from crawl2llm.training import group
 from crawl2llm.training.run import Run
@@ -68,8 +68,8 @@ def forward(forward_of: Callable[..., Any], inputs: torch.Tensor, **more: Any) -
 Run.step = step  # type: ignore[method-assign]
 if "AHEAD" in os.environ:
     after, more = map(int, os.environ["AHEAD"].split(":"))
-    windows_of = Run.windows
-    Run.windows = lambda self, number: windows_of(self, number + more * (number > after))  # type: ignore[method-assign]
+    windows_of = Run.step_windows
+    Run.step_windows = lambda self, number: windows_of(self, number + more * (number > after))  # type: ignore[method-assign]
 
 
 class Ended(Exception):
@@ -82,7 +82,7 @@ def end(status: int) -> None:
 
 def several(cases: list[str], argv: list[str]) -> None:
     """Train each case in this process; ends it with the first status that is not 0."""
-    leave, group.stop, os._exit = group.stop, end, end  # type: ignore[assignment]
+    leave, group.leave_and_exit, os._exit = group.leave_and_exit, end, end  # type: ignore[assignment]
     config, manifest = argv.index("--config") + 1, argv.index("--manifest") + 1
     given, path = json.loads(argv[config]), Path(argv[manifest])
     for case in cases:
@@ -90,14 +90,14 @@ def several(cases: list[str], argv: list[str]) -> None:
         settings = {**given["config"], "zero_stage": int(stage), "precision": precision}
         settings |= {"engine": "torch"} if case.startswith("torch-") else {}
         settings |= {"steps": int(steps[0])} if steps else {}
-        argv[config] = canonical({**given, "config": settings})
+        argv[config] = canonical_json({**given, "config": settings})
         argv[manifest] = str(path.parent / case / path.name)
         try:
             train.main(argv)
         except Ended as ended:
             if ended.args[0]:
                 raise SystemExit(ended.args[0]) from None
-    group.stop = leave
+    group.leave_and_exit = leave
     sys.stdout.flush()
     torch.distributed.barrier()
 

@@ -23,7 +23,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from crawl2llm.chain import config
 from crawl2llm.training import checkpoint, engine, initial, model, schedule
-from crawl2llm.training.group import start
+from crawl2llm.training.group import join_group
 from crawl2llm.training.initial import Weights
 
 STEPS, HALF = 4, 2
@@ -74,7 +74,7 @@ def batch(step: int) -> torch.Tensor:
 def made(name: str, wanted: dict[str, Any]) -> engine.Engine:
     """An engine with a model that has its initial weights."""
     world = dist.get_world_size()
-    values = partial(initial.values, shape(), 7)
+    values = partial(initial.random_weights, shape(), 7)
     job = engine.Job(
         config=shape(),
         settings=wanted,
@@ -84,7 +84,7 @@ def made(name: str, wanted: dict[str, Any]) -> engine.Engine:
         recomputed=False,
         values=values,
     )
-    return engine.kind(name)(job)
+    return engine.engine_class(name)(job)
 
 
 def train(built: engine.Engine, wanted: dict[str, Any], steps: range) -> list[tuple[float, float | None]]:
@@ -111,8 +111,8 @@ def state(weights: Weights) -> tuple[str, float]:
 def plain(optimizer: str) -> dict[str, Any]:
     """A loop without any engine, in fp32 in one process."""
     wanted = settings(optimizer=optimizer)
-    built = initial.filled(initial.empty(shape()), CPU, initial.values(shape(), 7))
-    groups = model.groups(built, wanted)
+    built = initial.fill_model(initial.empty_model(shape()), CPU, initial.random_weights(shape(), 7))
+    groups = model.parameter_groups(built, wanted)
     adam = {"betas": (wanted["beta1"], wanted["beta2"]), "eps": wanted["epsilon"], "lr": 0.01}
     moves = engine.Muon(groups, **adam) if optimizer == "muon" else torch.optim.AdamW(groups, **adam)
     rows = []
@@ -139,17 +139,17 @@ def went_on(found: checkpoint.Checkpoint, wanted: dict[str, Any], name: str = ""
     """What a fresh engine trains from a checkpoint on; by default the one that wrote it."""
     again = made(name or found.engine, wanted)
     again.load(found, found.path.parent)
-    taken = state(again.weights())[0]
+    taken = state(again.master_weights())[0]
     rows = train(again, wanted, range(found.step + 1, STEPS + 1))
-    return {"taken": taken, "steps": rows, "weights": state(again.weights())[0]}
+    return {"taken": taken, "steps": rows, "weights": state(again.master_weights())[0]}
 
 
 def case(name: str, stage: int, precision: str, optimizer: str, place: Path, others: Path | None) -> dict[str, Any]:
     """One engine under one stage and precision. place: for its checkpoint; others: where the same case of other processes has one."""
-    start(name, DEVICE, 1)
+    join_group(name, DEVICE, 1)
     wanted = settings(zero_stage=stage, precision=precision, optimizer=optimizer)
     built = made(name, wanted)
-    begun = state(built.weights())
+    begun = state(built.master_weights())
     local = [getattr(value, "ds_tensor", getattr(value, "_local_tensor", value)) for value in built.model.parameters()]
     rows = train(built, wanted, range(1, HALF + 1))
     saved = checkpoint.Checkpoint(
@@ -164,10 +164,10 @@ def case(name: str, stage: int, precision: str, optimizer: str, place: Path, oth
     if dist.get_rank() == 0:
         place.mkdir(parents=True)
     dist.barrier()
-    checkpoint.save(built.save, saved, checkpoint.Kept(1))
-    half = state(built.weights())[0]
+    checkpoint.save(built.save, saved, checkpoint.KeepPolicy(1))
+    half = state(built.master_weights())[0]
     rows += train(built, wanted, range(HALF + 1, STEPS + 1))
-    mark, total = state(built.weights())
+    mark, total = state(built.master_weights())
     tokens = batch(0).flatten(0, 1).to(DEVICE)
     scored = float(built.evaluate(tokens[:, :-1], tokens[:, 1:]).sum())
     after = train(built, wanted, range(STEPS, STEPS + 1))  # an evaluation in between leaves nothing behind
@@ -181,25 +181,27 @@ def case(name: str, stage: int, precision: str, optimizer: str, place: Path, oth
         "sum": total,
     }
     found["held"] = sum(value.numel() for value in local)
-    (whole,) = checkpoint.complete(place)
+    (whole,) = checkpoint.complete_checkpoints(place)
     found["saved"] = sum(path.stat().st_size for path in whole.path.rglob("*") if path.is_file())
     found["resumed"] = went_on(whole, wanted)
     built.load(whole, place)  # the engine that has trained on goes back
     found["back"] = {
         "taken": half,
         "steps": train(built, wanted, range(HALF + 1, STEPS + 1)),
-        "weights": state(built.weights())[0],
+        "weights": state(built.master_weights())[0],
     }
-    sizes = {name: value.shape for name, value in initial.empty(shape()).named_parameters()}
-    neutral = [(name, kinds["weight"].reshape(sizes[name])) for name, kinds in engine.saved(whole, sizes, place)]
+    sizes = {name: value.shape for name, value in initial.empty_model(shape()).named_parameters()}
+    neutral = [
+        (name, kinds["weight"].reshape(sizes[name])) for name, kinds in engine.saved_parameters(whole, sizes, place)
+    ]
     found["neutral"] = state(iter(neutral))[0] == half
     both = name == "torch" and not (stage and optimizer == "muon")  # which DeepSpeed does not have
     if both:
-        (theirs,) = checkpoint.complete(place.with_name(place.name.replace("torch", "deepspeed")))
+        (theirs,) = checkpoint.complete_checkpoints(place.with_name(place.name.replace("torch", "deepspeed")))
         found["adopted"] = went_on(theirs, wanted, "torch")
         found["given"] = went_on(whole, wanted, "deepspeed")
     if others:
-        (elsewhere,) = checkpoint.complete(others)
+        (elsewhere,) = checkpoint.complete_checkpoints(others)
         found["other"] = went_on(elsewhere, wanted)
         if both:
             found["given other"] = went_on(elsewhere, wanted, "deepspeed")

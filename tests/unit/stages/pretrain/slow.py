@@ -14,7 +14,7 @@ from crawl2llm.training import engine, metrics
 from crawl2llm.training.run import Run
 
 init = Run.__init__
-show = metrics.Recorder.metrics
+show = metrics.Recorder.write_metrics
 
 
 def slower(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,7 +28,7 @@ def slower(forward: Callable[..., Any]) -> Callable[..., Any]:
 def begun(self: Run, *rest: Any) -> None:
     init(self, *rest)
     if os.environ["RANK"] == "1":
-        block = engine.Engine.blocks(self.engine)[1]
+        block = engine.Engine.decoder_layers(self.engine)[1]
         block.forward = slower(block.forward)  # type: ignore[method-assign]
 
 
@@ -42,7 +42,7 @@ def shown(self: metrics.Recorder, *rest: Any) -> None:
 
 
 Run.__init__ = begun  # type: ignore[method-assign]
-metrics.Recorder.metrics = shown  # type: ignore[method-assign]
+metrics.Recorder.write_metrics = shown  # type: ignore[method-assign]
 
 if __name__ == "__main__":
     raise SystemExit(train.main())

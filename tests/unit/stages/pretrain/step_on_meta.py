@@ -80,13 +80,13 @@ def case(made: type[Torch], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    group.start("torch", torch.device("cpu"), 1)
+    group.join_group("torch", torch.device("cpu"), 1)
     FSDPParamGroup._validate_no_meta_params = lambda _: None  # type: ignore[method-assign]
     torch.meta = Handle()  # type: ignore[attr-defined]
     torch.autocast = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment,misc]
     found = {name: case(Torch, changes) for name, changes in CASES.items()}
     found["gradients asked for"] = case(Waits, {})
-    masking.documents = masking_utils.find_packed_sequence_indices  # type: ignore[assignment]  # as it was
+    masking.document_numbers = masking_utils.find_packed_sequence_indices  # type: ignore[assignment]  # as it was
     found["documents asked for"] = case(Torch, CASES["documents"])
     (Path(sys.argv[1]) / f"meta-{dist.get_rank()}.json").write_text(json.dumps(found))
     dist.barrier()

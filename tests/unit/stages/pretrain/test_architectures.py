@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 from crawl2llm.chain.config import lookup, validate
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import engine, initial, model
-from crawl2llm.training.auto import AUTO, shape
+from crawl2llm.training.auto import AUTO, resolve_shape
 from crawl2llm.training.engines.torch import Torch
 
 EXPERTS = {"num_experts_per_tok": 2}
@@ -37,8 +37,8 @@ def configured(kind: str, **changes: Any) -> Any:
         "context": CONTEXT,
     }
     wanted |= {"overrides": KINDS[kind]} | changes
-    made = shape(wanted, 100_000)
-    return model.configuration(made, VOCABULARY, 0, {key for key, value in wanted.items() if value == AUTO})
+    made = resolve_shape(wanted, 100_000)
+    return model.build_config(made, VOCABULARY, 0, {key for key, value in wanted.items() if value == AUTO})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,7 +59,7 @@ def trained(config: Any, steps: int = 8, **changes: Any) -> tuple[Torch, list[en
         micro_batch=2,
         accumulation=2,
         recomputed=False,
-        values=lambda: initial.values(config, 1),
+        values=lambda: initial.random_weights(config, 1),
     )
     made = Torch(job)
     tokens = torch.randint(0, VOCABULARY, (2, 2, CONTEXT + 1), generator=torch.Generator().manual_seed(0))
@@ -74,7 +74,7 @@ def test_trains_exports_loads_and_generates(kind: str, tmp_path: Path) -> None:
     mixture = "experts" in str(KINDS[kind])
     assert all((update.balance is not None) == mixture for update in updates)
     folder = tmp_path / "model"
-    model.export(dict(made.weights()), made.model.config, "fp32", [], folder)
+    model.export(dict(made.master_weights()), made.model.config, "fp32", [], folder)
     loaded = AutoModelForCausalLM.from_pretrained(folder).eval()
     assert loaded.config.use_cache and loaded.generation_config.use_cache
     assert len({path.stat().st_mode for path in folder.iterdir()}) == 1, "a file that others may not read"
@@ -98,8 +98,10 @@ def test_the_routers_loss_trains_the_routers_and_is_not_in_the_loss() -> None:
 
 
 def test_of_a_mixture_the_experts_that_a_token_uses_are_multiplied() -> None:
-    found = model.parameters(initial.empty(configured("olmoe")))
-    whole = model.parameters(initial.empty(configured("olmoe", overrides=KINDS["olmoe"] | {"num_experts_per_tok": 4})))
+    found = model.parameter_counts(initial.empty_model(configured("olmoe")))
+    whole = model.parameter_counts(
+        initial.empty_model(configured("olmoe", overrides=KINDS["olmoe"] | {"num_experts_per_tok": 4}))
+    )
     assert found["total"] == whole["total"] and found["multiplied"] < whole["multiplied"]
 
 

@@ -20,7 +20,7 @@ def complete(**train: Any) -> dict[str, Any]:
 
 
 def line(tree: dict[str, Any], names: list[str], made: list[Manifest] | None = None) -> str:
-    return auto_preview.line(tree, auto_preview.keys(tree), names, made or [])
+    return auto_preview.preview_line(tree, auto_preview.keys_on_auto(tree), names, made or [])
 
 
 def encoded(*tokens: int) -> list[Manifest]:
@@ -66,4 +66,4 @@ def test_names_the_keys_and_a_bound(tmp_path: Path) -> None:
 
 def test_says_nothing_where_all_is_set() -> None:
     demo = yaml.safe_load((root.ROOT / "config.yaml").read_text(encoding="utf-8"))
-    assert auto_preview.keys(config.validate(demo)) == []
+    assert auto_preview.keys_on_auto(config.validate(demo)) == []

@@ -15,7 +15,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.training import engine, initial, layers
 from crawl2llm.training.engines.torch import Torch
 from tests.unit.stages.pretrain.test_engines import side_by_side
@@ -58,7 +58,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 def trained(kind: str, recomputed: bool = False, selective: bool = False, **changes: Any) -> list[tuple[Any, ...]]:
     """(loss, norm of the gradient, loss of the routers) of two steps with a validation between them."""
     config = AutoConfig.for_model(kind, **SHAPE | MORE.get(kind, {}))
-    settings = completed("pretrain.train", {"engine": "torch", "zero_stage": 0, "learning_rate": 0.01, **changes})
+    settings = fill_defaults("pretrain.train", {"engine": "torch", "zero_stage": 0, "learning_rate": 0.01, **changes})
     made = Torch(
         engine.Job(
             config=config,
@@ -68,7 +68,7 @@ def trained(kind: str, recomputed: bool = False, selective: bool = False, **chan
             accumulation=2,
             recomputed=recomputed,
             selective=selective,
-            values=lambda: initial.values(config, 1),
+            values=lambda: initial.random_weights(config, 1),
         )
     )
     tokens = torch.randint(1, 64, (2, 2, 33), generator=torch.Generator().manual_seed(0))

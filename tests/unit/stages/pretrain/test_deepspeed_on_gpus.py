@@ -8,15 +8,15 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.training import engine
-from crawl2llm.training.engines.deepspeed import configuration
+from crawl2llm.training.engines.deepspeed import deepspeed_config
 
 
 def told(device: str, zero: int, **changes: Any) -> dict[str, Any]:
     config = AutoConfig.for_model("llama", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=64)
     wanted = {"engine": "deepspeed", "zero_stage": zero, "precision": "bf16", "learning_rate": 0.01, **changes}
-    settings = completed("pretrain.train", wanted)
+    settings = fill_defaults("pretrain.train", wanted)
     job = engine.Job(
         config=config,
         settings=settings,
@@ -26,7 +26,7 @@ def told(device: str, zero: int, **changes: Any) -> dict[str, Any]:
         recomputed=False,
         values=lambda: iter(()),
     )
-    return configuration(job, 1.0)
+    return deepspeed_config(job, 1.0)
 
 
 def test_its_throughput_timer_does_not_wait_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def corpus(folder: Path, seed: int = 0) -> tuple[list[Path], list[Path], list[Pa
     return encoded, languages, qualities, out
 
 
-Drawn = Callable[..., tuple[dict[str, Any], mix_reader.Mixed, schedule.Plan]]
+Drawn = Callable[..., tuple[dict[str, Any], mix_reader.MixReader, schedule.Plan]]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], list[Pa
 
 def draw(
     folder: Path, whole: tuple[Any, ...], by: str, *phases: dict[str, Any], steps: int = 60, **more: Any
-) -> tuple[dict[str, Any], mix_reader.Mixed, schedule.Plan]:
+) -> tuple[dict[str, Any], mix_reader.MixReader, schedule.Plan]:
     """(the step's summary, what a training reads, the plan of that training) of a mix of a `corpus`, whose manifest is below `folder`."""
     encoded, languages, qualities, _ = whole
     tokenizer, file = folder / "tokenizer/manifest.json", folder / "config.yaml"
@@ -100,8 +100,8 @@ def draw(
     words = ["--tokens", *map(str, encoded), "--tokenizer", str(tokenizer), "--signals", *map(str, signals)]
     assert mix.main(["--config", str(file), "--manifest", str(out), *words]) == 0
     stream = data.open_split(encoded, "train")
-    plan = schedule.plan(config_schema.completed("pretrain.train", train), len(stream))
-    return Manifest.read(out).summary, mix_reader.Mixed(out, stream, plan, 0), plan
+    plan = schedule.make_plan(config_schema.fill_defaults("pretrain.train", train), len(stream))
+    return Manifest.read(out).summary, mix_reader.MixReader(out, stream, plan, 0), plan
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def groups_of(by: str, documents: list[Document], summary: dict[str, Any]) -> di
 @pytest.mark.parametrize("by", ["source", "language", "quality"])
 def test_windows_are_those_of_a_group_packed_by_itself(drawn: Drawn, whole: Any, by: str) -> None:
     summary, found, plan = drawn(by, {"temperature": 2}, max_epochs=1000, steps=200)
-    documents, read = whole[3], found.order.windows(0, 800)
+    documents, read = whole[3], found.order.windows_at(0, 800)
     expected = groups_of(by, documents, summary)
     assert list(expected.keys() - {"unscored"}) and sorted(expected) == found.names == list(summary["groups"])
     tokens, held_out = found.read(read.reshape(4, 200)).reshape(800, CONTEXT + 1), 40_000
@@ -141,7 +141,7 @@ def test_windows_are_those_of_a_group_packed_by_itself(drawn: Drawn, whole: Any,
     assert {name: int(n) for name, n in zip(found.names, counts, strict=True)} == {
         name: each["trained"] for name, each in summary["groups"].items()
     }
-    assert plan.tokens(200) == counts.sum() == summary["tokens"]
+    assert plan.tokens_until(200) == counts.sum() == summary["tokens"]
 
 
 def test_buckets_of_quality_have_as_many_tokens_and_rising_scores(drawn: Drawn, whole: Any) -> None:
@@ -154,15 +154,15 @@ def test_buckets_of_quality_have_as_many_tokens_and_rising_scores(drawn: Drawn, 
 @pytest.mark.parametrize("by", ["source", "language"])
 def test_documents_of_windows(drawn: Drawn, whole: Any, by: str) -> None:
     _, found, _ = drawn(by, {"temperature": 1})
-    for windows in (found.order.windows(0, 12), found.order.windows(7, 1), np.array([0, 1, 2])):
-        pieces = [piece for window in windows.tolist() for piece in found.pieces(window)]
+    for windows in (found.order.windows_at(0, 12), found.order.windows_at(7, 1), np.array([0, 1, 2])):
+        pieces = [piece for window in windows.tolist() for piece in found.window_pieces(window)]
         places = {start + n for start, size in pieces for n in range(size)}
         expected, place = [], 0
         for document in whole[3]:
             if places & set(range(place, place + len(document["tokens"]))):
                 expected.append(document["id"])
             place += len(document["tokens"])
-        assert found.documents(whole[0], windows) == expected and expected
+        assert found.document_ids(whole[0], windows) == expected and expected
 
 
 def test_the_summary_says_what_a_share_means_in_epochs(drawn: Drawn) -> None:
@@ -186,7 +186,7 @@ def test_a_training_of_another_length_is_refused(drawn: Drawn, whole: Any, tmp_p
     stream = data.open_split(whole[0], "train")
     for plan in (schedule.Plan(61, 4, CONTEXT, 99), schedule.Plan(60, 4, 16, 99)):
         with pytest.raises(mix_reader.InputError, match=r"run pretrain\.mix again"):
-            mix_reader.Mixed(tmp_path / "pretrain/mix/manifest.json", stream, plan, 0)
+            mix_reader.MixReader(tmp_path / "pretrain/mix/manifest.json", stream, plan, 0)
 
 
 @pytest.fixture

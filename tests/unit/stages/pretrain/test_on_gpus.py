@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig, masking_utils
 
-from crawl2llm.chain.config_schema import completed
+from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.training import engine, initial, masking
 from crawl2llm.training.engines.torch import Torch
 
@@ -46,9 +46,9 @@ class Unasked(Torch):
 
 def built(kind: str, device: str, made: type[Torch] = Torch, more: Any = None, **changes: Any) -> Torch:
     config = AutoConfig.for_model(kind, **SHAPE | (more or {}))
-    settings = completed("pretrain.train", {"engine": "torch", "zero_stage": 0, "learning_rate": 0.01, **changes})
+    settings = fill_defaults("pretrain.train", {"engine": "torch", "zero_stage": 0, "learning_rate": 0.01, **changes})
     on_meta: dict[str, Any] = {"values": lambda: iter(()), "fill": lambda model, *_: model}
-    on_cpu: dict[str, Any] = {"values": lambda: initial.values(config, 1)}
+    on_cpu: dict[str, Any] = {"values": lambda: initial.random_weights(config, 1)}
     return made(
         engine.Job(
             config=config,
@@ -84,7 +84,7 @@ def test_no_micro_batch_waits_for_the_device(
     tokens = torch.zeros(2, 2, CONTEXT + 1, dtype=torch.int64, device="meta")
     assert engine_of.step(tokens, 0.01).loss.is_meta
     if "ema" in changes:
-        engine_of.follow(0.1)
+        engine_of.update_average(0.1)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_sliding_window_that_covers_the_context_needs_no_mask(asked: Any, wind
 
 def test_documents_are_those_that_transformers_finds() -> None:
     tokens = torch.randint(0, 4, (5, CONTEXT), generator=torch.Generator().manual_seed(0))
-    places = masking.positions(tokens, 0)
-    found = masking.documents(places)
+    places = masking.document_positions(tokens, 0)
+    found = masking.document_numbers(places)
     assert torch.equal(found, masking_utils.find_packed_sequence_indices(places)) and int(found.max()) > 3
-    assert not masking.documents(torch.arange(CONTEXT)[None]).any()
+    assert not masking.document_numbers(torch.arange(CONTEXT)[None]).any()

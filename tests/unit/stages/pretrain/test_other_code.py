@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.fingerprint import code
+from crawl2llm.chain.fingerprint import code_hashes
 from crawl2llm.core.root import ROOT
 from tests.unit.stages.pretrain.runs import finish, kill, rows, wait_for
 
@@ -51,7 +51,7 @@ def test_an_unfinished_run_goes_on_and_its_manifest_says_so(start: Any, tmp_path
 
 
 def codes(edited: Path) -> list[dict[str, str]]:
-    return [code("crawl2llm.stages.pretrain.train", root) for root in (ROOT, edited)]
+    return [code_hashes("crawl2llm.stages.pretrain.train", root) for root in (ROOT, edited)]
 
 
 def test_a_finished_run_trains_anew(start: Any, tmp_path: Path, edited: Path) -> None:

@@ -30,7 +30,7 @@ LLAMA = {"hidden_size": 2048, "intermediate_size": 5632, "layers": 22, "heads": 
 def train(**keys: Any) -> dict[str, Any]:
     """The settings of pretrain.train that pretrain.plan is told, completed as it does."""
     tree = config.validate({"pretrain": {"train": keys}})
-    return config_schema.completed("pretrain.train", fingerprint.settings(PLAN, tree)["train"])
+    return config_schema.fill_defaults("pretrain.train", fingerprint.tracked_settings(PLAN, tree)["train"])
 
 
 def placement(keys: dict[str, Any]) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def placement(keys: dict[str, Any]) -> dict[str, Any]:
 
 def test_tinyllama_has_its_published_numbers() -> None:
     """1.1 billion parameters, 32,000 entries, 3 trillion tokens: https://arxiv.org/abs/2401.02385, table 1."""
-    found = plan.facts(
+    found = plan.training_facts(
         train(model={**LLAMA, "tie_embeddings": False}, tokens=3 * 10**12, global_batch_tokens=2**21, zero_stage=2),
         None,
         32_000,
@@ -60,7 +60,7 @@ def test_a_mixture_of_experts_counts_the_operations_of_those_in_use() -> None:
         "intermediate_size": 1024,
         "overrides": {"num_local_experts": 8, "num_experts_per_tok": 2},
     }
-    found = plan.facts(train(model=shape, steps=10, global_batch_tokens=4096), None, 1000)
+    found = plan.training_facts(train(model=shape, steps=10, global_batch_tokens=4096), None, 1000)
     sizes = found["parameters"]
     assert sizes["total"] - sizes["active"] == 22 * 6 * 3 * 2048 * 1024
     assert found["flops"]["per_token"] == flops_per_token(
@@ -69,19 +69,19 @@ def test_a_mixture_of_experts_counts_the_operations_of_those_in_use() -> None:
 
 
 def test_before_the_tokens_are_counted_it_says_what_it_can_and_no_more() -> None:
-    known = plan.facts(train(model=LLAMA, epochs=1, global_batch_tokens=4096), None, 1000)
+    known = plan.training_facts(train(model=LLAMA, epochs=1, global_batch_tokens=4096), None, 1000)
     assert known["parameters"]["total"] and known["flops"]["per_token"]
     assert [known[key] for key in ("tokens", "steps", "epochs", "corpus_tokens", "tokens_per_parameter")] == [None] * 5
     with pytest.raises(InputError, match=r"model\.layers, epochs are auto: known once tokenize\.encode"):
-        plan.facts(train(model={**LLAMA, "layers": AUTO}, global_batch_tokens=4096), None, 1000)
+        plan.training_facts(train(model={**LLAMA, "layers": AUTO}, global_batch_tokens=4096), None, 1000)
     sized = train(model={"size": "30M", "context": 512}, steps=10, global_batch_tokens=4096)
-    assert plan.facts(sized, None, 8192)["parameters"]["total"] == pytest.approx(30e6, rel=0.1)
-    assert plan.facts(sized, 10**6, 8192)["parameters"] == plan.facts(sized, None, 8192)["parameters"]
+    assert plan.training_facts(sized, None, 8192)["parameters"]["total"] == pytest.approx(30e6, rel=0.1)
+    assert plan.training_facts(sized, 10**6, 8192)["parameters"] == plan.training_facts(sized, None, 8192)["parameters"]
 
 
 def test_it_is_told_the_settings_of_the_training_and_no_placement() -> None:
     tree = config.validate({})
-    assert fingerprint.settings(PLAN, tree) == {"train": fingerprint.settings("pretrain.train", tree)}
+    assert fingerprint.tracked_settings(PLAN, tree) == {"train": fingerprint.tracked_settings("pretrain.train", tree)}
     own = config.validate({"pretrain": {"train": {"micro_batch": 2}, "plan": {"gpu": "h100", "gpu_hour_price": 3.0}}})
     assert fingerprint.fingerprint(PLAN, tree) == fingerprint.fingerprint(PLAN, own)
     other = config.validate({"pretrain": {"train": {"learning_rate": 0.1}}})
@@ -89,7 +89,7 @@ def test_it_is_told_the_settings_of_the_training_and_no_placement() -> None:
 
 
 def test_a_key_that_is_set_is_not_said_to_be_auto() -> None:
-    found = plan.facts(train(model=LLAMA, steps=10, learning_rate=0.1), 10**6, 1000)["auto"]
+    found = plan.training_facts(train(model=LLAMA, steps=10, learning_rate=0.1), 10**6, 1000)["auto"]
     assert "learning_rate" not in found and found["validate_every"] == 1 and found["warmup"] > 0
 
 
@@ -106,7 +106,7 @@ def test_a_key_that_is_set_is_not_said_to_be_auto() -> None:
     ],
 )
 def test_a_checkpoint_has_what_its_engine_writes(keys: dict[str, Any], each: int) -> None:
-    found = plan.facts(train(model=LLAMA, steps=10, global_batch_tokens=4096, **keys), None, 1000)
+    found = plan.training_facts(train(model=LLAMA, steps=10, global_batch_tokens=4096, **keys), None, 1000)
     assert found["checkpoint_bytes"] == each * found["parameters"]["total"]
 
 
@@ -115,28 +115,31 @@ def test_of_a_run_that_goes_on_from_a_checkpoint_it_plans_the_steps_that_are_lef
     folder.mkdir()
     (folder / "weights").write_bytes(b"0123")
     keys = {"model": model, "steps": 24, "global_batch_tokens": 256, "checkpoint_every": 5, "start_from": str(folder)}
-    whole = plan.facts(train(**keys), 84_352, 300)  # a folder without a seal is none of a checkpoint
+    whole = plan.training_facts(train(**keys), 84_352, 300)  # a folder without a seal is none of a checkpoint
     assert whole["tokens"] == 6144 and "after_step" not in whole
-    atomic_folder.seal(folder, atomic_folder.CHECKPOINT, {"step": 15}, {"weights": 4})
-    left = plan.facts(train(**keys), 84_352, 300)
+    atomic_folder.seal_folder(folder, atomic_folder.CHECKPOINT, {"step": 15}, {"weights": 4})
+    left = plan.training_facts(train(**keys), 84_352, 300)
     assert (left["tokens"], left["steps"], left["after_step"]) == (2304, 24, 15)
     for key in ("epochs", "tokens_per_parameter"):
         assert left[key] == pytest.approx(whole[key] * 9 / 24, abs=0.01)
     assert left["flops"]["total"] == whole["flops"]["total"] * 9 // 24
     assert left["checkpoint_bytes"] == whole["checkpoint_bytes"]
     ramp = [[0, 0.25], [0.5, 1]]  # 12 steps of 64 tokens, and 12 of 256
-    assert plan.facts(train(**keys, batch_ramp=ramp), None, 300)["tokens"] == 9 * 256
-    assert "9 steps after step 15" in resource_plan.lines(left, resource_plan.place(left, placement(keys), OWN))[0]
+    assert plan.training_facts(train(**keys, batch_ramp=ramp), None, 300)["tokens"] == 9 * 256
+    assert (
+        "9 steps after step 15"
+        in resource_plan.plan_lines(left, resource_plan.plan_resources(left, placement(keys), OWN))[0]
+    )
     tree = config.validate({"pretrain": {"train": keys}})
     before = fingerprint.fingerprint(PLAN, tree)
     (folder / "weights").write_bytes(b"4567")
     assert fingerprint.fingerprint(PLAN, tree) != before, "another checkpoint at the same path is planned again"
     kept = {**placement(keys), "keep_checkpoints": 10}
-    assert [resource_plan.checkpoints(found, kept) for found in (whole, left)] == [5, 2]  # of 5, 10, 15, 20 and 24
+    assert [resource_plan.max_checkpoints(found, kept) for found in (whole, left)] == [5, 2]  # of 5, 10, 15, 20 and 24
     with pytest.raises(
         InputError, match=r"after step 15, and this run ends at step 15: set more pretrain\.train\.steps"
     ):
-        plan.facts(train(**{**keys, "steps": 15}), 84_352, 300)
+        plan.training_facts(train(**{**keys, "steps": 15}), 84_352, 300)
 
 
 @pytest.fixture
@@ -168,7 +171,7 @@ def test_the_program_keeps_the_machine_out_of_the_manifest(tmp_path: Path, count
     assert summary["corpus_tokens"] == 1_000_000 and summary["shape"]["vocabulary"] == 2048 and summary["steps"] > 0
     assert laptop["gpu"] is None and "heap" in laptop["memory"] and "fits" not in laptop, "what is free changes"
     assert "Chinchilla: 20" in said and "memory of a process" in said
-    Manifest.forget(tmp_path / "results/main/pretrain/plan/manifest.json")
+    Manifest.remove_with_copy(tmp_path / "results/main/pretrain/plan/manifest.json")
     placed = ("--gpu=h100", "--processes=8", "--gpu-hour-price=2.5", "--mfu=0.5", "--micro-batch=2")
     other, gpu, said = run(tmp_path, counted, *placed)
     assert other == manifest
@@ -187,7 +190,7 @@ def test_a_gpu_of_the_site_that_nothing_is_known_of_does_not_stop_a_run(tmp_path
     """Nobody who asks for a training waits for its plan; a name that a person wrote is a mistake to mend."""
     _, found, said = run(tmp_path, counted, "--profile-gpu=a100")
     assert "'a100', whose memory is not known" in found["unknown"] and "not known: the GPU of the profile" in said
-    Manifest.forget(tmp_path / "results/main/pretrain/plan/manifest.json")
+    Manifest.remove_with_copy(tmp_path / "results/main/pretrain/plan/manifest.json")
     with pytest.raises(subprocess.CalledProcessError):
         run(tmp_path, counted, "--gpu=a100")
     with pytest.raises(
@@ -247,6 +250,6 @@ def test_what_needs_no_data_is_refused_before_there_are_any(
     (tmp_path / "a.txt").write_text("A page.")
     sources = {"ingest": {"extract": {"sources": [{"name": "a", "kind": "text", "paths": ["a.txt"]}]}}}
     shape = {"pretrain": {"train": {"model": {"context": 256}}}}
-    check_project(Project(config.validate(config.merged(sources, shape))))
+    check_project(Project(config.validate(config.merge_dicts(sources, shape))))
     with pytest.raises(InputError, match=said):
-        check_project(Project(config.validate(config.merged(config.merged(sources, shape), changes))))
+        check_project(Project(config.validate(config.merge_dicts(config.merge_dicts(sources, shape), changes))))

@@ -41,10 +41,10 @@ def plain(shards: list[Path], steps: int) -> list[float]:
 
     wanted: dict[str, Any] = config.validate({"pretrain": {"train": TINY | CHANGES}})["pretrain"]["train"]
     stream = data.open_split(shards, "train")
-    made = schedule.plan(wanted | {"epochs": None}, len(stream))
-    shape = model.configuration(wanted["model"], 300, 0)
-    built = initial.filled(initial.empty(shape), torch.device("cpu"), initial.values(shape, 0))
-    moves = torch.optim.AdamW(model.groups(built, wanted), lr=0.005, betas=(0.9, 0.95), eps=1e-8)
+    made = schedule.make_plan(wanted | {"epochs": None}, len(stream))
+    shape = model.build_config(wanted["model"], 300, 0)
+    built = initial.fill_model(initial.empty_model(shape), torch.device("cpu"), initial.random_weights(shape, 0))
+    moves = torch.optim.AdamW(model.parameter_groups(built, wanted), lr=0.005, betas=(0.9, 0.95), eps=1e-8)
     found, at = [], 0
     for step, size in zip(range(1, steps + 1), [8] * 4 + [16] * 4 + [32] * 8, strict=False):
         order = np.arange(at, at + size)
@@ -76,7 +76,7 @@ def test_as_a_plain_loop_and_after_a_kill(start: Any, tmp_path: Path, shards: li
     assert summary["tokens"] == tokens and summary["steps"] == 16 and summary["global_batch_tokens"] == 1024
     assert [row["tokens"] for row in rows(whole / "out/metrics.jsonl") if "tokens" in row][-1] == tokens
     told = config.validate({"pretrain": {"train": TINY | CHANGES}})["pretrain"]["train"]
-    planned = plan.facts(told | {"epochs": None}, len(data.open_split(shards, "train")), 300)
+    planned = plan.training_facts(told | {"epochs": None}, len(data.open_split(shards, "train")), 300)
     assert planned["tokens"] == tokens and planned["epochs"] == pytest.approx(summary["epochs"])
     assert Manifest.of_task(whole / "out/manifest.json").summary["epochs"] < 1
 

@@ -21,7 +21,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, engine, initial, layers
 from crawl2llm.training.batch import IGNORE
 from crawl2llm.training.engines.torch import Torch
-from crawl2llm.training.estimate.shape import Shape, dear
+from crawl2llm.training.estimate.shape import Shape, selective_activations
 from crawl2llm.training.fused_cross_entropy import cross_entropy, linear_cross_entropy
 from tests.unit.stages.pretrain.runs import finish, rows
 from tests.unit.stages.pretrain.test_engines import side_by_side
@@ -86,7 +86,7 @@ def built(
         "precision": "fp32",
         **changes,
     }
-    values = lambda: initial.values(config, 1)  # noqa: E731
+    values = lambda: initial.random_weights(config, 1)  # noqa: E731
     job = engine.Job(
         config=config,
         settings=settings,
@@ -277,9 +277,9 @@ def test_compiled_by_inductor_it_learns_the_same() -> None:
 def test_layers_that_gather_weights_are_left_as_they_are(key: str) -> None:
     settings = validate({})["pretrain"]["train"] | {key: True, "zero_stage": 3, "activation_checkpointing": True}
     with pytest.raises(InputError, match=rf"{key} is true with .*engine deepspeed and .*zero_stage 3"):
-        checks.layers(settings)
-    checks.layers(settings | {"engine": "torch"})
-    checks.layers(settings | {"zero_stage": 2})
+        checks.check_layer_settings(settings)
+    checks.check_layer_settings(settings | {"engine": "torch"})
+    checks.check_layer_settings(settings | {"zero_stage": 2})
 
 
 # Activations
@@ -322,7 +322,7 @@ def test_selective_checkpointing_keeps_less_than_all_and_more_than_none() -> Non
     layers = Shape(
         parameters=0, layers=6, hidden=256, intermediate=768, vocabulary=VOCABULARY, context=CONTEXT, width=256, kv=128
     )
-    estimate = dear(layers, 4 * CONTEXT, 4)
+    estimate = selective_activations(layers, 4 * CONTEXT, 4)
     assert some - none == pytest.approx(6 * estimate - 6 * 4 * 4 * CONTEXT * 256, rel=0.05)
 
 

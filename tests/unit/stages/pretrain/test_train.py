@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from crawl2llm.chain import config, config_schema
-from crawl2llm.core.manifest import canonical, digest
+from crawl2llm.core.manifest import canonical_json, digest
 from crawl2llm.training import export
 from tests.unit.stages.pretrain.conftest import TINY
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
@@ -72,11 +72,11 @@ def test_killed_and_resumed_is_the_same_to_the_byte(
     summary = manifest["summary"]
     assert summary["steps"] == 24 and summary["tokens"] == 24 * 256
     # Neither the digest in a checkpoint nor the shape knows keys that are tracked unless they have their default.
-    told = config_schema.tracked(config.validate({"pretrain": {"train": TINY | changes}}), "pretrain.train")
+    told = config_schema.tracked_section(config.validate({"pretrain": {"train": TINY | changes}}), "pretrain.train")
     assert "size" not in told["model"] and ("engine" in told) == ("engine" in more)
     facts = json.loads(next(whole.glob("checkpoints/*/step-000024/checkpoint.json")).read_text())
     assert facts["settings"] == digest(
-        canonical([{**told, "epochs": None}, 24])
+        canonical_json([{**told, "epochs": None}, 24])
     )  # epochs: auto is no budget beside steps
     assert summary["shape"] == {**told["model"], "vocabulary": 300}
     assert summary["parameters"]["total"] == 300 * 32 + summary["parameters"]["non_embedding"]
@@ -132,8 +132,8 @@ def test_a_checkpoint_exports_as_the_model_of_the_result(start: Any, folder: Pat
 def test_loads_in_transformers_with_the_loss_it_reported(start: Any, folder: Path, shards: list[Path]) -> None:
     from transformers import AutoTokenizer
 
-    from crawl2llm.stages.evaluate.heldout_loss import heldout
-    from crawl2llm.training.heldout import CARRY, choose
+    from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
+    from crawl2llm.training.heldout import CARRY, choose_documents
 
     out = folder / "1-fp32-whole" / "out"
     model = AutoModelForCausalLM.from_pretrained(out / "model")
@@ -141,8 +141,8 @@ def test_loads_in_transformers_with_the_loss_it_reported(start: Any, folder: Pat
     tokenizer = AutoTokenizer.from_pretrained(out / "model")
     assert tokenizer.decode(tokenizer("The river bends").input_ids) == "The river bends"
     # The evaluation's own measure, on the same documents: one number for one model.
-    documents, _ = choose(shards, 1500, 0)
-    found, _ = heldout(model, 0, documents, 32, CARRY, 4)
+    documents, _ = choose_documents(shards, 1500, 0)
+    found, _ = measure_heldout(model, 0, documents, 32, CARRY, 4)
     summary = json.loads((out / "manifest.json").read_text())["summary"]
     assert summary["bits_per_byte"] == pytest.approx(found["bits_per_byte"], rel=1e-5)
     assert summary["validation_loss"] == pytest.approx(found["loss"], rel=1e-5)

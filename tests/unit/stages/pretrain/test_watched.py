@@ -71,7 +71,9 @@ def test_a_metric_that_is_shown_is_documented() -> None:
 
 
 def test_the_text_is_escaped() -> None:
-    assert prometheus.text('a"b\\c', {"step": 1}, []).splitlines()[-1] == r'crawl2llm_step{run="a\"b\\c"} 1.0'
+    assert (
+        prometheus.exposition_text('a"b\\c', {"step": 1}, []).splitlines()[-1] == r'crawl2llm_step{run="a\"b\\c"} 1.0'
+    )
 
 
 def test_a_port_in_use_ends_nothing(tmp_path: Path) -> None:
@@ -79,17 +81,17 @@ def test_a_port_in_use_ends_nothing(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         exporter = prometheus.Exporter(tmp_path, taken.getsockname()[1])
-        exporter.show({"step": 3}, [])
+        exporter.publish_row({"step": 3}, [])
         exporter.close()
     assert exporter.server is None and "crawl2llm_step" in (tmp_path / "metrics.prom").read_text()
 
 
 def test_without_a_gpu_or_its_library_there_are_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert nvml.reader(torch.device("cpu"))() == {}
+    assert nvml.gpu_reader(torch.device("cpu"))() == {}
     monkeypatch.setitem(sys.modules, "pynvml", None)
     said: list[str] = []
     monkeypatch.setattr(nvml.log, "info", lambda text, *args: said.append(text % args))
-    assert nvml.reader(torch.device("cuda"))() == {}
+    assert nvml.gpu_reader(torch.device("cuda"))() == {}
     assert len(said) == 1 and "nvidia-ml-py" in said[0]
 
 
@@ -104,7 +106,7 @@ def test_the_library_has_what_is_asked_of_it() -> None:
             assert hasattr(library, name), name
             return lambda *_: 0
 
-    for call in nvml.calls(Named(), None).values():
+    for call in nvml.field_readers(Named(), None).values():
         try:
             call()
         except AttributeError:  # of the 0 that stands for a structure
@@ -116,4 +118,4 @@ def test_the_library_has_what_is_asked_of_it() -> None:
         0x20: "SwThermalSlowdown",
         0x40: "HwThermalSlowdown",
     }.items():
-        assert getattr(library, f"nvmlClocksEventReason{name}") == bit and nvml.reasons(bit)
+        assert getattr(library, f"nvmlClocksEventReason{name}") == bit and nvml.throttle_reasons(bit)

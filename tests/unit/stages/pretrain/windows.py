@@ -9,7 +9,7 @@ from typing import Any
 from crawl2llm.stages.pretrain import train
 from crawl2llm.training.run import Run
 
-windows = Run.windows
+windows = Run.step_windows
 
 
 def seen(self: Run, step: int) -> Any:
@@ -19,7 +19,7 @@ def seen(self: Run, step: int) -> Any:
     return found
 
 
-Run.windows = seen  # type: ignore[method-assign]
+Run.step_windows = seen  # type: ignore[method-assign]
 
 if __name__ == "__main__":
     raise SystemExit(train.main())

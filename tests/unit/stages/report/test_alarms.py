@@ -64,7 +64,7 @@ def test_hosts_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: i
     run = corpus(tmp_path / "main", [*many, ("web", "whole.org", "", 5000)])
     told = alarms.find(run, 0.5, tmp_path / ".hosts")
     assert [row["name"] for row in told["rows"]] == [f"host{number}.org" for number in range(22, 2, -1)]
-    said = alarms.of_hosts(told)
+    said = alarms.host_sentences(told)
     assert told["more"] == 3 and said[-1] == "3 more hosts lose as much of theirs"
     share = 1 - 5000 / sum(number for *_, number in [*many, ("", "", "", 5000)])
     words = "host host22.org loses 100% of its documents to quality: 122 of 122"
@@ -79,19 +79,19 @@ def test_memory_of_hosts_of_few_pages(tmp_path: Path) -> None:
     spilled = Spill(tmp_path, 1, alarms.PAGE)
     spilled.add(np.zeros(len(pages), int), pages)
     tracemalloc.start()
-    assert alarms._hosts(spilled, 0.5, 20) == ([(5, 3, 150, 150)], 0)
+    assert alarms._largest_host_losses(spilled, 0.5, 20) == ([(5, 3, 150, 150)], 0)
     assert tracemalloc.get_traced_memory()[1] < 6 * pages.nbytes
     tracemalloc.stop()
 
 
 def test_a_run_without_a_corpus(tmp_path: Path) -> None:
-    assert rows_of(Run({}), tmp_path) == [] and alarms.of_hosts(None) == alarms.of_sources(None) == []
+    assert rows_of(Run({}), tmp_path) == [] and alarms.host_sentences(None) == alarms.source_sentences(None) == []
 
 
 def test_the_screen_says_it(tmp_path: Path) -> None:
     run = corpus(tmp_path / "main", [("web", "a.org", "quality", 80), ("web", "a.org", "", 20)])
     told = alarms.find(run, 0.5, tmp_path / ".hosts")
-    lines = summary.lines({"alarms": told}, None, Path("report.html"))
+    lines = summary.summary_lines({"alarms": told}, None, Path("report.html"))
     (words,) = [text for name, text in lines if name == "note"]
     assert words.startswith("source web loses 80% of its documents to quality: 80 of 100; ")
     assert "skip_filters" in words and not any("a.org" in text for _, text in lines), "hosts are on the page"
@@ -99,8 +99,8 @@ def test_the_screen_says_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pages", [False, True])
 def test_what_to_do_fits_the_filter_and_names_what_the_page_has(pages: bool) -> None:
-    rows = [alarms._row("source", "web", stage, 10, 9) for stage in ("language", "quality")]
-    language, quality = alarms.to_do({"rows": rows, "pages": pages})
+    rows = [alarms._alarm_row("source", "web", stage, 10, 9) for stage in ("language", "quality")]
+    language, quality = alarms.sentences_with_advice({"rows": rows, "pages": pages})
     assert "language.select.languages" in language and "skip_filters" not in language, "it was asked for"
     assert "skip_filters" in quality
     link = "Pages of every filter"

@@ -32,7 +32,7 @@ def run_of(folder: Path, rows: list[dict[str, Any]]) -> Run:
 
 
 def test_facts_name_what_was_measured() -> None:
-    rows = {name: value for name, value, _ in alignment_table.facts(SUMMARY)}
+    rows = {name: value for name, value, _ in alignment_table.alignment_facts(SUMMARY)}
     assert rows["Held-out reward before"] == "0.1" and rows["Held-out reward after"] == "0.9"
     assert rows["Held-out loss on answers after"] == "4" and rows["Held-out reward/format after"] == "0.9"
     assert "Held-out accuracy before" not in rows
@@ -49,11 +49,11 @@ def test_figures_and_prompts(tmp_path: Path) -> None:
     figures = alignment_table.figures(run, MODEL)
     assert {name for name, figure in figures.items() if figure} == {"reward", "kl", "lengths", "hacking"}
     assert "held-out loss on answers" in str(figures["hacking"])
-    assert [row["after"] for row in alignment_table.prompts(run, MODEL)] == ["No."]
+    assert [row["after"] for row in alignment_table.fixed_prompts(run, MODEL)] == ["No."]
     ppo = run_of(tmp_path / "ppo", [{**row, "explained_variance": 0.1 * row["step"]} for row in steps])
     assert "variance explained" in str(alignment_table.figures(ppo, MODEL)["explained"])
     other = Model("sft", "base", "finetune.train")
-    assert not any(alignment_table.figures(run, other).values()) and alignment_table.prompts(run, other) == []
+    assert not any(alignment_table.figures(run, other).values()) and alignment_table.fixed_prompts(run, other) == []
 
 
 def test_a_reward_model_shows_what_its_accuracy_is_worth(tmp_path: Path) -> None:
@@ -65,9 +65,16 @@ def test_a_reward_model_shows_what_its_accuracy_is_worth(tmp_path: Path) -> None
     Manifest("align.reward", "0" * 16).write(place.with_name("rm.manifest.json"), [place / "losses.jsonl"])
     run, model = Run.read([place.with_name("rm.manifest.json")]), Model("rm", "sft", "align.reward")
     figures = alignment_table.figures(run, model)
-    assert figures["accuracy"] and figures["reward"] and not figures["kl"] and alignment_table.prompts(run, model) == []
+    assert (
+        figures["accuracy"]
+        and figures["reward"]
+        and not figures["kl"]
+        and alignment_table.fixed_prompts(run, model) == []
+    )
     summary = {"pairs": 9, "heldout_accuracy_before": 0.5, "heldout_accuracy_after": 0.7, "longer_accuracy": 0.6}
-    rows = {name: value for name, value, _ in alignment_table.facts({**summary, "heldout_accuracy_stderr": None})}
+    rows = {
+        name: value for name, value, _ in alignment_table.alignment_facts({**summary, "heldout_accuracy_stderr": None})
+    }
     assert rows["Held-out accuracy after"] == "0.7" and rows["Accuracy of the longer answer"] == "0.6"
     assert "Error of the held-out accuracy" not in rows and "Method" not in rows
     assert model.heading == "Reward model: rm"

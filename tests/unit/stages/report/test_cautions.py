@@ -9,7 +9,7 @@ import pytest
 
 from crawl2llm.formats.run_records import Run
 from crawl2llm.stages.report import cautions, funnel, summary
-from crawl2llm.stages.report.models import models
+from crawl2llm.stages.report.models import models_of_run
 
 
 def counted(held: int | None = 100, bits: float | None = 1.9, bigram: float | None = 2.6) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def test_a_base_model_that_is_worse_than_counts_of_pairs_is_named_with_both_numb
 def test_the_summary_and_the_report_show_them(run_folder: Path, manifests: list[Path]) -> None:
     """Of the small run four documents are held out."""
     run = Run.read(manifests)
-    counts = funnel.counts(run, models(run))
-    notes = [text for name, text in summary.lines(counts, None, Path("report.html")) if name == "note"]
+    counts = funnel.run_counts(run, models_of_run(run))
+    notes = [text for name, text in summary.summary_lines(counts, None, Path("report.html")) if name == "note"]
     assert any(text.startswith("corpus.split: Only 4 documents are held out") for text in notes)
     assert any("Only 4 documents" in note["text"] for note in counts["notes"])

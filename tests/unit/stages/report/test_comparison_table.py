@@ -9,7 +9,7 @@ import pytest
 
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.run_records import Run
-from crawl2llm.stages.report.comparison_table import change, measure, table
+from crawl2llm.stages.report.comparison_table import difference_text, measure_name, table
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from crawl2llm.stages.report.comparison_table import change, measure, table
     ],
 )
 def test_a_small_difference_keeps_a_digit(value: float, measure: str, words: str) -> None:
-    assert change(value, measure) == words
+    assert difference_text(value, measure) == words
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_small_difference_keeps_a_digit(value: float, measure: str, words: str
 )
 def test_what_a_measure_is_called(name: str, words: str) -> None:
     """A file's classification is called as the file."""
-    assert measure(name) == words
+    assert measure_name(name) == words
 
 
 def compared(tmp_path: Path, models: list[str]) -> Run:

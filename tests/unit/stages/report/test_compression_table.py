@@ -63,7 +63,7 @@ def run_of(results: Path) -> Run:
 
 
 def test_every_model_stands_in_it(results: Path) -> None:
-    found = compression_table.rows(run_of(results), [BASE, SFT, INT8])
+    found = compression_table.compression_rows(run_of(results), [BASE, SFT, INT8])
     assert [(of["name"], of["bytes"], of["bits"]) for of in found] == [
         ("base", 4000, 1.7),
         ("sft", 4000, 1.8),
@@ -80,15 +80,15 @@ def test_every_model_stands_in_it(results: Path) -> None:
 
 
 def test_without_a_compressed_model_there_is_none(results: Path) -> None:
-    assert compression_table.rows(run_of(results), [BASE, SFT]) == []
+    assert compression_table.compression_rows(run_of(results), [BASE, SFT]) == []
     assert compression_table.figure([]) is None and compression_table.table([])["rows"] == []
     (results / "compress/quantize/int8.manifest.json").unlink()
-    assert compression_table.rows(run_of(results), [BASE, SFT, INT8]) == [], "it is not made yet"
+    assert compression_table.compression_rows(run_of(results), [BASE, SFT, INT8]) == [], "it is not made yet"
 
 
 def test_a_model_that_was_not_evaluated_has_its_size(results: Path) -> None:
     (results / "evaluate/model/sft.manifest.json").unlink()
-    found = {of["name"]: of for of in compression_table.rows(run_of(results), [BASE, SFT, INT8])}
+    found = {of["name"]: of for of in compression_table.compression_rows(run_of(results), [BASE, SFT, INT8])}
     assert found["sft"]["bytes"] == 4000 and found["sft"]["bits"] is None and found["sft"]["centered"] is None
     assert compression_table.table(list(found.values()))["rows"][1]["cells"][2:] == ["–"] * 5
 
@@ -96,7 +96,7 @@ def test_a_model_that_was_not_evaluated_has_its_size(results: Path) -> None:
 def test_a_speed_that_other_work_disturbed_is_a_lower_bound(results: Path) -> None:
     path = results / "evaluate/model/int8.manifest.json"
     generation_speed.write(path, SPEED | {"tokens_per_second": 196.0, "disturbed": True})
-    found = compression_table.rows(Run.read(results.rglob("*manifest.json")), [BASE, SFT, INT8])
+    found = compression_table.compression_rows(Run.read(results.rglob("*manifest.json")), [BASE, SFT, INT8])
     shown = compression_table.table(found)
     assert [row["cells"][4] for row in shown["rows"]] == ["560", "–", "≥ 196"]
     assert "With ≥ the machine had other work at the time" in shown["about"]

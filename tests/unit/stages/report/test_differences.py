@@ -16,7 +16,9 @@ SFT: dict[str, Any] = {"from": "base", "step": "finetune.train"}
 
 def found(models: dict[str, Any]) -> list[dict[str, Any]]:
     config = configuration.validate({"models": models})
-    return differences.tables(config, [Model(m["name"], m["from"], m["step"]) for m in model_registry.listed(config)])
+    return differences.difference_tables(
+        config, [Model(m["name"], m["from"], m["step"]) for m in model_registry.model_rows(config)]
+    )
 
 
 def test_keys_that_differ_with_their_values() -> None:
@@ -40,7 +42,7 @@ def test_keys_that_differ_with_their_values() -> None:
 def test_one_model_differs_from_none() -> None:
     assert found({"sft": SFT}) == [] and found({}) == []
     assert found({"sft": SFT, "same": {**SFT, "processes": 2}})[0]["rows"] == []
-    assert differences.tables(None, [Model("sft", "base", "finetune.train")]) == []
+    assert differences.difference_tables(None, [Model("sft", "base", "finetune.train")]) == []
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,6 @@ def test_the_tile_is_of_the_best_by_held_out_loss(
     ]
     base = {"name": "base", "from": None, "training": {}, "evaluation": {}}
     counts = {"models": [base, *tuned], "documents_read": 1, "bytes_read": 1}
-    (tile,) = [tile for tile in tables.tiles(counts, None) if tile["name"].startswith("Accuracy")]
+    (tile,) = [tile for tile in tables.overview_tiles(counts, None) if tile["name"].startswith("Accuracy")]
     assert tile["name"] == f"Accuracy, {name}"
     assert words in tile["note"] and (bool(words) or "fine-tuned models" not in tile["note"])

@@ -42,9 +42,9 @@ def test_a_row_for_each_file_that_can_be_taken(tmp_path: Path) -> None:
     )
     assert whole["link"] == q8["link"] == "../../compress/export/both/"
     assert "21 held-out documents (21,132 tokens)" in found["about"]
-    (one,) = export_table.counted(run)
+    (one,) = export_table.export_rows(run)
     assert (
-        summary.exported(one)
+        summary.export_line(one)
         == f"{folder / 'both'}, of base model: safetensors 9\N{NO-BREAK SPACE}B, q8_0 5\N{NO-BREAK SPACE}B"
     )
     assert export_table.table(Run(), tmp_path / "report.html")["rows"] == []

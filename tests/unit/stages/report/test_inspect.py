@@ -261,12 +261,12 @@ def test_marks_of_the_config_are_on_the_index_and_in_the_manifest(pages: Path, t
 
 def test_edits_of_a_long_text_are_shown_where_they_are() -> None:
     text = "a" * 5000 + "SECRET" + "b" * 100
-    found = excerpts.segments(
+    found = excerpts.text_segments(
         text, [spans.Span(5000, 5006, "<X>", "email", "pii"), spans.Span(0, 3, "", "policy", "lines")], "pii", 400, True
     )
     assert found["skipped"] == 4900 and found["cut"]
     assert ("SECRET", "own", "pii email") in found["parts"] and ("<X>", "put", "pii email") in found["parts"]
-    start = excerpts.segments(text, [spans.Span(0, 3, "", "policy", "lines")], "pii", 400)
+    start = excerpts.text_segments(text, [spans.Span(0, 3, "", "policy", "lines")], "pii", 400)
     assert start["parts"][0] == ("aaa", "earlier", "lines policy") and start["skipped"] == 0
 
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.stages.report.inspect_sampling import DROPPED, EDITED, KEPT, Chosen
+from crawl2llm.stages.report.inspect_sampling import DROPPED, EDITED, KEPT, DocumentSampler
 from crawl2llm.stages.report.limits import Limit
 
 THRESHOLD = 50.0
 Document = tuple[str, float, bool]  # id, value, whether it is curated
 
 
-def offered(chosen: Chosen, shard: str, documents: list[Document]) -> None:
+def offered(chosen: DocumentSampler, shard: str, documents: list[Document]) -> None:
     """A shard of a filter with the rule `words_min`, which edits documents with an even value."""
     low = [value < THRESHOLD and not curated for _, value, curated in documents]
     verdicts = pa.table(
@@ -38,11 +38,11 @@ def offered(chosen: Chosen, shard: str, documents: list[Document]) -> None:
         }
     )
     limit = Limit("words_min", value, np.full(len(value), THRESHOLD), True)
-    chosen.add(shard, verdicts, [limit], np.array([curated for *_, curated in documents], bool), spans)
+    chosen.add_shard(shard, verdicts, [limit], np.array([curated for *_, curated in documents], bool), spans)
 
 
-def told(chosen: Chosen) -> list[Any]:
-    found = [(one.id, one.group, one.random, sorted(one.near.items())) for one in chosen.shown()]
+def told(chosen: DocumentSampler) -> list[Any]:
+    found = [(one.id, one.group, one.random, sorted(one.near.items())) for one in chosen.shown_documents()]
     return [sorted(chosen.population.items()), chosen.exempt, chosen.edited, sorted(found, key=str)]
 
 
@@ -54,7 +54,7 @@ documents = st.lists(
 
 @given(documents, st.data())
 def test_the_same_for_any_shards_in_any_order(every: list[Document], data: st.DataObject) -> None:
-    one, other = Chosen("heuristics", 3, 0), Chosen("heuristics", 3, 0)
+    one, other = DocumentSampler("heuristics", 3, 0), DocumentSampler("heuristics", 3, 0)
     offered(one, "00000", every)
     parts: dict[int, list[Document]] = {}
     for each in data.draw(st.permutations(every)):
@@ -67,14 +67,14 @@ def test_the_same_for_any_shards_in_any_order(every: list[Document], data: st.Da
 
 @given(documents)
 def test_near_documents_are_the_nearest_on_their_side(every: list[Document]) -> None:
-    chosen = Chosen("heuristics", 3, 0)
+    chosen = DocumentSampler("heuristics", 3, 0)
     offered(chosen, "00000", every)
     value = {name: number for name, number, _ in every}
     for kind, wanted in (
         (DROPPED, [number for _, number, curated in every if number < THRESHOLD and not curated]),
         (KEPT, [number for _, number, curated in every if 2 * THRESHOLD > number >= THRESHOLD and not curated]),
     ):
-        near = [one for one in chosen.shown() if one.group[0] == kind and one.near]
+        near = [one for one in chosen.shown_documents() if one.group[0] == kind and one.near]
         near.sort(key=lambda one: one.near["words_min"][3])
         distances = [abs(value[one.id] - THRESHOLD) for one in near]
         group = chosen.population.get((KEPT, "") if kind == KEPT else (DROPPED, "words_min"), 0)
@@ -87,7 +87,7 @@ def test_near_documents_are_the_nearest_on_their_side(every: list[Document]) -> 
 
 @given(documents)
 def test_populations_count_every_document_once(every: list[Document]) -> None:
-    chosen = Chosen("heuristics", 3, 0)
+    chosen = DocumentSampler("heuristics", 3, 0)
     offered(chosen, "00000", every)
     judged = {group: number for group, number in chosen.population.items() if group[0] != EDITED}
     assert sum(judged.values()) + chosen.exempt == len(every)
@@ -102,15 +102,17 @@ def test_each_document_is_in_the_random_sample_with_the_probability_that_is_said
     every = [(f"{name:032x}", 10.0, False) for name in range(number)]
     seeds, hits, pairs = 600, np.zeros(number), 0
     for seed in range(seeds):
-        chosen = Chosen("heuristics", size, seed)
+        chosen = DocumentSampler("heuristics", size, seed)
         offered(chosen, "00000", every)
         sample = {
-            int(one.id, 16) for one in chosen.shown() if one.group == (DROPPED, "words_min") and one.random is not None
+            int(one.id, 16)
+            for one in chosen.shown_documents()
+            if one.group == (DROPPED, "words_min") and one.random is not None
         }
         assert len(sample) == min(size, number)
         hits[list(sample)] += 1
         pairs += {0, 1} <= sample
-    said = chosen.probability((DROPPED, "words_min"))
+    said = chosen.sample_probability((DROPPED, "words_min"))
     assert said == min(1.0, size / number)
     assert np.all(np.abs(hits / seeds - said) < 5 * np.sqrt(said * (1 - said) / seeds) + 1e-9)
     both = size * (size - 1) / (number * (number - 1))
@@ -121,35 +123,35 @@ def test_seeds_and_filters_draw_apart() -> None:
     every = [(f"{name:032x}", 10.0, False) for name in range(500)]
     found = []
     for filter_, seed in (("heuristics", 0), ("heuristics", 1), ("lines", 0)):
-        chosen = Chosen(filter_, 20, seed)
+        chosen = DocumentSampler(filter_, 20, seed)
         offered(chosen, "00000", every)
-        found.append({one.id for one in chosen.shown() if one.random is not None and one.group[0] == DROPPED})
+        found.append({one.id for one in chosen.shown_documents() if one.random is not None and one.group[0] == DROPPED})
     assert len(found[0] & found[1]) < 10 and len(found[0] & found[2]) < 10
 
 
 def test_of_a_threshold_of_nothing_no_kept_document_is_near() -> None:
-    chosen = Chosen("heuristics", 5, 0)
+    chosen = DocumentSampler("heuristics", 5, 0)
     verdicts = pa.table({"id": ["a", "b"], "kept": [True, True]})
     verdicts = verdicts.append_column("rule", pa.nulls(2, pa.string()))
     for name in ("value", "threshold"):
         verdicts = verdicts.append_column(name, pa.nulls(2, pa.float64()))
     limit = Limit("curly_brackets_max", np.zeros(2), np.zeros(2), False)
-    chosen.add("00000", verdicts, [limit], np.zeros(2, bool))
-    assert [one.near for one in chosen.shown()] == [{}, {}]
+    chosen.add_shard("00000", verdicts, [limit], np.zeros(2, bool))
+    assert [one.near for one in chosen.shown_documents()] == [{}, {}]
 
 
 def test_the_near_documents_of_many_rules_are_a_quarter_of_what_is_kept() -> None:
     """Each document is nearest to some rule; those of the best rank under any rule stay."""
-    chosen, number = Chosen("heuristics", 10, 0), 40
+    chosen, number = DocumentSampler("heuristics", 10, 0), 40
     names = [f"{name:032x}" for name in range(number)]
     verdicts = pa.table({"id": names, "kept": [True] * number, "rule": pa.nulls(number, pa.string())})
     for name in ("value", "threshold"):
         verdicts = verdicts.append_column(name, pa.nulls(number, pa.float64()))
     far = [np.roll(np.arange(number) + 51.0, 10 * rule) for rule in range(4)]
     limits = [Limit(f"rule_{at}", value, np.full(number, 50.0), True) for at, value in enumerate(far)]
-    chosen.add("00000", verdicts, limits, np.zeros(number, bool))
-    near = [one for one in chosen.shown() if one.near]
+    chosen.add_shard("00000", verdicts, limits, np.zeros(number, bool))
+    near = [one for one in chosen.shown_documents() if one.near]
     assert len(near) == 10 and max(min(place for *_, place in one.near.values()) for one in near) == 2
     assert sum(1 for one in near if 0 in [place for *_, place in one.near.values()]) == 4
-    random = [one for one in chosen.shown() if one.random is not None]
+    random = [one for one in chosen.shown_documents() if one.random is not None]
     assert len(random) == number, "the random sample has the rest"

@@ -17,7 +17,7 @@ from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.chain.heuristics_rules import ByLanguage
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import cuts
-from crawl2llm.filters.edit_filter import judge as judge_left
+from crawl2llm.filters.edit_filter import judge_document as judge_left
 from crawl2llm.filters.heuristics import select as heuristics
 from crawl2llm.filters.heuristics.measures import MEASURES
 from crawl2llm.filters.language import select as language
@@ -32,7 +32,7 @@ from crawl2llm.filters.toxicity import select as toxicity
 from crawl2llm.filters.url import select as url
 from crawl2llm.formats.documents import document_id
 from crawl2llm.formats.run_records import Run
-from crawl2llm.stages.report.limits import OF, limits
+from crawl2llm.stages.report.limits import LIMITS_BY_FILTER, filter_limits
 
 Row = dict[str, Any]
 GENERATOR = np.random.default_rng(3)
@@ -76,9 +76,9 @@ def compared(run: Run, filter_: str, settings: Row, rows: list[Row], fails: Iter
     ids = pa.chunked_array([[row["id"] for row in rows]])
     every = list(fails)
     seen = set()
-    for limit in limits(run, filter_, SHARD, ids, settings):
+    for limit in filter_limits(run, filter_, SHARD, ids, settings):
         seen.add(limit.rule)
-        passed, known = limit.passed(), ~np.isnan(limit.value)
+        passed, known = limit.passing_documents(), ~np.isnan(limit.value)
         for row, failed in enumerate(every):
             if known[row]:
                 assert passed[row] == (limit.rule not in failed), (limit.rule, rows[row], limit.threshold[row])
@@ -94,32 +94,32 @@ def settings_of(filter_: str, **changes: Any) -> Row:
 
 
 def test_every_filter_has_limits_but_the_one_that_compares_pairs() -> None:
-    assert set(FILTERS) - set(OF) == {"dedup"}
+    assert set(FILTERS) - set(LIMITS_BY_FILTER) == {"dedup"}
 
 
 CASES: dict[str, tuple[Row, dict[str, Any], Callable[[Row], Callable[[Row], Row]]]] = {
     "url": ({"words_max": 2}, {"words": whole(5), "domain": one_of(None), "address": one_of(None), "expression": one_of(None)},
-        lambda of: partial(url.judge, words_max=of["words_max"])),
+        lambda of: partial(url.judge_document, words_max=of["words_max"])),
     "multilingual": ({"characters_min": 30, "foreign_max": 0.5}, {"characters": whole(60), "foreign": share},
-        lambda of: partial(multilingual.judge, characters_min=of["characters_min"], foreign_max=of["foreign_max"])),
+        lambda of: partial(multilingual.judge_document, characters_min=of["characters_min"], foreign_max=of["foreign_max"])),
     "lines": ({"sentences_min": 3, "flagged_max": 0.2}, {"characters": whole(3), "sentences": whole(6), "flagged": share},
-        lambda of: partial(lines.judge, sentences_min=of["sentences_min"], flagged_max=of["flagged_max"])),
+        lambda of: partial(lines.judge_document, sentences_min=of["sentences_min"], flagged_max=of["flagged_max"])),
     "boilerplate": ({"words_min": 20, "removed_max": 0.5}, 
         {"taken": whole(3), "removed": share, "words": whole(40), "characters": whole(3)},
         lambda of: partial(judge_left, words_min=of["words_min"], removed_max=of["removed_max"])),
     "licence": ({"allowed": ["CC-*"], "beside_max": 1}, {"licence": one_of("CC-BY-4.0"), "said": one_of("link"), "beside": whole(4)},
-        lambda of: partial(licence.judge, settings=of)),
+        lambda of: partial(licence.judge_document, settings=of)),
     "sourcecode": ({"alphabetic_min": 0.2},
         {"extension": one_of(None, "py", "json"), "data": one_of(True, False), "lines": whole(200_000), "longest_line": whole(200_000),
          "mean_line": lambda: share() * 300, "alphanumeric": share, "alphabetic": share, "encoded_run": whole(3000), "encoded_share": share,
          "generated": one_of(None), "spdx": one_of(None)},
-        lambda of: partial(sourcecode.judge, settings=of)),
+        lambda of: partial(sourcecode.judge_document, settings=of)),
     "toxicity": ({"terms_max": 3, "share_max": 0.1, "share_terms_min": 2, "thresholds": {"b": 0.3}},
         {"terms": whole(6), "hits": whole(20), "words": whole(100), "classifiers": lambda: ["a", "b"],
          "probabilities": lambda: [share(), share()]},
-        lambda of: partial(toxicity.judge, settings=of)),
+        lambda of: partial(toxicity.judge_document, settings=of)),
     "pii": ({"actions": {"email_address": "drop", "iban": "keep"}, "drop_from": 2, "total_max": 9}, {kind: whole(4) for kind in KINDS},
-        lambda of: partial(pii.judge, settings=of)),
+        lambda of: partial(pii.judge_document, settings=of)),
 }  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def test_limits_agree_with_the_judge(tmp_path: Path, filter_: str) -> None:
 
 @pytest.mark.parametrize("filter_", ["paragraphs", "substrings"])
 def test_filters_that_share_a_judge_share_limits(filter_: str) -> None:
-    assert OF[filter_] is OF["boilerplate"]
+    assert LIMITS_BY_FILTER[filter_] is LIMITS_BY_FILTER["boilerplate"]
 
 
 def test_language(tmp_path: Path) -> None:
@@ -148,9 +148,9 @@ def test_language(tmp_path: Path) -> None:
             "language.compare": [saved(tmp_path, "language.compare", more[::-1])],
         }
     )
-    own = language.own_thresholds(settings)
+    own = language.thresholds_by_language(settings)
     verdicts = [
-        language.judge({**row, **other}, frozenset(settings["languages"]), settings["threshold"], own, {"agreement": 0.5})
+        language.judge_document({**row, **other}, frozenset(settings["languages"]), settings["threshold"], own, {"agreement": 0.5})
         for row, other in zip(rows, more, strict=True)
     ]  # fmt: skip
     assert compared(run, "language", settings, rows, [set(one["rules"]) for one in verdicts]) == {
@@ -173,7 +173,9 @@ def test_heuristics_by_language(tmp_path: Path) -> None:
         }
     )
     chosen = ByLanguage(settings)
-    verdicts = [heuristics.judge(row, chosen.of(of["language"])) for row, of in zip(rows, languages, strict=True)]
+    verdicts = [
+        heuristics.judge_document(row, chosen.rules_of(of["language"])) for row, of in zip(rows, languages, strict=True)
+    ]
     assert len(compared(run, "heuristics", settings, rows, [set(one["rules"]) for one in verdicts])) > 20
 
 
@@ -190,7 +192,7 @@ def test_quality(tmp_path: Path, method: str) -> None:
         }
     )
     batch = pa.Table.from_pylist(rows).to_batches()[0]
-    verdicts = quality.judged(batch, {**settings, "skipped_by": []}, 0.6)["rules"].to_pylist()
+    verdicts = quality.judge_batch(batch, {**settings, "skipped_by": []}, 0.6)["rules"].to_pylist()
     compared(run, "quality", settings, rows, map(set, verdicts))
 
 
@@ -203,7 +205,7 @@ def test_quality_by_language(tmp_path: Path) -> None:
         saved(tmp_path, "language.score", languages),
         saved(tmp_path, "quality.select", rows, by_language=by),
     ]
-    (limit,) = limits(
+    (limit,) = filter_limits(
         Run({one.step: [one] for one in made}),
         "quality",
         SHARD,
@@ -225,11 +227,11 @@ def test_decontaminate(tmp_path: Path) -> None:
             "decontaminate.select": [saved(tmp_path, "decontaminate.select", rows, overlap_max=0.5)],
         }
     )
-    verdicts = [set(cuts.judge(row, 0.5, "drop", 0.1)["rules"]) for row in rows]
+    verdicts = [set(cuts.judge_document(row, 0.5, "drop", 0.1)["rules"]) for row in rows]
     compared(run, "decontaminate", settings_of("decontaminate"), rows, verdicts)
 
 
 def test_without_signals_there_are_no_limits() -> None:
     ids = pa.chunked_array([["a"]])
-    for filter_ in OF:
-        assert list(limits(Run(), filter_, SHARD, ids, settings_of(filter_))) == []
+    for filter_ in LIMITS_BY_FILTER:
+        assert list(filter_limits(Run(), filter_, SHARD, ids, settings_of(filter_))) == []

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.stages.report import mark_estimate
-from crawl2llm.stages.report.mark_estimate import Estimate, Group, needed, precision, recall, wilson
+from crawl2llm.stages.report.mark_estimate import Estimate, Group, marks_needed, precision, recall, wilson_interval
 
 TIMES = 300
 
@@ -96,10 +96,10 @@ def test_what_cannot_be_said() -> None:
 
 def test_wilson_as_published() -> None:
     """Brown, Cai and DasGupta 2001; and the numbers of statsmodels' proportion_confint(15, 20, method="wilson")."""
-    found = wilson(15 / 20, 20)
+    found = wilson_interval(15 / 20, 20)
     assert math.isclose(found.low, 0.53128, abs_tol=1e-4) and math.isclose(found.high, 0.88814, abs_tol=1e-4)
-    assert wilson(1.0, 20).high == 1.0 and math.isclose(wilson(1.0, 20).low, 0.83887, abs_tol=1e-4)
-    assert wilson(0.4, math.inf) == Estimate(0.4, 0.4, 0.4)
+    assert wilson_interval(1.0, 20).high == 1.0 and math.isclose(wilson_interval(1.0, 20).low, 0.83887, abs_tol=1e-4)
+    assert wilson_interval(0.4, math.inf) == Estimate(0.4, 0.4, 0.4)
 
 
 groups = st.integers(1, 50).flatmap(
@@ -116,7 +116,7 @@ def test_numbers_are_shares_in_order(rules: list[Group], kept: Group) -> None:
 def test_more_marks_make_it_surer() -> None:
     few, many = precision([Group(1000, 10, 8)]), precision([Group(1000, 100, 80)])
     assert few and many and many.high - many.low < few.high - few.low
-    wanted = needed(0.8, 1000)
+    wanted = marks_needed(0.8, 1000)
     then = precision([Group(1000, wanted, round(0.8 * wanted))])
     assert then and (then.high - then.low) / 2 <= 0.105
-    assert needed(0.5, 7) == 7
+    assert marks_needed(0.5, 7) == 7

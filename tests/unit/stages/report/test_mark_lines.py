@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.stages.report.mark_lines import LONGEST, Mark, parsed, read
+from crawl2llm.stages.report.mark_lines import LONGEST, Mark, parse_mark, read_marks
 
 LINE: dict[str, Any] = {
     "id": "a" * 32, "url": "https://example.org/", "filter": "heuristics", "rule": "c4.sentences_min", "verdict": "dropped",
@@ -27,9 +27,9 @@ def written(path: Path, *rows: Any) -> Path:
 
 
 def test_a_line_is_a_mark() -> None:
-    found = parsed(json.dumps(LINE))
+    found = parse_mark(json.dumps(LINE))
     assert found.key == ("heuristics", "dropped", "c4.sentences_min", "a" * 32)
-    kept = parsed(json.dumps({**LINE, "verdict": "kept", "url": None}))
+    kept = parse_mark(json.dumps({**LINE, "verdict": "kept", "url": None}))
     assert kept.key == ("heuristics", "kept", "", "a" * 32) and kept.url == ""
 
 
@@ -54,7 +54,7 @@ def test_a_line_is_a_mark() -> None:
 )
 def test_what_is_no_mark_says_why(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError) as error:
-        parsed(json.dumps({**LINE, **change}))
+        parse_mark(json.dumps({**LINE, **change}))
     assert words in str(error.value)
     str(error.value).encode()
 
@@ -72,7 +72,7 @@ def test_what_is_no_mark_says_why(change: dict[str, Any], words: str) -> None:
 )
 def test_any_line_is_a_mark_or_is_refused_in_words(text: str) -> None:
     try:
-        assert isinstance(parsed(text), Mark)
+        assert isinstance(parse_mark(text), Mark)
     except ValueError as error:
         assert str(error)
 
@@ -80,23 +80,23 @@ def test_any_line_is_a_mark_or_is_refused_in_words(text: str) -> None:
 def test_deep_and_long_lines_are_refused() -> None:
     for text in ("[" * 50_000, '"' + "x" * LONGEST + '"'):
         with pytest.raises(ValueError):
-            parsed(text)
+            parse_mark(text)
 
 
 def test_bad_lines_are_named_by_file_and_line(tmp_path: Path) -> None:
     path = written(tmp_path / "marks.jsonl", LINE, "{", "", {**LINE, "mark": "maybe"})
-    found = read([path])
-    assert len(found.held) == 1 and found.lines == 3
+    found = read_marks([path])
+    assert len(found.by_key) == 1 and found.lines == 3
     assert [line.split(": ")[0] for line in found.bad] == [f"{path}:2", f"{path}:4"]
     with pytest.raises(InputError, match="no line is a mark"):
-        read([written(tmp_path / "none.jsonl", "hello")])
+        read_marks([written(tmp_path / "none.jsonl", "hello")])
 
 
 def test_the_newest_mark_counts_whatever_the_order_of_the_files(tmp_path: Path) -> None:
     old = written(tmp_path / "one", {**LINE, "mark": "right"})
     new = written(tmp_path / "two", {**LINE, "time": "2026-02-01T00:00:00.000Z", "sample": "near"})
     for paths in ([old, new], [new, old]):
-        found = read(paths)
-        (one,) = found.held.values()
+        found = read_marks(paths)
+        (one,) = found.by_key.values()
         assert one.mark == "wrong" and one.sample == "random"
         assert len(found.differing) == 1

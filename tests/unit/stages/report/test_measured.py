@@ -23,12 +23,12 @@ def outcomes(right: int, chance: float) -> list[Outcome]:
 def measured(run_folder: Path) -> Path:
     """A run with every measure that a config may ask for."""
     for model, right in (("untrained", 5), ("base", 9), ("sft", 10)):
-        found = {task: scores.measured(task, outcomes(right, 0.25), 0)[0] for task in ("arc_easy", "core.copa")}
+        found = {task: scores.measure_task(task, outcomes(right, 0.25), 0)[0] for task in ("arc_easy", "core.copa")}
         of = {
             task: {**one, "from": "a.jsonl", "rows": 2376, "shots": 10 * (task != "arc_easy")}
             for task, one in found.items()
         }
-        mean = scores.core(found, ["copa", "squad"], ["squad"])
+        mean = scores.core_score(found, ["copa", "squad"], ["squad"])
         save(run_folder, "evaluate.public", model, counts=counts(40), summary={"tasks": of, "core": mean})
     for model, rouge in (("base", 0.04), ("sft", 0.14)):
         answers = {

@@ -21,9 +21,12 @@ def run_of(folder: Path, *phases: dict[str, Any], by: str = "source") -> Run:
     _, found, plan = draw(folder, corpus(folder), by, *phases, shortage="share")
     place = folder / "pretrain/train"
     place.mkdir()
-    rows = [{"step": step, "loss": 3.0, **found.row(found.windows(*plan.span(step)))} for step in range(1, 61)]
+    rows = [
+        {"step": step, "loss": 3.0, **found.loss_row(found.windows_at(*plan.window_span(step)))}
+        for step in range(1, 61)
+    ]
     (place / "losses.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = Manifest("pretrain.train", "0" * 16, summary=mix_reader.summary(found, rows, 60))
+    made = Manifest("pretrain.train", "0" * 16, summary=mix_reader.manifest_summary(found, rows, 60))
     made.write(place / "manifest.json", [place / "losses.jsonl"])
     return Run.read([place / "manifest.json", folder / "pretrain/mix/manifest.json"])
 

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import uniform
-from crawl2llm.formats.run_records import Run, added, benchmark, costs, metrics
+from crawl2llm.formats.documents import uniform_hash
+from crawl2llm.formats.run_records import Run, read_benchmark, step_costs, sum_summaries, training_metrics
 from crawl2llm.stages.report import funnel, page, provenance, samples, tables
-from crawl2llm.stages.report.render import complete, main
+from crawl2llm.stages.report.render import complete_config, main
 from tests.unit.commands.plan.picture.browser import browser
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -94,7 +94,7 @@ def test_page_is_well_formed_self_contained_and_escaped(report: Path) -> None:
 
 def test_every_document_is_accounted_for(finished: list[Path]) -> None:
     run = Run.read(finished)
-    rows = funnel.funnel(run)
+    rows = funnel.funnel_rows(run)
     assert [row["in"] for row in rows] == [70, 60, 56, 50, 46]
     assert all(row["joins"] for row in rows)
     for row in rows:
@@ -108,7 +108,7 @@ def test_every_document_is_accounted_for(finished: list[Path]) -> None:
 
 def test_tokens_are_shown_by_source(finished: list[Path], report: Path) -> None:
     run = Run.read(finished)
-    (row,) = (row for row in tables.sources(run) if row["name"] == "crawl")
+    (row,) = (row for row in tables.source_rows(run) if row["name"] == "crawl")
     splits = [run.summary("tokenize.encode", split, "tokens") for split in ("train", "validation")]
     assert row["tokens"] == sum(splits) > 0
     assert f'<td class="n">{row["tokens"]:,}</td><td class="n">{row["bytes_per_token"]:.3g}</td>' in report.read_text(
@@ -129,7 +129,7 @@ def test_bits_per_byte_are_shown_by_source(report: Path) -> None:
 def test_a_gap_between_stages_is_shown(run_folder: Path, manifests: list[Path]) -> None:
     path = run_folder / "dedup/select/manifest.json"
     path.write_text(path.read_text().replace('"in": 50', '"in": 49').replace('"kept": 46', '"kept": 45'))
-    assert not next(row for row in funnel.funnel(Run.read(manifests)) if row["stage"] == "dedup")["joins"]
+    assert not next(row for row in funnel.funnel_rows(Run.read(manifests)) if row["stage"] == "dedup")["joins"]
     assert "from different runs" in render(manifests, run_folder / "report/render").read_text(encoding="utf-8")
 
 
@@ -179,10 +179,10 @@ def test_missing_and_odd_values_show_as_a_dash(run_folder: Path, manifests: list
 
 
 def test_samples_do_not_depend_on_the_order_of_shards(finished: list[Path]) -> None:
-    kept, dropped = samples.pick(Run.read(finished), 2, seed=0)
+    kept, dropped = samples.pick_documents(Run.read(finished), 2, seed=0)
     backwards = Run.read(finished)
     backwards.manifests["corpus.write"].reverse()
-    assert (kept, dropped) == samples.pick(backwards, 2, seed=0)
+    assert (kept, dropped) == samples.pick_documents(backwards, 2, seed=0)
     assert len(kept) == 2
     assert {group: len(rows) for group, rows in dropped.items()} == {
         ("dedup", "exact"): 2, ("dedup", "near"): 2, ("heuristics", "few_words"): 2,
@@ -190,7 +190,7 @@ def test_samples_do_not_depend_on_the_order_of_shards(finished: list[Path]) -> N
 
 
 def test_duplicates_are_shown_beside_what_stayed(finished: list[Path]) -> None:
-    found = samples.gather(Run.read(finished), 2, 400, seed=0)
+    found = samples.gather_samples(Run.read(finished), 2, 400, seed=0)
     near = next(group for group in found["dropped"]["dedup"] if group["reason"] == "near")["rows"][0]["compared"]
     assert {text for text, differs in near["dropped"] if differs} == {"persons"}
     assert {text for text, differs in near["kept"] if differs} == {"people"}
@@ -204,13 +204,13 @@ def test_pick_keeps_the_smallest_hashes(ids: list[str], size: int, seed: int) ->
     pick = samples.Pick(size, seed)
     for name in ids:
         pick.add(("all",), name, {"id": name})
-    wanted = sorted(ids, key=lambda name: (uniform(seed, name, samples.SALT), name))[:size]
+    wanted = sorted(ids, key=lambda name: (uniform_hash(seed, name, samples.SALT), name))[:size]
     assert [row["id"] for row in pick.groups().get(("all",), [])] == wanted
 
 
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")), st.integers(100, 200))
 def test_compared_marks_exactly_the_differences(a: list[str], b: list[str], limit: int) -> None:
-    found = samples.compared(" ".join(a), " ".join(b), limit)
+    found = samples.side_by_side(" ".join(a), " ".join(b), limit)
     same = [[text for text, differs in found[side] if not differs] for side in ("dropped", "kept")]
     assert same[0] == same[1] or min(map(len, (" ".join(a), " ".join(b)))) > limit
     assert found["equal"] == (a == b)
@@ -225,7 +225,7 @@ def test_two_texts_that_begin_with_other_words_start_where_they_are_alike() -> N
     """Menus of different lengths stand before the same text, which differs in one word."""
     text = [f"word{number}" for number in range(60)]
     other = [*text[:30], "another", *text[31:]]
-    found = samples.compared(" ".join([f"menu{n}" for n in range(200)] + text), " ".join(["home", *other]), 400)
+    found = samples.side_by_side(" ".join([f"menu{n}" for n in range(200)] + text), " ".join(["home", *other]), 400)
     assert found["skipped"] == 0 and found["before"] == (192, 0)
     assert found["dropped"][0] == (" ".join(f"menu{n}" for n in range(192, 200)), True)
     assert found["kept"][0] == ("home", True)
@@ -235,7 +235,7 @@ def test_two_texts_that_begin_with_other_words_start_where_they_are_alike() -> N
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 99)), max_size=5))
 def test_added_is_a_sum_by_key(parts: list[dict[str, int]]) -> None:
-    total = added(parts) or {}
+    total = sum_summaries(parts) or {}
     for key in "abc":
         assert total.get(key, 0) == sum(part.get(key, 0) for part in parts)
 
@@ -243,7 +243,7 @@ def test_added_is_a_sum_by_key(parts: list[dict[str, int]]) -> None:
 def test_metrics_survive_a_torn_line_and_count_a_repeated_step_once(run_folder: Path, manifests: list[Path]) -> None:
     with (run_folder / "pretrain/train/metrics.jsonl").open("a") as out:
         out.write('\n{"step": 60, "tokens": 60000, "loss": 1.25}\n')
-    rows = metrics(Run.read(manifests), "pretrain.train")
+    rows = training_metrics(Run.read(manifests), "pretrain.train")
     assert [row["step"] for row in rows] == list(range(1, 61))
     assert rows[-1]["loss"] == 1.25
     assert rows[-1]["bits_per_byte"] == pytest.approx(1.9)
@@ -257,17 +257,17 @@ def test_validation_between_two_logged_steps_gets_its_tokens(run_folder: Path, m
         {"step": 20, "tokens": 3000},
     ]
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    assert [row["tokens"] for row in metrics(Run.read(manifests), "pretrain.train")] == [1000, 2000, 3000]
+    assert [row["tokens"] for row in training_metrics(Run.read(manifests), "pretrain.train")] == [1000, 2000, 3000]
 
 
 def test_what_was_not_measured_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("s\tmax_rss\tcpu_time\n0.2\t0.00\tNA\n2\t3\t1\n-\t-\t-\n")
-    assert benchmark(path) == [{"s": 0.2}, {"s": 2, "max_rss": 3 * 2**20, "cpu_time": 1}, {}]
+    assert read_benchmark(path) == [{"s": 0.2}, {"s": 2, "max_rss": 3 * 2**20, "cpu_time": 1}, {}]
 
 
 def test_costs_are_those_of_the_benchmark_files(finished: list[Path]) -> None:
-    row = next(row for row in costs(Run.read(finished)) if row["step"] == "corpus.write")
+    row = next(row for row in step_costs(Run.read(finished)) if row["step"] == "corpus.write")
     assert row == {"step": "corpus.write", "owner": "main", "tasks": 2, "seconds": 5.0, "longest": 2.5,
                    "cpu_seconds": 1.5, "memory": 112 * 2**20}  # fmt: skip
 
@@ -280,7 +280,7 @@ def test_machines_and_versions_are_those_of_the_records(run_folder: Path, manife
     note("quality/train/run.json", versions={"python": "3.12.1"})
     note("pretrain/train/run.json", devices={"NVIDIA H200": 8}, nodes=2)
     (run_folder / "quality/select/run.json").write_text("{")
-    rows = [tuple(row.values()) for row in provenance.machines(Run.read(manifests))]
+    rows = [tuple(row.values()) for row in provenance.machine_rows(Run.read(manifests))]
     assert rows == [
         ("processor", "P", ""),
         ("python", "3.11.7", "dedup.select"),
@@ -294,9 +294,9 @@ def test_machines_and_versions_are_those_of_the_records(run_folder: Path, manife
 def test_complete_config_of_a_variant() -> None:
     given_ = '{"report": {"render": {"samples": 4}}, "variants": {"few": {"report": {"render": {"samples": 1}}}}}'
     for variant, wanted in (("few", 1), ("main", 4)):
-        found = complete([given_], variant)
+        found = complete_config([given_], variant)
         assert found is not None and found["report"]["render"]["samples"] == wanted
-    assert complete([], "main") is None
+    assert complete_config([], "main") is None
 
 
 def test_unreadable_complete_config_is_an_error(run_folder: Path, manifests: list[Path], capsys: Any) -> None:
@@ -307,12 +307,20 @@ def test_unreadable_complete_config_is_an_error(run_folder: Path, manifests: lis
 
 def test_numbers_are_written_with_units() -> None:
     plain = lambda texts: [text.replace(page.NARROW, " ") for text in texts]  # noqa: E731
-    assert [page.integer(1234567), page.integer(None), page.integer(float("nan"))] == ["1,234,567", "–", "–"]
-    assert plain([page.short(1234567), page.short(950)]) == ["1.23 M", "950"]
-    assert plain([page.size(999), page.size(1234567)]) == ["999 B", "1.23 MB"]
-    assert plain([page.duration(7.25), page.duration(75), page.duration(4020)]) == ["7.2 s", "1 min 15 s", "1 h 07 min"]
-    assert plain([page.percent(0.254), page.memory(3 * 2**29)]) == ["25.4 %", "1.50 GiB"]
-    assert [page.significant(value) for value in (0, 3.14159, 41.2345, 12345.6, 0.00001)] == [
+    assert [page.format_integer(1234567), page.format_integer(None), page.format_integer(float("nan"))] == [
+        "1,234,567",
+        "–",
+        "–",
+    ]
+    assert plain([page.format_short(1234567), page.format_short(950)]) == ["1.23 M", "950"]
+    assert plain([page.format_bytes(999), page.format_bytes(1234567)]) == ["999 B", "1.23 MB"]
+    assert plain([page.format_duration(7.25), page.format_duration(75), page.format_duration(4020)]) == [
+        "7.2 s",
+        "1 min 15 s",
+        "1 h 07 min",
+    ]
+    assert plain([page.format_percent(0.254), page.format_memory(3 * 2**29)]) == ["25.4 %", "1.50 GiB"]
+    assert [page.format_significant(value) for value in (0, 3.14159, 41.2345, 12345.6, 0.00001)] == [
         "0", "3.142", "41.23", "12,346", "1.000e-05"]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import VERDICT, Writer
 from crawl2llm.formats.run_records import Run
 from crawl2llm.stages.corpus.write import DROPPED
-from crawl2llm.stages.report.samples import add_limits, pick
+from crawl2llm.stages.report.samples import add_limits, pick_documents
 
 OUT: dict[str, Any] = {"rule": "words_min", "value": 3.0, "rules": ["words_min", "lines_max"], "threshold": 50.0}
 
@@ -34,7 +34,7 @@ def test_a_threshold_is_that_of_the_verdict(tmp_path: Path) -> None:
         tmp_path / "split/manifest.json", []
     )
     run = Run.read(tmp_path.glob("*/*manifest.json"))
-    dropped = pick(run, 2, 0)[1]
+    dropped = pick_documents(run, 2, 0)[1]
     add_limits(run, dropped)
     shown = {row["id"]: (row["rule"], row["threshold"], row["rules"]) for rows in dropped.values() for row in rows}
     assert shown == {

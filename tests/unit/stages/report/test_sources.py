@@ -26,7 +26,7 @@ def run(**more: dict[str, Any]) -> Run:
 
 
 def column(name: str, found: Run) -> list[Any]:
-    return [row[name] for row in tables.sources(found)]
+    return [row[name] for row in tables.source_rows(found)]
 
 
 def test_bytes_per_token_of_each_source() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.formats.run_records import Run
 from crawl2llm.stages.report import funnel, summary
-from crawl2llm.stages.report.models import models
+from crawl2llm.stages.report.models import models_of_run
 
 
 def test_says_what_to_run_where_nothing_has_run(tmp_path: Path, capsys: Any) -> None:
@@ -20,8 +20,8 @@ def test_says_what_to_run_where_nothing_has_run(tmp_path: Path, capsys: Any) -> 
 def test_prints_the_runs_numbers(run_folder: Path, manifests: list[Path], capsys: Any) -> None:
     (run_folder / "report/render").mkdir(parents=True)
     run = Run.read(manifests)
-    counts = funnel.counts(run, models(run))
-    funnel.write(run_folder / "report/render/counts.json", counts)
+    counts = funnel.run_counts(run, models_of_run(run))
+    funnel.write_json(run_folder / "report/render/counts.json", counts)
     # Its time is that of the tasks that the page was made from.
     inputs = {
         f"{(made := Manifest.read(path)).step} {task_of(path)}".strip(): {"all": made.fingerprint} for path in manifests
@@ -65,7 +65,7 @@ def model(name: str, parent: str | None) -> dict[str, Any]:
 def test_says_which_model_is_better_and_what_each_goes_on_with() -> None:
     one = {"measure": "heldout_text", "difference": 0.136, "verdict": "worse"}
     more = [{"measure": name, "difference": 0.02, "verdict": "unclear"} for name in ("word_order", "next_word")]
-    rows = summary.lines(
+    rows = summary.summary_lines(
         {
             "models": [model("base", None), model("sft", "base"), model("other", "base")],
             "compared": [{"first": first, "second": "sft", "measures": [one, *more]} for first in ("base", "other")],

@@ -16,7 +16,7 @@ def test_a_row_for_each_step_and_one_for_the_corpus(tmp_path: Path) -> None:
     held = {"documents": 30, "heldout": 2}
     Manifest("corpus.split", "x", summary={"synthesized": held}).write(tmp_path / "b/manifest.json", [])
     run = Run.read([tmp_path / "a/manifest.json", tmp_path / "b/manifest.json"])
-    first, second = synthesis_table.facts(run)
+    first, second = synthesis_table.synthesis_facts(run)
     assert first == (
         "Texts of synthesize.rephrase", "36",
         "by big from 20 documents; 4,000 tokens of prompts and replies for 0.0125; dropped of 40: cut 1, refusal 3",
@@ -24,4 +24,4 @@ def test_a_row_for_each_step_and_one_for_the_corpus(tmp_path: Path) -> None:
     assert second[:2] == ("Synthesized documents in the corpus", "30") and second[2].startswith(
         "2 of them for validation"
     )
-    assert tables.corpus_facts(run)[:2] == [first, second] and synthesis_table.facts(Run({})) == []
+    assert tables.corpus_facts(run)[:2] == [first, second] and synthesis_table.synthesis_facts(Run({})) == []

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from crawl2llm.core.root import ROOT
-from crawl2llm.formats.public_tasks.measures import measured
+from crawl2llm.formats.public_tasks.measures import measure_task
 from crawl2llm.formats.run_records import Run
 from crawl2llm.stages.report import comparison_table, funnel, render, tables, tasks, training_gains
-from crawl2llm.stages.report.models import models
+from crawl2llm.stages.report.models import models_of_run
 from tests.unit.stages.report.conftest import counts, manifests_of, save
 
 RIGHT = {"unigram": 10, "bigram": 18, "untrained": 9, "base": 22, "sft": 20}  # of 40 items with four choices
@@ -28,7 +28,7 @@ def found(model: str, task: str) -> dict[str, Any]:
     for at, item in enumerate(items):
         chosen = (item["gold"] + (at >= RIGHT[model])) % 4
         nats.append([0.0 if choice == chosen else -1.0 for choice in range(4)])
-    return measured(task, items, nats, 0)[0]
+    return measure_task(task, items, nats, 0)[0]
 
 
 @pytest.fixture
@@ -58,11 +58,11 @@ def with_tasks(run_folder: Path) -> Path:
 
 def counts_of(folder: Path) -> dict[str, Any]:
     run = Run.read(manifests_of(folder))
-    return funnel.counts(run, models(run))
+    return funnel.run_counts(run, models_of_run(run))
 
 
 def test_table(with_tasks: Path) -> None:
-    made = tasks.tables(counts_of(with_tasks))
+    made = tasks.result_tables(counts_of(with_tasks))
     assert made["heads"] == ["unigram", "bigram", "untrained", "Base model", "sft"]
     assert [row["name"] for row in made["rows"]] == ["Next word", "Continuation"]
     row = made["rows"][0]
@@ -75,7 +75,7 @@ def test_table(with_tasks: Path) -> None:
 
 def test_tile_and_lines(with_tasks: Path) -> None:
     known = counts_of(with_tasks)
-    shown = {tile["name"]: tile for tile in tables.tiles(known, 1.0)}
+    shown = {tile["name"]: tile for tile in tables.overview_tiles(known, 1.0)}
     assert not any(name.startswith("Accuracy") for name in shown)
     assert shown["Next word: right answers"]["value"].startswith("55.0")
     note = shown["Next word: right answers"]["note"].replace("\N{NO-BREAK SPACE}", " ")
@@ -84,12 +84,12 @@ def test_tile_and_lines(with_tasks: Path) -> None:
     # The task of the tile is the one that is furthest from what needs no training, in standard errors.
     base = next(model for model in known["models"] if model["name"] == "base")
     base["evaluation"]["items"]["continuation"]["accuracy"] = 0.56
-    assert training_gains.task(known)[0][0] == "Continuation: right answers"
+    assert training_gains.task_tiles(known)[0][0] == "Continuation: right answers"
     tuned = next(model for model in known["models"] if model["name"] == "sft")
     tuned["training"] = {**(tuned["training"] or {}), "heldout_loss_before": 4.293877, "heldout_loss_after": 3.798107}
-    (answers,) = (tile for tile in tables.tiles(known, 1.0) if tile["name"] == "Held-out answers, sft")
+    (answers,) = (tile for tile in tables.overview_tiles(known, 1.0) if tile["name"] == "Held-out answers, sft")
     assert (answers["value"], answers["unit"]) == ("4.29 → 3.80", "nats per token")
-    said = {name: text.replace("\N{NO-BREAK SPACE}", " ") for name, text in tasks.lines(known)}
+    said = {name: text.replace("\N{NO-BREAK SPACE}", " ") for name, text in tasks.task_lines(known)}
     assert said == {
         "tasks": "base model: next word 55.0 %, continuation 56.0 %; sft: next word 50.0 %, continuation 50.0 %",
         "beside": "bigram 45.0 %, 45.0 %; untrained 22.5 %, 22.5 %; chance 25.0 %, 25.0 %",
@@ -98,9 +98,13 @@ def test_tile_and_lines(with_tasks: Path) -> None:
 
 def test_a_run_without_tasks(run_folder: Path) -> None:
     known = counts_of(run_folder)
-    assert tasks.tables(known) == {"heads": ["Base model", "sft"], "rows": [], "bits": []}
-    assert tasks.lines(known) == [] and training_gains.task(known) == [] and tasks.lines({"models": []}) == []
-    assert any(tile["name"].startswith("Accuracy") for tile in tables.tiles(known, 1.0))
+    assert tasks.result_tables(known) == {"heads": ["Base model", "sft"], "rows": [], "bits": []}
+    assert (
+        tasks.task_lines(known) == []
+        and training_gains.task_tiles(known) == []
+        and tasks.task_lines({"models": []}) == []
+    )
+    assert any(tile["name"].startswith("Accuracy") for tile in tables.overview_tiles(known, 1.0))
 
 
 def test_page(with_tasks: Path, tmp_path: Path) -> None:

@@ -13,5 +13,5 @@ def test_thresholds_of_each_language_beside_those_for_all() -> None:
         "heuristics.select": [Manifest("heuristics.select", "x", summary={"thresholds": {rule: 10}})],
     }
     row = {"language": "fi", "documents": "1,200", "rule": rule, "threshold": "13.2", "every": "10"}
-    assert tables.thresholds(Run(made)) == [row]
-    assert tables.thresholds(Run({})) == []
+    assert tables.threshold_rows(Run(made)) == [row]
+    assert tables.threshold_rows(Run({})) == []

@@ -20,17 +20,17 @@ from crawl2llm.chain import config_schema, fingerprint, steps
 from crawl2llm.chain.steps import program_of
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.core.nested_dicts import merged, placed
-from crawl2llm.filters.decontaminate.score import MATCH
+from crawl2llm.core.nested_dicts import merge_dicts, nest_value
+from crawl2llm.filters.decontaminate.score import MATCH_SCHEMA
 from crawl2llm.filters.heuristics.measures import MEASURES
 from crawl2llm.filters.pii.kinds import KINDS
-from crawl2llm.filters.pii.score import FOUND
+from crawl2llm.filters.pii.score import FINDING_SCHEMA
 from crawl2llm.filters.quality import select as quality
 from crawl2llm.formats.documents import DOCUMENT, Writer, document_id, rows
 from crawl2llm.stages.report import whatif
 from crawl2llm.stages.report.other_thresholds import fractions, overlap
-from crawl2llm.stages.report.other_thresholds.points import Spread, bounds, chosen
-from crawl2llm.stages.report.other_thresholds.shards import together
+from crawl2llm.stages.report.other_thresholds.points import Spread, choose_thresholds, threshold_bounds
+from crawl2llm.stages.report.other_thresholds.shards import aligned_batches
 
 SHARDS, ROWS = ("00000", "00001"), 150
 LABELS = ("en", "de", "ko", "th", "zh", "hr")
@@ -132,7 +132,7 @@ def select(root: Path, step: str, config: dict[str, Any], out: Path) -> dict[str
         "language.select": ["--compared"], "heuristics.select": ["--languages"],
     }.get(step, [])  # fmt: skip
     other = {"--compared": "language/compare", "--languages": "language/score"}
-    mark = json.dumps({"step": step, "config": fingerprint.settings(step, config)})
+    mark = json.dumps({"step": step, "config": fingerprint.tracked_settings(step, config)})
     found: dict[str, Any] = {}
     for shard in SHARDS if step != "quality.select" else ("",):
         own = [shard] if shard else list(SHARDS)
@@ -178,9 +178,9 @@ def run(tmp_path_factory: pytest.TempPathFactory, config: dict[str, Any]) -> Pat
                     {"id": row["id"], "start": 0, "end": 1, "kind": kind}
                     for row in table.to_pylist() for kind in KINDS for _ in range(row[kind])
                 ]  # fmt: skip
-                files.append(save(folder / f"found/{shard}.parquet", pa.Table.from_pylist(places, FOUND)))
+                files.append(save(folder / f"found/{shard}.parquet", pa.Table.from_pylist(places, FINDING_SCHEMA)))
             if name == "decontaminate":
-                files.append(save(folder / f"matches/{shard}.parquet", MATCH.empty_table()))
+                files.append(save(folder / f"matches/{shard}.parquet", MATCH_SCHEMA.empty_table()))
             manifest(root, f"{name}.score", shard, files, method="ngram")
         compared = drawn(importlib.import_module("crawl2llm.filters.language.compare").SIGNAL, facts, draw)
         manifest(root, "language.compare", shard, [save(root / f"language/compare/{shard}.parquet", compared)])
@@ -195,7 +195,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, config: dict[str, Any]) -> Pat
 
 @pytest.fixture(scope="module")
 def found(run: Path, config: dict[str, Any]) -> dict[str, Any]:
-    mark = json.dumps({"step": "report.whatif", "config": fingerprint.settings("report.whatif", config)})
+    mark = json.dumps({"step": "report.whatif", "config": fingerprint.tracked_settings("report.whatif", config)})
     out = run / "report/whatif/manifest.json"
     manifests = sorted(path for path in run.rglob("*manifest.json") if "report" not in path.parts)
     assert whatif.main(["--config", mark, "--manifests", *map(str, manifests), "--manifest", str(out)]) == 0
@@ -221,7 +221,7 @@ def test_nothing_that_can_be_asked_is_left_out(found: dict[str, Any]) -> None:
     assert not left
     shown = {rule["key"] for step in found["steps"] for rule in step["rules"]}
     numbers = {
-        key for key, node in config_schema.leaves()
+        key for key, node in config_schema.schema_leaves()
         if ".select." in key and {"number", "integer"} & set([node["type"]] if isinstance(node["type"], str) else node["type"])
     }  # fmt: skip
     families = ("heuristics.select.gopher_repetition", "heuristics.select.fineweb")
@@ -233,10 +233,11 @@ def test_nothing_that_can_be_asked_is_left_out(found: dict[str, Any]) -> None:
 
 def test_a_curve_says_which_languages_it_does_not_move() -> None:
     own = {"fi": {"gopher_quality": {"mean_word_length_max": 14}}}
-    settings = config_schema.completed("heuristics.select", {"languages": own})
+    settings = config_schema.fill_defaults("heuristics.select", {"languages": own})
     derived = {"fi": {"gopher_quality.mean_word_length_max": 13.0}, "de": {"gopher_quality.mean_word_length_max": 12.0}}
     found = {
-        ask.key.rpartition(".")[2]: ask.about for ask in whatif.asks.of("heuristics.select", settings, False, derived)
+        ask.key.rpartition(".")[2]: ask.about
+        for ask in whatif.asks.thresholds_of_step("heuristics.select", settings, False, derived)
     }
     first, second = found["mean_word_length_max"]
     assert first == "Languages with a threshold of their own keep it: fi."
@@ -256,7 +257,7 @@ def test_every_point_is_what_the_step_itself_keeps(
         places = {number // 2} if count > 4 else {0, number // 2, number - 1}
         for place in sorted(places):
             value = rule["points"][place]
-            other = configuration.validate(merged(config, placed(rule["key"], value)))
+            other = configuration.validate(merge_dicts(config, nest_value(rule["key"], value)))
             verdicts = select(run, step["step"], other, tmp_path / f"{rule['key']}-{place}")
             kept = [facts[key] for key, verdict in verdicts.items() if verdict["kept"]]
             for unit, weigh in (
@@ -296,7 +297,7 @@ def test_rules_that_drop_together_are_those_of_the_verdicts(run: Path, found: di
         assert told["dropped"] == len(dropped)
         assert told["stayed"] == sum(row["kept"] and bool(row["rules"]) for row in verdicts)
         named = {tuple(row["rules"]): row["documents"] for row in told["combinations"]}
-        assert len(named) <= overlap.SHOWN and all(wanted[rules] == number for rules, number in named.items())
+        assert len(named) <= overlap.ROWS_SHOWN and all(wanted[rules] == number for rules, number in named.items())
         assert told["rest"]["documents"] == len(dropped) - sum(named.values())
         assert told["rest"]["combinations"] == len(wanted) - len(named)
         for row in told["rules"]:
@@ -319,12 +320,12 @@ def test_a_rule_that_is_read_otherwise_is_not_shown(
     run: Path, config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the report's reading of a rule and the verdicts differ, the curve would be wrong: it says so instead."""
-    before = whatif.asks.column
+    before = whatif.asks.column_measure
     monkeypatch.setattr(
         whatif.asks, "column", lambda name, **more: before("words" if name == "removed" else name, **more)
     )
     short = configuration.validate({**CONFIG, "filters": ["boilerplate"]})
-    mark = json.dumps({"step": "report.whatif", "config": fingerprint.settings("report.whatif", short)})
+    mark = json.dumps({"step": "report.whatif", "config": fingerprint.tracked_settings("report.whatif", short)})
     parts = ("ingest/extract", "boilerplate")
     manifests = [str(path) for part in parts for path in sorted((run / part).rglob("*manifest.json"))]
     assert (
@@ -344,8 +345,8 @@ def test_a_rule_that_is_read_otherwise_is_not_shown(
 )
 def test_cuts_are_those_of_quality_select(scores: list[float], shares: list[float]) -> None:
     parts = [np.array(scores[at : at + 64], float) for at in range(0, len(scores), 64)]
-    found_ = fractions.cuts(lambda: (("", part) for part in parts), np.array(sorted(shares)))[""]
-    assert found_.tolist() == [quality.cut(lambda: iter(parts), share) for share in sorted(shares)]
+    found_ = fractions.fraction_cuts(lambda: (("", part) for part in parts), np.array(sorted(shares)))[""]
+    assert found_.tolist() == [quality.top_fraction_threshold(lambda: iter(parts), share) for share in sorted(shares)]
 
 
 @given(
@@ -363,8 +364,8 @@ def test_points_are_few_in_range_and_hold_what_is_set(
     spread = Spread()
     for part in (values[::2], values[1::2]):
         spread.add(np.array(part, float))
-    points = chosen(spread, number, now, node, least)
-    low, high, integer = bounds(node)
+    points = choose_thresholds(spread, number, now, node, least)
+    low, high, integer = threshold_bounds(node)
     assert points == sorted(set(points)) and len(points) <= max(number, 4) + 1
     assert all(low <= point <= high for point in points) and integer == whole
     assert now is None or now in points
@@ -373,7 +374,7 @@ def test_points_are_few_in_range_and_hold_what_is_set(
         assert points[-1] >= max(values) or (not least and not max(values))
     backwards = Spread()
     backwards.add(np.array(values[::-1], float))
-    assert chosen(backwards, number, now, node, least) == points
+    assert choose_thresholds(backwards, number, now, node, least) == points
 
 
 def test_tables_of_different_runs_are_refused(tmp_path: Path) -> None:
@@ -381,6 +382,6 @@ def test_tables_of_different_runs_are_refused(tmp_path: Path) -> None:
     for other in (["a", "c"], ["a"], ["a", "b", "c"]):
         two = save(tmp_path / "b.parquet", pa.table({"id": other}))
         with pytest.raises(InputError, match="do not list the same documents"):
-            list(together([one, two], [None, None]))
+            list(aligned_batches([one, two], [None, None]))
     pq.write_table(pa.table({"id": ["a", "b"]}), tmp_path / "c.parquet", row_group_size=1)
-    assert sum(len(batch[0]) for batch in together([one, tmp_path / "c.parquet"], [None, None])) == 2
+    assert sum(len(batch[0]) for batch in aligned_batches([one, tmp_path / "c.parquet"], [None, None])) == 2

@@ -129,7 +129,7 @@ def test_a_page_without_the_step_holds_none(run_folder: Path) -> None:
 
 
 def test_thresholds_are_written_as_yaml_reads_them() -> None:
-    assert [whatif_section.plain(value) for value in (50, 0.5, 1e-5, 2e7, 3.0, None)] == [
+    assert [whatif_section.plain_number(value) for value in (50, 0.5, 1e-5, 2e7, 3.0, None)] == [
         "50",
         "0.5",
         "0.00001",
@@ -142,7 +142,7 @@ def test_thresholds_are_written_as_yaml_reads_them() -> None:
 def test_groups_that_are_never_kept_are_left_out_and_small_ones_joined() -> None:
     names = {"names": [f"s{number}" for number in range(12)], "more": 4}
     kept = [[number, 0] for number in range(12)] + [[1, 2]]
-    found = whatif_section.few(names, kept)
+    found = whatif_section.largest_groups(names, kept)
     assert [name for name, _ in found] == ["s11", "s10", "s9", "s8", "s7", "s6", "s5", "s4", "s3", "6 others"]
     assert sorted(row for _, rows in found for row in rows) == [*range(1, 13)]
 
@@ -165,12 +165,12 @@ def test_a_set_of_rules_is_drawn_whole_or_not_at_all() -> None:
     ]
     sets += [[f"r{number % 20}", f"r{number % 20 + 1}"] for number in range(20)]
     found = [{"rules": one, "documents": 100 - at} for at, one in enumerate(sets)]
-    drawn = whatif_figures.upset("x.select", {"dropped": 5000, "rules": rules, "combinations": found})
+    drawn = whatif_figures.upset_plot("x.select", {"dropped": 5000, "rules": rules, "combinations": found})
     kept = [one for at, one in enumerate(sets) if at not in (2, 4)][:15]
     assert drawn.count('fill="var(--blue)"') == 15
     assert drawn.count('r="4.5"') == sum(map(len, kept))
     assert drawn.count("<text") == 15 + len({rule for one in kept for rule in one})
-    assert whatif_figures.upset("x.select", {"dropped": 1, "rules": rules, "combinations": found[4:5]}) == ""
+    assert whatif_figures.upset_plot("x.select", {"dropped": 1, "rules": rules, "combinations": found[4:5]}) == ""
 
 
 def test_a_damaged_file_is_named(run_folder: Path) -> None:

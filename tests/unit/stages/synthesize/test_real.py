@@ -13,7 +13,7 @@ from benchmarks.gold import labels, texts
 from crawl2llm.chain import config as configuration
 from crawl2llm.stages.synthesize.endpoint import Reply
 from crawl2llm.stages.synthesize.passages import passages
-from crawl2llm.stages.synthesize.prompts import Asked, Seed
+from crawl2llm.stages.synthesize.prompts import Seed, TextRequest
 from crawl2llm.stages.synthesize.replies import Judge
 
 CRAWL = Path(os.environ.get("CRAWL2LLM_DATA", "data")) / "crawl"
@@ -30,7 +30,10 @@ def test_replies_over_real_pages() -> None:
     ][::STEP]
 
     def said(part: str, reply: str) -> str:
-        return judge(Asked(Seed("x", "", "", ""), 0, "easy", part, f"Rewrite this: {part}"), Reply(reply))[1] or "kept"
+        return (
+            judge(TextRequest(Seed("x", "", "", ""), 0, "easy", part, f"Rewrite this: {part}"), Reply(reply))[1]
+            or "kept"
+        )
 
     same = Counter(said(one, other) for _, parts in pages for one, other in pairwise(parts))
     english = [part for language, parts in pages if language == "en" for part in parts]

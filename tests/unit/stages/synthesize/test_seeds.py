@@ -15,7 +15,7 @@ from crawl2llm.chain import config as configuration
 from crawl2llm.chain import fingerprint, steps
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import ConfigError, InputError
-from crawl2llm.formats.documents import uniform
+from crawl2llm.formats.documents import uniform_hash
 from crawl2llm.stages.ingest.text import TextReader
 from crawl2llm.stages.synthesize.passages import passages
 from crawl2llm.stages.synthesize.prompts import Seed
@@ -31,8 +31,8 @@ def found(named: dict[str, Any], folder: Path, seed: int = 0) -> tuple[list[Seed
     complete = configuration.validate({"synthesize": {"rephrase": {"seeds": named}}})
     seeds = Seeds(complete["synthesize"]["rephrase"]["seeds"], seed, f"{STEP}.seeds")
     folder.mkdir()
-    files, total = seeds.written(folder, lambda _: 1)
-    made = list(seeds.ordered(files))
+    files, total = seeds.write_seeds(folder, lambda _: 1)
+    made = list(seeds.seeds_in_order(files))
     assert total == len(made) + seeds.counts["repeated"]
     return made, seeds.counts
 
@@ -41,7 +41,7 @@ def test_seeds_are_chosen_and_ordered_by_hash(tmp_path: Path) -> None:
     rows = [page(number) for number in range(300)]
     where = str(corpus(tmp_path / "corpus", {"00000": {"train": rows[:200]}, "00001": {"train": rows[200:]}}))
     every, counts = found({"corpus": [where]}, tmp_path / "a")
-    places = {row["id"]: uniform(0, row["id"], "seeds") for row in rows}
+    places = {row["id"]: uniform_hash(0, row["id"], "seeds") for row in rows}
     assert [seed.id for seed in every] == sorted(places, key=lambda name: places[name]) and counts["chosen"] == 300
     some, _ = found({"corpus": [where], "share": 0.2}, tmp_path / "b")
     assert some == every[: len(some)] and 40 <= len(some) <= 80
@@ -172,8 +172,8 @@ def test_a_prompt_without_the_text_and_two_sources_of_a_step_are_refused(tmp_pat
 def test_what_is_tracked(tmp_path: Path) -> None:
     """A run without such a source has no such step; the seeds' manifests and files are in the fingerprint, the endpoint is not."""
     plain = configuration.validate({})
-    assert not set(steps.SYNTHESIZE) & set(steps.used(plain)) and "synthesize" not in json.dumps(
-        [fingerprint.settings(step, plain) for step in steps.used(plain)]
+    assert not set(steps.SYNTHESIZE) & set(steps.used_steps(plain)) and "synthesize" not in json.dumps(
+        [fingerprint.tracked_settings(step, plain) for step in steps.used_steps(plain)]
     )
     where = corpus(tmp_path / "c", {"00000": {"train": [page(0)]}})
     before = settings(STEP, where)
@@ -187,5 +187,5 @@ def test_what_is_tracked(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("two")
     assert settings(STEP, files) != before
     used = configuration.validate(config(seeds={"corpus": [str(where)]}))
-    assert steps.used(used)[:3] == ["crawl.render", STEP, "ingest.extract"]
-    assert (STEP, "") in steps.upstream("ingest.extract", used)
+    assert steps.used_steps(used)[:3] == ["crawl.render", STEP, "ingest.extract"]
+    assert (STEP, "") in steps.upstream_tasks("ingest.extract", used)

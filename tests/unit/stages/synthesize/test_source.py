@@ -13,7 +13,7 @@ from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import rows
 from crawl2llm.stages.ingest import extract
-from crawl2llm.text.group_split import origin
+from crawl2llm.text.group_split import origin_of
 from tests.unit.stages.synthesize.writing import corpus, page, run, says, serving, settings, texts, words  # noqa: F401 - `endpoint`
 
 STEP = "synthesize.seed"
@@ -32,7 +32,7 @@ def test_each_shard_reads_its_own_files(endpoint: Any, tmp_path: Path, capfd: py
     assert run(tmp_path / "out", url, settings(STEP, where, files=3)) == 0
     made = tmp_path / "out/manifest.json"
     assert all(not extracted(tmp_path, shard, "--synthesized", str(made)) for shard in range(2))
-    read = [Manifest.parse(tmp_path / f"extract/0000{shard}.manifest.json") for shard in range(2)]
+    read = [Manifest.read_unchecked(tmp_path / f"extract/0000{shard}.manifest.json") for shard in range(2)]
     found = [list(rows(tmp_path / f"extract/0000{shard}.parquet")) for shard in range(2)]
     assert [set(manifest.inputs[STEP]) for manifest in read] == [
         {"texts-00000.parquet", "texts-00002.parquet", "summary:files"},
@@ -47,7 +47,7 @@ def test_each_shard_reads_its_own_files(endpoint: Any, tmp_path: Path, capfd: py
         assert (row["source"], row["curated"], row["url"]) == ("written", False, f"synthesized:{facts['seed']}/0")
         assert (
             facts["url"] == written[row["id"]]["url"]
-            and origin(row) == facts["origin"] == f"h{int(facts['seed'], 16)}.org"
+            and origin_of(row) == facts["origin"] == f"h{int(facts['seed'], 16)}.org"
         )
 
     assert extracted(tmp_path, 0) == 1

@@ -17,7 +17,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
 from crawl2llm.formats.documents import rows
 from crawl2llm.stages.synthesize import endpoint as writers
-from crawl2llm.stages.synthesize.endpoint import seconds
+from crawl2llm.stages.synthesize.endpoint import retry_after_seconds
 from tests.unit.commands.serve.test_app import address, results  # noqa: F401 - fixtures: a real server of two tiny models
 from tests.unit.stages.synthesize.writing import corpus, page, prompt, run, says, serving, settings, texts, words  # noqa: F401 - `endpoint`
 
@@ -63,7 +63,7 @@ def test_the_same_bytes_at_any_number_of_requests_and_nothing_is_asked_twice(
     assert run(tmp_path / "many/again", "http://127.0.0.1:9/v1", config) == 0
     assert files(tmp_path / "many/again") == first and len(got) == 76
 
-    made = Manifest.parse(tmp_path / "one/out/manifest.json")
+    made = Manifest.read_unchecked(tmp_path / "one/out/manifest.json")
     assert made.counts == {"in": 38, "kept": 38, "dropped": {}}
     assert made.summary["seeds"] == {"documents": 20, "chosen": 19, "synthesized": 1}
     assert made.summary["tokens"] == {"prompt": 3800, "completion": 1900} and made.summary["money"] is None
@@ -84,7 +84,7 @@ def test_the_project_s_own_server_writes(address: str, tmp_path: Path, seeds: Pa
     keys = {"model": "sft", "language": None, "max_tokens": 12, "styles": {"short": "{text}"}, "passage_characters": 60}
     given = settings(REPHRASE, {"corpus": [str(seeds)], "number": 2}, **keys, min_characters=20)
     assert run(tmp_path / "out", f"{address}/v1", given, "--requests=3") == 0
-    made = Manifest.parse(tmp_path / "out/manifest.json")
+    made = Manifest.read_unchecked(tmp_path / "out/manifest.json")
     assert made.summary["seeds"]["chosen"] == 2 and made.counts["in"] >= 8
     assert set(made.counts["dropped"]) <= {"cut", "empty", "copy_of_seed", "copy_of_prompt"}
     assert made.summary["tokens"]["completion"] > made.counts["in"] and made.summary["uncounted_replies"] == 0
@@ -122,7 +122,7 @@ def test_what_is_no_text_is_dropped_and_counted(endpoint: Any, tmp_path: Path) -
 
     url, _ = endpoint(reply)
     assert run(tmp_path / "out", url, settings(REPHRASE, where)) == 0
-    found = Manifest.parse(tmp_path / "out/manifest.json")
+    found = Manifest.read_unchecked(tmp_path / "out/manifest.json")
     assert found.counts["dropped"] == {
         "empty": 2, "cut": 1, "refusal": 2, "copy_of_seed": 1, "copy_of_prompt": 1, "rejected": 1, "language": 2,
     }  # fmt: skip
@@ -154,7 +154,7 @@ def test_a_wait_that_the_endpoint_asks_for_holds_for_all(endpoint: Any, tmp_path
 def test_what_retry_after_says() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     later = (now + timedelta(seconds=90)).strftime("%a, %d %b %Y %H:%M:%S GMT")
-    assert [seconds(told, now) for told in ("7", later, None, "", "soon", "-3", "1e9", "nan")] == [
+    assert [retry_after_seconds(told, now) for told in ("7", later, None, "", "soon", "-3", "1e9", "nan")] == [
         7,
         90,
         0,
@@ -233,7 +233,7 @@ def test_the_budget(endpoint: Any, tmp_path: Path) -> None:
         assert run(tmp_path / name / "out", url, config, f"--requests={requests}") == 0
         made[name] = files(tmp_path / name / "out")
     assert made["one"] == made["many"] and len(got) % 2 == 0
-    found = Manifest.parse(tmp_path / "one/out/manifest.json")
+    found = Manifest.read_unchecked(tmp_path / "one/out/manifest.json")
     spent = sum(found.summary["tokens"].values())
     assert 9000 - 1000 < spent <= 9000 and found.counts["kept"] == len(got) // 2
     assert found.counts["dropped"] == {"budget": 40 - found.counts["kept"]} and found.counts["in"] == 40
@@ -242,7 +242,7 @@ def test_the_budget(endpoint: Any, tmp_path: Path) -> None:
     prices = {"prompt": 1.0, "completion": 4.0}  # of a million tokens
     config = settings(REPHRASE, where, budget={"tokens": None, "money": 0.01}, prices=prices, max_tokens=50)
     assert run(tmp_path / "one/money", url, config) == 0
-    found = Manifest.parse(tmp_path / "one/money/manifest.json")
+    found = Manifest.read_unchecked(tmp_path / "one/money/manifest.json")
     tokens = found.summary["tokens"]
     assert found.summary["money"] == pytest.approx((tokens["prompt"] + 4 * tokens["completion"]) / 1e6)
     assert 0.008 < found.summary["money"] <= 0.01 and found.counts["dropped"]["budget"] > 0
@@ -260,7 +260,11 @@ def test_more_tokens_than_a_prompt_has_bytes(endpoint: Any, tmp_path: Path) -> N
     config = settings(REPHRASE, where, budget={"tokens": 9000, "money": None}, max_tokens=50)
     assert not run(tmp_path / "one/out", url, config, "--requests=1") + run(tmp_path / "many/out", url, config)
     assert files(tmp_path / "one/out") == files(tmp_path / "many/out")
-    assert Manifest.parse(tmp_path / "one/out/manifest.json").counts == {"in": 30, "kept": 2, "dropped": {"budget": 28}}
+    assert Manifest.read_unchecked(tmp_path / "one/out/manifest.json").counts == {
+        "in": 30,
+        "kept": 2,
+        "dropped": {"budget": 28},
+    }
 
 
 def test_further_keys_of_a_request(endpoint: Any, tmp_path: Path, seeds: Path) -> None:

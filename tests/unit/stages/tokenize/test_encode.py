@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import SPLITS, rows, uniform
+from crawl2llm.formats.documents import SPLITS, rows, uniform_hash
 from crawl2llm.stages.tokenize import encode, ranks
 from crawl2llm.training import data, heldout
 from tests.unit import making
@@ -82,8 +82,8 @@ def test_training_reads_the_sources_of_a_shard_by_name(
         f"{shard}-train-{n}" for shard in SHARDS for numbers in sources(texts[shard]["train"]).values() for n in numbers
     ]
     everything = np.arange(len(stream) // 64 + 1)
-    assert data.documents([manifest.path for manifest in manifests if manifest.path], everything, 64) == ids
-    chosen, number = heldout.choose([manifest.path for manifest in manifests if manifest.path], 10**9, 0)
+    assert data.document_ids([manifest.path for manifest in manifests if manifest.path], everything, 64) == ids
+    chosen, number = heldout.choose_documents([manifest.path for manifest in manifests if manifest.path], 10**9, 0)
     held = {f"{shard}-validation-{n}": text for shard in SHARDS for n, text in enumerate(texts[shard]["validation"])}
     assert number == len(chosen) == len(held)
     assert {document.id: document.bytes for document in chosen} == {
@@ -101,14 +101,14 @@ def test_same_bytes(
     tmp_path: Path, corpora: list[Path], trained: Path, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tmp_path / "a", corpora[0], trained)
-    encode.loaded.cache_clear()
+    encode.load_engine.cache_clear()
     if other == "small batches":
         monkeypatch.setattr(encode, "BYTES", 5000)
         monkeypatch.setattr(encode, "ROWS", 3)
     if other == "threads":
         monkeypatch.setenv("RAYON_NUM_THREADS", "3")
     run(tmp_path / "b", corpora[0], trained, engine="tokenizers" if other == "tokenizers" else "auto")
-    encode.loaded.cache_clear()
+    encode.load_engine.cache_clear()
     one, two = files_of(tmp_path / "a"), files_of(tmp_path / "b")
     assert len(one) == 2 * 2 * 3  # splits, sources, kinds of files
     assert one == two
@@ -118,7 +118,7 @@ def test_texts_are_read_in_lists_of_bounded_size(tmp_path: Path, monkeypatch: py
     lengths = [10, 20, 30, 500, 1, 1, 99]
     (made,) = corpus(tmp_path, {"00000": {"train": ["x" * n for n in lengths], "validation": []}})
     monkeypatch.setattr(encode, "BYTES", 100)
-    found = [[len(text) for _, _, text in part] for part in encode.texts(made.parent / "train/00000.parquet")]
+    found = [[len(text) for _, _, text in part] for part in encode.text_batches(made.parent / "train/00000.parquet")]
     assert found == [[10, 20, 30], [500], [1, 1], [99]]
 
 
@@ -140,14 +140,14 @@ def test_a_difference_between_the_engines_fails_the_task_by_document(
     tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """tiktoken with an expression that leaves spaces alone, and one document of the sample that has some."""
-    sampled = next(n for n in range(1, 10_000) if uniform(0, f"00000-train-{n}", "engine") < encode.COMPARED)
+    sampled = next(n for n in range(1, 10_000) if uniform_hash(0, f"00000-train-{n}", "engine") < encode.COMPARED_SHARE)
     texts = ["One of the words" if n == sampled else "Words" for n in range(sampled + 5)]
     (made,) = corpus(tmp_path / "c", {"00000": {"train": texts, "validation": ["x"]}})
-    monkeypatch.setattr(ranks, "pattern", lambda _: r"\p{L}+|\P{L}")
-    encode.loaded.cache_clear()
+    monkeypatch.setattr(ranks, "piece_pattern", lambda _: r"\p{L}+|\P{L}")
+    encode.load_engine.cache_clear()
     argv = ["--config", making.config("tokenize.encode"), "--corpus", str(made), "--tokenizer", str(trained)]
     assert encode.main([*argv, "--manifest", str(tmp_path / "out/00000.manifest.json")]) == 1
-    encode.loaded.cache_clear()
+    encode.load_engine.cache_clear()
     said = capsys.readouterr().err
     assert f"document 00000-train-{sampled}: tiktoken gives other tokens than tokenizers, from token" in said
     assert "set tokenize.encode.engine to tokenizers" in said
@@ -166,7 +166,7 @@ def test_documents_that_the_corpus_counts_and_lacks_are_missed(
     tmp_path: Path, trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (made,) = corpus(tmp_path / "c", {"00000": {"train": ["a"], "validation": ["b"]}})
-    manifest = Manifest.parse(made)
+    manifest = Manifest.read_unchecked(made)
     manifest.summary["train"]["documents"] += 1
     manifest.write(made, [manifest.file(name) for name in manifest.files])
     argv = ["--config", making.config("tokenize.encode"), "--corpus", str(made), "--tokenizer", str(trained)]

@@ -17,8 +17,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.tokenize import ranks
-from crawl2llm.stages.tokenize.engine import Engine, choose, fast, reference
-from crawl2llm.stages.tokenize.train import untrained
+from crawl2llm.stages.tokenize.engine import Engine, choose_engine, reference_engine, tiktoken_engine
+from crawl2llm.stages.tokenize.train import untrained_tokenizer
 from crawl2llm.training.special_tokens import EOS, SPECIAL
 
 CHARACTERS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
@@ -54,7 +54,7 @@ def both() -> Callable[[tuple[int, str]], tuple[Engine, Engine, Tokenizer]]:
     texts = ["".join(pick.choices([*NASTY, *WORDS], k=pick.randint(1, 12))) for _ in range(3000)]
     alphabet, found = sorted(pre_tokenizers.ByteLevel.alphabet()), {}
     for digits in CUTS:
-        made = untrained(*digits)
+        made = untrained_tokenizer(*digits)
         trainer = trainers.BpeTrainer(
             vocab_size=3000,
             special_tokens=list(SPECIAL),
@@ -63,7 +63,7 @@ def both() -> Callable[[tuple[int, str]], tuple[Engine, Engine, Tokenizer]]:
             min_frequency=2,
         )
         made.train_from_iterator(texts, trainer)
-        found[digits] = reference(made), fast(made), made
+        found[digits] = reference_engine(made), tiktoken_engine(made), made
     return found.__getitem__
 
 
@@ -132,7 +132,7 @@ def test_what_tiktokens_expression_gives_up_on_is_encoded_all_the_same(
     text = "a" + " " * 1_100_000 + "b"
     encoding = tiktoken.Encoding(
         "spaces",
-        pat_str=ranks.pattern(json.loads(tokenizer.to_str())["pre_tokenizer"]),
+        pat_str=ranks.piece_pattern(json.loads(tokenizer.to_str())["pre_tokenizer"]),
         mergeable_ranks={bytes([number]): number for number in range(256)},
         special_tokens={EOS: 256},
     )
@@ -142,9 +142,9 @@ def test_what_tiktokens_expression_gives_up_on_is_encoded_all_the_same(
 
 
 def test_alphabet_is_the_one_of_tokenizers() -> None:
-    assert sorted(ranks.alphabet()) == sorted(pre_tokenizers.ByteLevel.alphabet())
+    assert sorted(ranks.byte_alphabet()) == sorted(pre_tokenizers.ByteLevel.alphabet())
     decoder = decoders.ByteLevel()
-    for character, byte in ranks.alphabet().items():
+    for character, byte in ranks.byte_alphabet().items():
         if byte < 128:
             assert decoder.decode([character]) == chr(byte)
 
@@ -162,7 +162,7 @@ def test_a_vocabulary_whose_entry_has_two_origins_is_refused() -> None:
         "two",
         pat_str=r"\w+",
         mergeable_ranks={
-            **{bytes([ranks.alphabet()[c]]): n for c, n in list(vocabulary.items())[:256]},
+            **{bytes([ranks.byte_alphabet()[c]]): n for c, n in list(vocabulary.items())[:256]},
             b"bc": 256,
             b"ab": 257,
             b"abc": 258,
@@ -171,7 +171,7 @@ def test_a_vocabulary_whose_entry_has_two_origins_is_refused() -> None:
     )
     assert made.encode("abc").tokens == ["a", "bc"] and quick.encode_ordinary("abc") == [258]
     with pytest.raises(ranks.InexpressibleError, match="b'abc' can come from more than one pair"):
-        ranks.ranks(json.loads(made.to_str()))
+        ranks.byte_ranks(json.loads(made.to_str()))
 
 
 STRINGS = ["".join(letters) for length in range(1, 7) for letters in itertools.product("abc", repeat=length)]
@@ -193,12 +193,12 @@ def test_whatever_merges_are_accepted_give_the_same_ids_for_every_string(picked:
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.add_special_tokens([EOS])
     try:
-        quick = fast(made)
+        quick = tiktoken_engine(made)
     except ranks.InexpressibleError:
         event("refused")
         return
     event("accepted")
-    wanted = [ids.tolist() for ids in reference(made).encode(STRINGS)]
+    wanted = [ids.tolist() for ids in reference_engine(made).encode(STRINGS)]
     assert [ids.tolist() for ids in quick.encode(STRINGS)] == wanted
 
 
@@ -232,16 +232,16 @@ def test_what_tiktoken_cannot_express_is_encoded_by_tokenizers(
 ) -> None:
     other = changed(tokenizer, change)
     with caplog.at_level(logging.INFO, "crawl2llm"):
-        assert choose("auto", other).name == "tokenizers"
+        assert choose_engine("auto", other).name == "tokenizers"
     assert reason in caplog.text
     with pytest.raises(
         InputError, match=r"tokenize\.encode\.engine is tiktoken, which cannot encode as this tokenizer"
     ):
-        choose("tiktoken", other)
+        choose_engine("tiktoken", other)
 
 
 def test_engine_by_name(tokenizer: Tokenizer) -> None:
-    assert [choose(name, tokenizer).name for name in ("auto", "tiktoken", "tokenizers")] == [
+    assert [choose_engine(name, tokenizer).name for name in ("auto", "tiktoken", "tokenizers")] == [
         "tiktoken",
         "tiktoken",
         "tokenizers",
@@ -253,7 +253,7 @@ def test_any_number_of_threads_gives_the_same(tokenizer: Tokenizer, monkeypatch:
     found = []
     for number in ("1", "3"):
         monkeypatch.setenv("RAYON_NUM_THREADS", number)
-        found.append([ids.tolist() for ids in fast(tokenizer).encode(texts)])
+        found.append([ids.tolist() for ids in tiktoken_engine(tokenizer).encode(texts)])
     assert found[0] == found[1]
 
 
@@ -262,10 +262,10 @@ def test_every_vocabulary_that_is_trained_can_be_expressed(seed: int) -> None:
     """Small alphabets make many overlapping merges."""
     pick = random.Random(seed)  # noqa: S311
     texts = ["".join(pick.choices("aab b1", k=pick.randint(1, 60))) for _ in range(400)]
-    made = untrained(3)
+    made = untrained_tokenizer(3)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     made.train_from_iterator(
         texts, trainers.BpeTrainer(vocab_size=400, special_tokens=[EOS], initial_alphabet=alphabet, show_progress=False)
     )
-    exact, quick = reference(made), fast(made)
+    exact, quick = reference_engine(made), tiktoken_engine(made)
     assert [ids.tolist() for ids in quick.encode(texts)] == [ids.tolist() for ids in exact.encode(texts)]

@@ -12,8 +12,8 @@ from tokenizers import Tokenizer
 
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.tokenize import train, unigram
-from crawl2llm.stages.tokenize.engine import fast, reference
-from crawl2llm.stages.tokenize.train import PIECE, cut_long_pieces, untrained
+from crawl2llm.stages.tokenize.engine import reference_engine, tiktoken_engine
+from crawl2llm.stages.tokenize.train import PIECE, cut_long_pieces, untrained_tokenizer
 
 TEXTS = [
     (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
@@ -45,8 +45,8 @@ def cpu(work: Callable[[], object]) -> float:
 
 
 def learned(model: str, cut: tuple[int, str], texts: list[str], entries: int = 1200) -> Tokenizer:
-    empty = untrained(*cut)
-    return train.MODELS[model](cut_long_pieces(texts, unigram.pieces(empty)), empty, entries)
+    empty = untrained_tokenizer(*cut)
+    return train.MODELS[model](cut_long_pieces(texts, unigram.piece_expression(empty)), empty, entries)
 
 
 @pytest.mark.parametrize("model", train.MODELS)
@@ -68,9 +68,9 @@ def encoder(request: pytest.FixtureRequest) -> Iterator[Tokenizer]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TIMED)
 def test_encoding_takes_time_by_the_length_of_a_piece(encoder: Tokenizer, kind: str) -> None:
-    engines = [reference(encoder)]
+    engines = [reference_engine(encoder)]
     if "merges" in encoder.to_str():
-        engines.append(fast(encoder))
+        engines.append(tiktoken_engine(encoder))
     for engine in engines:
 
         def seconds(length: int, encode: Callable[[list[str]], object] = engine.encode) -> float:
@@ -88,7 +88,7 @@ def test_encoding_takes_time_by_the_length_of_a_piece(encoder: Tokenizer, kind: 
 @example((3, "separate"), [("\x1c-", PIECE)])
 def test_only_pieces_over_the_bound_are_cut(cut: tuple[int, str], runs: list[tuple[str, int]]) -> None:
     text = "".join(run * number for run, number in runs)
-    pieces = unigram.pieces(untrained(*cut))
+    pieces = unigram.piece_expression(untrained_tokenizer(*cut))
     parts = list(cut_long_pieces([text], pieces))
     assert "".join(parts) == text
     made = [piece for part in parts for piece in pieces.findall(part)]
@@ -98,7 +98,7 @@ def test_only_pieces_over_the_bound_are_cut(cut: tuple[int, str], runs: list[tup
 
 def test_the_vocabulary_of_texts_without_long_pieces_is_the_same() -> None:
     for model, learn in train.MODELS.items():
-        alone = learn(iter(TEXTS), untrained(3), 1200)
+        alone = learn(iter(TEXTS), untrained_tokenizer(3), 1200)
         assert learned(model, (3, "separate"), TEXTS).to_str() == alone.to_str()
 
 
@@ -111,7 +111,7 @@ def test_what_a_long_piece_repeats_is_learned() -> None:
 
 def test_no_part_is_too_long_for_sentencepiece() -> None:
     """It would leave it out without a word."""
-    alphabet = {byte: character for character, byte in train.ranks.alphabet().items()}
+    alphabet = {byte: character for character, byte in train.ranks.byte_alphabet().items()}
     longest = max(
         len("".join(alphabet[byte] for byte in (run * PIECE)[:PIECE].encode()).encode()) for run in RUNS.values()
     )

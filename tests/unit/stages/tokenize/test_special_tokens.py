@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.tokenize import train
-from crawl2llm.training.pair_batches import tokens
+from crawl2llm.training.pair_batches import tokenize_pair
 from crawl2llm.training.special_tokens import SPECIAL
 from crawl2llm.training.template import Template
 from tests.unit import making
@@ -64,7 +64,7 @@ def loaded(trained: Path) -> Any:
 
 def test_a_chat_template_of_fine_tuning_has_one_token_for_each_mark(trained: Path) -> None:
     tokenizer, template = loaded(trained), Template.parse(CHAT)
-    ids, shared = tokens(tokenizer, template.prompt("Who?"), template.completion("Nobody."), 1000)
+    ids, shared = tokenize_pair(tokenizer, template.prompt("Who?"), template.completion("Nobody."), 1000)
     assert [n for n in ids if n < len(IDS)] == [2, 3, 2, 0]
     assert tokenizer.decode(ids) == CHAT.format(question="Who?", answer="Nobody.") + "<|endoftext|>"
     assert tokenizer.decode(ids[:shared]) == template.prompt("Who?")

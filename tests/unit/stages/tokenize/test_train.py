@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import uniform
+from crawl2llm.formats.documents import uniform_hash
 from crawl2llm.stages.tokenize import train
-from crawl2llm.stages.tokenize.train import longest, sample, untrained
+from crawl2llm.stages.tokenize.train import longest_entries, sample_texts, untrained_tokenizer
 from crawl2llm.training.special_tokens import EOS, PAD, SPECIAL
 from tests.unit import making
 from tests.unit.stages.tokenize.conftest import corpus
@@ -40,7 +40,7 @@ def test_vocabulary(tokenizer: Tokenizer, trained: Path) -> None:
     [(1, ["1", "2", "3", "4", "5", "6", "7"]), (3, ["123", "456", "7"]), (0, ["1234567"]), (9, ["1234567"])],
 )
 def test_digits_are_grouped(digits: int, groups: list[str]) -> None:
-    split = untrained(digits).pre_tokenizer.pre_tokenize_str("ab1234567cd")
+    split = untrained_tokenizer(digits).pre_tokenizer.pre_tokenize_str("ab1234567cd")
     assert [piece for piece, _ in split if piece.isdigit()] == groups
 
 
@@ -72,7 +72,7 @@ def test_summary_is_measured_on_validation_text(
     assert summary["measured_bytes"] == size
     assert summary["bytes_per_token"] == round(size / tokens, 6) > 2
     assert summary["sampled_documents"] == sum(len(shard["train"]) for shard in texts.values())
-    assert summary["longest_tokens"] == longest(tokenizer)
+    assert summary["longest_tokens"] == longest_entries(tokenizer)
     assert len(summary["longest_tokens"]) == 30 and len(summary["longest_tokens"][0]) > 8
 
 
@@ -86,9 +86,9 @@ def test_same_bytes_again(tmp_path: Path, trained: Path, corpora: list[Path]) ->
 def test_sample_is_by_hash(corpora: list[Path], texts: dict[str, dict[str, list[str]]]) -> None:
     paths = [path.parent / f"train/{path.name.split('.')[0]}.parquet" for path in corpora]
     names = [(f"{shard}-train-{n}", text) for shard, part in texts.items() for n, text in enumerate(part["train"])]
-    assert list(sample(paths, 10, 5, 0)) == [text for _, text in names]
-    found = list(sample(paths, 300, 1000, 4))
-    assert found == [text for name, text in names if uniform(4, name, "tokenizer") < 0.3]
+    assert list(sample_texts(paths, 10, 5, 0)) == [text for _, text in names]
+    found = list(sample_texts(paths, 300, 1000, 4))
+    assert found == [text for name, text in names if uniform_hash(4, name, "tokenizer") < 0.3]
     assert 0 < len(found) < len(names)
 
 
@@ -114,7 +114,7 @@ def test_no_more_validation_text_is_read_than_is_measured(
     made = corpus(tmp_path / "c", texts)
     damaged = tmp_path / "c/validation/00001.parquet"
     damaged.write_bytes(bytes(damaged.stat().st_size))
-    monkeypatch.setattr(train, "MEASURED", 10_000)
+    monkeypatch.setattr(train, "MEASURED_BYTES", 10_000)
     argv = ["--config", making.config("tokenize.train", vocabulary=300), "--corpus", *map(str, made)]
     assert train.main([*argv, "--manifest", str(tmp_path / "out/manifest.json")]) == 0
     measured = Manifest.read(tmp_path / "out/manifest.json").summary["measured_bytes"]
@@ -125,7 +125,7 @@ def test_no_more_validation_text_is_read_than_is_measured(
 @pytest.mark.parametrize(("marks", "pieces"), [("separate", 6), ("letters", 1)])
 def test_marks_part_words_or_do_not(marks: str, pieces: int) -> None:
     """हिन्दी has three letters and three marks; GPT-2 cuts it into six pieces that no merge joins."""
-    cut = untrained(3, marks).pre_tokenizer
+    cut = untrained_tokenizer(3, marks).pre_tokenizer
     assert len(cut.pre_tokenize_str("हिन्दी")) == pieces
     latin = "It's an 8-bit word, isn't it?  Yes:\n\n 12345 "
-    assert cut.pre_tokenize_str(latin) == untrained(3).pre_tokenizer.pre_tokenize_str(latin)
+    assert cut.pre_tokenize_str(latin) == untrained_tokenizer(3).pre_tokenizer.pre_tokenize_str(latin)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.formats.documents import uniform
+from crawl2llm.formats.documents import uniform_hash
 from tests.unit import making
 
 WORDS = {
@@ -21,7 +21,7 @@ COMMON = ["and", "then", "there", "was", "something", "that", "everybody", "knew
 
 def text(name: str, words: list[str], length: int = 60) -> str:
     """Words drawn by the hash of a document's name, between common ones."""
-    drawn = [words[int(uniform(0, f"{name} {number}") * len(words))] for number in range(length)]
+    drawn = [words[int(uniform_hash(0, f"{name} {number}") * len(words))] for number in range(length)]
     return " ".join(word for pair in zip(drawn, COMMON * length, strict=False) for word in pair)
 
 
@@ -43,7 +43,7 @@ def chinese() -> list[dict[str, Any]]:
         pairs = [signs[at : at + 2] for at in range(0, len(signs), 2)]
         for number in range(30):
             name = f"{kind}{number}"
-            drawn = "".join(pairs[int(uniform(0, f"{name} {n}") * len(pairs))] for n in range(40))
+            drawn = "".join(pairs[int(uniform_hash(0, f"{name} {n}") * len(pairs))] for n in range(40))
             found.append(making.document(name, drawn))
     return found
 
@@ -52,5 +52,5 @@ def chinese() -> list[dict[str, Any]]:
 def crawl(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two shards of them, dealt by hash, as ingest.extract writes them."""
     folder = tmp_path_factory.mktemp("topics")
-    rows = sorted([*english(), *chinese()], key=lambda row: uniform(1, row["id"]))
+    rows = sorted([*english(), *chinese()], key=lambda row: uniform_hash(1, row["id"]))
     return [making.documents(folder, rows[shard::2], f"0000{shard}") for shard in range(2)]

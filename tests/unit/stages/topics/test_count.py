@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from crawl2llm.formats.documents import data, rows
+from crawl2llm.formats.documents import parquet_file, rows
 from crawl2llm.stages.topics import count
 from tests.unit import making
 from tests.unit.stages.topics.test_score import scored
@@ -15,7 +15,7 @@ from tests.unit.stages.topics.test_train import trained
 def test_counts_are_those_of_a_loop(crawl: list[Path], tmp_path: Path) -> None:
     model = trained(tmp_path / "train", crawl, [], by="all")
     topics = scored(tmp_path / "score", crawl[0], model, [])
-    signals = {row["id"]: row for row in rows(data(topics))}
+    signals = {row["id"]: row for row in rows(parquet_file(topics))}
     ids = {"00000": list(signals)}
     made = [making.checked(tmp_path / "check", crawl[0])]
     made += making.judged(tmp_path / "some", ids, lambda name: "7" in name, "url.select")
@@ -25,7 +25,7 @@ def test_counts_are_those_of_a_loop(crawl: list[Path], tmp_path: Path) -> None:
     assert count.main([*argv, "--manifest", str(tmp_path / "count/00000.manifest.json")]) == 0
     wanted = Counter[tuple[str, str, int, str]]()
     for step, path in zip(("ingest.check", "url.select", "dedup.select"), made, strict=True):
-        for verdict in rows(data(path, "00000")):
+        for verdict in rows(parquet_file(path, "00000")):
             of = signals[verdict["id"]]
             for name, by in (("documents", 1), ("bytes", of["bytes"])):
                 wanted[step, of["topic"], of["part"], name] += by

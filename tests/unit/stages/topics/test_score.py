@@ -8,7 +8,7 @@ import pytest
 
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.topic_names import PARTS
-from crawl2llm.formats.documents import data, rows
+from crawl2llm.formats.documents import parquet_file, rows
 from crawl2llm.stages.topics import score
 from tests.unit import making
 from tests.unit.stages.topics.test_train import languages, trained
@@ -22,11 +22,11 @@ def scored(folder: Path, documents: Path, model: Path, spoken: list[Path]) -> Pa
 
 
 def test_every_document_in_its_order(crawl: list[Path], tmp_path: Path) -> None:
-    first = next(rows(data(crawl[0]), ["id"]))["id"]
+    first = next(rows(parquet_file(crawl[0]), ["id"]))["id"]
     spoken = languages(tmp_path, crawl, unseen=first)
     model = trained(tmp_path / "train", crawl, spoken, least=80)
     made = scored(tmp_path / "score", crawl[0], model, spoken[:1])
-    found, documents = list(rows(data(made))), list(rows(data(crawl[0])))
+    found, documents = list(rows(parquet_file(made))), list(rows(parquet_file(crawl[0])))
     assert [row["id"] for row in found] == [row["id"] for row in documents]
     assert [row["bytes"] for row in found] == [len(row["text"].encode()) for row in documents]
     assert found[0]["topic"] is None and found[0]["distance"] is None
@@ -43,8 +43,8 @@ def test_pages_of_a_host_are_in_one_part(crawl: list[Path], tmp_path: Path) -> N
     model = trained(tmp_path / "train", crawl, [], by="all")
     parts: dict[str, set[int]] = {}
     for path in crawl:
-        urls = {row["id"]: row["url"] for row in rows(data(path))}
-        for row in rows(data(scored(tmp_path / "score", path, model, []))):
+        urls = {row["id"]: row["url"] for row in rows(parquet_file(path))}
+        for row in rows(parquet_file(scored(tmp_path / "score", path, model, []))):
             parts.setdefault(urls[row["id"]].split("/")[2], set()).add(row["part"])
     assert len(parts) == 11 and all(len(of) == 1 and of <= set(range(PARTS)) for of in parts.values())
 

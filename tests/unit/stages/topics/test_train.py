@@ -8,9 +8,9 @@ from typing import Any
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.topic_names import MAP
 from crawl2llm.filters.language.score import SIGNAL
-from crawl2llm.formats.documents import Writer, data, rows
+from crawl2llm.formats.documents import Writer, parquet_file, rows
 from crawl2llm.stages.topics import train
-from crawl2llm.stages.topics.train import chosen
+from crawl2llm.stages.topics.train import sample_ids
 from tests.unit import making
 
 
@@ -19,12 +19,12 @@ def languages(folder: Path, documents: list[Path], unseen: str = "") -> list[Pat
     made = []
     for path in documents:
         out = folder / path.name
-        with Writer(folder / f"{data(path).name}", SIGNAL) as writer:
-            for row in rows(data(path), ["id"]):
+        with Writer(folder / f"{parquet_file(path).name}", SIGNAL) as writer:
+            for row in rows(parquet_file(path), ["id"]):
                 language = "zh" if row["id"].startswith(("food", "rail")) else "en"
                 if row["id"] != unseen:
                     writer.add({"id": row["id"], "source": "web", "language": language, "score": 1.0, "characters": 1})
-        Manifest("language.score", "test").write(out, [folder / data(path).name])
+        Manifest("language.score", "test").write(out, [folder / parquet_file(path).name])
         made.append(out)
     return made
 
@@ -64,14 +64,14 @@ def test_no_documents_are_no_error(tmp_path: Path) -> None:
 
 
 def test_the_sample_depends_on_ids_alone(crawl: list[Path]) -> None:
-    whole = chosen(crawl, 60, 0)
+    whole = sample_ids(crawl, 60, 0)
     assert 30 < sum(map(len, whole.values())) < 90
     names = [name for ids in whole.values() for name in ids]
     for path in crawl:
-        every = [row["id"] for row in rows(data(path), ["id"])]
+        every = [row["id"] for row in rows(parquet_file(path), ["id"])]
         share = 60 / 180 * len(every)
-        assert chosen([path], round(share), 0)[path] == [name for name in every if name in names]
-    assert chosen(crawl, 60, 1) != whole
+        assert sample_ids([path], round(share), 0)[path] == [name for name in every if name in names]
+    assert sample_ids(crawl, 60, 1) != whole
 
 
 def test_the_same_bytes_again(crawl: list[Path], tmp_path: Path) -> None:

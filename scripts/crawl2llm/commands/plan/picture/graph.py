@@ -35,13 +35,13 @@ class Box:
     step: str
     state: str = ""
     tasks: int = 1
-    run: int = 0
+    tasks_to_run: int = 0
     reasons: tuple[tuple[str, int], ...] = ()
     changes: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
     about: str = ""
     gpu_hours: str = ""
-    said: str = ""  # of a picture without a plan: how its tasks are counted
+    count_note: str = ""  # of a picture without a plan: how its tasks are counted
 
     @property
     def key(self) -> str:
@@ -63,39 +63,41 @@ class Graph:
     boxes: dict[str, Box]
     edges: tuple[Edge, ...]
 
-    def reduced(self) -> Graph:
+    def transitive_reduction(self) -> Graph:
         """The same boxes with the fewest edges from which the same boxes are reached."""
-        return replace(self, edges=reduce(self.edges))
+        return replace(self, edges=reduce_edges(self.edges))
 
 
-def above(edges: Iterable[Edge]) -> dict[str, set[str]]:
+def keys_above(edges: Iterable[Edge]) -> dict[str, set[str]]:
     """Key → the keys of all boxes that it reads from, through others too. Raises ValueError where the edges go in a circle."""
     needs: dict[str, list[str]] = {}
-    for one, other in edges:
-        needs.setdefault(other, []).append(one)
-    found: dict[str, set[str]] = {}
-    begun: set[str] = set()
+    for source, target in edges:
+        needs.setdefault(target, []).append(source)
+    above: dict[str, set[str]] = {}
+    visiting: set[str] = set()
 
-    def of(key: str) -> set[str]:
-        if key not in found:
-            if key in begun:
+    def add_above(key: str) -> set[str]:
+        if key not in above:
+            if key in visiting:
                 raise ValueError(f"{key} reads from itself")
-            begun.add(key)
-            found[key] = set(needs.get(key, ())).union(*(of(near) for near in needs.get(key, ())))
-        return found[key]
+            visiting.add(key)
+            above[key] = set(needs.get(key, ())).union(*(add_above(near) for near in needs.get(key, ())))
+        return above[key]
 
     for key in list(needs):
-        of(key)
-    return found
+        add_above(key)
+    return above
 
 
-def reduce(edges: Iterable[Edge]) -> tuple[Edge, ...]:
+def reduce_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
     """The transitive reduction: without edges to what is reached through another box too. Of a graph without circles it is one alone."""
-    held = tuple(dict.fromkeys(edges))
-    far = above(held)
+    unique_edges = tuple(dict.fromkeys(edges))
+    far = keys_above(unique_edges)
     needs: dict[str, list[str]] = {}
-    for one, other in held:
-        needs.setdefault(other, []).append(one)
+    for source, target in unique_edges:
+        needs.setdefault(target, []).append(source)
     return tuple(
-        (one, other) for one, other in held if not any(one in far.get(near, ()) for near in needs[other] if near != one)
+        (one, other)
+        for one, other in unique_edges
+        if not any(one in far.get(near, ()) for near in needs[other] if near != one)
     )

@@ -30,85 +30,90 @@ class Grid:
     lanes: dict[Edge, int]
 
 
-def stages(graph: Graph) -> dict[str, list[str]]:
+def steps_by_stage(graph: Graph) -> dict[str, list[str]]:
     """Stage → its steps, each after those of the stage that it reads from."""
     pairs = {(graph.boxes[one].step, graph.boxes[other].step) for one, other in graph.edges}
-    found: dict[str, list[str]] = {}
+    steps_of: dict[str, list[str]] = {}
     for step in graph.steps:
-        found.setdefault(stage_of(step), []).append(step)
-    return {stage: sorted(held, key=depths(held, pairs).__getitem__) for stage, held in found.items()}
+        steps_of.setdefault(stage_of(step), []).append(step)
+    return {
+        stage: sorted(stage_steps, key=step_depths(stage_steps, pairs).__getitem__)
+        for stage, stage_steps in steps_of.items()
+    }
 
 
-def depths(steps: list[str], pairs: Iterable[Edge]) -> dict[str, int]:
+def step_depths(steps: list[str], pairs: Iterable[Edge]) -> dict[str, int]:
     """Step → how many of these steps are above it, one reading from the next."""
     needs = {step: [one for one, other in pairs if other == step and one in steps] for step in steps}
-    found = dict.fromkeys(steps, 0)
+    depth_of = dict.fromkeys(steps, 0)
     for _ in steps:  # the longest way has no more steps than there are
-        found = {step: max((found[near] + 1 for near in needs[step]), default=0) for step in steps}
-    return found
+        depth_of = {step: max((depth_of[near] + 1 for near in needs[step]), default=0) for step in steps}
+    return depth_of
 
 
-def chunks(steps: list[str], most: int) -> list[list[str]]:
+def split_into_rows(steps: list[str], most: int) -> list[list[str]]:
     """Rows of about the same length, of `most` steps at most."""
     rows = -(-len(steps) // most)
-    each = -(-len(steps) // rows)
-    return [steps[start : start + each] for start in range(0, len(steps), each)]
+    row_length = -(-len(steps) // rows)
+    return [steps[start : start + row_length] for start in range(0, len(steps), row_length)]
 
 
-def engine(rows: list[list[str]], pairs: Iterable[Edge]) -> tuple[dict[str, float], dict[Edge, dict[int, float]]]:
+def layered_layout(
+    rows: list[list[str]], pairs: Iterable[Edge]
+) -> tuple[dict[str, float], dict[Edge, dict[int, float]]]:
     """graphlay's layout with these rows as layers: step → how far to the right, and edge → where it passes each row on its way.
 
     Edges within a row are left out: a layer has none.
     """
     import graphlay
 
-    layer = {step: row for row, held in enumerate(rows) for step in held}
+    layer = {step: row for row, row_steps in enumerate(rows) for step in row_steps}
     edges = sorted(pair for pair in pairs if layer[pair[0]] != layer[pair[1]])
-    made = graphlay.Graph()
+    layout_graph = graphlay.Graph()
     for number, (step, row) in enumerate(layer.items()):
-        made.node(step, label=str(number), rank={"fixed": row})  # it takes no label that is not UTF-8
+        layout_graph.node(step, label=str(number), rank={"fixed": row})  # it takes no label that is not UTF-8
     for pair in edges:
-        made.edge(*pair)
-    drawing = graphlay.layout(made, options={"direction": "topbottom", "routing": {"merge_edges": "forks"}})
+        layout_graph.edge(*pair)
+    drawing = graphlay.layout(layout_graph, options={"direction": "topbottom", "routing": {"merge_edges": "forks"}})
     at = drawing.positions()
     middle = [at[held[0]][1] for held in rows]
     passes = {}
-    for (one, other), route in zip(edges, drawing.edges, strict=True):
-        first, last = sorted((layer[one], layer[other]))
+    for (source, target), route in zip(edges, drawing.edges, strict=True):
+        first, last = sorted((layer[source], layer[target]))
         points = [(point["x"], point["y"]) for point in route["points"]]
-        passes[one, other] = {row: across(points, middle[row]) for row in range(first + 1, last)}
+        passes[source, target] = {row: crossing_x(points, middle[row]) for row in range(first + 1, last)}
     return {step: x for step, (x, _) in at.items()}, passes
 
 
-def across(points: list[tuple[float, float]], y: float) -> float:
+def crossing_x(points: list[tuple[float, float]], y: float) -> float:
     """Where a line of corners first comes to a height."""
     return next(x for (x, above), (_, below) in pairwise(points) if min(above, below) <= y <= max(above, below))
 
 
-def gutter(passed: list[tuple[int, int]], columns: int, near: int) -> int:
+def choose_gutter(passed: list[tuple[int, int]], columns: int, near: int) -> int:
     """The gutter of an edge, one for all rows that it passes, where they are free of boxes anyway: a straight line.
 
     passed: for each row, how many boxes graphlay has left of the edge, and how many there are. near: the column that it leads to.
     """
 
-    def cost(place: int) -> int:
-        apart = sum(max(0, left - place) if left == held else abs(left - place) for left, held in passed)
-        return apart + abs(2 * place - (2 * near + 1))  # half columns to where it leads
+    def gutter_cost(place: int) -> int:
+        distance = sum(max(0, left - place) if left == held else abs(left - place) for left, held in passed)
+        return distance + abs(2 * place - (2 * near + 1))  # half columns to where it leads
 
-    return min(range(columns + 1), key=cost)
+    return min(range(columns + 1), key=gutter_cost)
 
 
-def template(graph: Graph, most: int) -> tuple[list[tuple[str, int]], dict[str, tuple[int, int]], dict[Edge, int]]:
+def common_layout(graph: Graph, most: int) -> tuple[list[tuple[str, int]], dict[str, tuple[int, int]], dict[Edge, int]]:
     """(bands, step → (row, column), pair of steps → gutter) of the steps of all variants together."""
     bands, rows = [], []
-    for stage, steps in stages(graph).items():
-        made = chunks(steps, most)
-        bands.append((stage, len(made)))
-        rows += made
-    pairs = {(graph.boxes[one].step, graph.boxes[other].step) for one, other in graph.edges}
-    right, passes = engine(rows, pairs)
+    for stage, steps in steps_by_stage(graph).items():
+        stage_rows = split_into_rows(steps, most)
+        bands.append((stage, len(stage_rows)))
+        rows += stage_rows
+    pairs = {(graph.boxes[source].step, graph.boxes[target].step) for source, target in graph.edges}
+    right, passes = layered_layout(rows, pairs)
     for row in rows:  # graphlay's order, but a step never stands left of one that it reads from
-        depth = depths(row, pairs)
+        depth = step_depths(row, pairs)
         row.sort(key=lambda step: (depth[step], right[step]))
     cells = {step: (row, column) for row, held in enumerate(rows) for column, step in enumerate(held)}
     columns = max(map(len, rows))
@@ -116,38 +121,42 @@ def template(graph: Graph, most: int) -> tuple[list[tuple[str, int]], dict[str, 
     for one, other in pairs:
         held = passes.get((one, other), {})
         passed = [(sum(right[step] < x for step in rows[row]), len(rows[row])) for row, x in held.items()]
-        lanes[one, other] = gutter(passed, columns, cells[other][1])
+        lanes[one, other] = choose_gutter(passed, columns, cells[other][1])
     return bands, cells, lanes
 
 
-def place(graph: Graph, most: int | None = None) -> Grid:
+def place_boxes(graph: Graph, most: int | None = None) -> Grid:
     """The grid of a picture with at most `most` steps of a variant side by side; None: as many as COLUMNS allows, at least one."""
     if most is None:
-        wide = max((len(steps) for steps in stages(graph).values()), default=1)
-        grids = (place(graph, number) for number in range(wide, 0, -1))
+        wide = max((len(steps) for steps in steps_by_stage(graph).values()), default=1)
+        grids = (place_boxes(graph, number) for number in range(wide, 0, -1))
         fitting = (grid for grid in grids if len(grid.columns) <= COLUMNS)
-        return next(fitting, None) or place(graph, 1)
-    bands, cells, lanes = template(graph, most)
+        return next(fitting, None) or place_boxes(graph, 1)
+    bands, cells, lanes = common_layout(graph, most)
     columns: list[str] = []
     first: dict[str, int] = {}  # variant → its first column
-    used: dict[str, list[int]] = {}  # variant → the columns of the template that it has
+    template_columns: dict[str, list[int]] = {}  # variant → the columns of the template that it has
     for variant in graph.variants:
-        used[variant] = sorted({cells[box.step][1] for box in graph.boxes.values() if box.variant == variant})
+        template_columns[variant] = sorted(
+            {cells[box.step][1] for box in graph.boxes.values() if box.variant == variant}
+        )
         first[variant] = len(columns)
-        columns += [variant] * len(used[variant])
+        columns += [variant] * len(template_columns[variant])
 
-    def cell(key: str) -> tuple[int, int]:
+    def cell_of(key: str) -> tuple[int, int]:
         box = graph.boxes[key]
         row, column = cells[box.step]
-        return row, first[box.variant] + used[box.variant].index(column)
+        return row, first[box.variant] + template_columns[box.variant].index(column)
 
-    at = {key: cell(key) for key in graph.boxes}
-    ways = {}
-    held = set(at.values())
-    for one, other in graph.edges:
-        box, (row, column), (to_row, to_column) = graph.boxes[other], at[one], at[other]
-        free = column == to_column and not any((between, column) in held for between in range(row + 1, to_row))
+    cell_by_key = {key: cell_of(key) for key in graph.boxes}
+    gutter_by_edge = {}
+    occupied = set(cell_by_key.values())
+    for source, target in graph.edges:
+        box, (row, column), (to_row, to_column) = graph.boxes[target], cell_by_key[source], cell_by_key[target]
+        free = column == to_column and not any((between, column) in occupied for between in range(row + 1, to_row))
         if to_row < row or (to_row > row + 1 and not free):
-            lane = lanes.get((graph.boxes[one].step, box.step), cells[box.step][1])
-            ways[one, other] = first[box.variant] + sum(mine < lane for mine in used[box.variant])
-    return Grid(tuple(bands), tuple(columns), at, ways)
+            lane = lanes.get((graph.boxes[source].step, box.step), cells[box.step][1])
+            gutter_by_edge[source, target] = first[box.variant] + sum(
+                mine < lane for mine in template_columns[box.variant]
+            )
+    return Grid(tuple(bands), tuple(columns), cell_by_key, gutter_by_edge)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from crawl2llm.commands.plan.complete import Plan
 from crawl2llm.commands.plan.estimate import Estimate
 from crawl2llm.commands.plan.picture import page, plan_graph, svg
-from crawl2llm.commands.plan.picture.routes import draw
-from crawl2llm.commands.plan.words import about, closing, hours
+from crawl2llm.commands.plan.picture.routes import draw_graph
+from crawl2llm.commands.plan.words import gpu_hours_text, time_text, total_text
 
 
-def summary(plan: Plan) -> page.Summary:
+def plan_totals(plan: Plan) -> page.Summary:
     """The totals of a plan, the same as it prints."""
     total = sum(plan.costs.values(), Estimate())
     folder = plan.work.last.folder.resolve()
@@ -17,25 +17,25 @@ def summary(plan: Plan) -> page.Summary:
         title=f"Plan of {folder.name}",
         folder=str(folder),
         tasks=len(plan.tasks),
-        about=about(total) if plan.tasks else "",
-        gpu_hours=hours(total) if plan.gpus and plan.tasks else "",
-        estimate=closing(plan.costs, plan.gpus, plan.cores)
+        about=time_text(total) if plan.tasks else "",
+        gpu_hours=gpu_hours_text(total) if plan.uses_gpus and plan.tasks else "",
+        estimate=total_text(plan.costs, plan.uses_gpus, plan.cores)
         if plan.tasks
         else "nothing to do: every result is up to date",
     )
 
 
-def texts(plan: Plan, kinds: list[str]) -> dict[str, str]:
+def picture_texts(plan: Plan, kinds: list[str]) -> dict[str, str]:
     """Kind (html, svg) → text of the file."""
     if plan.project is None:
         raise ValueError("a plan without its project has no picture")
-    graph = plan_graph.graph(plan.tasks, plan.project, plan.work, plan.cores)
-    totals = summary(plan)
-    found = {}
+    graph = plan_graph.build_graph(plan.tasks, plan.project, plan.work, plan.cores)
+    totals = plan_totals(plan)
+    text_by_kind = {}
     for kind in kinds:
         if kind == "html":
-            found[kind] = page.render(graph, totals)
+            text_by_kind[kind] = page.render_page(graph, totals)
         else:
-            reduced = graph.reduced()
-            found[kind] = svg.alone(reduced, draw(reduced), totals.title, totals.line)
-    return found
+            reduced = graph.transitive_reduction()
+            text_by_kind[kind] = svg.standalone_svg(reduced, draw_graph(reduced), totals.title, totals.summary_line)
+    return text_by_kind

@@ -13,15 +13,15 @@ class Tracks:
 
     def add(self, source: str, *ends: float) -> None:
         """Make the line of a box's edges as long as these ends need."""
-        held = [*self.spans.get(source, ()), *ends]
-        self.spans[source] = min(held), max(held)
+        all_ends = [*self.spans.get(source, ()), *ends]
+        self.spans[source] = min(all_ends), max(all_ends)
 
-    def numbered(self) -> dict[str, int]:
+    def number_tracks(self) -> dict[str, int]:
         """Box → the number of its track: each the first that is free, from one end to the other (the left-edge algorithm)."""
         free: list[float] = []  # where the last line of each track ends
-        found = {}
+        numbers = {}
         for source, (begin, end) in sorted(self.spans.items(), key=lambda item: (item[1], item[0])):
             number = next((number for number, last in enumerate(free) if last < begin), len(free))
             free[number : number + 1] = [end]
-            found[source] = number
-        return found
+            numbers[source] = number
+        return numbers

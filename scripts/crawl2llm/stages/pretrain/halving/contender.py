@@ -25,21 +25,21 @@ from crawl2llm.stages.pretrain import train
 from crawl2llm.stages.pretrain.halve import FILE
 from crawl2llm.stages.pretrain.halving.judging import step_of
 from crawl2llm.training import checkpoint, checkpoint_state, heartbeat, metrics, model, program, saving, token_staging
-from crawl2llm.training.processes import RESUBMIT, listen
+from crawl2llm.training.processes import RESUBMIT, on_stop_signal
 from crawl2llm.training.run import Run
 
 # What decides the weights: not the losses of others, by which a training is stopped.
-READ = ("tokenize.train", "tokenize.encode")
+WEIGHT_INPUTS = ("tokenize.train", "tokenize.encode")
 
 
 @dataclass(frozen=True)
-class Kept(checkpoint.Kept):
+class Kept(checkpoint.KeepPolicy):
     """As the training's own, and those of the rungs."""
 
     rungs: frozenset[int] = frozenset()
 
-    def of(self, found: list[checkpoint.Checkpoint]) -> list[checkpoint.Checkpoint]:
-        stay = {one.step for one in super().of(found)}
+    def checkpoints_to_keep(self, found: list[checkpoint.Checkpoint]) -> list[checkpoint.Checkpoint]:
+        stay = {one.step for one in super().checkpoints_to_keep(found)}
         return [one for one in found if one.step in stay | self.rungs]
 
 
@@ -64,10 +64,10 @@ class Contender(Run):
         """The checkpoint of the rung. A collective call; raises Told where it is gone."""
         box: list[Any] = [None]
         if self.rank == 0:
-            box[0] = next((one for one in checkpoint.complete(self.folder) if one.step == self.limit), None)
+            box[0] = next((one for one in checkpoint.complete_checkpoints(self.folder) if one.step == self.limit), None)
         dist.broadcast_object_list(box, device=self.device)
         if box[0] is None:
-            raise checkpoint.Told(
+            raise checkpoint.CollectiveError(
                 f"{self.folder} has no checkpoint of step {self.limit}, a rung of sweep.halving, and has later ones: remove the "
                 "folder, and the training begins again"
             )
@@ -75,50 +75,50 @@ class Contender(Run):
         return box[0]
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing is left to train in this start: the rung was reached, or the run ended before it (early_stop)."""
         return self.reached >= self.limit or bool(self.stopped)
 
     def step(self, step: int, batch: Any, stopping: bool) -> tuple[float, bool]:
         """As every run's; at the rung it ends as by a signal: after a checkpoint, from which the next start goes on."""
-        found = super().step(step, batch, stopping or (step == self.limit and step < self.plan.steps))
+        result = super().step(step, batch, stopping or (step == self.limit and step < self.plan.steps))
         self.reached = step
-        return found
+        return result
 
     def wants_checkpoint(self, step: int) -> bool:
         return step in self.rungs or super().wants_checkpoint(step)
 
     def save(self, step: int, validation: float | None = None, end: bool = True) -> None:
-        made, own = checkpoint_state.described(self, step, validation), checkpoint_state.kept(self)
-        kept = Kept(own.newest, own.every, own.best, own.points, self.rungs)
+        state, base_kept = checkpoint_state.build_checkpoint(self, step, validation), checkpoint_state.keep_policy(self)
+        kept = Kept(base_kept.newest, base_kept.interval, base_kept.best, base_kept.points, self.rungs)
 
-        def tokenizer() -> list[Path]:
-            return model.companions(self.args.tokenizer)
+        def tokenizer_files() -> list[Path]:
+            return model.companion_files(self.args.tokenizer)
 
-        saving.save(self, made, kept, self.settings["save_dtype"], tokenizer, end)
+        saving.save_checkpoint(self, state, kept, self.settings["save_dtype"], tokenizer_files, end)
 
-    def score(self) -> float | None:
+    def validation_bits(self) -> float | None:
         """Bits per byte of the validation documents with the weights as they are; None where the loss is not finite. A collective call.
 
         No row of the training's own files says so, and no checkpoint: it ends as if it had not been asked.
         """
         try:
-            found = self.validate()
-        except checkpoint.Told as error:
+            validation = self.validate()
+        except checkpoint.CollectiveError as error:
             log.warning("%s", error)
             return None
-        if found is None:
-            raise checkpoint.Told(
+        if validation is None:
+            raise checkpoint.CollectiveError(
                 "the corpus has no validation documents, by which sweep.halving judges: raise corpus.split's share"
             )
-        return found["bits_per_byte"]
+        return validation["bits_per_byte"]
 
 
 def folder_of(args: argparse.Namespace, train: dict[str, Any], rungs: list[float]) -> Path:
     """The folder of a contender's checkpoints: the same at every rung and to the end."""
-    inputs = {key: made for key, made in command_line.inputs(args).items() if key.startswith(READ)}
-    _, mark = command_line.given_settings(args.step, args.config, task_of(args.manifest))
-    return checkpoint_folders.folder(
+    inputs = {key: made for key, made in command_line.input_manifests(args).items() if key.startswith(WEIGHT_INPUTS)}
+    _, mark = command_line.parse_settings(args.step, args.config, task_of(args.manifest))
+    return checkpoint_folders.training_folder(
         args.checkpoints, {**train, "rungs": rungs}, inputs, json.loads(mark).get("files", {})
     )
 
@@ -132,77 +132,77 @@ def recorder_of(run: Contender) -> metrics.Recorder:
     )  # fmt: skip
 
 
-def to_rung(run: Contender, stopping: list[int]) -> tuple[float | None, dict[str, Any]]:
+def train_to_rung(run: Contender, stopping: list[int]) -> tuple[float | None, dict[str, Any]]:
     """Train up to the rung: (the loss there, what it was trained on). A collective call.
 
     Ends this program with RESUBMIT where a signal stopped it before.
     """
-    if run.over and not run.stopped:
-        return run.score(), run.machine()
+    if run.is_over and not run.stopped:
+        return run.validation_bits(), run.machine_record()
     if run.rank:
-        finished = train.train(run, None, stopping)
+        finished = train.train_steps(run, None, stopping)
     else:
         with recorder_of(run) as recorder:
-            finished = train.train(run, recorder, stopping)
+            finished = train.train_steps(run, recorder, stopping)
     if not finished and run.reached < run.limit:
         raise SystemExit(RESUBMIT)
-    return run.score(), run.machine()
+    return run.validation_bits(), run.machine_record()
 
 
-def ended(run: Contender, recorder: metrics.Recorder | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def finish_at_rung(run: Contender, recorder: metrics.Recorder | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """(weights, on process 0 alone; what it was trained on) of a run that was stopped at the rung where it is. A collective call."""
-    at = run.limit
+    step = run.limit
     try:
-        found = run.validate()
-    except checkpoint.Told:
-        found = None
-    if recorder and found:
+        validation = run.validate()
+    except checkpoint.CollectiveError:
+        validation = None
+    if recorder and validation:
         rows = metrics.read(run.folder / metrics.LOSSES)
-        if not any(row["step"] == at and "bits_per_byte" in row for row in rows):
-            recorder.validation(at, run.plan.steps, found)
+        if not any(row["step"] == step and "bits_per_byte" in row for row in rows):
+            recorder.write_validation(step, run.plan.steps, validation)
     weights = {name: value for name, value in run.weights() if recorder}
-    run.stopped = at
-    return weights, run.machine()
+    run.stopped = step
+    return weights, run.machine_record()
 
 
 def forget_later(folder: Path, step: int) -> None:
     """Remove checkpoints after `step`, of a run that went on under another judgement: its rows are cut where it ends now."""
-    for one in checkpoint.complete(folder):
-        if one.step > step:
-            shutil.rmtree(one.path.rename(folder / f".{one.path.name}.old"))
+    for saved in checkpoint.complete_checkpoints(folder):
+        if saved.step > step:
+            shutil.rmtree(saved.path.rename(folder / f".{saved.path.name}.old"))
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """As crawl2llm.stages.pretrain.train; ends with the model of a rung where the training was stopped there."""
-    heartbeat.begin()
+    heartbeat.start_beats()
     stopping: list[int] = []
-    listen(lambda number, _: stopping.append(number))
+    on_stop_signal(lambda number, _: stopping.append(number))
     judged = Manifest.read(args.halving)
-    rungs = judged.part("rungs")
+    rungs = judged.summary_part("rungs")
     fate = json.loads(judged.file(FILE).read_text(encoding="utf-8"))["stopped"].get(args.contender)
     rung, folder = fate["rung"] if fate else 0, folder_of(args, settings, rungs)
-    args.tokens = token_staging.staged(args.tokens, args.stage_to)
+    args.tokens = token_staging.stage_tokens(args.tokens, args.stage_to)
     if os.environ["RANK"] != "0":
         run = Contender(args, settings, folder, rungs, rung)
-        if fate and not to_its_rung(run, stopping):
-            ended(run, None)
+        if fate and not return_to_rung(run, stopping):
+            finish_at_rung(run, None)
         else:
-            train.trained(run, None, stopping)
+            train.train_to_end(run, None, stopping)
         return []
-    with checkpoint_folders.taken(folder, args.manifest, manifest.fingerprint):
+    with checkpoint_folders.claim_folder(folder, args.manifest, manifest.fingerprint):
         run = Contender(args, settings, folder, rungs, rung)
-        train.introduce(run)
-        manifest.worked = not run.over
-        if fate and not to_its_rung(run, stopping):
+        train.log_start(run)
+        manifest.worked = not run.is_over
+        if fate and not return_to_rung(run, stopping):
             forget_later(folder, run.limit)
             run.done = run.limit
             with recorder_of(run) as recorder:
-                weights, made_on = ended(run, recorder)
+                weights, made_on = finish_at_rung(run, recorder)
         else:
             with recorder_of(run) as recorder:
-                weights, made_on = train.trained(run, recorder, stopping)
+                weights, made_on = train.train_to_end(run, recorder, stopping)
         manifest.run |= made_on
-        files = train.results(run, weights, manifest, args.manifest.parent)
+        files = train.write_results(run, weights, manifest, args.manifest.parent)
         if fate:
             manifest.summary["stopped"] = fate
             words = f"Stopped at rung {fate['rung']}, after step {fate['step']:,} of {run.plan.steps:,}: {fate['why']}."
@@ -210,21 +210,21 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         return files
 
 
-def to_its_rung(run: Contender, stopping: list[int]) -> bool:
+def return_to_rung(run: Contender, stopping: list[int]) -> bool:
     """Be at the rung where the run was stopped, also where its checkpoints are gone; whether it ended before by itself (early_stop)."""
-    if not run.over:
-        to_rung(run, stopping)
+    if not run.is_over:
+        train_to_rung(run, stopping)
     return bool(run.stopped)
 
 
 def parser_of(step: str, doc: str | None, example: str, always: bool = False) -> argparse.ArgumentParser:
     """The command line of a training of a contender, up to a rung or to its end."""
-    parser = command_line.parser(step, doc, example, always=always)
+    parser = command_line.step_parser(step, doc, example, always=always)
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
     parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
     parser.set_defaults(mix=None)
-    command_line.placement(parser, "pretrain.train")
+    command_line.add_placement_options(parser, "pretrain.train")
     return parser
 
 

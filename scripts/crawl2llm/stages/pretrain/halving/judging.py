@@ -19,7 +19,7 @@ def step_of(share: float, steps: int) -> int:
     return max(1, math.ceil(share * steps))
 
 
-def ranked(losses: Losses, settings: Mapping[str, str], keep: float) -> list[dict[str, Any]]:
+def rank_settings(losses: Losses, settings: Mapping[str, str], keep: float) -> list[dict[str, Any]]:
     """The settings of these contenders, the best first, as {setting, contenders, bits_per_byte, stays}.
 
     settings: contender → the setting that it is judged with. bits_per_byte: the mean over a setting's contenders, which differ in seeds
@@ -42,12 +42,12 @@ def ranked(losses: Losses, settings: Mapping[str, str], keep: float) -> list[dic
     ]
 
 
-def staying(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+def staying_contenders(rows: Iterable[Mapping[str, Any]]) -> set[str]:
     """The contenders that go on."""
     return {name for row in rows if row["stays"] for name in row["contenders"]}
 
 
-def why(rows: Sequence[Mapping[str, Any]], setting: str) -> str:
+def stop_reason(rows: Sequence[Mapping[str, Any]], setting: str) -> str:
     """Why a setting stops, in words for a person."""
     place = next(number for number, row in enumerate(rows, 1) if row["setting"] == setting)
     row, last = rows[place - 1], [row for row in rows if row["stays"]]
@@ -56,15 +56,15 @@ def why(rows: Sequence[Mapping[str, Any]], setting: str) -> str:
     return f"{bits}{mean}, place {place} of {len(rows)} settings, of which {len(last)} went on"
 
 
-def read(paths: Iterable[Path]) -> list[dict[str, Any]]:
+def read_rungs(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """What tasks of pretrain.rung wrote, by their manifests."""
-    found = []
+    rows = []
     for path in paths:
-        made = Manifest.read(path)
-        found += [json.loads(made.file(name).read_text(encoding="utf-8")) for name in made.files]
-    return found
+        manifest = Manifest.read(path)
+        rows += [json.loads(manifest.file(name).read_text(encoding="utf-8")) for name in manifest.files]
+    return rows
 
 
-def losses(rows: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
+def loss_by_contender(rows: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
     """The losses of the contenders that got to a rung."""
     return {row["contender"]: row["bits_per_byte"] for row in rows if row["in"]}

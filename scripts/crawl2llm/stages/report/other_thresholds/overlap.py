@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from crawl2llm.stages.report.other_thresholds.rows import Rows
 
-HELD = 1 << 16  # combinations in memory; documents of further ones count as the rest
-SHOWN = 20  # combinations that are named
-BETWEEN = "\x1f"
+MOST_COMBINATIONS = 1 << 16  # combinations in memory; documents of further ones count as the rest
+ROWS_SHOWN = 20  # combinations that are named
+SEPARATOR = "\x1f"
 
 
 class Overlap:
@@ -27,22 +27,22 @@ class Overlap:
         """Count the rows that are dropped, and those that rules fire on and that stay (curated, or of a source that skips the step)."""
         self.stayed += int((rows.kept & (rows.number_fired > 0)).sum())
         rules = rows.verdicts.column("rules").filter(pa.array(~rows.kept))
-        for found in pc.value_counts(pc.binary_join(rules, BETWEEN)).to_pylist():
-            names, number = tuple(sorted(set(found["values"].split(BETWEEN)))), found["counts"]
+        for rule_set in pc.value_counts(pc.binary_join(rules, SEPARATOR)).to_pylist():
+            names, number = tuple(sorted(set(rule_set["values"].split(SEPARATOR)))), rule_set["counts"]
             self.dropped += number
             for name in names:
                 self.flagged[name] += number
             if len(names) == 1:
                 self.unique[names[0]] += number
-            if names in self.combinations or len(self.combinations) < HELD:
+            if names in self.combinations or len(self.combinations) < MOST_COMBINATIONS:
                 self.combinations[names] += number
             else:
                 self.unheld += number
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Rules with what each flags and what it alone drops, the SHOWN most frequent combinations, and the rest together."""
         ordered = sorted(self.combinations.items(), key=lambda item: (-item[1], item[0]))
-        rest = ordered[SHOWN:]
+        rest = ordered[ROWS_SHOWN:]
         return {
             "dropped": self.dropped,
             "stayed": self.stayed,
@@ -50,7 +50,7 @@ class Overlap:
                 {"rule": name, "flagged": number, "unique": self.unique[name]}
                 for name, number in sorted(self.flagged.items(), key=lambda item: (-item[1], item[0]))
             ],
-            "combinations": [{"rules": list(names), "documents": number} for names, number in ordered[:SHOWN]],
+            "combinations": [{"rules": list(names), "documents": number} for names, number in ordered[:ROWS_SHOWN]],
             "rest": {"combinations": len(rest), "documents": sum(number for _, number in rest) + self.unheld},
         }
 
@@ -65,27 +65,27 @@ class Categories:
     def add(self, rows: Rows) -> None:
         """Count rows of the step."""
         values = pc.fill_null(rows.column(self.column), "")
-        alone = ~rows.kept & rows.fired(self.rule) & (rows.number_fired == 1)
+        alone = ~rows.kept & rows.rule_fires(self.rule) & (rows.number_fired == 1)
         for counter, which in zip(self.counts, (None, rows.kept, alone), strict=True):
-            some = values if which is None else values.filter(pa.array(which))
-            for found in pc.value_counts(some).to_pylist():
-                counter[found["values"]] += found["counts"]
+            selected = values if which is None else values.filter(pa.array(which))
+            for value_count in pc.value_counts(selected).to_pylist():
+                counter[value_count["values"]] += value_count["counts"]
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The SHOWN most frequent values, and the rest together."""
         come, stay, alone = self.counts
         names = sorted(come, key=lambda name: (-come[name], name))
-        row = lambda some: {  # noqa: E731
-            "in": sum(come[name] for name in some),
-            "kept": sum(stay[name] for name in some),
-            "alone": sum(alone[name] for name in some),
+        row = lambda selected: {  # noqa: E731
+            "in": sum(come[name] for name in selected),
+            "kept": sum(stay[name] for name in selected),
+            "alone": sum(alone[name] for name in selected),
         }
-        rest = names[SHOWN:]
+        rest = names[ROWS_SHOWN:]
         return {
             "title": self.title,
             "key": self.key,
             "rule": self.rule,
-            "values": [{"value": name, **row([name])} for name in names[:SHOWN]],
+            "values": [{"value": name, **row([name])} for name in names[:ROWS_SHOWN]],
             "rest": {"values": len(rest), **row(rest)},
         }
 

@@ -26,36 +26,36 @@ class Spread:
 
     def add(self, values: np.ndarray) -> None:
         """Add values (float64, NaN counts as none)."""
-        own = np.maximum(values[~np.isnan(values)], 0.0) + 0.0  # no -0
-        bins, counts = np.unique(own.view(np.int64) >> SHIFT, return_counts=True)
+        finite = np.maximum(values[~np.isnan(values)], 0.0) + 0.0  # no -0
+        bins, counts = np.unique(finite.view(np.int64) >> SHIFT, return_counts=True)
         joined, places = np.unique(np.concatenate((self.bins, bins)), return_inverse=True)
         total = np.zeros(len(joined), np.int64)
         np.add.at(total, places, np.concatenate((self.counts, counts)))
         self.bins, self.counts = joined, total
-        self.highest = max(self.highest, float(own.max(initial=0.0)))
+        self.highest = max(self.highest, float(finite.max(initial=0.0)))
 
     @property
     def edges(self) -> np.ndarray:
         """The lower edge of each bin."""
-        found: np.ndarray = (self.bins << SHIFT).view(np.float64)
-        return found
+        edges: np.ndarray = (self.bins << SHIFT).view(np.float64)
+        return edges
 
 
-def rounded(value: float, whole: bool) -> float:
+def round_threshold(value: float, whole: bool) -> float:
     """A threshold in few digits; a whole number where the key takes no other."""
     return float(round(value)) if whole else float(f"{value:.{DIGITS}g}")
 
 
-def beyond(value: float, whole: bool, above: bool) -> float:
+def next_threshold(value: float, whole: bool, above: bool) -> float:
     """The next threshold in few digits from `value` on, or above it."""
     if whole:
         return float(math.floor(value) + 1 if above else math.ceil(value))
-    found = rounded(value, whole)
-    enough = found > value if above else found >= value
-    return found if enough or not value else rounded(value * 1.01, whole)
+    threshold = round_threshold(value, whole)
+    enough = threshold > value if above else threshold >= value
+    return threshold if enough or not value else round_threshold(value * 1.01, whole)
 
 
-def bounds(node: dict[str, Any]) -> tuple[float, float, bool]:
+def threshold_bounds(node: dict[str, Any]) -> tuple[float, float, bool]:
     """(least, most, whether it is whole) of the thresholds that a key takes. node: its schema."""
     kinds = node["type"] if isinstance(node["type"], list) else [node["type"]]
     low, high = node.get("minimum", -math.inf), node.get("maximum", math.inf)
@@ -64,20 +64,22 @@ def bounds(node: dict[str, Any]) -> tuple[float, float, bool]:
     return low, high, "integer" in kinds
 
 
-def chosen(spread: Spread, number: int, now: float | None, node: dict[str, Any], least: bool) -> list[float]:
+def choose_thresholds(spread: Spread, number: int, now: float | None, node: dict[str, Any], least: bool) -> list[float]:
     """Up to `number` thresholds, ascending, and that of now: half by the documents, half by the different values.
 
     So a measure that is 0 for most documents has points in its tail too. node: the schema of the key, whose range they keep to.
     least: whether values of at least the threshold stay; the last point is then one that drops all, else one that keeps all.
     """
-    low, high, whole = bounds(node)
-    found = [] if now is None else [float(now)]
+    low, high, whole = threshold_bounds(node)
+    thresholds = [] if now is None else [float(now)]
     if len(spread.bins):
         edges, total = spread.edges, np.cumsum(spread.counts)
         half = max(2, number // 2)
         by_documents = np.searchsorted(total, np.linspace(0, total[-1], half), side="left").clip(max=len(edges) - 1)
         by_values = np.linspace(0, len(edges) - 1, max(2, number - half)).round().astype(np.int64)
-        wanted = [rounded(float(edges[at]), whole) for at in np.unique(np.concatenate((by_documents, by_values)))]
-        wanted[-1] = max(wanted[-1], beyond(spread.highest, whole, least))
-        found += [min(max(value, low), high) for value in wanted]
-    return sorted(set(found))
+        spread_thresholds = [
+            round_threshold(float(edges[at]), whole) for at in np.unique(np.concatenate((by_documents, by_values)))
+        ]
+        spread_thresholds[-1] = max(spread_thresholds[-1], next_threshold(spread.highest, whole, least))
+        thresholds += [min(max(value, low), high) for value in spread_thresholds]
+    return sorted(set(thresholds))

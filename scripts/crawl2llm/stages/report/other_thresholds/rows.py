@@ -21,7 +21,7 @@ class Rows:
     labels: np.ndarray
     label_names: list[str]
     exempt: np.ndarray
-    held: dict[str, np.ndarray] = field(default_factory=dict)
+    float_columns: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         rules = self.verdicts.column("rules")
@@ -45,22 +45,22 @@ class Rows:
 
     def values(self, name: str) -> np.ndarray:
         """A column of numbers as float64, NaN where there is none. Callers must not change it."""
-        if name not in self.held:
-            found = pc.cast(self.column(name), pa.float64())
-            self.held[name] = pc.fill_null(found, np.nan).to_numpy(zero_copy_only=False)
-        return self.held[name]
+        if name not in self.float_columns:
+            floats = pc.cast(self.column(name), pa.float64())
+            self.float_columns[name] = pc.fill_null(floats, np.nan).to_numpy(zero_copy_only=False)
+        return self.float_columns[name]
 
-    def true(self, name: str) -> np.ndarray:
+    def truth_values(self, name: str) -> np.ndarray:
         """A column of truth values."""
-        found: np.ndarray = pc.fill_null(self.column(name), False).to_numpy(zero_copy_only=False)
-        return found
+        flags: np.ndarray = pc.fill_null(self.column(name), False).to_numpy(zero_copy_only=False)
+        return flags
 
-    def there(self, name: str) -> np.ndarray:
+    def has_value(self, name: str) -> np.ndarray:
         """Which rows have a value in a column."""
-        found: np.ndarray = pc.is_valid(self.column(name)).to_numpy(zero_copy_only=False)
-        return found
+        valid: np.ndarray = pc.is_valid(self.column(name)).to_numpy(zero_copy_only=False)
+        return valid
 
-    def fired(self, rule: str) -> np.ndarray:
+    def rule_fires(self, rule: str) -> np.ndarray:
         """Which rows a rule fires on."""
         out = np.zeros(len(self), bool)
         if rule in self.rule_names:

@@ -16,20 +16,20 @@ import pyarrow.compute as pc
 from crawl2llm.chain.heuristics_rules import FAMILIES, LOOSER, Thresholds
 from crawl2llm.core import language_codes
 from crawl2llm.filters.decontaminate import cuts
-from crawl2llm.filters.language.select import COMPARED
-from crawl2llm.filters.language.select import LOOSER as LOWER
+from crawl2llm.filters.language.select import COMPARED_RULES
+from crawl2llm.filters.language.select import LOOSER_THRESHOLDS as LOWER
 from crawl2llm.filters.pii.kinds import KINDS
-from crawl2llm.filters.pii.masks import action
-from crawl2llm.filters.sourcecode.select import MEASURED
+from crawl2llm.filters.pii.masks import action_for
+from crawl2llm.filters.sourcecode.select import COMPARED_MEASURES
 from crawl2llm.stages.report.other_thresholds.rows import Rows
 
 # What a threshold keeps: values of at least it, of at most it, or of less than it.
 LEAST, MOST, LESS = "at least", "at most", "less than"
-Measured = tuple[np.ndarray, np.ndarray | None]
+MeasuredRows = tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass
-class Ask:
+class RuleThreshold:
     """A threshold that can be asked about.
 
     key: as in the config. rules: the rules of the verdicts that it decides. now: None where the rule is off. measure: (values, which rows
@@ -41,62 +41,73 @@ class Ask:
     rules: tuple[str, ...]
     keeps: str
     now: float | None
-    measure: Callable[[Rows], Measured] | None
+    measure: Callable[[Rows], MeasuredRows] | None
     about: list[str] = field(default_factory=list)
 
-    def place(self, values: np.ndarray, points: np.ndarray) -> np.ndarray:
+    def places_of(self, values: np.ndarray, points: np.ndarray) -> np.ndarray:
         """Of each value, from which of the ascending points on it is kept; for LEAST, before which of them."""
         return np.searchsorted(points, values, side="left" if self.keeps == MOST else "right")
 
 
-def column(name: str, only: Callable[[Rows], np.ndarray] | None = None) -> Callable[[Rows], Measured]:
+def column_measure(name: str, only: Callable[[Rows], np.ndarray] | None = None) -> Callable[[Rows], MeasuredRows]:
     """Measures a column; where it is not one of the rows of `only`, nothing."""
 
-    def measure(rows: Rows) -> Measured:
+    def measure(rows: Rows) -> MeasuredRows:
         values = rows.values(name)
         return (values if only is None else np.where(only(rows), values, np.nan)), None
 
     return measure
 
 
-def simple(step: str, settings: Mapping[str, Any], *names: tuple[str, str, str], **more: Any) -> list[Ask]:
+def column_thresholds(
+    step: str, settings: Mapping[str, Any], *names: tuple[str, str, str], **options: Any
+) -> list[RuleThreshold]:
     """Asks of (key, rule, column) whose key says by its end whether it is the least or the most."""
     return [
-        Ask(f"{step}.{key}", (rule,), LEAST if key.endswith("_min") else MOST, settings[key], column(measured, **more))
+        RuleThreshold(
+            f"{step}.{key}",
+            (rule,),
+            LEAST if key.endswith("_min") else MOST,
+            settings[key],
+            column_measure(measured, **options),
+        )
         for key, rule, measured in names
     ]
 
 
-def by_label(labels: Iterable[str], of: Callable[[str], Any]) -> dict[int, Any]:
+def by_label(labels: Iterable[str], lookup: Callable[[str], Any]) -> dict[int, Any]:
     """Code of a label → what `of` has of it, where it has anything."""
-    return {code: found for code, label in enumerate(labels) if (found := of(label)) is not None}
+    return {code: result for code, label in enumerate(labels) if (result := lookup(label)) is not None}
 
 
-def heuristics(settings: Mapping[str, Any], calibrated: Mapping[str, Thresholds]) -> Iterator[Ask]:
+def heuristics_thresholds(settings: Mapping[str, Any], calibrated: Mapping[str, Thresholds]) -> Iterator[RuleThreshold]:
     """Each rule of the families that are switched on, also where its threshold is null."""
-    own = {
-        language: {f"{family}.{name}" for family, of in families.items() for name in of}
+    rules_by_language = {
+        language: {f"{family}.{name}" for family, family_rules in families.items() for name in family_rules}
         for language, families in settings.get("languages", {}).items()
     }
 
-    def measured(rule: str, name: str, low: bool) -> Callable[[Rows], Measured]:
-        def fixed(label: str) -> bool | None:
-            tables: list[Any] = [language_codes.find(own, label) or (), language_codes.find(calibrated, label) or ()]
+    def rule_measure(rule: str, name: str, low: bool) -> Callable[[Rows], MeasuredRows]:
+        def has_fixed_threshold(label: str) -> bool | None:
+            tables: list[Any] = [
+                language_codes.lookup_label(rules_by_language, label) or (),
+                language_codes.lookup_label(calibrated, label) or (),
+            ]
             return True if any(rule in table for table in tables) else None
 
-        def loose(label: str) -> tuple[float | None] | None:
-            table = language_codes.find(LOOSER, label) or {}
+        def looser_limit(label: str) -> tuple[float | None] | None:
+            table = language_codes.lookup_label(LOOSER, label) or {}
             return (table[rule],) if rule in table else None
 
-        def measure(rows: Rows) -> Measured:
+        def measure(rows: Rows) -> MeasuredRows:
             values, failing = rows.values(name), None
-            for code, (limit,) in by_label(rows.label_names, loose).items():
+            for code, (limit,) in by_label(rows.label_names, looser_limit).items():
                 # The looser threshold holds: what passes it never fails.
                 passes = True if limit is None else values >= limit if low else values <= limit
                 values = np.where((rows.labels == code) & passes, np.nan, values)
-            if kept := list(by_label(rows.label_names, fixed)):
-                those = np.isin(rows.labels, kept)
-                values, failing = np.where(those, np.nan, values), those & rows.fired(rule)
+            if fixed_labels := list(by_label(rows.label_names, has_fixed_threshold)):
+                in_fixed = np.isin(rows.labels, fixed_labels)
+                values, failing = np.where(in_fixed, np.nan, values), in_fixed & rows.rule_fires(rule)
             return values, failing
 
         return measure
@@ -104,7 +115,7 @@ def heuristics(settings: Mapping[str, Any], calibrated: Mapping[str, Thresholds]
     for family, names in FAMILIES.items():
         for name in names if family in settings["families"] else ():
             rule, low = f"{family}.{name}", name.endswith("_min")
-            languages = [language for language, rules in own.items() if rule in rules]
+            languages = [language for language, rules in rules_by_language.items() if rule in rules]
             about = [f"Languages with a threshold of their own keep it: {', '.join(sorted(languages))}."] * bool(
                 languages
             )
@@ -115,155 +126,174 @@ def heuristics(settings: Mapping[str, Any], calibrated: Mapping[str, Thresholds]
                 )
             loose = [language for language, table in LOOSER.items() if rule in table]
             about += [f"Looser in any case: {', '.join(loose)}."] * bool(loose)
-            measure = measured(rule, f"{family}_{name.rsplit('_', 1)[0]}", low)
-            yield Ask(
+            measure = rule_measure(rule, f"{family}_{name.rsplit('_', 1)[0]}", low)
+            yield RuleThreshold(
                 f"heuristics.select.{rule}", (rule,), LEAST if low else MOST, settings[family][name], measure, about
             )
 
 
-def language(settings: Mapping[str, Any], compared: bool) -> Iterator[Ask]:
+def language_thresholds(settings: Mapping[str, Any], compared: bool) -> Iterator[RuleThreshold]:
     """The least score, and what language.compare measured where the run has that."""
     loose = {name: (LOWER[name], False) for name in settings["languages"] if name in LOWER}
-    own: dict[str, tuple[float, bool]] = {
+    own_limits: dict[str, tuple[float, bool]] = {
         **loose,
         **{name: (limit, True) for name, limit in settings["thresholds"].items()},
     }
 
-    def measure(rows: Rows) -> Measured:
+    def measure(rows: Rows) -> MeasuredRows:
         values, failing = rows.values("score"), np.zeros(len(rows), bool)
-        fired = rows.fired("score")
-        for code, (limit, fixed) in by_label(rows.label_names, lambda label: language_codes.find(own, label)).items():
-            those = rows.labels == code
-            values = np.where(those & (fixed | (values >= limit)), np.nan, values)
-            failing |= those & fixed & fired
+        fired = rows.rule_fires("score")
+        for code, (limit, fixed) in by_label(
+            rows.label_names, lambda label: language_codes.lookup_label(own_limits, label)
+        ).items():
+            in_language = rows.labels == code
+            values = np.where(in_language & (fixed | (values >= limit)), np.nan, values)
+            failing |= in_language & fixed & fired
         return values, failing
 
     about = [f"Languages with a threshold of their own keep it: {', '.join(sorted(settings['thresholds']))}."] * bool(
         settings["thresholds"]
     )
     about += [f"Lower in any case: {', '.join(sorted(loose))}."] * bool(loose)
-    yield Ask("language.select.threshold", ("score",), LEAST, settings["threshold"], measure, about)
-    for name, key in COMPARED.items() if compared else ():
-        yield Ask(f"language.select.{key}", (key,), LEAST, settings[key], column(name))
+    yield RuleThreshold("language.select.threshold", ("score",), LEAST, settings["threshold"], measure, about)
+    for name, key in COMPARED_RULES.items() if compared else ():
+        yield RuleThreshold(f"language.select.{key}", (key,), LEAST, settings[key], column_measure(name))
 
 
-def sourcecode(settings: Mapping[str, Any]) -> Iterator[Ask]:
+def sourcecode_thresholds(settings: Mapping[str, Any]) -> Iterator[RuleThreshold]:
     """The measures of source files; those of lines are others for languages of long lines."""
 
-    def measured(name: str, data: bool | None) -> Callable[[Rows], Measured]:
+    def file_measure(name: str, data: bool | None) -> Callable[[Rows], MeasuredRows]:
         rule = f"{name}_max"
 
-        def measure(rows: Rows) -> Measured:
-            code, values = rows.there("extension"), rows.values(name)
+        def measure(rows: Rows) -> MeasuredRows:
+            code, values = rows.has_value("extension"), rows.values(name)
             if data is None:
                 return np.where(code, values, np.nan), None
-            mine = rows.true("data") == data
-            return np.where(code & mine, values, np.nan), ~mine & rows.fired(rule) if name == "longest_line" else None
+            is_kind = rows.truth_values("data") == data
+            return np.where(code & is_kind, values, np.nan), ~is_kind & rows.rule_fires(
+                rule
+            ) if name == "longest_line" else None
 
         return measure
 
-    for name in MEASURED:
+    for name in COMPARED_MEASURES:
         rule = f"{name}_{'min' if name.startswith('alpha') else 'max'}"
         lines = name in ("longest_line", "mean_line")
         keeps = LEAST if rule.endswith("_min") else MOST
-        yield Ask(f"sourcecode.select.{rule}", (rule,), keeps, settings[rule], measured(name, False if lines else None))
+        yield RuleThreshold(
+            f"sourcecode.select.{rule}", (rule,), keeps, settings[rule], file_measure(name, False if lines else None)
+        )
     now = settings["data_longest_line_max"]
-    yield Ask(
-        "sourcecode.select.data_longest_line_max", ("longest_line_max",), MOST, now, measured("longest_line", True)
+    yield RuleThreshold(
+        "sourcecode.select.data_longest_line_max", ("longest_line_max",), MOST, now, file_measure("longest_line", True)
     )
 
 
-def toxicity(settings: Mapping[str, Any]) -> Iterator[Ask]:
+def toxicity_thresholds(settings: Mapping[str, Any]) -> Iterator[RuleThreshold]:
     """Listed words, their share, and the probability of classifiers that have no threshold of their own."""
 
-    def share(rows: Rows) -> np.ndarray:
+    def term_share(rows: Rows) -> np.ndarray:
         words = rows.values("words")
         return np.divide(rows.values("hits"), words, out=np.zeros(len(rows)), where=words > 0)
 
-    def classified(rows: Rows) -> Measured:
+    def classifier_values(rows: Rows) -> MeasuredRows:
         lists = rows.column("probabilities")
         at, names = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(rows.column("classifiers")).to_pylist()
         values = pc.list_flatten(lists).to_numpy(zero_copy_only=False).astype(float)
-        own = np.array([settings["thresholds"].get(name, np.nan) for name in names], float)
+        own_thresholds = np.array([settings["thresholds"].get(name, np.nan) for name in names], float)
         highest, failing = np.full(len(rows), -np.inf), np.zeros(len(rows), bool)
-        np.maximum.at(highest, at[np.isnan(own)], values[np.isnan(own)])
-        failing[at[values > own]] = True
+        np.maximum.at(highest, at[np.isnan(own_thresholds)], values[np.isnan(own_thresholds)])
+        failing[at[values > own_thresholds]] = True
         return np.where(np.isneginf(highest), np.nan, highest), failing
 
-    yield from simple("toxicity.select", settings, ("terms_max", "terms", "terms"))
+    yield from column_thresholds("toxicity.select", settings, ("terms_max", "terms", "terms"))
     least, most = settings["share_terms_min"], settings["share_max"]
-    measure = lambda rows: (np.where(rows.values("terms") >= least, share(rows), np.nan), None)  # noqa: E731
-    yield Ask("toxicity.select.share_max", ("share",), MOST, most, measure)
+    measure = lambda rows: (np.where(rows.values("terms") >= least, term_share(rows), np.nan), None)  # noqa: E731
+    yield RuleThreshold("toxicity.select.share_max", ("share",), MOST, most, measure)
     if most is not None:
-        counted = lambda rows: (np.where(share(rows) > most, rows.values("terms"), np.nan), None)  # noqa: E731
-        yield Ask("toxicity.select.share_terms_min", ("share",), LESS, least, counted)
+        counted = lambda rows: (np.where(term_share(rows) > most, rows.values("terms"), np.nan), None)  # noqa: E731
+        yield RuleThreshold("toxicity.select.share_terms_min", ("share",), LESS, least, counted)
     own = sorted(settings["thresholds"])
     about = [f"Classifiers with a threshold of their own keep it: {', '.join(own)}."] * bool(own)
-    yield Ask("toxicity.select.threshold", ("classifier",), MOST, settings["threshold"], classified, about)
+    yield RuleThreshold(
+        "toxicity.select.threshold", ("classifier",), MOST, settings["threshold"], classifier_values, about
+    )
 
 
-def pii(settings: Mapping[str, Any]) -> Iterator[Ask]:
+def pii_thresholds(settings: Mapping[str, Any]) -> Iterator[RuleThreshold]:
     """From how many finds on a kind whose action is `drop` drops, and the most finds of all kinds."""
     dropping = tuple(kind for kind in KINDS if settings["actions"].get(kind) == "drop")
-    counted = [kind for kind in KINDS if action(kind, settings) != "keep"]
+    counted = [kind for kind in KINDS if action_for(kind, settings) != "keep"]
     if dropping:
         most = lambda rows: (np.max([rows.values(kind) for kind in dropping], axis=0), None)  # noqa: E731
-        yield Ask("pii.select.drop_from", dropping, LESS, settings["drop_from"], most)
+        yield RuleThreshold("pii.select.drop_from", dropping, LESS, settings["drop_from"], most)
     total = lambda rows: (np.sum([rows.values(kind) for kind in counted], axis=0), None)  # noqa: E731
     if counted:
-        yield Ask("pii.select.total_max", ("total_max",), MOST, settings["total_max"], total)
+        yield RuleThreshold("pii.select.total_max", ("total_max",), MOST, settings["total_max"], total)
 
 
-def left(step: str, settings: Mapping[str, Any]) -> list[Ask]:
+def edit_thresholds(step: str, settings: Mapping[str, Any]) -> list[RuleThreshold]:
     """Of filters that take parts out: what has to be left of a document that something was taken out of, and the most that is taken."""
-    taken = lambda rows: rows.values("taken") > 0  # noqa: E731
+    has_edits = lambda rows: rows.values("taken") > 0  # noqa: E731
     return [
-        *simple(step, settings, ("words_min", "words_min", "words"), only=taken),
-        *simple(step, settings, ("removed_max", "removed_max", "removed")),
+        *column_thresholds(step, settings, ("words_min", "words_min", "words"), only=has_edits),
+        *column_thresholds(step, settings, ("removed_max", "removed_max", "removed")),
     ]
 
 
-def of(
+def thresholds_of_step(
     step: str,
     settings: Mapping[str, Any],
     compared: bool = False,
     calibrated: Mapping[str, Thresholds] | None = None,
     method: str = "ngram",
-) -> list[Ask]:
+) -> list[RuleThreshold]:
     """The thresholds of a select step that one document's own measures decide. compared: whether the run has language.compare;
     calibrated: thresholds of heuristics.calibrate; method: that of decontaminate.score.
     """
-    own = [
+    multilingual_rules = [
         ("characters_min", "characters_min", "characters"),
         ("foreign_max", "foreign_max", "foreign"),
     ]
-    made: dict[str, Callable[[], Iterable[Ask]]] = {
-        "url.select": lambda: simple(step, settings, ("words_max", "words", "words")),
-        "language.select": lambda: language(settings, compared),
-        "multilingual.select": lambda: simple(step, settings, *own),
-        "heuristics.select": lambda: heuristics(settings, calibrated or {}),
-        "lines.select": lambda: simple(
+    thresholds_by_step: dict[str, Callable[[], Iterable[RuleThreshold]]] = {
+        "url.select": lambda: column_thresholds(step, settings, ("words_max", "words", "words")),
+        "language.select": lambda: language_thresholds(settings, compared),
+        "multilingual.select": lambda: column_thresholds(step, settings, *multilingual_rules),
+        "heuristics.select": lambda: heuristics_thresholds(settings, calibrated or {}),
+        "lines.select": lambda: column_thresholds(
             step, settings, ("sentences_min", "sentences_min", "sentences"), ("flagged_max", "flagged_max", "flagged")
         ),
-        "licence.select": lambda: simple(
+        "licence.select": lambda: column_thresholds(
             step, settings, ("beside_max", "beside", "beside"), only=lambda rows: rows.there("licence")
         ),
-        "sourcecode.select": lambda: sourcecode(settings),
-        "toxicity.select": lambda: toxicity(settings),
-        "pii.select": lambda: pii(settings),
-        **{f"{name}.select": lambda: left(step, settings) for name in ("boilerplate", "paragraphs", "substrings")},
+        "sourcecode.select": lambda: sourcecode_thresholds(settings),
+        "toxicity.select": lambda: toxicity_thresholds(settings),
+        "pii.select": lambda: pii_thresholds(settings),
+        **{
+            f"{name}.select": lambda: edit_thresholds(step, settings)
+            for name in ("boilerplate", "paragraphs", "substrings")
+        },
         "quality.select": lambda: (
-            [Ask(f"{step}.threshold", ("threshold",), LEAST, settings["threshold"], column("score"))]
+            [RuleThreshold(f"{step}.threshold", ("threshold",), LEAST, settings["threshold"], column_measure("score"))]
             if settings["method"] == "threshold"
             else []
         ),
         "decontaminate.select": lambda: (
-            [Ask(f"{step}.overlap_max", (cuts.RULE,), MOST, cuts.limit(settings, method), column("overlap"))]
+            [
+                RuleThreshold(
+                    f"{step}.overlap_max",
+                    (cuts.OVERLAP_RULE,),
+                    MOST,
+                    cuts.overlap_limit(settings, method),
+                    column_measure("overlap"),
+                )
+            ]
             if settings["action"] == cuts.DROP
             else []
         ),
     }
-    return list(made[step]()) if step in made else []
+    return list(thresholds_by_step[step]()) if step in thresholds_by_step else []
 
 
 # Keys that are a number and are not shown, and why.
@@ -274,7 +304,7 @@ LEFT_OUT = {
 }
 
 
-def left_out(step: str, settings: Mapping[str, Any]) -> list[dict[str, str]]:
+def omitted_keys(step: str, settings: Mapping[str, Any]) -> list[dict[str, str]]:
     """The keys of a step that take a number and are not shown under these settings: `key`, `why`."""
     return [
         {"key": key, "why": why}

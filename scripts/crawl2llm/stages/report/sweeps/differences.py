@@ -13,7 +13,7 @@ import numpy as np
 from crawl2llm.stages.report.sweeps import noise as noises
 from crawl2llm.stages.report.sweeps import verdicts
 from crawl2llm.stages.report.sweeps.noise import Noise, Part
-from crawl2llm.stages.report.sweeps.resample import Floats, resampled, variance
+from crawl2llm.stages.report.sweeps.resample import Floats, bootstrap_means, bootstrap_variance
 
 POOLED, WELCH = "pooled", "welch"
 Row = dict[str, Any]
@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measure:
     """A measure of all trainings on the same documents.
 
     scores: [trainings, documents], sizes: [documents]; a training's value is sum(scores) / sum(sizes). groups: the trainings (rows of
@@ -37,8 +37,8 @@ class Measured:
     @property
     def values(self) -> Floats:
         """Of each training, [trainings]."""
-        found: Floats = self.scores.sum(axis=1) / self.sizes.sum()
-        return found
+        values: Floats = self.scores.sum(axis=1) / self.sizes.sum()
+        return values
 
     @property
     def documents(self) -> int:
@@ -49,81 +49,81 @@ class Measured:
 class Comparison:
     """A measure with its resamples; see `settings` and `row`. options: those of report.compare."""
 
-    measured: Measured
+    measured: Measure
     options: Row
 
     def __post_init__(self) -> None:
-        of, options = self.measured, self.options
-        seed = [options["seed"], zlib.crc32(of.name.encode())]
-        draws = resampled(of.scores, of.sizes, options["resamples"], seed)
-        values = of.values
-        self.by_setting = [[float(values[place]) for place in group] for group in of.groups]
-        self.means = [float(np.mean(own)) for own in self.by_setting]
-        self.draws = np.stack([draws[:, list(group)].mean(axis=1) for group in of.groups], axis=1)
-        part = noises.pooled(self.by_setting)
-        shared = min(part.variance, noises.interaction(draws, of.groups, of.documents))
+        measure, options = self.measured, self.options
+        seed = [options["seed"], zlib.crc32(measure.name.encode())]
+        draws = bootstrap_means(measure.scores, measure.sizes, options["resamples"], seed)
+        values = measure.values
+        self.by_setting = [[float(values[place]) for place in group] for group in measure.groups]
+        self.means = [float(np.mean(setting_values)) for setting_values in self.by_setting]
+        self.draws = np.stack([draws[:, list(group)].mean(axis=1) for group in measure.groups], axis=1)
+        part = noises.pooled_variance(self.by_setting)
+        shared = min(part.variance, noises.document_interaction(draws, measure.groups, measure.documents))
         self.noise = Noise(part.variance, int(part.freedom), shared)
 
     @property
     def alpha(self) -> float:
         return 1 - float(self.options["confidence"])
 
-    def settings(self) -> list[Row]:
+    def setting_rows(self) -> list[Row]:
         """Of each setting: `mean`, `seeds` (trainings), `deviation` between them (None for one), `stderr_seeds` (by the pooled noise; None
         where there is none), `stderr_documents`.
         """
         out = []
-        for place, own in enumerate(self.by_setting):
-            known = self.noise.freedom > 0
+        for place, setting_values in enumerate(self.by_setting):
+            is_known = self.noise.freedom > 0
             out.append(
                 {
                     "mean": self.means[place],
-                    "values": own,
-                    "seeds": len(own),
-                    "deviation": noises.deviation(own),
-                    "stderr_seeds": (self.noise.variance / len(own)) ** 0.5 if known else None,
-                    "stderr_documents": variance(self.draws[:, place], self.measured.documents) ** 0.5,
+                    "values": setting_values,
+                    "seeds": len(setting_values),
+                    "deviation": noises.standard_deviation(setting_values),
+                    "stderr_seeds": (self.noise.variance / len(setting_values)) ** 0.5 if is_known else None,
+                    "stderr_documents": bootstrap_variance(self.draws[:, place], self.measured.documents) ** 0.5,
                 }
             )
         return out
 
-    def parts(self, one: int, other: int) -> tuple[Part | None, Part]:
+    def error_parts(self, first_place: int, second_place: int) -> tuple[Part | None, Part]:
         """The errors of the difference of two settings: of seeds (None where it is not known), of documents."""
-        first, second = self.by_setting[one], self.by_setting[other]
+        first, second = self.by_setting[first_place], self.by_setting[second_place]
         numbers = (len(first), len(second))
-        draws = self.draws[:, other] - self.draws[:, one]
+        draws = self.draws[:, second_place] - self.draws[:, first_place]
         documents = noises.between_documents(draws, self.measured.documents, self.noise, numbers)
         if self.options["noise"] == WELCH:
-            return noises.welch(first, second), documents
+            return noises.welch_part(first, second), documents
         return (noises.between_seeds(self.noise, numbers) if self.noise.freedom else None), documents
 
-    def to_main(self) -> list[Pair]:
+    def pairs_with_main(self) -> list[Pair]:
         """Every setting with main."""
         return [(0, place) for place in range(1, len(self.means))]
 
-    def pairs(self) -> list[Pair]:
+    def all_pairs(self) -> list[Pair]:
         """Any two settings."""
         return list(combinations(range(len(self.means)), 2))
 
-    def row(self, one: int, other: int, family: int, planned: bool = True) -> Row:
+    def difference_row(self, first_place: int, second_place: int, family: int, planned: bool = True) -> Row:
         """The second setting less the first, as one of `family` comparisons; `decide` gives the verdict.
 
         Where the noise of seeds is not known, it is `unknown`, and the interval is that of documents alone. planned: also what could be
         seen with these seeds, and how many the difference needs.
         """
-        difference = self.means[other] - self.means[one]
-        seeds, documents = self.parts(one, other)
-        error = noises.added([seeds, documents]) if seeds else documents
+        difference = self.means[second_place] - self.means[first_place]
+        seeds, documents = self.error_parts(first_place, second_place)
+        error = noises.add_parts([seeds, documents]) if seeds else documents
         wide = verdicts.half_width(error, self.alpha)
         # Bonferroni: the strictest level of Holm's, so what is planned with it is not too little.
-        each = self.alpha / family
+        corrected_alpha = self.alpha / family
         row: Row = {
-            "first": one,
-            "second": other,
+            "first": first_place,
+            "second": second_place,
             "difference": difference,
-            "stderr": noises.root(error),
-            "stderr_seeds": noises.root(seeds) if seeds else None,
-            "stderr_documents": noises.root(documents),
+            "stderr": noises.standard_error(error),
+            "stderr_seeds": noises.standard_error(seeds) if seeds else None,
+            "stderr_documents": noises.standard_error(documents),
             "freedom": error.freedom,
             "low": difference - wide,
             "high": difference + wide,
@@ -133,7 +133,7 @@ class Comparison:
         }
         if seeds is None:
             return row
-        all_wide = verdicts.half_width(error, each)
+        all_wide = verdicts.half_width(error, corrected_alpha)
         row |= {
             "low_of_all": difference - all_wide,
             "high_of_all": difference + all_wide,
@@ -141,26 +141,26 @@ class Comparison:
             "verdict": verdicts.UNCLEAR,
         }
         if planned:
-            row["smallest"] = verdicts.smallest(error, each, self.options["power"])
+            row["smallest"] = verdicts.smallest_visible(error, corrected_alpha, self.options["power"])
             row["seeds_needed"] = verdicts.seeds_needed(
                 difference,
-                lambda number: self.with_seeds(seeds, documents, number, (one, other)),
-                each,
+                lambda number: self.error_with_seeds(seeds, documents, number, (first_place, second_place)),
+                corrected_alpha,
                 self.options["power"],
             )
         return row
 
-    def with_seeds(self, seeds: Part, documents: Part, number: int, pair: Pair) -> Part:
+    def error_with_seeds(self, seeds: Part, documents: Part, number: int, pair: Pair) -> Part:
         """The error of a difference if every setting had so many seeds. The documents stay, and so does their part."""
         before = sum(1 / len(self.by_setting[place]) for place in pair)
         settings = 2 if self.options["noise"] == WELCH else len(self.means)
         part = Part(seeds.variance / before * 2 / number, max(1, settings * (number - 1)))
-        return noises.added([part, documents])
+        return noises.add_parts([part, documents])
 
 
-def decide(rows: Sequence[Row], confidence: float) -> None:
+def set_verdicts(rows: Sequence[Row], confidence: float) -> None:
     """Give the comparisons of one family p-values that are corrected for their number, and verdicts."""
     tested = [row for row in rows if row["verdict"] != verdicts.UNKNOWN]
-    for row, corrected in zip(tested, verdicts.holm([row["p"] for row in tested]), strict=True):
+    for row, corrected in zip(tested, verdicts.holm_corrected([row["p"] for row in tested]), strict=True):
         row["p_corrected"] = corrected
         row["verdict"] = verdicts.verdict(row["difference"], corrected, 1 - confidence, row["lower_is_better"])

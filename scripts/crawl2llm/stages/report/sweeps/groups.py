@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crawl2llm.core.manifest import canonical
-from crawl2llm.core.nested_dicts import flat
+from crawl2llm.core.manifest import canonical_json
+from crawl2llm.core.nested_dicts import flatten
 
 MAIN = "main"
-Found = tuple[dict[str, tuple[Any, Any]], list[str]]  # changes, variants
-ASIDE = ("variants", "sweep", "reference")  # make variants, or say what these are compared with
+SettingGroup = tuple[dict[str, tuple[Any, Any]], list[str]]  # changes, variants
+IGNORED_SECTIONS = ("variants", "sweep", "reference")  # make variants, or say what these are compared with
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Setting:
     variants: tuple[str, ...]
 
 
-def settings(
+def group_settings(
     configs: Mapping[str, dict[str, Any]],
     seed_keys: Iterable[str],
     ignored: Iterable[str] = (),
@@ -38,33 +38,33 @@ def settings(
     ASIDE never counts. results: by variant what names the files of its models. Settings that share one are one, under the first's name:
     main and a variant that sets a key to its default.
     """
-    main, aside = flat(configs[MAIN]), {*ignored, *seed_keys}
-    found: dict[str, Found] = {}
+    main, aside = flatten(configs[MAIN]), {*ignored, *seed_keys}
+    groups: dict[str, SettingGroup] = {}
     for name, config in configs.items():
-        own = flat(config)
+        variant_keys = flatten(config)
         changes = {
-            key: (main.get(key), own.get(key))
-            for key in dict.fromkeys([*main, *own])
+            key: (main.get(key), variant_keys.get(key))
+            for key in dict.fromkeys([*main, *variant_keys])
             if key not in aside
-            and key.partition(".")[0] not in ASIDE
-            and (key in main, main.get(key)) != (key in own, own.get(key))
+            and key.partition(".")[0] not in IGNORED_SECTIONS
+            and (key in main, main.get(key)) != (key in variant_keys, variant_keys.get(key))
         }
-        found.setdefault(canonical(changes), (changes, []))[1].append(name)
-    joined = _joined(found.values(), results or {})
-    return [Setting(variants[0], changes, tuple(variants)) for changes, variants in joined]
+        groups.setdefault(canonical_json(changes), (changes, []))[1].append(name)
+    merged = _merge_same_results(groups.values(), results or {})
+    return [Setting(variants[0], changes, tuple(variants)) for changes, variants in merged]
 
 
-def _joined(found: Iterable[Found], results: Mapping[str, str]) -> list[Found]:
+def _merge_same_results(groups: Iterable[SettingGroup], results: Mapping[str, str]) -> list[SettingGroup]:
     """Settings that share a result as one, which has the changes of the first."""
-    out: list[Found] = []
-    for changes, variants in found:
-        own = {results.get(name, name) for name in variants}
-        alike = [one for one in out if any(results.get(name, name) in own for name in one[1])]
+    out: list[SettingGroup] = []
+    for changes, variants in groups:
+        results_here = {results.get(name, name) for name in variants}
+        alike = [group for group in out if any(results.get(name, name) in results_here for name in group[1])]
         if not alike:
             out.append((changes, [*variants]))
             continue
-        for other in alike[1:]:
-            alike[0][1].extend(other[1])
-            out = [one for one in out if one is not other]
+        for duplicate in alike[1:]:
+            alike[0][1].extend(duplicate[1])
+            out = [one for one in out if one is not duplicate]
         alike[0][1].extend(variants)
     return out

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crawl2llm.stages.report.sweeps.resample import Floats, variance
+from crawl2llm.stages.report.sweeps.resample import Floats, bootstrap_variance
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Noise:
     shared: float = 0.0
 
 
-def deviation(values: Sequence[float]) -> float | None:
+def standard_deviation(values: Sequence[float]) -> float | None:
     """The standard deviation of a setting's trainings (divisor n − 1); None for fewer than two."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
-def pooled(groups: Iterable[Sequence[float]]) -> Part:
+def pooled_variance(groups: Iterable[Sequence[float]]) -> Part:
     """The variance within settings, as in an analysis of variance: Σ Σ (value − mean of its setting)² / Σ (n − 1).
 
     It takes the noise to be the same in all settings. With 2 or 3 seeds each, a variance of a setting's own has 1 or 2 degrees of freedom,
@@ -50,7 +50,7 @@ def pooled(groups: Iterable[Sequence[float]]) -> Part:
     return Part(squares / freedom if freedom else 0.0, freedom)
 
 
-def interaction(draws: Floats, groups: Sequence[Sequence[int]], documents: int) -> float:
+def document_interaction(draws: Floats, groups: Sequence[Sequence[int]], documents: int) -> float:
     """The part of the variance between seeds that other documents would change: of the mean over documents, of one training.
 
     draws: [resamples, trainings] of the bootstrap over documents; groups: the columns of each setting. A training's deviation from
@@ -60,23 +60,23 @@ def interaction(draws: Floats, groups: Sequence[Sequence[int]], documents: int) 
     total, freedom = 0.0, 0
     for columns in groups:
         if len(columns) > 1:
-            own = draws[:, list(columns)]
-            apart = own - own.mean(axis=1, keepdims=True)
-            total += sum(variance(apart[:, place], documents) for place in range(len(columns)))
+            group_draws = draws[:, list(columns)]
+            deviations = group_draws - group_draws.mean(axis=1, keepdims=True)
+            total += sum(bootstrap_variance(deviations[:, place], documents) for place in range(len(columns)))
             freedom += len(columns) - 1
     return total / freedom if freedom else 0.0
 
 
-def added(parts: Sequence[Part]) -> Part:
+def add_parts(parts: Sequence[Part]) -> Part:
     """Independent parts of an error as one: variances add up, and the degrees of freedom are Satterthwaite's.
 
     (Σ v)² / Σ (v² / f): Satterthwaite 1946, Biometrics Bulletin 2(6); Welch 1947, Biometrika 34. Parts without any variance do not count.
     """
-    kept = [part for part in parts if part.variance > 0]
-    total = sum(part.variance for part in kept)
-    if not kept:
+    nonzero = [part for part in parts if part.variance > 0]
+    total = sum(part.variance for part in nonzero)
+    if not nonzero:
         return Part(0.0, min((part.freedom for part in parts), default=0.0))
-    return Part(total, total**2 / sum(part.variance**2 / part.freedom for part in kept))
+    return Part(total, total**2 / sum(part.variance**2 / part.freedom for part in nonzero))
 
 
 def between_seeds(noise: Noise, seeds: tuple[int, int]) -> Part:
@@ -84,12 +84,12 @@ def between_seeds(noise: Noise, seeds: tuple[int, int]) -> Part:
     return Part(noise.variance * sum(1 / number for number in seeds), noise.freedom)
 
 
-def welch(one: Sequence[float], other: Sequence[float]) -> Part | None:
+def welch_part(first: Sequence[float], second: Sequence[float]) -> Part | None:
     """The same by each setting's own variance (Welch 1947); None where one of them has a single training."""
-    if min(len(one), len(other)) < 2:
+    if min(len(first), len(second)) < 2:
         return None
-    parts = [Part(float(np.var(values, ddof=1)) / len(values), len(values) - 1) for values in (one, other)]
-    return added(parts)
+    parts = [Part(float(np.var(values, ddof=1)) / len(values), len(values) - 1) for values in (first, second)]
+    return add_parts(parts)
 
 
 def between_documents(draws: Floats, documents: int, noise: Noise, seeds: tuple[int, int]) -> Part:
@@ -98,9 +98,9 @@ def between_documents(draws: Floats, documents: int, noise: Noise, seeds: tuple[
     draws: [resamples] of the difference of the two settings' means. Never below 0.
     """
     twice = noise.shared * sum(1 / number for number in seeds)
-    return Part(max(0.0, variance(draws, documents) - twice), max(1, documents - 1))
+    return Part(max(0.0, bootstrap_variance(draws, documents) - twice), max(1, documents - 1))
 
 
-def root(part: Part) -> float:
+def standard_error(part: Part) -> float:
     """The standard error."""
     return math.sqrt(part.variance)

@@ -12,10 +12,10 @@ from crawl2llm.chain.project import Project
 from crawl2llm.core import record, task_costs
 from crawl2llm.core.manifest import ALL, Manifest, ManifestError
 from crawl2llm.formats.documents import add_counts
-from crawl2llm.formats.run_records import added, benchmark, dig
+from crawl2llm.formats.run_records import dig, read_benchmark, sum_summaries
 
 COMMON, CORPUS, TOKENS, TRAINING = "evaluate.common", "corpus.write", "tokenize.encode", "pretrain.train"
-READ = (COMMON, CORPUS, TOKENS, TRAINING)
+READ_STEPS = (COMMON, CORPUS, TOKENS, TRAINING)
 Row = dict[str, Any]
 
 
@@ -28,36 +28,36 @@ class Variant:
     """
 
     name: str
-    made: dict[str, dict[str, Manifest]] = field(default_factory=dict)
+    manifests: dict[str, dict[str, Manifest]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     owners: dict[str, str] = field(default_factory=dict)
-    makes: dict[str, str] = field(default_factory=dict)
+    training_manifests: dict[str, str] = field(default_factory=dict)
 
     def training_of(self, model: str) -> str:
         """What names the training of a model: the path of its manifest; of a model that is not known, the variant."""
-        return self.makes.get(model, self.name)
+        return self.training_manifests.get(model, self.name)
 
-    def common(self, model: str) -> Manifest | None:
+    def common_evaluation(self, model: str) -> Manifest | None:
         """The evaluation of a model on the common held-out text."""
-        return self.made.get(COMMON, {}).get(model)
+        return self.manifests.get(COMMON, {}).get(model)
 
     @property
     def training(self) -> Manifest | None:
-        return self.made.get(TRAINING, {}).get("")
+        return self.manifests.get(TRAINING, {}).get("")
 
     @property
-    def stopped(self) -> Row | None:
+    def early_stop(self) -> Row | None:
         """Where and why its training was ended before its last step by a sweep: `rung`, `step`, `why`; None for one that was not."""
         return self.training.summary.get("stopped") if self.training else None
 
-    def counts(self) -> Row:
+    def corpus_counts(self) -> Row:
         """`documents`, `dropped` by reason, `tokens` and `bytes` of the training split; None for what is not there."""
         total: Row = {}
-        for made in self.made.get(CORPUS, {}).values():
-            if "in" in made.counts:
-                add_counts(total, made.counts)
-        tokens = added(made.summary.get("train") for made in self.made.get(TOKENS, {}).values())
+        for manifest in self.manifests.get(CORPUS, {}).values():
+            if "in" in manifest.counts:
+                add_counts(total, manifest.counts)
+        tokens = sum_summaries(made.summary.get("train") for made in self.manifests.get(TOKENS, {}).values())
         return {
             "in": total.get("in"),
             "documents": total.get("kept"),
@@ -67,44 +67,46 @@ class Variant:
         }
 
 
-def read(project: Project, name: str) -> Variant:
+def read_variant(project: Project, name: str) -> Variant:
     """A variant's manifests, as far as they are there."""
     config = project.variants[name]
-    found = Variant(name)
-    for model in model_registry.names(config):
-        step, task = model_registry.task(config, model)
+    variant = Variant(name)
+    for model in model_registry.language_models(config):
+        step, task = model_registry.making_task(config, model)
         if steps.is_used(step, config):
-            found.makes[model] = project.manifest(name, step, task)
-    for step in READ:
+            variant.training_manifests[model] = project.manifest_path(name, step, task)
+    for step in READ_STEPS:
         if not steps.is_used(step, config):
             continue
-        wanted, made = steps.ids(step, config), found.made.setdefault(step, {})
-        for task in wanted:
-            path = Path(project.manifest(name, step, task))
-            found.owners[step] = path.parts[1]
+        task_names, manifests = steps.result_ids(step, config), variant.manifests.setdefault(step, {})
+        for task in task_names:
+            path = Path(project.manifest_path(name, step, task))
+            variant.owners[step] = path.parts[1]
             if not path.exists():
                 continue
             try:
-                one = Manifest.parse(path)
-                if fault := next(iter(one.damage()), None):
+                manifest = Manifest.read_unchecked(path)
+                if fault := next(iter(manifest.file_problems()), None):
                     raise ManifestError(fault)
-                made[task] = one
+                manifests[task] = manifest
             except ManifestError as error:
-                found.damaged.append(str(error))
-        if len(made) < len(wanted):
-            found.missing.append(step if len(wanted) == 1 else f"{step} ({len(made):,} of {len(wanted):,})")
-    return found
+                variant.damaged.append(str(error))
+        if len(manifests) < len(task_names):
+            variant.missing.append(
+                step if len(task_names) == 1 else f"{step} ({len(manifests):,} of {len(task_names):,})"
+            )
+    return variant
 
 
-def consumed(variants: list[Variant]) -> dict[str, dict[str, str]]:
+def input_digests(variants: list[Variant]) -> dict[str, dict[str, str]]:
     """`inputs` of a manifest: what was read, as `variant/step task`, for the tasks of several variants have the same names."""
     out: dict[str, dict[str, str]] = {}
     for variant in variants:
-        for made in variant.made.values():
-            for one in made.values():
-                mark = one.digest_of(ALL)
-                assert mark is not None  # only a part may be missing
-                out[f"{variant.name}/{one.key}"] = {ALL: mark}
+        for by_task in variant.manifests.values():
+            for manifest in by_task.values():
+                content_digest = manifest.digest_of(ALL)
+                assert content_digest is not None  # only a part may be missing
+                out[f"{variant.name}/{manifest.key}"] = {ALL: content_digest}
     return out
 
 
@@ -115,46 +117,46 @@ class Costs:
     project: Project
 
     def __post_init__(self) -> None:
-        self._of = cache(self._task)
+        self._cached_cost = cache(self._task_cost)
 
-    def of(self, variant: str) -> Row:
+    def variant_costs(self, variant: str) -> Row:
         """Seconds and GPU-hours of the tasks that a variant ran itself (`own`), of all that its results were made by (`all`), and of its
         pre-training; None where nothing was measured.
         """
         total = {"own": [0.0, 0.0], "all": [0.0, 0.0], "training": [0.0, 0.0]}
-        measured, own = 0, 0
+        measured, own_tasks = 0, 0
         config = self.project.variants[variant]
-        for step in steps.used(config):
-            for task in steps.tasks(step, config):
-                contender = halving.parsed(task)[0] if step == steps.RUNG else ""
+        for step in steps.used_steps(config):
+            for task in steps.task_ids(step, config):
+                contender = halving.parse_task(task)[0] if step == steps.RUNG else ""
                 if contender not in ("", variant):
                     continue  # the training of another variant, whose result lies in main too
-                path = Path(self.project.manifest(variant, step, task))
-                if (found := self._of(path)) is None:
+                path = Path(self.project.manifest_path(variant, step, task))
+                if (cost := self._cached_cost(path)) is None:
                     continue
                 measured += 1
                 parts = ["all"]
                 if variant in (path.parts[1], contender):
-                    own += 1
+                    own_tasks += 1
                     parts.append("own")
                 if step in (model_registry.BASE_STEP, steps.RUNG):
                     parts.append("training")
                 for part in parts:
-                    total[part][0] += found[0]
-                    total[part][1] += found[0] * found[1] / 3600
-        named = {name: {"seconds": seconds, "gpu_hours": hours} for name, (seconds, hours) in total.items()}
-        return {**named, "tasks": measured, "tasks_own": own} if measured else {"tasks": 0, "tasks_own": 0}
+                    total[part][0] += cost[0]
+                    total[part][1] += cost[0] * cost[1] / 3600
+        rows = {name: {"seconds": seconds, "gpu_hours": hours} for name, (seconds, hours) in total.items()}
+        return {**rows, "tasks": measured, "tasks_own": own_tasks} if measured else {"tasks": 0, "tasks_own": 0}
 
-    def _task(self, manifest: Path) -> tuple[float, int] | None:
+    def _task_cost(self, manifest: Path) -> tuple[float, int] | None:
         """(seconds, GPUs) of a task; None where it was not measured."""
-        path = next(task_costs.counting([task_costs.benchmark(manifest)]))
+        path = next(task_costs.work_benchmarks([task_costs.benchmark_path(manifest)]))
         if not path.exists():
             return None
-        rows = benchmark(path)
+        rows = read_benchmark(path)
         if not rows or "s" not in rows[0]:
             return None
-        said = record.read(manifest) if self.may_use_gpus(manifest) else {}
-        gpus = int(said.get("processes", 1)) if said.get("device") == "cuda" else 0
+        recorded_facts = record.read(manifest) if self.may_use_gpus(manifest) else {}
+        gpus = int(recorded_facts.get("processes", 1)) if recorded_facts.get("device") == "cuda" else 0
         return rows[0]["s"], gpus
 
     @staticmethod

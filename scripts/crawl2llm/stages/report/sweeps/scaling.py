@@ -62,7 +62,7 @@ class Law:
         return parameters, operations / OPERATIONS / parameters
 
 
-def _terms(by_size: bool, by_tokens: bool) -> list[int]:
+def _free_places(by_size: bool, by_tokens: bool) -> list[int]:
     """The places in (a, b, e, α, β) that are searched for."""
     return [
         *([0] if by_size else []),
@@ -73,14 +73,18 @@ def _terms(by_size: bool, by_tokens: bool) -> list[int]:
     ]
 
 
-def _predicted(free: Floats, places: list[int], logs: Logs) -> tuple[Floats, Floats]:
+def _predict_log_loss(free: Floats, places: list[int], logs: Logs) -> tuple[Floats, Floats]:
     """log L at `free`, the constants at `places` of (a, b, e, α, β), [points]; and its derivatives by them, [points, constants].
 
     logs: of N, D and L. Of several `free`, [starts, constants], each has the first axis.
     """
-    whole = _filled(free, places)[..., None]
+    constants = _all_constants(free, places)[..., None]
     n, d, _ = logs
-    terms = [whole[..., 0, :] - whole[..., 3, :] * n, whole[..., 1, :] - whole[..., 4, :] * d, whole[..., 2, :] + 0 * n]
+    terms = [
+        constants[..., 0, :] - constants[..., 3, :] * n,
+        constants[..., 1, :] - constants[..., 4, :] * d,
+        constants[..., 2, :] + 0 * n,
+    ]
     rows = np.stack(
         [term if place in places else np.full_like(term, -np.inf) for place, term in enumerate(terms)], axis=-1
     )
@@ -91,29 +95,29 @@ def _predicted(free: Floats, places: list[int], logs: Logs) -> tuple[Floats, Flo
     return predicted[..., 0], slopes[..., places]
 
 
-def _loss(free: Floats, places: list[int], logs: Logs) -> tuple[float, Floats]:
+def _scaled_huber(free: Floats, places: list[int], logs: Logs) -> tuple[float, Floats]:
     """The summed Huber loss over DELTA², and its gradient: unscaled it is so small that a search would end at its start."""
-    predicted, slopes = _predicted(free, places, logs)
-    away = (predicted - logs[2]) / DELTA
-    return float(_huber(away)), (np.clip(away, -1, 1)[:, None] * slopes).sum(axis=0) / DELTA
+    predicted, slopes = _predict_log_loss(free, places, logs)
+    residuals = (predicted - logs[2]) / DELTA
+    return float(_huber_sum(residuals)), (np.clip(residuals, -1, 1)[:, None] * slopes).sum(axis=0) / DELTA
 
 
-def _huber(away: Floats) -> Floats:
+def _huber_sum(residuals: Floats) -> Floats:
     """Huber's loss with its bend at 1, added up over the points, the last axis."""
-    found: Floats = np.where(np.abs(away) <= 1, away**2 / 2, np.abs(away) - 0.5).sum(axis=-1)
-    return found
+    losses: Floats = np.where(np.abs(residuals) <= 1, residuals**2 / 2, np.abs(residuals) - 0.5).sum(axis=-1)
+    return losses
 
 
-def _filled(free: Floats, places: list[int]) -> Floats:
-    whole = np.zeros((*free.shape[:-1], 5))
-    whole[..., places] = free
-    return whole
+def _all_constants(free: Floats, places: list[int]) -> Floats:
+    constants = np.zeros((*free.shape[:-1], 5))
+    constants[..., places] = free
+    return constants
 
 
-def _searched(start: Floats, places: list[int], logs: Logs) -> tuple[float, Floats]:
+def _search_from(start: Floats, places: list[int], logs: Logs) -> tuple[float, Floats]:
     """L-BFGS from a start of the grid."""
-    found = optimize.minimize(
-        _loss,
+    result = optimize.minimize(
+        _scaled_huber,
         start,
         args=(places, logs),
         jac=True,
@@ -121,16 +125,16 @@ def _searched(start: Floats, places: list[int], logs: Logs) -> tuple[float, Floa
         bounds=[BOUNDS[place] for place in places],
         options={"maxiter": 150, "ftol": 1e-12, "gtol": 1e-9},
     )
-    return float(found.fun), np.asarray(found.x)
+    return float(result.fun), np.asarray(result.x)
 
 
-def _ended(start: Floats, places: list[int], logs: Logs) -> Floats:
+def _finish_search(start: Floats, places: list[int], logs: Logs) -> Floats:
     """The end of a search, by a trust region with the same loss: in the narrow valley of such a law L-BFGS takes thousands of steps."""
     low, high = np.array([BOUNDS[place] for place in places]).T
-    found = optimize.least_squares(
-        lambda free: _predicted(free, places, logs)[0] - logs[2],
+    result = optimize.least_squares(
+        lambda free: _predict_log_loss(free, places, logs)[0] - logs[2],
         np.clip(start, low + 1e-9, high - 1e-9),
-        jac=lambda free: _predicted(free, places, logs)[1],
+        jac=lambda free: _predict_log_loss(free, places, logs)[1],
         bounds=(low, high),
         loss="huber",
         f_scale=DELTA,
@@ -140,11 +144,11 @@ def _ended(start: Floats, places: list[int], logs: Logs) -> Floats:
         gtol=1e-14,
         max_nfev=300,
     )
-    return np.asarray(found.x)
+    return np.asarray(result.x)
 
 
-def _law(free: Floats, places: list[int]) -> Law:
-    a, b, e, alpha, beta = (float(x) for x in _filled(free, places))
+def _make_law(free: Floats, places: list[int]) -> Law:
+    a, b, e, alpha, beta = (float(x) for x in _all_constants(free, places))
     by_size, by_tokens = 0 in places, 1 in places
     return Law(
         math.exp(e),
@@ -155,15 +159,17 @@ def _law(free: Floats, places: list[int]) -> Law:
     )
 
 
-def _starts(places: list[int], logs: Logs) -> list[Floats]:
+def _best_starts(places: list[int], logs: Logs) -> list[Floats]:
     """The best of the grid: to look at a start is cheap, to search from each of 4,500 is not."""
-    every = np.array(list(itertools.product(*(GRID[place] for place in places))))
-    parts = (every[begin : begin + 500] for begin in range(0, len(every), 500))
-    losses = np.concatenate([_huber((_predicted(part, places, logs)[0] - logs[2]) / DELTA) for part in parts])
-    return [every[place] for place in np.argsort(losses, kind="stable")[:STARTS]]
+    grid = np.array(list(itertools.product(*(GRID[place] for place in places))))
+    parts = (grid[begin : begin + 500] for begin in range(0, len(grid), 500))
+    losses = np.concatenate(
+        [_huber_sum((_predict_log_loss(part, places, logs)[0] - logs[2]) / DELTA) for part in parts]
+    )
+    return [grid[place] for place in np.argsort(losses, kind="stable")[:STARTS]]
 
 
-def identifiable(parameters: Sequence[float], tokens: Sequence[float]) -> tuple[bool, bool]:
+def identifiable_powers(parameters: Sequence[float], tokens: Sequence[float]) -> tuple[bool, bool]:
     """Whether these points tell the power of parameters, and that of tokens: DISTINCT values of it, and more points than constants.
 
     Where both vary, also more places (N, D) than constants: points on one line through the plane, such as D = 20 N, do not tell which
@@ -178,48 +184,54 @@ def identifiable(parameters: Sequence[float], tokens: Sequence[float]) -> tuple[
     return sizes, lengths
 
 
-def fit(parameters: Sequence[float], tokens: Sequence[float], losses: Sequence[float]) -> Law | None:
+def fit_law(parameters: Sequence[float], tokens: Sequence[float], losses: Sequence[float]) -> Law | None:
     """The law of these points; None where neither power is identifiable. Losses are positive, of any unit (E, A and B have it)."""
-    by_size, by_tokens = identifiable(parameters, tokens)
+    by_size, by_tokens = identifiable_powers(parameters, tokens)
     if not (by_size or by_tokens):
         return None
-    places, logs = _terms(by_size, by_tokens), _logs(parameters, tokens, losses)
-    found = sorted((_searched(start, places, logs) for start in _starts(places, logs)), key=lambda one: one[0])
-    ends = [_ended(start, places, logs) for _, start in found[:ENDS]]
-    return _law(min(ends, key=lambda free: _loss(free, places, logs)[0]), places)
+    places, logs = _free_places(by_size, by_tokens), _log_columns(parameters, tokens, losses)
+    searches = sorted(
+        (_search_from(start, places, logs) for start in _best_starts(places, logs)), key=lambda search: search[0]
+    )
+    ends = [_finish_search(start, places, logs) for _, start in searches[:ENDS]]
+    return _make_law(min(ends, key=lambda free: _scaled_huber(free, places, logs)[0]), places)
 
 
-def _logs(*columns: Sequence[float]) -> Logs:
+def _log_columns(*columns: Sequence[float]) -> Logs:
     n, d, losses = (np.log(np.asarray(column, float)) for column in columns)
     return n, d, losses
 
 
-def bootstrap(
+def bootstrap_laws(
     law: Law, parameters: Sequence[float], tokens: Sequence[float], losses: Sequence[float], resamples: int, seed: int
 ) -> list[Law]:
     """The laws of points drawn with replacement, each searched for from `law`; draws that do not identify its constants are left out."""
     chance, out = np.random.default_rng([seed, 20_22]), []
     by_size, by_tokens = law.A is not None, law.B is not None
-    places, (n, d, wanted) = _terms(by_size, by_tokens), _logs(parameters, tokens, losses)
-    whole = np.array([_log(law.A), _log(law.B), _log(law.E), law.alpha or 0.0, law.beta or 0.0])
+    places, (n, d, log_losses) = _free_places(by_size, by_tokens), _log_columns(parameters, tokens, losses)
+    constants = np.array(
+        [_log_or_zero(law.A), _log_or_zero(law.B), _log_or_zero(law.E), law.alpha or 0.0, law.beta or 0.0]
+    )
     for _ in range(resamples):
-        drawn = chance.integers(len(n), size=len(n))
-        if identifiable(list(n[drawn]), list(d[drawn])) == (by_size, by_tokens):
-            out.append(_law(_ended(whole[places], places, (n[drawn], d[drawn], wanted[drawn])), places))
+        rows = chance.integers(len(n), size=len(n))
+        if identifiable_powers(list(n[rows]), list(d[rows])) == (by_size, by_tokens):
+            out.append(
+                _make_law(_finish_search(constants[places], places, (n[rows], d[rows], log_losses[rows])), places)
+            )
     return out
 
 
-def _log(value: float | None) -> float:
+def _log_or_zero(value: float | None) -> float:
     return math.log(value) if value else 0.0
 
 
-def interval(values: Sequence[float], confidence: float) -> tuple[float, float]:
+def percentile_interval(values: Sequence[float], confidence: float) -> tuple[float, float]:
     """The percentile interval of bootstrap values."""
     low, high = np.quantile(np.asarray(values, float), [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 
 
-def described(
+def law_row(
     parameters: Sequence[float],
     tokens: Sequence[float],
     losses: Sequence[float],
@@ -230,17 +242,17 @@ def described(
     """
     sizes, lengths = len(set(parameters)), len(set(tokens))
     about = {"points": len(losses), "sizes": sizes, "token_counts": lengths}
-    law = fit(parameters, tokens, losses)
+    law = fit_law(parameters, tokens, losses)
     if law is None:
-        return {**about, "why": why_not(parameters, tokens)}
-    laws = bootstrap(law, parameters, tokens, losses, options["resamples"], options["seed"])
-    sure, enough = options["confidence"], len(laws) >= 20
+        return {**about, "why": why_no_law(parameters, tokens)}
+    laws = bootstrap_laws(law, parameters, tokens, losses, options["resamples"], options["seed"])
+    confidence, enough = options["confidence"], len(laws) >= 20
     constants = {}
     for name in ("E", "A", "alpha", "B", "beta"):
         if (value := getattr(law, name)) is not None:
             constants[name] = {"value": value}
             if enough:
-                low, high = interval([getattr(one, name) for one in laws], sure)
+                low, high = percentile_interval([getattr(resampled_law, name) for resampled_law in laws], confidence)
                 constants[name] |= {"low": low, "high": high}
     optima = []
     largest = OPERATIONS * max(n * d for n, d in zip(parameters, tokens, strict=True))
@@ -248,25 +260,27 @@ def described(
         if (best := law.optimum(operations)) is None:
             continue
         row = {"operations": operations, "parameters": best[0], "tokens": best[1], "loss": float(law.loss(*best))}
-        drawn = [found for one in laws if (found := one.optimum(operations))]
-        if len(drawn) >= 20:
-            row["parameters_low"], row["parameters_high"] = interval([one[0] for one in drawn], sure)
-            row["tokens_low"], row["tokens_high"] = interval([one[1] for one in drawn], sure)
+        optimums = [optimum for one in laws if (optimum := one.optimum(operations))]
+        if len(optimums) >= 20:
+            row["parameters_low"], row["parameters_high"] = percentile_interval(
+                [one[0] for one in optimums], confidence
+            )
+            row["tokens_low"], row["tokens_high"] = percentile_interval([one[1] for one in optimums], confidence)
         optima.append(row)
     predicted = law.loss(np.asarray(parameters, float), np.asarray(tokens, float))
     error = float(np.mean(np.abs(np.log(predicted) - np.log(np.asarray(losses, float)))))
     return {**about, "constants": constants, "optima": optima, "error": error, "resamples": len(laws)}
 
 
-def why_not(parameters: Sequence[float], tokens: Sequence[float]) -> str:
+def why_no_law(parameters: Sequence[float], tokens: Sequence[float]) -> str:
     """In words, why no law is identified."""
     sizes, lengths = len(set(parameters)), len(set(tokens))
     places = len(set(zip(parameters, tokens, strict=True)))
-    there = f"sizes of model: {sizes}, numbers of tokens: {lengths}"
+    counts_text = f"sizes of model: {sizes}, numbers of tokens: {lengths}"
     if max(sizes, lengths) < DISTINCT:
-        return f"{there}; an exponent needs {DISTINCT} of one of them"
+        return f"{counts_text}; an exponent needs {DISTINCT} of one of them"
     if min(sizes, lengths) < DISTINCT:
-        return f"{there}, and both vary: {DISTINCT} of each are needed, or one that stays the same"
+        return f"{counts_text}, and both vary: {DISTINCT} of each are needed, or one that stays the same"
     return (
         f"the {places} pairs of size and tokens are too few, or lie on one line: which of the two changed the loss cannot be told. "
         "Train each size on several numbers of tokens"

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crawl2llm.stages.report.differences import shown as written
-from crawl2llm.stages.report.page import NOTHING, duration, integer, percent, short, signed, significant
+from crawl2llm.stages.report.differences import yaml_text as written
+from crawl2llm.stages.report.page import (
+    NOTHING,
+    format_duration,
+    format_integer,
+    format_percent,
+    format_short,
+    format_signed,
+    format_significant,
+)
 from crawl2llm.stages.report.sweeps import scores, verdicts
 from crawl2llm.stages.report.tasks import NAMES
 
@@ -17,7 +25,7 @@ WORDS = {
     verdicts.UNCLEAR: "not to be told apart",
     verdicts.UNKNOWN: "noise between trainings unknown",
 }
-AGAINST = {
+VERDICTS_AGAINST_MAIN = {
     verdicts.BETTER: "better than main",
     verdicts.WORSE: "worse than main",
     verdicts.UNCLEAR: "not to be told apart from main",
@@ -25,7 +33,7 @@ AGAINST = {
 }
 SIGNS = {verdicts.BETTER: "▲ ", verdicts.WORSE: "▼ ", verdicts.UNCLEAR: "", verdicts.UNKNOWN: "? "}
 CLASSES = {verdicts.BETTER: "gained", verdicts.WORSE: "lost", verdicts.UNCLEAR: "muted", verdicts.UNKNOWN: "muted"}
-LONG = 60  # characters of a value
+LONGEST_VALUE = 60  # characters of a value
 
 
 def cell(text: str, by: float | str | None = None, kind: str = "n", note: str = "") -> Row:
@@ -33,27 +41,30 @@ def cell(text: str, by: float | str | None = None, kind: str = "n", note: str = 
     return {"text": text, "by": text if by is None else by, "kind": kind, "note": note}
 
 
-def value(of: Any) -> str:
+def value_text(value: Any) -> str:
     """A value of the config as its file has it, cut where it is long."""
-    text = written(of)
-    return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
+    text = written(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
-def beside(old: Any, new: Any) -> str:
+def without_text(old: Any, new: Any) -> str:
     """`without dedup`: the parts of main's list that another lacks and is the same without; "" for any other change."""
     if not (isinstance(old, list) and isinstance(new, list)) or not new:
         return ""
-    less = [part for part in old if part not in new]
-    if not less or [part for part in old if part in new] != new:
+    missing_parts = [part for part in old if part not in new]
+    if not missing_parts or [part for part in old if part in new] != new:
         return ""
-    names = [str(part.get("name", written(part))) if isinstance(part, dict) else str(part) for part in less]
+    names = [str(part.get("name", written(part))) if isinstance(part, dict) else str(part) for part in missing_parts]
     text = f"without {', '.join(names)}"
-    return text if len(text) <= LONG else ""
+    return text if len(text) <= LONGEST_VALUE else ""
 
 
-def changes(setting: Row) -> list[tuple[str, str]]:
+def setting_changes(setting: Row) -> list[tuple[str, str]]:
     """(key, `old → new`) of what a setting changes; of a list that lacks parts these alone."""
-    return [(key, beside(old, new) or f"{value(old)} → {value(new)}") for key, (old, new) in setting["changes"].items()]
+    return [
+        (key, without_text(old, new) or f"{value_text(old)} → {value_text(new)}")
+        for key, (old, new) in setting["changes"].items()
+    ]
 
 
 def measure_name(name: str) -> str:
@@ -65,29 +76,29 @@ def measure_name(name: str) -> str:
     return "Bits per byte"
 
 
-def number(name: str, of: float | None) -> str:
+def measure_text(name: str, amount: float | None) -> str:
     """A value of a measure."""
-    return NOTHING if of is None else signed(of, 3) if name.startswith(scores.TASK) else f"{of:.4f}"
+    return NOTHING if amount is None else format_signed(amount, 3) if name.startswith(scores.TASK) else f"{amount:.4f}"
 
 
-def change(name: str, of: float | None) -> str:
+def difference_text(name: str, difference: float | None) -> str:
     """A difference of a measure."""
-    return NOTHING if of is None else signed(of, 3 if name.startswith(scores.TASK) else 4)
+    return NOTHING if difference is None else format_signed(difference, 3 if name.startswith(scores.TASK) else 4)
 
 
-def total(row: Row) -> float:
+def total_error(row: Row) -> float:
     """The standard error of a setting's mean: of seeds, where it is known, and of documents."""
     return float(((row["stderr_seeds"] or 0) ** 2 + row["stderr_documents"] ** 2) ** 0.5)
 
 
-def seeds_words(row: Row, measure: str, wanted: float) -> str:
+def seeds_words(row: Row, measure: str, power: float) -> str:
     """`to see a difference of 0.01, 7 seeds`."""
     if row["verdict"] in (verdicts.BETTER, verdicts.WORSE, verdicts.UNKNOWN) or "smallest" not in row:
         return ""
-    size = change(measure, abs(row["difference"])).lstrip("+")
+    size = difference_text(measure, abs(row["difference"])).lstrip("+")
     if row["seeds_needed"] is None:
         return f"to see a difference of {size}: no number of seeds up to {verdicts.MOST_SEEDS:,}; more held-out documents are needed"
-    return f"to see a difference of {size}: {row['seeds_needed']:,} seeds each (power {percent(wanted, 0)})"
+    return f"to see a difference of {size}: {row['seeds_needed']:,} seeds each (power {format_percent(power, 0)})"
 
 
 def verdict_rows(model: Row, settings: Mapping[str, Row], options: Row) -> list[Row]:
@@ -96,14 +107,15 @@ def verdict_rows(model: Row, settings: Mapping[str, Row], options: Row) -> list[
     rows = []
     by_place = {row["second"]: row for row in measure["to_main"]}
     for place, name in enumerate(model["settings"]):
-        own, found = measure["settings"][place], by_place.get(place)
-        deviation = own["deviation"]
-        value_of = cell(
-            number(measure["name"], own["mean"]),
-            own["mean"],
-            note=f"± {total(own):.4f}" + (f", between seeds {deviation:.4f}" if deviation is not None else ""),
+        setting_row, comparison = measure["settings"][place], by_place.get(place)
+        deviation = setting_row["deviation"]
+        mean_cell = cell(
+            measure_text(measure["name"], setting_row["mean"]),
+            setting_row["mean"],
+            note=f"± {total_error(setting_row):.4f}"
+            + (f", between seeds {deviation:.4f}" if deviation is not None else ""),
         )
-        if found is None:
+        if comparison is None:
             cells = [
                 cell("what the others are compared with", "", "plain muted"),
                 cell(NOTHING, 0.0),
@@ -111,81 +123,88 @@ def verdict_rows(model: Row, settings: Mapping[str, Row], options: Row) -> list[
                 cell(NOTHING, ""),
             ]
         else:
-            level, smallest = percent(options["confidence"], 0), found.get("smallest")
+            level, smallest = format_percent(options["confidence"], 0), comparison.get("smallest")
             cells = [
                 cell(
-                    SIGNS[found["verdict"]] + WORDS[found["verdict"]],
-                    WORDS[found["verdict"]],
-                    f"plain verdict {CLASSES[found['verdict']]}",
-                    note=seeds_words(found, measure["name"], options["power"]),
+                    SIGNS[comparison["verdict"]] + WORDS[comparison["verdict"]],
+                    WORDS[comparison["verdict"]],
+                    f"plain verdict {CLASSES[comparison['verdict']]}",
+                    note=seeds_words(comparison, measure["name"], options["power"]),
                 ),
                 cell(
-                    change(measure["name"], found["difference"]),
-                    found["difference"],
-                    note=f"{level}: {change(measure['name'], found['low'])} to {change(measure['name'], found['high'])}",
+                    difference_text(measure["name"], comparison["difference"]),
+                    comparison["difference"],
+                    note=f"{level}: {difference_text(measure['name'], comparison['low'])} to {difference_text(measure['name'], comparison['high'])}",
                 ),
-                cell(p_words(found.get("p_corrected")), found.get("p_corrected", "")),
-                cell(change(measure["name"], smallest).lstrip("+"), smallest if smallest is not None else ""),
+                cell(p_text(comparison.get("p_corrected")), comparison.get("p_corrected", "")),
+                cell(difference_text(measure["name"], smallest).lstrip("+"), smallest if smallest is not None else ""),
             ]
-        cells += [value_of, cell(integer(own["seeds"]), own["seeds"])]
-        rows.append({"name": name, "changes": changes(settings[name]), "cells": cells})
+        cells += [mean_cell, cell(format_integer(setting_row["seeds"]), setting_row["seeds"])]
+        rows.append({"name": name, "changes": setting_changes(settings[name]), "cells": cells})
     return rows
 
 
-def p_words(of: float | None) -> str:
+def p_text(p_value: float | None) -> str:
     """A p-value; the smallest are not written out."""
-    return NOTHING if of is None else "< 0.0001" if of < 1e-4 else f"{of:.4f}"
+    return NOTHING if p_value is None else "< 0.0001" if p_value < 1e-4 else f"{p_value:.4f}"
 
 
-def matrix(model: Row) -> Row:
+def measure_matrix(model: Row) -> Row:
     """Settings by measures: `heads`, and rows of (name, cells): the difference to main and its error, marked by its verdict."""
     names = [measure["name"] for measure in model["measures"]]
     rows = []
     for place, name in enumerate(model["settings"]):
         cells = []
         for measure in model["measures"]:
-            found = next((row for row in measure["to_main"] if row["second"] == place), None)
-            own = measure["settings"][place]
-            if found is None:
-                cells.append(cell(number(measure["name"], own["mean"]), own["mean"], "n", f"± {total(own):.4f}"))
+            comparison = next((row for row in measure["to_main"] if row["second"] == place), None)
+            setting_row = measure["settings"][place]
+            if comparison is None:
+                cells.append(
+                    cell(
+                        measure_text(measure["name"], setting_row["mean"]),
+                        setting_row["mean"],
+                        "n",
+                        f"± {total_error(setting_row):.4f}",
+                    )
+                )
                 continue
             cells.append(
                 cell(
-                    SIGNS[found["verdict"]] + change(measure["name"], found["difference"]),
-                    found["difference"],
-                    f"n heat {CLASSES[found['verdict']]}",
-                    f"± {found['stderr']:.4f}",
+                    SIGNS[comparison["verdict"]] + difference_text(measure["name"], comparison["difference"]),
+                    comparison["difference"],
+                    f"n heat {CLASSES[comparison['verdict']]}",
+                    f"± {comparison['stderr']:.4f}",
                 )
             )
         rows.append({"name": name, "cells": cells})
     return {"heads": [measure_name(name) for name in names], "rows": rows}
 
 
-def any_two(model: Row) -> Row | None:
+def pair_matrix(model: Row) -> Row | None:
     """The verdicts of any two settings by bits per byte: `names`, rows of cells: the row's setting less the column's. None without."""
     if not model["pairs"] or len(model["settings"]) < 3:
         return None
     names = model["settings"]
-    held = {(row["first"], row["second"]): row for row in model["pairs"]}
+    rows_by_pair = {(row["first"], row["second"]): row for row in model["pairs"]}
     rows = []
-    for one, name in enumerate(names):
+    for first, name in enumerate(names):
         cells = []
-        for other in range(len(names)):
-            if one == other:
+        for second in range(len(names)):
+            if first == second:
                 cells.append(cell("", "", "n"))
                 continue
-            row = held[min(one, other), max(one, other)]
-            turned = one < other  # the row holds second less first
-            difference = -row["difference"] if turned else row["difference"]
+            row = rows_by_pair[min(first, second), max(first, second)]
+            is_turned = first < second  # the row holds second less first
+            difference = -row["difference"] if is_turned else row["difference"]
             words = row["verdict"]
-            if turned and words in (verdicts.BETTER, verdicts.WORSE):
+            if is_turned and words in (verdicts.BETTER, verdicts.WORSE):
                 words = verdicts.WORSE if words == verdicts.BETTER else verdicts.BETTER
             cells.append(
                 cell(
-                    SIGNS[words] + change(scores.BITS, difference),
+                    SIGNS[words] + difference_text(scores.BITS, difference),
                     difference,
                     f"n heat {CLASSES[words]}",
-                    p_words(row.get("p_corrected")),
+                    p_text(row.get("p_corrected")),
                 )
             )
         rows.append({"name": name, "cells": cells})
@@ -199,12 +218,12 @@ def axis_rows(axes: Sequence[Row]) -> list[Row]:
             "key": axis["key"],
             "values": [
                 {
-                    "text": beside(axis["main"], one["value"]) or value(one["value"]),
-                    "mean": number(scores.BITS, one["mean"]),
-                    "settings": integer(one["settings"]),
-                    "best": one["best"],
+                    "text": without_text(axis["main"], axis_value["value"]) or value_text(axis_value["value"]),
+                    "mean": measure_text(scores.BITS, axis_value["mean"]),
+                    "settings": format_integer(axis_value["settings"]),
+                    "best": axis_value["best"],
                 }
-                for one in axis["values"]
+                for axis_value in axis["values"]
             ],
         }
         for axis in axes
@@ -215,15 +234,15 @@ def best_rows(model: Row) -> list[Row]:
     """The best setting by each measure, and whether it is told apart from main."""
     rows = []
     for measure in model["measures"]:
-        means = [own["mean"] for own in measure["settings"]]
+        means = [setting_row["mean"] for setting_row in measure["settings"]]
         best = means.index(min(means) if measure["lower_is_better"] else max(means))
-        found = next((row for row in measure["to_main"] if row["second"] == best), None)
+        comparison = next((row for row in measure["to_main"] if row["second"] == best), None)
         rows.append(
             {
                 "measure": measure_name(measure["name"]),
                 "setting": model["settings"][best],
-                "value": number(measure["name"], means[best]),
-                "verdict": AGAINST[found["verdict"]] if found else "main itself",
+                "value": measure_text(measure["name"], means[best]),
+                "verdict": VERDICTS_AGAINST_MAIN[comparison["verdict"]] if comparison else "main itself",
             }
         )
     return rows
@@ -234,37 +253,43 @@ def data_rows(variants: Sequence[Row]) -> list[Row]:
     main = variants[0]
     rows = []
     for row in variants:
-        reasons = sorted(row["dropped"].items(), key=lambda of: -of[1])
-        most = ", ".join(f"{reason} {integer(number)}" for reason, number in reasons[:2] if number)
+        reasons = sorted(row["dropped"].items(), key=lambda item: -item[1])
+        most = ", ".join(f"{reason} {format_integer(number)}" for reason, number in reasons[:2] if number)
         cells = [
-            cell(integer(row["documents"]), row["documents"] or 0, note=_against(row, main, "documents")),
-            cell(short(row["tokens"]), row["tokens"] or 0, note=_against(row, main, "tokens")),
-            cell(short(row["bytes"]), row["bytes"] or 0),
-            cell(short(row["parameters"]), row["parameters"] or 0),
-            cell(short(row["trained_tokens"]), row["trained_tokens"] or 0),
+            cell(
+                format_integer(row["documents"]), row["documents"] or 0, note=_change_from_main(row, main, "documents")
+            ),
+            cell(format_short(row["tokens"]), row["tokens"] or 0, note=_change_from_main(row, main, "tokens")),
+            cell(format_short(row["bytes"]), row["bytes"] or 0),
+            cell(format_short(row["parameters"]), row["parameters"] or 0),
+            cell(format_short(row["trained_tokens"]), row["trained_tokens"] or 0),
             cell(NOTHING if row["epochs"] is None else f"{row['epochs']:.2f}", row["epochs"] or 0),
-            cell(number(scores.BITS, row["own_bits_per_byte"]), row["own_bits_per_byte"] or 0),
+            cell(measure_text(scores.BITS, row["own_bits_per_byte"]), row["own_bits_per_byte"] or 0),
         ]
         rows.append({**row, "cells": cells, "reasons": most})
     return rows
 
 
-def _against(row: Row, main: Row, key: str) -> str:
+def _change_from_main(row: Row, main: Row, key: str) -> str:
     if row is main or not row[key] or not main[key] or row[key] == main[key]:
         return ""
-    return f"{signed(100 * (row[key] / main[key] - 1), 1)} %"
+    return f"{format_signed(100 * (row[key] / main[key] - 1), 1)} %"
 
 
 def cost_rows(costs: Mapping[str, Row]) -> list[Row]:
     """Seconds and GPU-hours: of the tasks that a variant ran itself, of all that its results are made by, of its pre-training."""
     rows = []
-    for name, found in costs.items():
-        cells = [cell(integer(found["tasks_own"]), found["tasks_own"])]
+    for name, variant_costs in costs.items():
+        cells = [cell(format_integer(variant_costs["tasks_own"]), variant_costs["tasks_own"])]
         for part in ("own", "all", "training"):
-            own = found.get(part, {})
-            seconds, hours = own.get("seconds"), own.get("gpu_hours")
+            part_costs = variant_costs.get(part, {})
+            seconds, hours = part_costs.get("seconds"), part_costs.get("gpu_hours")
             cells.append(
-                cell(duration(seconds), seconds or 0.0, note=f"{significant(hours, 3)} GPU-hours" if hours else "")
+                cell(
+                    format_duration(seconds),
+                    seconds or 0.0,
+                    note=f"{format_significant(hours, 3)} GPU-hours" if hours else "",
+                )
             )
         rows.append({"name": name, "cells": cells})
     return rows

@@ -29,7 +29,7 @@ def p_value(difference: float, error: Part) -> float:
     return float(2 * stats.t.sf(abs(difference) / math.sqrt(error.variance), error.freedom))
 
 
-def holm(values: Sequence[float]) -> list[float]:
+def holm_corrected(values: Sequence[float]) -> list[float]:
     """p-values corrected for their number, in the given order: those below α are the ones that Holm's method rejects at α.
 
     The chance of even one false finding among all is then at most α, whatever they depend on (Holm 1979, Scandinavian Journal of
@@ -51,11 +51,11 @@ def verdict(difference: float, corrected: float, alpha: float, lower_is_better: 
 
 
 @cache
-def _spreads(freedom: float) -> Floats:
+def _error_spreads(freedom: float) -> Floats:
     """√(χ²/f) at NODES equal shares of its distribution: how far an estimated standard error is from the true one."""
     shares = (np.arange(NODES) + 0.5) / NODES
-    found: Floats = np.sqrt(stats.chi2.ppf(shares, freedom) / freedom)
-    return found
+    spreads: Floats = np.sqrt(stats.chi2.ppf(shares, freedom) / freedom)
+    return spreads
 
 
 def power(difference: float, error: Part, alpha: float) -> float:
@@ -66,35 +66,35 @@ def power(difference: float, error: Part, alpha: float) -> float:
     """
     if error.variance <= 0:
         return float(difference != 0)
-    beyond = stats.t.isf(alpha / 2, error.freedom) * _spreads(error.freedom)
-    away = abs(difference) / math.sqrt(error.variance)
-    return float(np.mean(special.ndtr(away - beyond) + special.ndtr(-away - beyond)))
+    beyond = stats.t.isf(alpha / 2, error.freedom) * _error_spreads(error.freedom)
+    effect = abs(difference) / math.sqrt(error.variance)
+    return float(np.mean(special.ndtr(effect - beyond) + special.ndtr(-effect - beyond)))
 
 
-def smallest(error: Part, alpha: float, wanted: float) -> float:
+def smallest_visible(error: Part, alpha: float, target_power: float) -> float:
     """The smallest true difference that is seen with probability `wanted`; 0 without any error."""
     if error.variance <= 0:
         return 0.0
     wide = math.sqrt(error.variance)
     high = 2.0
-    while power(high * wide, error, alpha) < wanted:
+    while power(high * wide, error, alpha) < target_power:
         high *= 2
-    return float(optimize.brentq(lambda away: power(away * wide, error, alpha) - wanted, 0.0, high)) * wide
+    return float(optimize.brentq(lambda effect: power(effect * wide, error, alpha) - target_power, 0.0, high)) * wide
 
 
-def seeds_needed(difference: float, error: Callable[[int], Part], alpha: float, wanted: float) -> int | None:
+def seeds_needed(difference: float, error: Callable[[int], Part], alpha: float, target_power: float) -> int | None:
     """How many seeds each setting needs, so that a true `difference` is seen with probability `wanted`; None for more than MOST_SEEDS.
 
     error: of the difference with so many seeds each. It becomes smaller with every seed, so the number is found by halving.
     """
 
-    def seen(seeds: int) -> bool:
-        return power(difference, error(seeds), alpha) >= wanted
+    def is_seen(seeds: int) -> bool:
+        return power(difference, error(seeds), alpha) >= target_power
 
-    if difference == 0 or not seen(MOST_SEEDS):
+    if difference == 0 or not is_seen(MOST_SEEDS):
         return None
     low, high = 1, MOST_SEEDS  # with one seed each there is no degree of freedom
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if seen(middle) else (middle, high)
+        low, high = (low, middle) if is_seen(middle) else (middle, high)
     return high

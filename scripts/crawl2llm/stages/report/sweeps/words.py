@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from crawl2llm.core.console import form, quantity
-from crawl2llm.stages.report.page import percent
+from crawl2llm.core.console import format_quantity, singular_or_plural
+from crawl2llm.stages.report.page import format_percent
 from crawl2llm.stages.report.sweeps import scaling, tables, verdicts
 from crawl2llm.stages.report.sweeps.differences import POOLED
 
@@ -18,23 +18,25 @@ FORMULA = {
 }
 
 
-def lead(found: Row, base: Row | None) -> str:
+def lead_sentence(comparison: Row, base: Row | None) -> str:
     """The page in two sentences."""
-    number = f"{quantity(len(found['variants']), 'variant')} in {quantity(len(found['settings']), 'setting')}."
+    number = f"{format_quantity(len(comparison['variants']), 'variant')} in {format_quantity(len(comparison['settings']), 'setting')}."
     if not base:
         return number
     rows = base["measures"][0]["to_main"]
     if all(row["verdict"] == verdicts.UNKNOWN for row in rows):
-        said = "no verdict, because the noise between trainings is unknown"
+        verdict_words = "no verdict, because the noise between trainings is unknown"
     else:
-        told = {word: sum(row["verdict"] == word for row in rows) for word in tables.WORDS}
-        named = tables.WORDS | {verdicts.UNKNOWN: "without a verdict, because the noise between trainings is unknown"}
-        said = ", ".join(f"{told[word]} {named[word]}" for word in tables.WORDS if told[word])
-    compared = quantity(len(rows), "setting") + (" is" if len(rows) == 1 else " are")
-    return f"{number} {compared} compared with main by bits per byte on the same held-out text: {said}."
+        counts = {word: sum(row["verdict"] == word for row in rows) for word in tables.WORDS}
+        verdict_names = tables.WORDS | {
+            verdicts.UNKNOWN: "without a verdict, because the noise between trainings is unknown"
+        }
+        verdict_words = ", ".join(f"{counts[word]} {verdict_names[word]}" for word in tables.WORDS if counts[word])
+    compared = format_quantity(len(rows), "setting") + (" is" if len(rows) == 1 else " are")
+    return f"{number} {compared} compared with main by bits per byte on the same held-out text: {verdict_words}."
 
 
-def same(variants: Sequence[Row]) -> dict[str, list[str]]:
+def variants_with_twins(variants: Sequence[Row]) -> dict[str, list[str]]:
     """Variants whose base model is that of another one, by the name of that."""
     out: dict[str, list[str]] = {}
     for row in variants:
@@ -43,19 +45,19 @@ def same(variants: Sequence[Row]) -> dict[str, list[str]]:
     return out
 
 
-def awaited(found: Row, base: Row) -> list[str]:
+def awaited_trainings(comparison: Row, base: Row) -> list[str]:
     """The trainings with other seeds whose evaluation is not there yet."""
-    rows = {row["name"]: row for row in found["variants"]}
+    rows = {row["name"]: row for row in comparison["variants"]}
     out = []
-    for setting in found["settings"]:
-        own = [name for name in setting["variants"] if not rows[name]["same_as"] and not rows[name]["stopped"]]
-        out += [name for name in own if len(own) > 1 and name not in base["variants"]]
+    for setting in comparison["settings"]:
+        trainings = [name for name in setting["variants"] if not rows[name]["same_as"] and not rows[name]["stopped"]]
+        out += [name for name in trainings if len(trainings) > 1 and name not in base["variants"]]
     return out
 
 
-def why_no_verdicts(found: Row) -> str:
+def why_no_verdicts(comparison: Row) -> str:
     """Why there is nothing to compare."""
-    if len(found["variants"]) > 1 and all(row["same_as"] for row in found["variants"][1:]):
+    if len(comparison["variants"]) > 1 and all(row["same_as"] for row in comparison["variants"][1:]):
         return "Nothing can be compared: all variants have the same base model, from one training."
     return (
         "Nothing can be compared yet: main, and a variant of another setting, need a model that was evaluated on the common held-out text "
@@ -63,13 +65,13 @@ def why_no_verdicts(found: Row) -> str:
     )
 
 
-def notes(found: Row, base: Row | None) -> list[str]:
+def reader_notes(comparison: Row, base: Row | None) -> list[str]:
     """What a reader has to know before the numbers."""
     out = [
-        f"{', '.join([name, *others])} have the same base model, from one training: it counts once."
-        for name, others in same(found["variants"]).items()
+        f"{', '.join([name, *twins])} have the same base model, from one training: it counts once."
+        for name, twins in variants_with_twins(comparison["variants"]).items()
     ]
-    waiting = awaited(found, base) if base else []
+    waiting = awaited_trainings(comparison, base) if base else []
     if base and not base["measures"][0]["noise"]["freedom"]:
         unknown = "the noise between trainings is unknown, and intervals are those of documents alone"
         if waiting:
@@ -80,7 +82,7 @@ def notes(found: Row, base: Row | None) -> list[str]:
             out.append(
                 f"No setting was trained with more than one seed: {unknown}. Set sweep.seeds to 3 to train each three times."
             )
-    elif base and min(base["seeds"]) == 1 and found["options"]["noise"] == POOLED:
+    elif base and min(base["seeds"]) == 1 and comparison["options"]["noise"] == POOLED:
         alone = [name for name, seeds in zip(base["settings"], base["seeds"], strict=True) if seeds == 1]
         out.append(
             f"One seed alone{' so far' * bool(waiting)}: {', '.join(alone)}; the noise that the other settings have between seeds is taken "
@@ -92,45 +94,49 @@ def notes(found: Row, base: Row | None) -> list[str]:
 def about_verdicts(base: Row, options: Row) -> str:
     """What the verdicts rest on."""
     family = len(base["measures"][0]["to_main"])
-    said = "pooled over all settings" if options["noise"] == POOLED else "of the two settings themselves (Welch)"
+    noise_words = "pooled over all settings" if options["noise"] == POOLED else "of the two settings themselves (Welch)"
     return (
-        f"The error of a difference has two parts: the noise between trainings with other seeds, {said}, and that of the documents, by a "
+        f"The error of a difference has two parts: the noise between trainings with other seeds, {noise_words}, and that of the documents, by a "
         f"bootstrap over the same documents for both. A verdict is given where the p-value, corrected for {family} "
-        f"{form(family, 'comparison')} (Holm), is at most {1 - options['confidence']:.2g}. Would be seen from: the smallest difference "
-        f"that these seeds and documents would show with probability {percent(options['power'], 0)}."
+        f"{singular_or_plural(family, 'comparison')} (Holm), is at most {1 - options['confidence']:.2g}. Would be seen from: the smallest difference "
+        f"that these seeds and documents would show with probability {format_percent(options['power'], 0)}."
     )
 
 
-def law(found: Row, options: Row) -> Row:
+def law_section(fitted: Row, options: Row) -> Row:
     """The scaling law as the page shows it."""
-    if "why" in found:
-        return {"why": found["why"]}
-    constants = found["constants"]
+    if "why" in fitted:
+        return {"why": fitted["why"]}
+    constants = fitted["constants"]
     kinds = ("alpha" in constants, "beta" in constants)
     about = (
-        f"Fitted to {found['points']} trainings of {found['sizes']} sizes and {found['token_counts']} numbers of tokens. L: bits per byte "
+        f"Fitted to {fitted['points']} trainings of {fitted['sizes']} sizes and {fitted['token_counts']} numbers of tokens. L: bits per byte "
         "on the common held-out text. N: all parameters, with embeddings, as in Hoffmann et al. D: tokens trained. Mean error of the fit: "
-        f"{percent(found['error'], 2)}. Intervals by bootstrap over trainings ({found['resamples']:,} resamples)."
+        f"{format_percent(fitted['error'], 2)}. Intervals by bootstrap over trainings ({fitted['resamples']:,} resamples)."
     )
     if kinds == (False, True):
         about += " Sizes do not vary enough: E holds A / N^α too."
     if kinds == (True, False):
         about += " Tokens do not vary enough: E holds B / D^β too."
-    if found["most_epochs"] > 1:
+    if fitted["most_epochs"] > 1:
         about += (
-            f" Some text was read {found['most_epochs']:.1f} times: repeated tokens are worth less than new ones (Muennighoff et al. "
+            f" Some text was read {fitted['most_epochs']:.1f} times: repeated tokens are worth less than new ones (Muennighoff et al. "
             "2023, arXiv:2305.16264), which this law does not know."
         )
-    if found["left_out"]:
-        about += f" Without {', '.join(found['left_out'])}: their text differs."
+    if fitted["left_out"]:
+        about += f" Without {', '.join(fitted['left_out'])}: their text differs."
     names = {"alpha": "α", "beta": "β"}
-    rows = [{"name": names.get(name, name), **of} for name, of in constants.items()]
-    return {"formula": FORMULA[kinds], "about": about, "constants": rows, "optima": found["optima"]}
+    rows = [{"name": names.get(name, name), **constant} for name, constant in constants.items()]
+    return {"formula": FORMULA[kinds], "about": about, "constants": rows, "optima": fitted["optima"]}
 
 
-def formulas(options: Row) -> list[tuple[str, str]]:
+def formula_rows(options: Row) -> list[tuple[str, str]]:
     """How each number is made, with its source; docs/commands/compare.md has more."""
-    level, sure, resamples = f"{1 - options['confidence']:.2g}", percent(options["confidence"], 0), options["resamples"]
+    level, sure, resamples = (
+        f"{1 - options['confidence']:.2g}",
+        format_percent(options["confidence"], 0),
+        options["resamples"],
+    )
     return [
         (
             "Bits per byte",
@@ -155,7 +161,7 @@ def formulas(options: Row) -> list[tuple[str, str]]:
         ),
         (
             "What would be seen",
-            f"Power {percent(options['power'], 0)} by the noncentral t distribution (Cohen 1988), at the level of the correction's first "
+            f"Power {format_percent(options['power'], 0)} by the noncentral t distribution (Cohen 1988), at the level of the correction's first "
             "step. More seeds make the seeds' part smaller, not that of documents. The noise that was measured is taken for the true one.",
         ),
         (

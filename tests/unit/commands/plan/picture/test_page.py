@@ -45,7 +45,7 @@ class Elements(HTMLParser):
 
 
 def test_one_file_without_addresses() -> None:
-    found = Elements(page.render(workflow(25, 3), SUMMARY))
+    found = Elements(page.render_page(workflow(25, 3), SUMMARY))
     links = {value for name, value in found.attributes if name in ("href", "src", "xlink:href", "action")}
     assert links == {"data:,", "#first"}
     assert not {"img", "iframe", "object", "embed"} & set(found.tags)
@@ -55,7 +55,7 @@ def test_one_file_without_addresses() -> None:
 
 
 def test_any_text_is_only_text() -> None:
-    text = page.render(hostile(), page.Summary(BAD, BAD, 1, BAD, BAD, BAD))
+    text = page.render_page(hostile(), page.Summary(BAD, BAD, 1, BAD, BAD, BAD))
     text.encode()
     found = Elements(text)
     assert len(found.scripts) == 2 and found.tags.count("script") == 2
@@ -66,23 +66,27 @@ def test_any_text_is_only_text() -> None:
 
 def test_what_the_reasons_name_is_not_said_twice() -> None:
     changes = ("threshold 0.4 → 0.7", "code of scripts/a.py")
-    assert page.named(
+    assert page.reasons_tell_changes(
         Box("main", "a.b", RUNS, reasons=(("threshold 0.4 → 0.7 and code of scripts/a.py", 1),), changes=changes)
     )
-    assert not page.named(Box("main", "a.b", RUNS, reasons=(("threshold 0.4 → 0.7", 1),), changes=changes))
+    assert not page.reasons_tell_changes(
+        Box("main", "a.b", RUNS, reasons=(("threshold 0.4 → 0.7", 1),), changes=changes)
+    )
 
 
 def test_totals() -> None:
-    assert SUMMARY.line == "13 tasks to run, about 3m04s and 0.40 GPU-hours"
-    assert page.Summary("", "", 1, "?", "", "").line == "1 task to run, not measured yet"
+    assert SUMMARY.summary_line == "13 tasks to run, about 3m04s and 0.40 GPU-hours"
+    assert page.Summary("", "", 1, "?", "", "").summary_line == "1 task to run, not measured yet"
     nothing = page.Summary("t", "f", 0, "", "", "nothing to do")
-    assert nothing.line.startswith("nothing to do") and ">estimate<" not in page.render(workflow(5), nothing)
+    assert nothing.summary_line.startswith("nothing to do") and ">estimate<" not in page.render_page(
+        workflow(5), nothing
+    )
 
 
 def test_a_phone_has_one_column_where_that_is_narrower() -> None:
-    assert list(page.layouts(workflow(25))) == ["wide", "wide-all", "tall", "tall-all"]
-    assert list(page.layouts(workflow(60, 5))) == ["wide", "wide-all"]
-    assert page.layouts(workflow(25))["tall"][1].width <= 450
+    assert list(page.page_layouts(workflow(25))) == ["wide", "wide-all", "tall", "tall-all"]
+    assert list(page.page_layouts(workflow(60, 5))) == ["wide", "wide-all"]
+    assert page.page_layouts(workflow(25))["tall"][1].width <= 450
 
 
 @pytest.fixture
@@ -91,7 +95,7 @@ def seen(opened: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
 
     def look_at(graph: Graph, look: Callable[[Page], Awaitable[Any]], **window: Any) -> Any:
         path = tmp_path / "plan.html"
-        path.write_text(page.render(graph, SUMMARY), encoding="utf-8")
+        path.write_text(page.render_page(graph, SUMMARY), encoding="utf-8")
         return opened(path, look, **window)
 
     return look_at
@@ -245,9 +249,9 @@ def test_no_text_leaves_its_box(seen: Callable[..., Any]) -> None:
     graph = workflow(60, 5)
     boxes = {
         key: Box(
-            box.variant, box.step, box.state, 1_000, 999 if box.run else 0,
-            (("other settings or code above: " * 9, 3),) * bool(box.run), (), (),
-            "123d23h" if box.run else "", "1,234.56" if box.run else "",
+            box.variant, box.step, box.state, 1_000, 999 if box.tasks_to_run else 0,
+            (("other settings or code above: " * 9, 3),) * bool(box.tasks_to_run), (), (),
+            "123d23h" if box.tasks_to_run else "", "1,234.56" if box.tasks_to_run else "",
         )
         for key, box in graph.boxes.items()
     }  # fmt: skip

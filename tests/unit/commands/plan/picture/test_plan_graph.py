@@ -13,9 +13,9 @@ from benchmarks.dry_run import completed
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.project import Project
 from crawl2llm.commands.plan import dryrun
-from crawl2llm.commands.plan.command import ask_again
+from crawl2llm.commands.plan.command import add_own_reasons
 from crawl2llm.commands.plan.estimate import Work
-from crawl2llm.commands.plan.last_run import Last
+from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.commands.plan.picture import plan_graph
 from crawl2llm.commands.plan.picture.graph import LEFT_OUT, MISSING, RUNS, UP_TO_DATE, Graph
 from crawl2llm.core import record
@@ -67,11 +67,11 @@ def project_of(folder: Path) -> Project:
 
 
 def graph_of(folder: Path, text: str = PLAN) -> Graph:
-    tasks, errors = dryrun.read(text.splitlines())
+    tasks, errors = dryrun.parse_output(text.splitlines())
     assert not errors
     project = project_of(folder)
-    ask_again(tasks, project, folder)
-    return plan_graph.graph(tasks, project, Work(Last(folder), tasks, project.variants), 2)
+    add_own_reasons(tasks, project, folder)
+    return plan_graph.build_graph(tasks, project, Work(LastRun(folder), tasks, project.variants), 2)
 
 
 @pytest.fixture(scope="module")
@@ -120,11 +120,13 @@ def test_states(graph: Graph) -> None:
 
 def test_what_a_box_says(graph: Graph) -> None:
     box = graph.boxes["main/language.select"]
-    assert (box.tasks, box.run, box.about) == (1, 1, "?")
+    assert (box.tasks, box.tasks_to_run, box.about) == (1, 1, "?")
     assert box.reasons == (("threshold 0.4 → 0.65", 1),)
     assert box.changes == ("threshold 0.4 → 0.65", "code of scripts/crawl2llm/filters/language/select.py")
     box = graph.boxes["main/heuristics.score"]
-    assert (box.tasks, box.run) == (1, 1) and box.reasons == (("runs, unless language.select comes out the same", 1),)
+    assert (box.tasks, box.tasks_to_run) == (1, 1) and box.reasons == (
+        ("runs, unless language.select comes out the same", 1),
+    )
     box = graph.boxes["hot/pretrain.train"]
     assert box.reasons == (("not made yet", 1),) and box.differs == ("learning_rate auto → 0.5",)
     assert graph.boxes["main/ingest.extract"].reasons == ()
@@ -132,7 +134,7 @@ def test_what_a_box_says(graph: Graph) -> None:
 
 def test_the_same_edges_as_the_table_of_steps(graph: Graph) -> None:
     """Every edge of main, and nothing that is not reached from its report."""
-    reduced = {edge for edge in graph.reduced().edges if edge[1].startswith("main/")}
+    reduced = {edge for edge in graph.transitive_reduction().edges if edge[1].startswith("main/")}
     assert ("main/dedup.select", "main/quality.train") in reduced
     assert ("main/ingest.extract", "main/quality.train") in graph.edges
     assert ("main/ingest.extract", "main/quality.train") not in reduced
@@ -164,7 +166,7 @@ def test_nothing_to_do(folder: Path) -> None:
     """All of main is there; its variants were never asked for."""
     graph = graph_of(folder, "Nothing to be done (all requested files are present and up to date).")
     assert {box.state for box in graph.boxes.values() if box.variant == "main"} == {UP_TO_DATE}
-    assert not any(box.run or box.about for box in graph.boxes.values())
+    assert not any(box.tasks_to_run or box.about for box in graph.boxes.values())
 
 
 def test_what_is_not_up_to_date_and_not_planned_says_so(folder: Path) -> None:

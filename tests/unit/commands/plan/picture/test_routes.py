@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.commands.plan.picture.graph import Box, Graph
-from crawl2llm.commands.plan.picture.routes import HEIGHT, WIDTH, Picture, Rect, draw
+from crawl2llm.commands.plan.picture.routes import HEIGHT, WIDTH, Picture, Rect, draw_graph
 from crawl2llm.core.root import ROOT
 from tests.unit.commands.plan.picture.workflows import crosses, on_each_other, overlapping, through_boxes, workflow
 
@@ -43,14 +43,14 @@ def check(graph: Graph, picture: Picture) -> None:
 def test_made_up_workflows(steps: int, variants: int, every: bool, most: int | None) -> None:
     for seed in range(3):
         graph = workflow(steps, variants, seed)
-        graph = graph if every else graph.reduced()
-        check(graph, draw(graph, most))
+        graph = graph if every else graph.transitive_reduction()
+        check(graph, draw_graph(graph, most))
 
 
 def test_the_same_in_every_process() -> None:
     """Whatever the hashes of strings are."""
     code = (
-        "from crawl2llm.commands.plan.picture.routes import draw; from crawl2llm.commands.plan.picture.svg import alone; "
+        "from crawl2llm.commands.plan.picture.routes import draw_graph; from crawl2llm.commands.plan.picture.svg import standalone_svg; "
         "from tests.unit.commands.plan.picture.workflows import workflow; graph = workflow(40, 4); "
         "print(alone(graph, draw(graph), 'x'))"
     )
@@ -68,7 +68,7 @@ def test_the_same_in_every_process() -> None:
 @given(st.integers(2, 30), st.integers(1, 4), st.integers(0, 10**6), st.sampled_from([None, 1, 2, 3]))
 def test_any_workflow(steps: int, variants: int, seed: int, most: int | None) -> None:
     graph = workflow(steps, variants, seed)
-    check(graph, draw(graph, most))
+    check(graph, draw_graph(graph, most))
 
 
 def test_a_stage_that_reads_from_a_later_one() -> None:
@@ -78,7 +78,7 @@ def test_a_stage_that_reads_from_a_later_one() -> None:
     edges = [(f"main/{one}", f"main/{other}") for one, other in itertools.pairwise(steps)]
     graph = Graph(steps, ("main",), boxes, (*edges, ("main/c.one", "main/a.two")))
     for most in (1, 2):
-        check(graph, draw(graph, most))
+        check(graph, draw_graph(graph, most))
 
 
 def test_the_check_sees_an_edge_through_a_box() -> None:
@@ -88,14 +88,14 @@ def test_the_check_sees_an_edge_through_a_box() -> None:
     assert not crosses((20, 0), (20, 10), box), "up to its side"
     assert not crosses((0, 15), (5, 15), box) and not crosses((0, 25), (20, 45), box)
     graph = workflow(5)
-    picture = draw(graph)
+    picture = draw_graph(graph)
     one, other = next(iter(picture.boxes)), list(picture.boxes)[-1]
     straight = {(one, other): ((0.0, 0.0), (picture.width, picture.height))}
     assert through_boxes(Picture(**{**picture.__dict__, "edges": straight}))
 
 
 def test_the_check_sees_edges_on_each_other() -> None:
-    picture = draw(workflow(5))
+    picture = draw_graph(workflow(5))
     lines = {("a", "x"): ((0.0, 5.0), (9.0, 5.0)), ("b", "y"): ((20.0, 5.0), (8.0, 5.0))}
     assert on_each_other(Picture(**{**picture.__dict__, "edges": lines})) == [("a", "b")]
     assert not on_each_other(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crawl2llm.commands.plan.picture import svg
 from crawl2llm.commands.plan.picture.graph import LEFT_OUT, MISSING, RUNS, STATES, UP_TO_DATE, Box, Graph
-from crawl2llm.commands.plan.picture.routes import draw
+from crawl2llm.commands.plan.picture.routes import draw_graph
 from tests.unit.commands.plan.picture.workflows import workflow
 
 BAD = """<script>alert("1")</script> & ' \x1b \udcff ]]> -->"""
@@ -35,7 +35,7 @@ def texts(picture: str) -> list[str]:
 
 def test_any_text_is_only_text() -> None:
     graph = hostile()
-    picture = svg.alone(graph, draw(graph), BAD, BAD)
+    picture = svg.standalone_svg(graph, draw_graph(graph), BAD, BAD)
     root = Xml.fromstring(picture)
     assert not list(root.iter(f"{SPACE}script")) and "<script" not in picture
     assert any(BAD[:20] in text for text in texts(picture))
@@ -44,13 +44,15 @@ def test_any_text_is_only_text() -> None:
 
 @given(st.text())
 def test_any_unicode_makes_well_formed_xml(text: str) -> None:
-    root = Xml.fromstring(f'<a b="{svg.clean(text)}">{svg.clean(text)}</a>')
+    root = Xml.fromstring(f'<a b="{svg.escape_text(text)}">{svg.escape_text(text)}</a>')
     assert list(root) == []
 
 
 def test_the_same_twice() -> None:
     graph = workflow(25, 3)
-    assert svg.alone(graph, draw(graph), "t", "n") == svg.alone(graph, draw(graph), "t", "n")
+    assert svg.standalone_svg(graph, draw_graph(graph), "t", "n") == svg.standalone_svg(
+        graph, draw_graph(graph), "t", "n"
+    )
 
 
 def test_every_state_has_a_class_a_sign_and_words() -> None:
@@ -58,7 +60,7 @@ def test_every_state_has_a_class_a_sign_and_words() -> None:
     assert len(set(svg.SIGNS.values())) == len(STATES)
     boxes = [Box("main", f"a.{number}", state) for number, state in enumerate(STATES)]
     graph = Graph(tuple(box.step for box in boxes), ("main",), {box.key: box for box in boxes}, ())
-    said = texts(svg.alone(graph, draw(graph), "t", "n"))
+    said = texts(svg.standalone_svg(graph, draw_graph(graph), "t", "n"))
     assert set(STATES.values()) <= set(said), "the legend"
 
 
@@ -75,31 +77,31 @@ def test_what_a_box_says() -> None:
         "1m20s",
         "0.40",
     )
-    assert svg.amount(box) == "2 of 4 tasks" and svg.cost(box) == "1m20s · 0.40 GPU-h"
-    assert svg.reason(box) == "threshold 0.4 → 0.7; needs b.two"
-    assert svg.spoken(box) == (
+    assert svg.amount_text(box) == "2 of 4 tasks" and svg.cost_text(box) == "1m20s · 0.40 GPU-h"
+    assert svg.reason_text(box) == "threshold 0.4 → 0.7; needs b.two"
+    assert svg.box_description(box) == (
         "a.one: will run; 2 of 4 tasks; threshold 0.4 → 0.7; needs b.two, which runs again; about 1m20s · 0.40 GPU-h"
     )
     assert (
-        svg.reason(Box("main", "a", UP_TO_DATE)) == "up to date"
-        and svg.amount(Box("main", "a", LEFT_OUT, 1)) == "1 task"
+        svg.reason_text(Box("main", "a", UP_TO_DATE)) == "up to date"
+        and svg.amount_text(Box("main", "a", LEFT_OUT, 1)) == "1 task"
     )
     missing = Box("hot", "a", MISSING, reasons=(("not made yet", 1),), differs=("rate 1 → 2", "steps 3 → 4"))
-    assert svg.reason(missing) == "rate 1 → 2 (+1)" and "not made yet" in svg.spoken(missing)
+    assert svg.reason_text(missing) == "rate 1 → 2 (+1)" and "not made yet" in svg.box_description(missing)
 
 
 def test_long_texts_are_cut_off() -> None:
-    assert svg.fitted("short", 11, 100) == "short"
-    assert svg.fitted("x" * 99, 10, 100) == "x" * 14 + "…"
-    assert svg.fitted("漢" * 99, 10, 100) == "漢" * 9 + "…"
+    assert svg.fit_text("short", 11, 100) == "short"
+    assert svg.fit_text("x" * 99, 10, 100) == "x" * 14 + "…"
+    assert svg.fit_text("漢" * 99, 10, 100) == "漢" * 9 + "…"
     graph = hostile()
-    assert all(len(text) < 60 for text in texts(svg.alone(graph, draw(graph), "t", "")))
+    assert all(len(text) < 60 for text in texts(svg.standalone_svg(graph, draw_graph(graph), "t", "")))
 
 
 def test_round_corners_stay_between_the_points() -> None:
     points = ((0.0, 0.0), (0.0, 4.0), (50.0, 4.0), (50.0, 40.0))
-    assert svg.path(points) == "M0 0L0 2Q0 4 2 4L44 4Q50 4 50 10L50 40"
-    assert svg.path(points[:2]) == "M0 0L0 4"
+    assert svg.rounded_path(points) == "M0 0L0 2Q0 4 2 4L44 4Q50 4 50 10L50 40"
+    assert svg.rounded_path(points[:2]) == "M0 0L0 4"
 
 
 def luminance(colour: str) -> float:

@@ -15,7 +15,7 @@ def test_lines_of_one_track_are_apart(lines: list[tuple[int, int, int]]) -> None
     tracks = Tracks()
     for source, *ends in lines:
         tracks.add(str(source), *ends)
-    numbers = tracks.numbered()
+    numbers = tracks.number_tracks()
     assert numbers.keys() == tracks.spans.keys()
     for one, other in combinations(numbers, 2):
         if numbers[one] == numbers[other]:
@@ -30,4 +30,4 @@ def test_the_lines_of_one_box_are_one() -> None:
     tracks.add("a", 1, 3)
     tracks.add("a", 9, 7)
     tracks.add("b", 4, 5)
-    assert tracks.spans["a"] == (1, 9) and tracks.numbered() == {"a": 0, "b": 1}
+    assert tracks.spans["a"] == (1, 9) and tracks.number_tracks() == {"a": 0, "b": 1}

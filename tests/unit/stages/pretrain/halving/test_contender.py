@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crawl2llm.chain import halving
-from crawl2llm.chain.config import of_variant, validate
+from crawl2llm.chain.config import config_of_variant, validate
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.pretrain import halve
@@ -78,15 +78,15 @@ class Sweep:
 
     def to_rung(self, task: str, **more: Any) -> Any:
         mark = fingerprint("pretrain.rung", self.config, task=task)
-        before = [str(self.rung(one)) for one in halving.before(task, self.config)]
+        before = [str(self.rung(one)) for one in halving.tasks_before(task, self.config)]
         return self.begin("crawl2llm.stages.pretrain.rung", mark, self.rung(task), "--before", *before, **more)
 
     def judge(self) -> dict[str, Any]:
         """All rungs, and the judgement."""
-        for task in halving.tasks(self.config):
+        for task in halving.rung_tasks(self.config):
             finish(self.to_rung(task))
         out = self.folder / "results/main/pretrain/halve/manifest.json"
-        rungs = [str(self.rung(task)) for task in halving.tasks(self.config)]
+        rungs = [str(self.rung(task)) for task in halving.rung_tasks(self.config)]
         assert (
             halve.main(
                 ["--config", fingerprint("pretrain.halve", self.config), "--rungs", *rungs, "--manifest", str(out)]
@@ -97,10 +97,10 @@ class Sweep:
 
     def end(self, name: str, **more: Any) -> Manifest:
         judged = self.folder / "results/main/pretrain/halve/manifest.json"
-        mark = fingerprint("pretrain.train", of_variant(self.config, name))
+        mark = fingerprint("pretrain.train", config_of_variant(self.config, name))
         options = ("--halving", str(judged), "--contender", name)
         finish(self.begin("crawl2llm.stages.pretrain.halving.contender", mark, self.train(name), *options, **more))
-        return Manifest.parse(self.train(name))
+        return Manifest.read_unchecked(self.train(name))
 
 
 def files(made: Manifest) -> dict[str, Any]:
@@ -120,7 +120,9 @@ def test_who_goes_on_has_the_model_of_a_training_without_rungs_and_who_stops_tha
     whole = tmp_path / "whole"
     finish(start(whole, 1, QUICK | {"learning_rate": 0.02}))
     ended = sweep.end(good)
-    assert files(ended) == files(Manifest.parse(whole / "out/manifest.json")), "weights and losses, byte for byte"
+    assert files(ended) == files(Manifest.read_unchecked(whole / "out/manifest.json")), (
+        "weights and losses, byte for byte"
+    )
     assert "stopped" not in ended.summary
 
     stopped = sweep.end(bad)
@@ -136,7 +138,7 @@ def test_who_goes_on_has_the_model_of_a_training_without_rungs_and_who_stops_tha
     made = json.loads((out / halve.FILE).read_text())
     made["stopped"] = {good: {"rung": 2, "step": 8, "why": "a test"}}
     (out / halve.FILE).write_text(json.dumps(made))
-    rungs = Manifest.parse(out / "manifest.json").summary
+    rungs = Manifest.read_unchecked(out / "manifest.json").summary
     Manifest("pretrain.halve", "test", {}, rungs).write(out / "manifest.json", [out / halve.FILE])
     again = sweep.end(good)
     assert again.summary["steps"] == 8 and again.summary["stopped"]["why"] == "a test"
@@ -180,5 +182,5 @@ def test_rungs_of_the_same_step_and_at_the_end(start: Any, tokenizer: Path, shar
     assert found["stopped"].keys() == {bad} and found["stopped"][bad]["step"] == 1
     whole = tmp_path / "whole"
     finish(start(whole, 1, QUICK | {"learning_rate": 0.02, "steps": 3}))
-    assert files(sweep.end(good)) == files(Manifest.parse(whole / "out/manifest.json"))
+    assert files(sweep.end(good)) == files(Manifest.read_unchecked(whole / "out/manifest.json"))
     assert sweep.end(bad).summary["steps"] == 1

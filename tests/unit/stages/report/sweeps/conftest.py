@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.stages.report.sweeps.groups import settings
+from crawl2llm.stages.report.sweeps.groups import group_settings
 from crawl2llm.stages.report.sweeps.read import Variant
 
 OPTIONS = {"confidence": 0.95, "resamples": 200, "seed": 0, "power": 0.8, "noise": "pooled"}
@@ -118,7 +118,7 @@ class Sweep:
         return Variant(label, held, owners={"corpus.write": label, "tokenize.encode": label})
 
     def settings(self) -> list[Any]:
-        return settings(self.configs, ["pretrain.train.seed"])
+        return group_settings(self.configs, ["pretrain.train.seed"])
 
     def seeds(self) -> dict[str, dict[str, int]]:
         return {

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from crawl2llm.core.intervals import interval
+from crawl2llm.core.intervals import bootstrap_interval
 from crawl2llm.stages.report.sweeps import noise, verdicts
-from crawl2llm.stages.report.sweeps.differences import Comparison, Measured, decide
+from crawl2llm.stages.report.sweeps.differences import Comparison, Measure, set_verdicts
 from crawl2llm.stages.report.sweeps.noise import Part
-from crawl2llm.stages.report.sweeps.resample import resampled, variance
+from crawl2llm.stages.report.sweeps.resample import bootstrap_means, bootstrap_variance
 
 SEEDS = 3
 
@@ -41,13 +41,13 @@ def comparison(
             base + own + chance.normal(0, 0.01) + chance.normal(0, 0.05, documents) + effect * (place == 1)
             for _ in range(seeds)
         ]
-    return Comparison(Measured("bits", np.array(rows), np.ones(documents), tuple(groups), True), options)
+    return Comparison(Measure("bits", np.array(rows), np.ones(documents), tuple(groups), True), options)
 
 
 def judged(found: Comparison, planned: bool = False) -> list[dict[str, Any]]:
-    pairs = found.to_main()
-    rows = [found.row(*pair, family=len(pairs), planned=planned) for pair in pairs]
-    decide(rows, found.options["confidence"])
+    pairs = found.pairs_with_main()
+    rows = [found.difference_row(*pair, family=len(pairs), planned=planned) for pair in pairs]
+    set_verdicts(rows, found.options["confidence"])
     return rows
 
 
@@ -93,7 +93,7 @@ def test_one_seed_has_no_verdict(options: dict[str, Any]) -> None:
 def test_welch_knows_nothing_of_a_setting_with_one_seed(options: dict[str, Any]) -> None:
     found = comparison(np.random.default_rng(1), options | {"noise": "welch"}, settings=3)
     one = Comparison(
-        Measured("bits", found.measured.scores, found.measured.sizes, ((0, 1, 2), (3,), (4, 5, 6)), True), found.options
+        Measure("bits", found.measured.scores, found.measured.sizes, ((0, 1, 2), (3,), (4, 5, 6)), True), found.options
     )
     assert [row["verdict"] for row in judged(one)] == ["unknown", "unclear"]
     assert [row["verdict"] for row in judged(Comparison(one.measured, options))] == ["unclear", "unclear"]  # pooled
@@ -101,7 +101,7 @@ def test_welch_knows_nothing_of_a_setting_with_one_seed(options: dict[str, Any])
 
 def test_welch_is_scipys(options: dict[str, Any]) -> None:
     one, other = [1.0, 1.4, 1.1], [2.0, 2.9, 2.2, 2.4]
-    part = noise.welch(one, other)
+    part = noise.welch_part(one, other)
     wanted = stats.ttest_ind(other, one, equal_var=False)
     assert part is not None and part.freedom == pytest.approx(wanted.df)
     assert verdicts.p_value(np.mean(other) - np.mean(one), part) == pytest.approx(wanted.pvalue)
@@ -109,7 +109,7 @@ def test_welch_is_scipys(options: dict[str, Any]) -> None:
 
 def test_pooled_noise_of_two_settings_is_students() -> None:
     one, other = [1.0, 1.4, 1.1], [2.0, 2.9, 2.2, 2.4]
-    part = noise.pooled([one, other, [7.0]])
+    part = noise.pooled_variance([one, other, [7.0]])
     error = noise.between_seeds(noise.Noise(part.variance, int(part.freedom)), (3, 4))
     wanted = stats.ttest_ind(other, one)
     assert verdicts.p_value(np.mean(other) - np.mean(one), error) == pytest.approx(wanted.pvalue)
@@ -120,23 +120,23 @@ def test_paired_draws_are_those_of_the_other_bootstrap() -> None:
     chance = np.random.default_rng(0)
     sizes = chance.integers(100, 900, 50).astype(float)
     scores = np.stack([sizes * chance.normal(2, 0.3, 50), sizes * chance.normal(2, 0.3, 50)])
-    draws = resampled(scores, sizes, 2000, [0])
-    wide, *_ = interval(scores[1] - scores[0], sizes, 2000, 0.95, [1])
-    assert variance(draws[:, 1] - draws[:, 0], 50) ** 0.5 == pytest.approx(wide * (50 / 49) ** 0.5, rel=0.08)
-    assert variance(draws[:, 0] - draws[:, 0], 50) == 0
+    draws = bootstrap_means(scores, sizes, 2000, [0])
+    wide, *_ = bootstrap_interval(scores[1] - scores[0], sizes, 2000, 0.95, [1])
+    assert bootstrap_variance(draws[:, 1] - draws[:, 0], 50) ** 0.5 == pytest.approx(wide * (50 / 49) ** 0.5, rel=0.08)
+    assert bootstrap_variance(draws[:, 0] - draws[:, 0], 50) == 0
 
 
 def test_what_documents_do_to_single_trainings_is_counted_once(options: dict[str, Any]) -> None:
     chance = np.random.default_rng(2)
     found = [comparison(chance, options, settings=10) for _ in range(10)]
     assert np.mean([one.noise.shared for one in found]) == pytest.approx(0.05**2 / 40, rel=0.25)
-    parts = [one.parts(0, place)[1].variance for one in found for place in range(1, 10)]
+    parts = [one.error_parts(0, place)[1].variance for one in found for place in range(1, 10)]
     assert np.mean(parts) < 0.5 * 0.05**2 / 40 * 2 / SEEDS  # no setting has any of its own
 
 
 @given(st.lists(st.floats(0, 1), max_size=20))
 def test_holm(values: list[float]) -> None:
-    found = verdicts.holm(values)
+    found = verdicts.holm_corrected(values)
     assert all(one <= other <= 1 for one, other in zip(values, found, strict=True))
     order = sorted(range(len(values)), key=lambda place: values[place])
     assert all(found[a] <= found[b] for a, b in pairwise(order))
@@ -146,7 +146,7 @@ def test_holm(values: list[float]) -> None:
 
 
 def test_holm_rejects_what_its_paper_says() -> None:
-    assert verdicts.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert verdicts.holm_corrected([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
 @given(st.floats(0.1, 6), st.floats(1, 300), st.floats(0.001, 0.2))
@@ -162,7 +162,7 @@ def test_power_is_that_of_the_noncentral_t(away: float, freedom: float, alpha: f
 @settings(deadline=None)
 def test_the_smallest_difference_has_the_power(width: float, freedom: float, alpha: float, wanted: float) -> None:
     error = Part(width**2, freedom)
-    size = verdicts.smallest(error, alpha, wanted)
+    size = verdicts.smallest_visible(error, alpha, wanted)
     assert verdicts.power(size, error, alpha) == pytest.approx(wanted, abs=1e-3)
 
 
@@ -170,7 +170,7 @@ def test_the_smallest_difference_has_the_power(width: float, freedom: float, alp
 @settings(deadline=None, max_examples=30)
 def test_seeds_needed_is_the_smallest_number(difference: float, of_seeds: float, of_documents: float) -> None:
     def error(seeds: int) -> Part:
-        return noise.added([Part(of_seeds**2 * 2 / seeds, max(1, 2 * (seeds - 1))), Part(of_documents**2, 99)])
+        return noise.add_parts([Part(of_seeds**2 * 2 / seeds, max(1, 2 * (seeds - 1))), Part(of_documents**2, 99)])
 
     found = verdicts.seeds_needed(difference, error, 0.05, 0.8)
     if found is None:
@@ -189,5 +189,5 @@ def test_verdicts_know_which_way_is_better() -> None:
 def test_trainings_without_any_noise(options: dict[str, Any]) -> None:
     """The same training twice: no error, and no division by it."""
     scores = np.ones((4, 20)) * np.array([[1.0], [1.0], [2.0], [2.0]])
-    rows = judged(Comparison(Measured("bits", scores, np.ones(20), ((0, 1), (2, 3)), True), options), planned=True)
+    rows = judged(Comparison(Measure("bits", scores, np.ones(20), ((0, 1), (2, 3)), True), options), planned=True)
     assert rows[0]["verdict"] == "worse" and rows[0]["difference"] == 1 and rows[0]["smallest"] == 0

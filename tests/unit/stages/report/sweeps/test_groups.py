@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.stages.report.sweeps.groups import settings
+from crawl2llm.stages.report.sweeps.groups import group_settings
 
 SEEDS = ["train.seed"]
 
@@ -17,7 +17,7 @@ def config(rate: float, seed: int, **more: Any) -> dict[str, Any]:
 
 
 def test_replicas_and_what_differs() -> None:
-    found = settings(
+    found = group_settings(
         {
             "main": config(0.1, 0, variants={"hot": {}}),
             "seed-1": config(0.1, 1),
@@ -35,9 +35,9 @@ def test_replicas_and_what_differs() -> None:
 def test_keys_of_placement_make_no_setting() -> None:
     there = config(0.1, 0)
     there["train"]["threads"] = 8
-    found = settings({"main": config(0.1, 0), "wide": there}, SEEDS, ["train.threads"])
+    found = group_settings({"main": config(0.1, 0), "wide": there}, SEEDS, ["train.threads"])
     assert [one.variants for one in found] == [("main", "wide")]
-    assert len(settings({"main": config(0.1, 0), "wide": there}, SEEDS)) == 2
+    assert len(group_settings({"main": config(0.1, 0), "wide": there}, SEEDS)) == 2
 
 
 def test_settings_that_share_a_result_are_one() -> None:
@@ -49,16 +49,16 @@ def test_settings_that_share_a_result_are_one() -> None:
     }
     configs |= {"same-1": config(0.1, 1, decay=0.1)}
     files = {"main": "a", "same": "a", "hot": "b", "hot-1": "c", "same-1": "d"}
-    found = settings(configs, SEEDS, results=files)
+    found = group_settings(configs, SEEDS, results=files)
     assert [one.variants for one in found] == [("main", "same", "same-1"), ("hot", "hot-1")]
     assert [one.changes for one in found] == [{}, {"train.rate": (0.1, 0.2)}]
-    assert [one.name for one in settings(configs, SEEDS)] == ["main", "same", "hot"]
+    assert [one.name for one in group_settings(configs, SEEDS)] == ["main", "same", "hot"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=12))
 def test_every_variant_is_in_one_setting_whose_key_it_has(drawn: list[tuple[int, int]]) -> None:
     configs = {"main": config(0, 0)} | {f"v{n}": config(rate, seed) for n, (rate, seed) in enumerate(drawn)}
-    found = settings(configs, SEEDS)
+    found = group_settings(configs, SEEDS)
     assert sorted(name for one in found for name in one.variants) == sorted(configs)
     assert found[0].name == "main" and found[0].changes == {}
     for one in found:

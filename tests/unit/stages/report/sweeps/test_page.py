@@ -35,13 +35,15 @@ def costs(sweep: Any) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def found(sweep: Any) -> dict[str, Any]:
     options = {"confidence": 0.95, "resamples": 200, "seed": 0, "power": 0.8, "noise": "pooled"}
-    return analysis.whole(sweep.settings(), sweep.variants, sweep.seeds(), options)
+    return analysis.compare_settings(sweep.settings(), sweep.variants, sweep.seeds(), options)
 
 
 @pytest.fixture(scope="session")
 def page(sweep: Any, found: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page") / "compare.html"
-    out.write_text(variants.written(found, sweep.variants, costs(sweep), "0123456789abcdef"), encoding="utf-8")
+    out.write_text(
+        variants.render_with_costs(found, sweep.variants, costs(sweep), "0123456789abcdef"), encoding="utf-8"
+    )
     return out
 
 
@@ -91,7 +93,7 @@ def test_verdicts(found: dict[str, Any]) -> None:
 
 
 def test_numbers_are_of_the_input_alone_and_have_no_infinity(sweep: Any, found: dict[str, Any]) -> None:
-    again = analysis.whole(sweep.settings(), sweep.variants, sweep.seeds(), found["options"])
+    again = analysis.compare_settings(sweep.settings(), sweep.variants, sweep.seeds(), found["options"])
     text = json.dumps(found, allow_nan=False, sort_keys=True)
     assert text == json.dumps(again, sort_keys=True)
 
@@ -122,9 +124,9 @@ def test_a_stopped_variant_is_shown_and_has_no_verdict(sweep: Any, options: dict
     held = copy.deepcopy(sweep.variants)
     for name in ("hot", "hot-seed-1", "hot-seed-2"):
         held[name].made["pretrain.train"][""].summary["stopped"] = STOPPED
-    found = analysis.whole(sweep.settings(), held, sweep.seeds(), options)
+    found = analysis.compare_settings(sweep.settings(), held, sweep.seeds(), options)
     assert found["models"]["base"]["settings"] == ["main", "without-dedup", "warm"]
-    text = variants.written(found, held, costs(sweep), "")
+    text = variants.render_with_costs(found, held, costs(sweep), "")
     assert "Stopped early, and left out of the verdicts" in text and "&lt;i&gt;worse&lt;/i&gt; half" in text
     assert "stopped at step 20" in text
 
@@ -132,20 +134,22 @@ def test_a_stopped_variant_is_shown_and_has_no_verdict(sweep: Any, options: dict
 def test_an_unfinished_run_says_what_is_missing(sweep: Any, options: dict[str, Any]) -> None:
     held = copy.deepcopy(sweep.variants)
     held["warm"].made, held["warm"].missing = {}, ["evaluate.common"]
-    text = variants.written(analysis.whole(sweep.settings(), held, sweep.seeds(), options), held, costs(sweep), "")
+    text = variants.render_with_costs(
+        analysis.compare_settings(sweep.settings(), held, sweep.seeds(), options), held, costs(sweep), ""
+    )
     assert "Not all variants are complete" in text and "missing evaluate.common" in text and "▲ better" in text
     for name in sweep.variants:
         held[name].made = {}
-    found = analysis.whole(sweep.settings(), held, sweep.seeds(), options)
-    text = variants.written(found, held, {name: {"tasks": 0, "tasks_own": 0} for name in held}, "")
+    found = analysis.compare_settings(sweep.settings(), held, sweep.seeds(), options)
+    text = variants.render_with_costs(found, held, {name: {"tasks": 0, "tasks_own": 0} for name in held}, "")
     assert "Nothing can be compared yet" in text and 'role="img"' not in text
 
 
 def test_one_seed_says_that_the_noise_is_unknown(sweep: Any, options: dict[str, Any]) -> None:
     held = {name: one for name, one in sweep.variants.items() if "seed" not in name}
     settings = [type(one)(one.name, one.changes, one.variants[:1]) for one in sweep.settings()]
-    found = analysis.whole(settings, held, {name: {} for name in held}, options)
-    text = variants.written(found, held, {name: {"tasks": 0, "tasks_own": 0} for name in held}, "")
+    found = analysis.compare_settings(settings, held, {name: {} for name in held}, options)
+    text = variants.render_with_costs(found, held, {name: {"tasks": 0, "tasks_own": 0} for name in held}, "")
     assert (
         "noise between trainings unknown" in text and "▲" not in text.partition("<main")[2].partition("All measures")[0]
     )
@@ -165,13 +169,13 @@ def test_one_training_counts_once(sweep: Any, options: dict[str, Any]) -> None:
         kind("hot", hot.changes, ("hot",)),
         kind("default", {}, ("default",)),
     ]
-    found = analysis.whole(grouped, held, {name: {} for name in held}, options)
+    found = analysis.compare_settings(grouped, held, {name: {} for name in held}, options)
     base = found["models"]["base"]
     assert base["settings"] == ["main", "hot"] and base["seeds"] == [1, 1]
     assert base["measures"][0]["noise"]["freedom"] == 0 and base["measures"][0]["to_main"][0]["verdict"] == "unknown"
     assert {row["name"]: row["same_as"] for row in found["variants"]} == {
         "main": None, "hot": None, "same": "main", "default": "main"}  # fmt: skip
-    text = variants.written(found, held, {name: {"tasks": 0, "tasks_own": 0} for name in held}, "")
+    text = variants.render_with_costs(found, held, {name: {"tasks": 0, "tasks_own": 0} for name in held}, "")
     assert "main, same, default have the same base model, from one training: it counts once." in text
     assert "the same training as main" in text
 
@@ -181,8 +185,8 @@ def test_words_of_a_page_whose_seeds_are_not_there_yet(sweep: Any, options: dict
     for name in held:
         if "seed" in name:
             held[name].made, held[name].missing = {}, ["evaluate.common"]
-    found = analysis.whole(sweep.settings(), held, sweep.seeds(), options)
-    text = variants.written(found, held, {name: {"tasks": 0, "tasks_own": 0} for name in held}, "")
+    found = analysis.compare_settings(sweep.settings(), held, sweep.seeds(), options)
+    text = variants.render_with_costs(found, held, {name: {"tasks": 0, "tasks_own": 0} for name in held}, "")
     assert "Trainings with other seeds are not evaluated yet (seed-1, seed-2, hot-seed-1" in text
     assert "No setting was trained with more than one seed" not in text
     assert "3 settings are compared with main by bits per byte on the same held-out text: no verdict, because" in text
@@ -195,7 +199,7 @@ def test_other_documents_in_a_variant_are_refused(sweep: Any, options: dict[str,
     held = copy.deepcopy(sweep.variants)
     held["warm"].made["evaluate.common"]["base"].summary["set"] = "other"
     with pytest.raises(ManifestError, match="other documents in some variants"):
-        analysis.whole(sweep.settings(), held, sweep.seeds(), options)
+        analysis.compare_settings(sweep.settings(), held, sweep.seeds(), options)
 
 
 def browse(address: str, profile: Path, *more: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.stages.report.sweeps.scaling import OPERATIONS, Law, described, fit, identifiable, why_not
+from crawl2llm.stages.report.sweeps.scaling import OPERATIONS, Law, fit_law, identifiable_powers, law_row, why_no_law
 
 # Hoffmann et al. 2022, arXiv:2203.15556, equation 10.
 CHINCHILLA = Law(1.69, 406.4, 0.34, 410.7, 0.28)
@@ -19,7 +19,7 @@ N, D = (part.ravel() for part in np.meshgrid(SIZES, TOKENS))
 
 
 def test_the_published_constants_come_back() -> None:
-    found = fit(N, D, CHINCHILLA.loss(N, D))
+    found = fit_law(N, D, CHINCHILLA.loss(N, D))
     assert found is not None
     for name in ("E", "A", "alpha", "B", "beta"):
         assert getattr(found, name) == pytest.approx(getattr(CHINCHILLA, name), rel=1e-3)
@@ -45,24 +45,24 @@ def test_intervals_hold_the_constants_of_noisy_losses() -> None:
     chance = np.random.default_rng(4)
     losses = CHINCHILLA.loss(N, D) * np.exp(chance.normal(0, 0.002, len(N)))
     options: dict[str, Any] = {"resamples": 30, "seed": 0, "confidence": 0.95}
-    found = described(list(N), list(D), list(losses), options)
+    found = law_row(list(N), list(D), list(losses), options)
     for name in ("alpha", "beta", "E"):
         low, high = (found["constants"][name][end] for end in ("low", "high"))
         wide = high - low
         assert low - wide < getattr(CHINCHILLA, name) < high + wide and wide > 0
     assert [row["operations"] for row in found["optima"]] == pytest.approx([6 * 4e21, 6 * 4e22, 6 * 4e23])
-    assert found == described(list(N), list(D), list(losses), options)
+    assert found == law_row(list(N), list(D), list(losses), options)
 
 
 @pytest.mark.parametrize("by", ["parameters", "tokens"])
 def test_one_of_the_two_alone(by: str) -> None:
     """Where only one varies, the other's part is in E."""
     if by == "tokens":
-        law = fit([1e8] * 4, list(TOKENS), list(CHINCHILLA.loss(1e8, TOKENS)))
+        law = fit_law([1e8] * 4, list(TOKENS), list(CHINCHILLA.loss(1e8, TOKENS)))
         assert law is not None and law.A is None and law.beta == pytest.approx(0.28, rel=1e-3)
         assert pytest.approx(1.69 + 406.4 * 1e8**-0.34, rel=1e-3) == law.E and law.optimum(1e20) is None
     else:
-        law = fit(list(SIZES), [1e10] * 4, list(CHINCHILLA.loss(SIZES, 1e10)))
+        law = fit_law(list(SIZES), [1e10] * 4, list(CHINCHILLA.loss(SIZES, 1e10)))
         assert law is not None and law.B is None and law.alpha == pytest.approx(0.34, rel=1e-3)
 
 
@@ -75,7 +75,7 @@ def test_one_of_the_two_alone(by: str) -> None:
     ],
 )
 def test_what_is_not_identifiable(sizes: list[int], tokens: list[int], words: str) -> None:
-    assert identifiable(sizes, tokens) == (False, False)
-    assert fit(sizes, tokens, [1.0] * len(sizes)) is None
-    assert words in why_not(sizes, tokens)
-    assert words in described(sizes, tokens, [1.0] * len(sizes), {"resamples": 9, "seed": 0, "confidence": 0.9})["why"]
+    assert identifiable_powers(sizes, tokens) == (False, False)
+    assert fit_law(sizes, tokens, [1.0] * len(sizes)) is None
+    assert words in why_no_law(sizes, tokens)
+    assert words in law_row(sizes, tokens, [1.0] * len(sizes), {"resamples": 9, "seed": 0, "confidence": 0.9})["why"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.stages.report.sweeps.tables import beside, changes
+from crawl2llm.stages.report.sweeps.tables import setting_changes, without_text
 
 ALL = ["language", "heuristics", "dedup"]
 
@@ -29,11 +29,11 @@ ALL = ["language", "heuristics", "dedup"]
     ],
 )
 def test_what_a_list_lacks(old: Any, new: Any, words: str) -> None:
-    assert beside(old, new) == words
+    assert without_text(old, new) == words
 
 
 def test_changes_of_a_setting() -> None:
     setting = {"changes": {"filters": (ALL, ALL[:2]), "rate": (0.1, 0.2), "order": (ALL, [])}}
-    assert changes(setting) == [
+    assert setting_changes(setting) == [
         ("filters", "without dedup"), ("rate", "0.1 → 0.2"), ("order", "[language, heuristics, dedup] → []"),
     ]  # fmt: skip
