@@ -31,6 +31,7 @@ from benchmarks.machine import processor, versions
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import filter_order, sources, steps
 from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.commands.plan import dryrun
 from crawl2llm.core import manifest_ranges, record
 from crawl2llm.core.manifest import Manifest, combine_sources, digest
@@ -113,7 +114,7 @@ def completed(folder: Path, config: Path) -> None:
                 file.write_bytes(b"")
             mark = fingerprint(step, complete, memo, task if facts.per == "model" else "")
             made = Manifest(step, digest(mark))
-            alone = step == steps.DOCUMENTS  # what comes later goes back to all shards, through ingest.check
+            alone = step == DOCUMENTS  # what comes later goes back to all shards, through ingest.check
             made.sources = {task: contents[task]} if alone else {} if step == "crawl.render" else whole
             for need in steps.needed_steps(step, complete, task if facts.per == "model" else ""):
                 same = sharded and steps.STEPS[need].per == "shard"

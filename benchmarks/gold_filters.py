@@ -28,8 +28,9 @@ from benchmarks import gold
 from benchmarks.machine import processor, run, versions
 from benchmarks.presets import CRAWL, kept
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import filter_order, steps
+from crawl2llm.chain import filter_order
 from crawl2llm.chain.project import Project
+from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.core.root import ROOT
 from crawl2llm.formats.documents import rows
 
@@ -81,7 +82,7 @@ def originals(project: Project, variant: str, crawl: Path) -> dict[str, tuple[st
     """id → (language, characters) of the labelled originals."""
     labels = gold.labels(next(crawl.glob("*.gold.tsv")))
     found = {}
-    for path in gold.shards(Path(project.step_folder(variant, steps.DOCUMENTS)).parents[1], "ingest/extract"):
+    for path in gold.shards(Path(project.step_folder(variant, DOCUMENTS)).parents[1], "ingest/extract"):
         for row in rows(path, ["id", "text", "metadata"]):
             label = labels.get(json.loads(row["metadata"]).get("record_id", ""), {})
             if label.get("variant") == "original":

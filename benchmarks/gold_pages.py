@@ -125,7 +125,7 @@ class Bodies(WarcReader):
         super().__init__({"name": "gold"}, {"max_body_bytes": 20_000_000})
         self.charsets, self.decoded = charsets, dict[str, str]()
 
-    def html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> Rejected:
+    def page_of_html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> Rejected:
         name = record.record_id or ""
         charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
         if name in self.charsets:

@@ -129,7 +129,7 @@ def contending(whose=placement_options.PROGRAM):
 def rung_before(wildcards):
     """Input function: the manifests of all contenders at the rung before; none at the first."""
     found = halving.tasks_before(wildcards.contender, VARIANTS[wildcards.variant])
-    return [PROJECT.manifest(wildcards.variant, steps.RUNG, task) for task in found]
+    return [PROJECT.manifest_path(wildcards.variant, steps.RUNG, task) for task in found]
 
 
 def trainer(usual, judged):
@@ -198,7 +198,7 @@ def manifest(step):
         if not steps.is_used(step, VARIANTS[wildcards.variant]):
             return []
         task = getattr(wildcards, steps.STEPS[step].per) if steps.STEPS[step].per else ""
-        return PROJECT.manifest(wildcards.variant, step, task)
+        return PROJECT.manifest_path(wildcards.variant, step, task)
 
     return found
 
@@ -206,14 +206,14 @@ def manifest(step):
 def model(wildcards):
     """Input function: the manifest of the model that the wildcards name."""
     made = model_registry.making_task(VARIANTS[wildcards.variant], wildcards.model)
-    return PROJECT.manifest(wildcards.variant, *made)
+    return PROJECT.manifest_path(wildcards.variant, *made)
 
 
 def parent(wildcards):
     """Input function: the manifest of the model that the one that the wildcards name is made from."""
     config = VARIANTS[wildcards.variant]
     made = model_registry.making_task(config, model_registry.parent(config, wildcards.model))
-    return PROJECT.manifest(wildcards.variant, *made)
+    return PROJECT.manifest_path(wildcards.variant, *made)
 
 
 def lineage(step=None):
@@ -225,9 +225,9 @@ def lineage(step=None):
         config = VARIANTS[wildcards.variant]
         above = model_registry.lineage(config, wildcards.model)
         if step:
-            return [PROJECT.manifest(wildcards.variant, step, name) for name in above]
+            return [PROJECT.manifest_path(wildcards.variant, step, name) for name in above]
         made = [model_registry.making_task(config, name) for name in above if name != model_registry.UNTRAINED]
-        return [PROJECT.manifest(wildcards.variant, *one) for one in made]
+        return [PROJECT.manifest_path(wildcards.variant, *one) for one in made]
 
     return found
 
@@ -237,7 +237,7 @@ def reward_models(step):
 
     def found(wildcards):
         names = model_registry.reward_models(VARIANTS[wildcards.variant], wildcards.model)
-        return [PROJECT.manifest(wildcards.variant, step, name) for name in names]
+        return [PROJECT.manifest_path(wildcards.variant, step, name) for name in names]
 
     return found
 
@@ -246,7 +246,7 @@ def answering(wildcards):
     """Input function: the manifest of the model whose answers align.pairs judges; none where its `from` is null."""
     config = VARIANTS[wildcards.variant]
     name = config["align"]["pairs"]["from"]
-    return PROJECT.manifest(wildcards.variant, *model_registry.making_task(config, name)) if name else []
+    return PROJECT.manifest_path(wildcards.variant, *model_registry.making_task(config, name)) if name else []
 
 
 def answering_option(wildcards):
@@ -257,7 +257,7 @@ def answering_option(wildcards):
 
 @cache
 def _all(variant, step):
-    return [PROJECT.manifest(variant, step, task) for task in steps.task_ids(step, VARIANTS[variant])]
+    return [PROJECT.manifest_path(variant, step, task) for task in steps.task_ids(step, VARIANTS[variant])]
 
 
 def manifests(step):
@@ -306,7 +306,7 @@ def _of(wildcards, used, ranged=False):
     found = []
     for step in used:
         if steps.STEPS[step].per and hasattr(wildcards, "shard"):
-            found.append(PROJECT.manifest(wildcards.variant, step, wildcards.shard))
+            found.append(PROJECT.manifest_path(wildcards.variant, step, wildcards.shard))
         else:
             found += (_ranged if ranged else _all)(wildcards.variant, step)
     return found
@@ -388,7 +388,7 @@ def at_once(step):
 
 def seeding(step):
     """Input function: the corpora of this run that the seeds of a step of synthesize are taken from."""
-    return lambda wildcards: PROJECT.seeding(wildcards.variant, step)
+    return lambda wildcards: PROJECT.seed_manifests(wildcards.variant, step)
 
 
 def every_step(wildcards):
@@ -422,7 +422,7 @@ def ranged(*names):
 
 @cache
 def _ranged(variant, step):
-    paths = [PROJECT.manifest(variant, step, task) for task in steps.result_ids(step, VARIANTS[variant])]
+    paths = [PROJECT.manifest_path(variant, step, task) for task in steps.result_ids(step, VARIANTS[variant])]
     if steps.STEPS[step].per not in steps.NUMBERED or len(paths) == 1:
         return paths
     first, last = (Path(path).name.split(".")[0] for path in (paths[0], paths[-1]))
@@ -431,7 +431,7 @@ def _ranged(variant, step):
 
 def every_variant(step, file="manifest.json"):
     """A file of a one-task step in every variant."""
-    return [f"{PROJECT.folder(variant, step)}/{file}" for variant in VARIANTS]
+    return [f"{PROJECT.step_folder(variant, step)}/{file}" for variant in VARIANTS]
 
 
 def of_all_variants(*names):
@@ -489,7 +489,7 @@ onstart:
         hook.before_submission(workflow)
         start.prepare_run(workflow, PROJECT, logger.warning)
         if not workflow.touch:
-            snakemake_internals.start_only_if(workflow, cutoff_planning.CutoffPlanner(PROJECT).nothing_to_do)
+            snakemake_internals.start_only_if(workflow, cutoff_planning.CutoffPlanner(PROJECT).has_nothing_to_do)
     except run_lock.Busy as error:
         raise WorkflowError(str(error)) from None
     except OSError as error:

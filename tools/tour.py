@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from crawl2llm.chain.fingerprint import import_closure
-from crawl2llm.chain.steps import STEPS, folder_of, package_of, program_of, stage_of
+from crawl2llm.chain.step import stage_of
+from crawl2llm.chain.steps import STEPS, folder_of, package_of, program_of
 from crawl2llm.chain.unhashed import is_plumbing
 from crawl2llm.core.root import ROOT
 

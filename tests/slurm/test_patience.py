@@ -37,7 +37,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     told: list[str] = []
     monkeypatch.setattr(retries, "PAUSE", 0.1)
     monkeypatch.setattr(retries, "REPORT_AFTER", 0.2)
-    monkeypatch.setattr(retries.silence, "tell", told.append)
+    monkeypatch.setattr(retries.silence, "report", told.append)
     return told
 
 

@@ -15,15 +15,15 @@ from tests.workflow.conftest import ROOT, environment
 
 # Shortcut → what it has Snakemake call less often.
 SAVED = {
-    "producers": "snakemake.output_index.OutputIndex.match_producers",
-    "parameters": "inspect.signature",
-    "environments": "snakemake.rules.Rule.expand_params",
-    "times": "snakemake.io._IOFile.mtime_uncached",
-    "files": "snakemake.rules.IOFile",
-    "shared": "snakemake.io._IOFile.clone_flags",
-    "storage": "snakemake.io.is_flagged",
-    "names": "snakemake.jobs.fmt_iofile",
-    "commands": "snakemake.jobs.Job.format_wildcards",
+    "cache_producers": "snakemake.output_index.OutputIndex.match_producers",
+    "cache_parameters": "inspect.signature",
+    "use_rule_environments": "snakemake.rules.Rule.expand_params",
+    "skip_times": "snakemake.io._IOFile.mtime_uncached",
+    "keep_files": "snakemake.rules.IOFile",
+    "share_files": "snakemake.io._IOFile.clone_flags",
+    "read_storage_flags": "snakemake.io.is_flagged",
+    "print_plain_names": "snakemake.jobs.fmt_iofile",
+    "format_one_command": "snakemake.jobs.Job.format_wildcards",
 }
 OPTIONS: dict[str, tuple[str, ...]] = {
     "plan": (),
@@ -169,7 +169,7 @@ def test_all_shortcuts_together_change_no_plan_and_no_refusal(said: dict[str, st
 
 
 def test_no_environment_of_a_rule_depends_on_params() -> None:
-    """`environments` gives it none."""
+    """`use_rule_environments` gives it none."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "rules").rglob("*.smk")]
     named = [line for text in texts for line in re.findall(r"^    conda:\n +(.*)", text, re.MULTILINE)]
     assert len(named) > 20 and all(re.fullmatch(r'"[^{}]+"', line) for line in named)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain import config, filter_order, steps
+from crawl2llm.chain import config, model_registry, steps
+from crawl2llm.chain.step import ALL_VERDICTS, EDITS_BEFORE, LANGUAGES_BEFORE, VERDICTS_BEFORE
 from tools.tour import rules_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,18 +38,16 @@ def test_a_rule_reads_what_the_table_says(step: str) -> None:
     named = set(re.findall(r'(?:manifests?|ranged|asked|lineage|reward_models|calibrating|grouping)\("([\w.]+)"', text))
     stage = steps.stage_of(step)
     words = {
-        filter_order.VERDICTS_BEFORE: f'verdicts=before("{stage}")',
-        filter_order.LANGUAGES_BEFORE: f'languages=languages("{stage}")',
-        filter_order.EDITS_BEFORE: "edits=edits(" if stage == "corpus" else f'edits("{stage}")',
-        filter_order.ALL_VERDICTS: "verdicts=verdicts(),",
+        VERDICTS_BEFORE: f'verdicts=before("{stage}")',
+        LANGUAGES_BEFORE: f'languages=languages("{stage}")',
+        EDITS_BEFORE: "edits=edits(" if stage == "corpus" else f'edits("{stage}")',
+        ALL_VERDICTS: "verdicts=verdicts(),",
     }
     named |= {need for need, word in words.items() if word in text}
     if re.search(r"model=(model|parent),|models=lineage\(\),", text):  # of one of the steps that make models
-        named |= set(steps.MAKERS) & set(steps.STEPS[step].needs)
+        named |= set(model_registry.MAKERS) & set(steps.STEPS[step].needs)
     assert named == set(steps.STEPS[step].needs)
-    of_main = set(re.findall(r'=of_main\("([\w.]+)"', text)) | (
-        {filter_order.EDITS_BEFORE} if "=edits_of_main(" in text else set()
-    )
+    of_main = set(re.findall(r'=of_main\("([\w.]+)"', text)) | ({EDITS_BEFORE} if "=edits_of_main(" in text else set())
     assert of_main == set(steps.STEPS[step].common)
 
 

@@ -19,11 +19,10 @@ from crawl2llm.chain.config_schema import (
     telling_errors,
 )
 from crawl2llm.chain.data_folder import to_folder
+from crawl2llm.chain.steps import COMMON, STEPS
 from crawl2llm.core.errors import ConfigError
 from crawl2llm.core.nested_dicts import lookup, merge_dicts
 from crawl2llm.core.yaml_hints import not_text_hint
-
-COMMON = "evaluate.common"
 
 
 def with_defaults(config: dict[str, Any], node: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -67,13 +66,6 @@ def _change_path_values(value: Any, change: Callable[[str], str]) -> Any:
     return change(value) if isinstance(value, str) else value
 
 
-# Keys with paths among what steps are told of others (step_inputs.py):
-EXTRA_PATHS = {
-    "evaluate.stage": ["data"],
-    **{step: ["train.start_from"] for step in ("pretrain.mix", "pretrain.plan", "pretrain.rung")},
-}
-
-
 def with_changed_paths(step: str, settings: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """The settings of a step, as its program gets them, with each path changed that a key names; the given ones stay as they are."""
     path_keys = [
@@ -90,7 +82,7 @@ def with_changed_paths(step: str, settings: dict[str, Any], change: Callable[[st
             first: change_key(section[first], *rest) if rest else _change_path_values(section[first], change),
         }
 
-    for key in path_keys + EXTRA_PATHS.get(step, []):
+    for key in (*path_keys, *STEPS[step].extra_paths):
         settings = change_key(settings, *key.split("."))
     return settings
 
@@ -130,7 +122,7 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
         reported: set[str] = set()  # of a sweep's variants: fifty may have the same fault
         for name in complete.get("variants", {}):
             try:
-                variant_config = config_of_variant(complete, name)
+                variant_config = complete_variant(complete, name)
                 lines += _measurement_problems(complete, variant_config, name, name in by_hand)
             except ConfigError as error:
                 label = sweep_errors.variant_label(complete, name)
@@ -197,16 +189,11 @@ def unused_filter_lines(config: dict[str, Any], complete: dict[str, Any]) -> lis
     ]
 
 
-def config_of_variant(config: dict[str, Any], name: str) -> dict[str, Any]:
-    """The whole config of a variant, with what it is compared with (chain/shared_reference.py); `main` is the config itself.
-
-    Raises ConfigError.
-    """
-    if name not in config["variants"]:
-        return config
+def complete_variant(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """The complete config of one of the variants: main's with the keys of its own. Raises ConfigError."""
     judged = {key: config["sweep"][key] for key in ("halving", "seed_keys")}
     overlaid = {**merge_dicts(config, config["variants"][name]), "variants": {}, "sweep": judged}
-    return {**validate(overlaid, source=f"variants.{name}"), shared_reference.KEY: shared_reference.Reference(config)}
+    return validate(overlaid, source=f"variants.{name}")
 
 
 def _key_problems(config: Any, path: str = "") -> list[str]:

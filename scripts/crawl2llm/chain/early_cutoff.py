@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.steps import COMPARE_ALL, EXPORT_STEP, LIST, MAKERS, REPORT_STEP, RUNG, SYNTHESIZE, is_of_main
+from crawl2llm.chain.model_registry import EXPORT_STEP, MAKERS
+from crawl2llm.chain.steps import COMPARE_ALL, LIST, REPORT_STEP, RUNG, SYNTHESIZE, is_of_main
 from crawl2llm.core import checkpoint_folders, manifest_ranges, record
 from crawl2llm.core.manifest import Manifest, canonical_json, combine_sources, digest, task_of
 

@@ -13,8 +13,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import halving, model_registry, shared_reference, step_inputs
-from crawl2llm.chain.config import config_of_variant, with_changed_paths
+from crawl2llm.chain import model_registry, shared_reference
+from crawl2llm.chain.config import complete_variant, with_changed_paths
 from crawl2llm.chain.config_schema import named_files, tracked_section
 from crawl2llm.chain.data_folder import DATA, from_folder
 from crawl2llm.chain.steps import (
@@ -22,13 +22,10 @@ from crawl2llm.chain.steps import (
     COMPARE_ALL,
     FETCH,
     LIST,
-    PLAN,
-    PUBLIC,
     REPORT_STEP,
-    RUNG,
-    SETS,
-    STAGE,
+    STEPS,
     SYNTHESIZE,
+    extra_settings,
     is_used,
     needed_steps_of_main,
     program_of,
@@ -145,11 +142,6 @@ def code_hashes(module: str, root: Path = ROOT) -> dict[str, str]:
     return hashes
 
 
-FILE_KEYS_STEP = {
-    PLAN: model_registry.BASE_STEP,
-    RUNG: model_registry.BASE_STEP,
-    STAGE: PUBLIC,
-}  # the step whose keys name a step's files, where it is another
 FILES_BY_KIND = {
     "yaml": content_hash.files_named_by,
     "manifests": content_hash.manifests_in,
@@ -188,26 +180,34 @@ def tracked_settings(step: str, config: dict[str, Any], task: str = "") -> dict[
     """
     return {
         **tracked_section(model_registry.config_for_model(config, step, task), step),
-        **step_inputs.extra_settings(step, config, task),
+        **extra_settings(step, config, task),
     }
 
 
 def config_naming_files(step: str, config: dict[str, Any], task: str) -> dict[str, Any]:
     """The config whose keys name a step's files."""
-    model_config = model_registry.config_for_model(config, step, task)
-    if step == RUNG and task:
-        name, _ = halving.parse_task(task)
-        return {
-            **model_config,
-            "pretrain": {**model_config["pretrain"], "train": halving.contender_section(config, name)},
-        }
-    if step != SETS:
-        return model_config
-    section = model_config["decontaminate"]
-    return {
-        **model_config,
-        "decontaminate": {**section, "index": {**section["index"], **step_inputs.search_settings(config)}},
-    }
+    return STEPS[step].files_config(model_registry.config_for_model(config, step, task), task)
+
+
+def task_file_hashes(step: str, config: dict[str, Any], task: str = "") -> dict[str, str]:
+    """As `file_hashes`, of the files that a step's task reads: the plan of a training reads the checkpoint that it starts from."""
+    return file_hashes(STEPS[step].files_of or step, config_naming_files(step, config, task))
+
+
+def split_differs(config: dict[str, Any], main: dict[str, Any], main_memo: dict[str, str]) -> bool:
+    """Whether anything that corpus.split depends on differs between a variant and main. main_memo: main's fingerprints so far."""
+    return fingerprint("corpus.split", config) != fingerprint("corpus.split", main, main_memo)
+
+
+def config_of_variant(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """The whole config of a variant, with what it is compared with (chain/shared_reference.py); `main` is the config itself.
+
+    Raises ConfigError.
+    """
+    if name not in config["variants"]:
+        return config
+    reference = shared_reference.Reference(config, split_differs)
+    return {**complete_variant(config, name), shared_reference.KEY: reference}
 
 
 COMPARED_STEPS = (REPORT_STEP, COMMON)  # what report.compare reads of every variant
@@ -267,8 +267,7 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
                     step, tracked_settings(step, config, task), partial(from_folder, data=config["data"])
                 ),
                 "code": code_hashes(program_of(step)),
-                # The plan of a training reads the checkpoint that it starts from.
-                "files": file_hashes(FILE_KEYS_STEP.get(step, step), config_naming_files(step, config, task)),
+                "files": task_file_hashes(step, config, task),
                 "upstream": above,
             }
         )

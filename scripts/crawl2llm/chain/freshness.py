@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import changed_sources
-from crawl2llm.chain.steps import CRAWL, LIST, SETS, STAGE, SYNTHESIZE, is_of_main
+from crawl2llm.chain.steps import LIST, STEPS, is_of_main
 from crawl2llm.core import manifest_ranges, record
 from crawl2llm.core.console import format_quantity, singular_or_plural
 from crawl2llm.core.manifest import Manifest, ManifestError, NewerError, combine_sources, digest
@@ -25,7 +25,8 @@ STALE_PREFIX = "not up to date: "  # before the reason, in what Snakemake prints
 ABOVE_PREFIX = (
     "other settings or code above: "  # before the steps whose fingerprints differ, where nothing of the step's own does
 )
-WITHOUT_INPUT = (CRAWL, LIST, SETS, STAGE, *SYNTHESIZE)  # steps whose manifests name no inputs: they read no result
+# Steps whose manifests name no inputs: they read no result.
+WITHOUT_INPUT = tuple(step for step, facts in STEPS.items() if not facts.needs and not facts.common)
 UNKNOWN_CHANGE = "other settings or code; no record beside its manifest says which"
 MODULES_RENAMED = "code of modules that were renamed or moved"
 KEEP_RENAMED = f"{MODULES_RENAMED}: if nothing else in it changed, `crawl2llm accept` keeps these results"

@@ -26,6 +26,10 @@ QUANTIZE_STEP = "compress.quantize"  # rounds the weights of a model
 CALIBRATED_METHODS = ("gptq", "awq")  # its methods that read text
 # Models of these steps are no parents: quantized ones can only be exported, reward models not even that.
 CHILDLESS_STEPS = (QUANTIZE_STEP, REWARD_STEP)
+# The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
+MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP)
+# Those whose models are evaluated, exported and served:
+LANGUAGE_MODELS = tuple(step for step in MAKERS if step != REWARD_STEP)
 ENTRY_KEYS = ("from", "step")  # the keys of an entry that are not of its step's section
 Config = dict[str, Any]
 
@@ -46,6 +50,11 @@ def evaluated_models(config: Config) -> list[str]:
 def models_made_by(config: Config, step: str) -> list[str]:
     """The models that a step makes, in the order of the registry."""
     return [name for name, entry in config["models"].items() if entry["step"] == step]
+
+
+def has_models_of(step: str, config: Config) -> bool:
+    """Whether the registry has a model of a step."""
+    return bool(models_made_by(config, step))
 
 
 def lineage(config: Config, model: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import fingerprint, shared_reference, sources, steps, yaml_errors
+from crawl2llm.chain.fingerprint import config_of_variant
 from crawl2llm.chain.freshness import Freshness
 from crawl2llm.core import record
 from crawl2llm.core.manifest import canonical_json
@@ -36,7 +37,7 @@ class Project:
         )
 
     def __init__(self, config: dict[str, Any], source_state: list[Any] | None = None) -> None:
-        self.variants = {name: configuration.config_of_variant(config, name) for name in ("main", *config["variants"])}
+        self.variants = {name: config_of_variant(config, name) for name in ("main", *config["variants"])}
         self.fingerprints: dict[str, dict[str, str]] = {name: {} for name in self.variants}
         # The source files of every shard, and a digest of what they hold, by variant and shard.
         self.held = source_state or self._find_sources()

@@ -51,19 +51,6 @@ def trains_classifier(config: dict[str, Any]) -> bool:
     return config["quality"]["calibrate"]["trained"] or not other_scorers(config)
 
 
-def is_step_used(step: str, config: dict[str, Any]) -> bool:
-    """Whether a run that has the filter quality has this step of it (`score`, of quality.score)."""
-    if step in PRETRAINED_STEPS:
-        return bool(scorer_names(config, step))
-    if step == "lm":
-        return bool(config["quality"]["lm"]["enabled"])
-    if step in ("calibrate", "combine"):
-        return bool(other_scorers(config))
-    if step == "ngrams":
-        return trains_classifier(config) and bool(config["quality"]["ngrams"]["number"])
-    return step == "select" or trains_classifier(config)
-
-
 def check_scorers(config: dict[str, Any]) -> None:
     """Raise InputError, naming key, value and what is allowed, for scorers that cannot work."""
     if "quality" not in config["filters"]:

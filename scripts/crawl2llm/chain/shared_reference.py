@@ -1,11 +1,12 @@
 """What the variants of a run are compared on: the held-out documents and the items of `main`, the same for all of them.
 
-A variant's complete config has main's under KEY (chain/config.py puts it there), so that its fingerprints can depend on what
-it is compared with. A run without variants has no reference.
+A variant's complete config has main's under KEY (`config_of_variant` of chain/fingerprint.py puts it there), so that its fingerprints can
+depend on what it is compared with. A run without variants has no reference.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 KEY = "reference"  # of a variant's complete config; no key of the schema
@@ -15,8 +16,10 @@ Config = dict[str, Any]
 class Reference:
     """The complete config of `main`, and main's fingerprints as far as they were asked for."""
 
-    def __init__(self, main: Config) -> None:
+    def __init__(self, main: Config, split_differs: Callable[[Config, Config, dict[str, str]], bool]) -> None:
+        """split_differs: (config, main, main's fingerprints) → whether anything that corpus.split depends on differs."""
         self.main = main
+        self._split_differs = split_differs
         self.memo: dict[str, str] = {}
         self.same_files: bool | None = None  # whether the source files hold the same, where somebody has looked
         self._differs: bool | None = None
@@ -31,13 +34,11 @@ class Reference:
         return self._differs
 
     def _compare_documents(self, config: Config) -> bool:
-        from crawl2llm.chain.fingerprint import fingerprint  # which asks this module what a step reads
-
         # How source files are found is in no fingerprint.
         same_sources = config["ingest"]["extract"]["sources"] == self.main["ingest"]["extract"]["sources"]
         if not (same_sources if self.same_files is None else self.same_files):
             return True
-        return fingerprint("corpus.split", config) != fingerprint("corpus.split", self.main, self.memo)
+        return self._split_differs(config, self.main, self.memo)
 
 
 def without_reference(config: Config) -> Config:
@@ -80,4 +81,4 @@ def needs_heldout_search(config: Config) -> bool:
     reference = main_config(config)
     if reference is None:
         return False
-    return not split_drops_duplicates(reference) or (KEY in config and config[KEY].differs(config))
+    return not split_drops_duplicates(reference) or (KEY in config and config[KEY].has_other_documents(config))

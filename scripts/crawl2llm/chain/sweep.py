@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b  # training on a GPU machine reads the config without the project's other libraries
 from typing import Any
 
+from crawl2llm.chain.filter_order import order_problem
 from crawl2llm.core.nested_dicts import flatten, has_path, lookup, merge_dicts, nest_value
 
 ALIASES = {"sources": "ingest.extract.sources"}  # in leave_one_out
@@ -129,8 +130,6 @@ def leave_one_out(config: Mapping[str, Any], keys: Sequence[str]) -> Iterator[tu
 
     Raises SweepError for a key of no list.
     """
-    from crawl2llm.chain.filter_order import order_problem  # which reads what reads the config
-
     for key in keys:
         path = ALIASES.get(key, key)
         parts = lookup(dict(config), path) if has_path(dict(config), path) else None

@@ -6,9 +6,11 @@ their checksums. Where an edit of one of these modules does change what a step w
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 VERSION = 1
 
-# A name that ends with / is a folder with all that is in it.
+# A name that ends with / is a folder with all that is in it; * is any one name.
 PLUMBING = {
     "scripts/crawl2llm/__main__.py": "the command for people",
     "scripts/crawl2llm/chain/changed_sources.py": "names the source files that differ",
@@ -18,7 +20,7 @@ PLUMBING = {
     "scripts/crawl2llm/chain/data_folder.py": "where the folder of the data is; what files hold is in the fingerprint",
     "scripts/crawl2llm/chain/early_cutoff.py": "says whether a result would come out the same",
     "scripts/crawl2llm/chain/exit_signals.py": "says which process a signal ended",
-    "scripts/crawl2llm/chain/filter_order.py": "the table of filters; what a step reads from is in its fingerprint",
+    "scripts/crawl2llm/chain/filter_order.py": "collects the filters; what a step reads from is in its fingerprint",
     "scripts/crawl2llm/chain/fingerprint.py": "finds what decides bytes; what it finds is compared, not how",
     "scripts/crawl2llm/chain/freshness.py": "compares manifests with what is expected now",
     "scripts/crawl2llm/chain/gpu_slots.py": "says which GPUs a job has",
@@ -26,12 +28,13 @@ PLUMBING = {
     "scripts/crawl2llm/chain/input_digests.py": "compares files with their manifests",
     "scripts/crawl2llm/chain/locked_packages.py": "reads the packages of a lock, whose digest is in the fingerprint",
     "scripts/crawl2llm/chain/model_registry.py": "which models there are; settings and parents are in their fingerprints",
+    "scripts/crawl2llm/chain/pair_masking.py": "says what steps that make pairs are told of filters; it is in their fingerprints",
     "scripts/crawl2llm/chain/placement_options.py": "placement keys as options of a command line",
     "scripts/crawl2llm/chain/project.py": "says where each manifest lies and what is expected of it",
     "scripts/crawl2llm/chain/shared_reference.py": "says what variants are compared on; what they read of it is in their fingerprints",
     "scripts/crawl2llm/chain/skip_pandas.py": "leaves out a library that no value comes from",
-    "scripts/crawl2llm/chain/step_inputs.py": "says what steps are told of others; it is in their fingerprints",
-    "scripts/crawl2llm/chain/steps.py": "the table of steps; what a step reads from is in its fingerprint",
+    "scripts/crawl2llm/chain/step.py": "what a step is declared by; what it reads and is told is in its fingerprint",
+    "scripts/crawl2llm/chain/steps.py": "collects the steps; what a step reads from is in its fingerprint",
     "scripts/crawl2llm/chain/sweep.py": "writes variants for people; their settings are in the fingerprints",
     "scripts/crawl2llm/chain/sweep_errors.py": "names the sweep's own key in an error",
     "scripts/crawl2llm/chain/unhashed.py": "this list; VERSION is in every fingerprint",
@@ -60,6 +63,7 @@ PLUMBING = {
     "scripts/crawl2llm/core/shard_pool.py": "starts a process for each shard of a task",
     "scripts/crawl2llm/core/task_costs.py": "keeps the benchmark file of the start that did the work",
     "scripts/crawl2llm/core/yaml_hints.py": "explains what YAML made of a value",
+    "scripts/crawl2llm/filters/*/steps.py": "declares the steps of a filter; what they read and are told is in their fingerprints",
     "scripts/crawl2llm/filters/decontaminate/command.py": "searches a corpus of somebody else's for a person",
     "scripts/crawl2llm/filters/decontaminate/corpora.py": "reads and writes such a corpus",
     "scripts/crawl2llm/filters/language/known_labels.py": "refuses languages that the model never finds",
@@ -67,6 +71,7 @@ PLUMBING = {
     "scripts/crawl2llm/formats/fasttext_trial.py": "refuses models that fastText cannot read",
     "scripts/crawl2llm/formats/generation_speed.py": "measures tokens a second and memory, in a file that no manifest lists",
     "scripts/crawl2llm/slurm/": "talks to SLURM",
+    "scripts/crawl2llm/stages/*/steps.py": "declares the steps of a stage; what they read and are told is in their fingerprints",
     "scripts/crawl2llm/stages/align/checks.py": "refuses settings that cannot work together",
     "scripts/crawl2llm/stages/compress/checks.py": "refuses settings that cannot work together",
     "scripts/crawl2llm/stages/compress/gguf_tools.py": "compiles llama.cpp; its version is in the record of what it makes",
@@ -110,4 +115,6 @@ PLUMBING = {
 
 def is_plumbing(path: str) -> bool:
     """Whether a module, by its path below the project's root, decides no byte."""
-    return path in PLUMBING or any(name.endswith("/") and path.startswith(name) for name in PLUMBING)
+    if path in PLUMBING or any(name.endswith("/") and path.startswith(name) for name in PLUMBING):
+        return True
+    return any("*" in name and PurePosixPath(path).match(name) for name in PLUMBING)

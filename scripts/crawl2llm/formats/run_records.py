@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crawl2llm.chain.steps import FILTERS, STEPS
+from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.chain.steps import STEPS
 from crawl2llm.core.manifest import Manifest, ManifestError, task_of
 from crawl2llm.core.task_costs import work_benchmarks
 from crawl2llm.formats.documents import add_counts

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl2llm.chain.steps import stage_of
+from crawl2llm.chain.step import stage_of
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.formats.documents import batches, shard_of
 

@@ -11,10 +11,12 @@ from crawl2llm.chain.config_schema import schema_leaves
 from crawl2llm.core import pinned_names, secret_masking
 from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.nested_dicts import has_path, lookup
+from crawl2llm.filters.decontaminate.steps import searched_tasks
 from crawl2llm.filters.language import known_labels
 from crawl2llm.stages.align import checks as aligning
 from crawl2llm.stages.compress import checks as quantizing
 from crawl2llm.stages.compress import gguf_support, quantize_tools
+from crawl2llm.stages.pretrain.steps import MIXED_BY
 from crawl2llm.stages.synthesize import checks as synthesizing
 from crawl2llm.training import checks as training
 from crawl2llm.training import finetune_settings as finetuning
@@ -125,9 +127,9 @@ def check_mix(config: dict[str, Any]) -> None:
         raise InputError(
             "pretrain.mix.by is 'topic', and topics.train.clusters is 0: no step finds topics; say how many there are to be"
         )
-    if mix["by"] in steps.MIXED_BY and not steps.is_used(steps.MIXED_BY[mix["by"]], config):
+    if mix["by"] in MIXED_BY and not steps.is_used(MIXED_BY[mix["by"]], config):
         raise InputError(
-            f"pretrain.mix.by is {mix['by']!r}, which {steps.MIXED_BY[mix['by']]} measures, and filters is {config['filters']!r}: add "
+            f"pretrain.mix.by is {mix['by']!r}, which {MIXED_BY[mix['by']]} measures, and filters is {config['filters']!r}: add "
             "it there"
         )
     if mix["by"] == "source":
@@ -166,8 +168,8 @@ def check_judge(config: dict[str, Any]) -> None:
 
 def check_decontaminated(config: dict[str, Any]) -> None:
     """Raise ConfigError for a run that would be evaluated on tasks that its text may hold, unless the config says that it shall be."""
-    tasks = filter_order.searched_tasks(config)
-    if (tasks or config["decontaminate"]["index"]["files"]) and steps.DECONTAMINATE not in config["filters"]:
+    tasks = searched_tasks(config)
+    if (tasks or config["decontaminate"]["index"]["files"]) and filter_order.DECONTAMINATE not in config["filters"]:
         subject = f"evaluate.public.presets is {tasks!r}" if tasks else "decontaminate.index.files is set"
         raise ConfigError(
             f"{subject}, and filters, which is {config['filters']!r}, lacks decontaminate: the training text may hold the questions. Add it "

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import steps
+from crawl2llm.chain import model_registry, steps
 from crawl2llm.chain.freshness import ABOVE_PREFIX, KEEP_RENAMED, MODULES_RENAMED, replacement_text
 from crawl2llm.chain.model_registry import EXPORT_STEP, QUANTIZE_STEP
 from crawl2llm.chain.project import Project
@@ -148,7 +148,7 @@ def nameless_model_lines(project: Project) -> list[str]:
     places = [
         Path("results") / variant / steps.folder_of(step)
         for variant in project.variants
-        for step in steps.MAKERS
+        for step in model_registry.MAKERS
         if steps.STEPS[step].per == "model"
     ]
     return [

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import early_cutoff, steps
+from crawl2llm.chain import early_cutoff, model_registry, steps
 from crawl2llm.chain.freshness import Freshness
 from crawl2llm.chain.project import Project
 from crawl2llm.core import record
@@ -192,7 +192,7 @@ def _is_as_today(project: Project, variant: str, step: str, model: str, moves: M
     What it is made from may be gone, as everywhere: if it is there, the same holds of it.
     """
     path = Path(project.manifest_path(variant, step, model))
-    if path in moves or (step not in steps.MAKERS and steps.STEPS[step].per != "model"):
+    if path in moves or (step not in model_registry.MAKERS and steps.STEPS[step].per != "model"):
         return True
     try:
         manifest = Manifest.read_unchecked(path)

@@ -15,6 +15,7 @@ from crawl2llm.chain import config as configuration
 from crawl2llm.chain import config_schema
 from crawl2llm.chain.config import lookup, merge_dicts, validate
 from crawl2llm.chain.config_schema import schema, schema_leaves, schema_validator, tracked_section
+from crawl2llm.chain.fingerprint import config_of_variant
 from crawl2llm.core import yaml_hints
 from crawl2llm.core.errors import ConfigError
 from crawl2llm.core.nested_dicts import has_path
@@ -363,4 +364,4 @@ def test_the_data_folder_stands_in_every_key_that_names_files() -> None:
     ]
     assert config["pretrain"]["train"]["start_from"] == "/far/model"
     assert config["ingest"]["extract"]["sources"][0]["paths"] == ["{data}/*.warc.gz"]
-    assert configuration.config_of_variant(config, "other")["url"]["score"]["domains"] == ["/far/domains"]
+    assert config_of_variant(config, "other")["url"]["score"]["domains"] == ["/far/domains"]

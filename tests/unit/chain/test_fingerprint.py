@@ -80,7 +80,7 @@ def test_comments_docstrings_and_layout_do_not_count(copy: Path) -> None:
     edit(path, '"""Keep the documents whose', '"""Hold the documents whose')
     edit(path, '    """The verdict on one signals row.', '    """The judgement on one row.')
     edit(path, "    failed = []\n", "    # A comment.\n\n    failed = [ ]  # another\n")
-    edit(path, 'verdict(row["id"], failed)', 'verdict(row["id"], (failed))')
+    edit(path, 'verdict_row(row["id"], failed)', 'verdict_row(row["id"], (failed))')
     assert codes(copy) == before
 
 
@@ -135,7 +135,7 @@ def test_what_is_beside_programs_counts_for_those_that_name_it(copy: Path) -> No
 
 def test_modules_that_only_show_do_not_count(copy: Path) -> None:
     before = codes(copy)
-    edit(copy / "scripts/crawl2llm/core/console.py", "every: float = 5.0", "every: float = 9.0")
+    edit(copy / "scripts/crawl2llm/core/console.py", "interval: float = 5.0", "interval: float = 9.0")
     assert codes(copy) == before
 
 
@@ -201,7 +201,7 @@ def skipping(*filters: str, **more: Any) -> dict[str, Any]:
 def test_a_filter_that_a_source_skips_is_told_and_no_step_above_it(name: str) -> None:
     order = {"filters": list(FILTERS)}
     base, edited = skipping(**order), skipping(name, **order)
-    told = {f"{name}.{step}" for step in FILTERS[name].exempting}
+    told = {f"{name}.{step}" for step, facts in FILTERS[name].steps.items() if facts.exempts}
     before, after = all_of(base, written()), all_of(edited, written())
     config = {step: json.loads(found)["config"] for step, found in after.items()}
     assert {step for step in config if config[step].get("skipped_by")} == told

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from crawl2llm.chain import halving, steps
-from crawl2llm.chain.config import config_of_variant, validate
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.fingerprint import config_of_variant
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import ConfigError
 from crawl2llm.workflow.project_checks import check_project

@@ -178,7 +178,7 @@ def test_an_export_is_no_model() -> None:
     read = steps.upstream_tasks("compress.export", made, "give")
     evaluated = [("evaluate.model", name) for name in ("base", "sft", "sft2", "untrained")]
     assert [of for of in read if of[0] == "evaluate.model"] == evaluated, "not those of other models"
-    assert [of for of in read if of[0] in steps.MAKERS] == [
+    assert [of for of in read if of[0] in model_registry.MAKERS] == [
         ("pretrain.train", ""),
         ("finetune.train", "sft"),
         ("finetune.train", "sft2"),
@@ -201,7 +201,7 @@ def test_a_models_own_keys_hold_for_it_alone() -> None:
 
 def test_the_steps_that_make_models_are_those_of_the_schema() -> None:
     allowed = schema()["properties"]["models"]["additionalProperties"]["properties"]["step"]["enum"]
-    assert [model_registry.BASE_STEP, *allowed] == [*steps.MAKERS, model_registry.EXPORT_STEP]
+    assert [model_registry.BASE_STEP, *allowed] == [*model_registry.MAKERS, model_registry.EXPORT_STEP]
     assert all(steps.STEPS[step].per == "model" for step in allowed)
 
 
@@ -233,7 +233,7 @@ def test_the_models_that_one_is_made_from_are_all_upstream_of_it(models: dict[st
     for name in models:
         ancestors = {model_registry.making_task(made, other) for other in model_registry.ancestors(models, name)}
         found = above(made, "finetune.train", name)
-        assert {of for of in found if of[0] in steps.MAKERS} == ancestors
+        assert {of for of in found if of[0] in model_registry.MAKERS} == ancestors
         assert ("finetune.train", name) not in found
 
 

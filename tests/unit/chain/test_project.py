@@ -10,6 +10,7 @@ import pytest
 from crawl2llm.chain import filter_order, steps
 from crawl2llm.chain.config import validate
 from crawl2llm.chain.project import Project
+from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.core.errors import InputError
 from crawl2llm.workflow.config_checks import check_curve, check_judge, check_mix, check_topics
 from crawl2llm.workflow.project_checks import check_project
@@ -62,11 +63,11 @@ def test_filters_that_a_variant_alone_has(tmp_path: Path, monkeypatch: pytest.Mo
     source = {"name": "web", "kind": "jsonl", "paths": ["crawl.jsonl"]}
     quality = {"lm": {"enabled": True}, "select": {"by": "language"}}
     tree = {"ingest": {"extract": {"shards": 1, "sources": [source]}}, "filters": ["language"]}
-    filters = [name for name in filter_order.FILTERS if name not in ("url", steps.DECONTAMINATE)]
+    filters = [name for name in filter_order.FILTERS if name not in ("url", filter_order.DECONTAMINATE)]
     project = Project(validate(tree | {"variants": {"every": {"filters": filters, "quality": quality}}}))
     used = steps.used_steps(project.variants["every"])
     assert {"quality.kenlm", "pii.select", "substrings.repeated"} <= set(used)
-    shared = (steps.DOCUMENTS, filter_order.FIRST_VERDICTS, "language.score", "language.select", steps.REFERENCE)
+    shared = (DOCUMENTS, filter_order.FIRST_VERDICTS, "language.score", "language.select", steps.REFERENCE)
     for step in used:
         for task in steps.result_ids(step, project.variants["every"]):
             owner = "main" if step in shared else "every"

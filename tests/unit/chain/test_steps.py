@@ -1,32 +1,39 @@
-"""The table of steps: an order that can be run, and the tasks of each."""
+"""The steps: an order that can be run, the tasks of each, and what they are told."""
 
 from __future__ import annotations
+
+from importlib import import_module
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.chain.config import validate
 from crawl2llm.chain.config_schema import schema
-from crawl2llm.chain.filter_order import EXEMPTING, FILTERS, VERDICTS_BEFORE, edit_steps, order_problem, verdict_steps
-from crawl2llm.chain.model_registry import EXPORT_STEP, REWARD_STEP
+from crawl2llm.chain.filter_order import FILTERS, NAMES, edit_steps, order_problem, verdict_steps
+from crawl2llm.chain.model_registry import EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP
+from crawl2llm.chain.step import VERDICTS_BEFORE, skipped_by, stage_of
 from crawl2llm.chain.steps import (
+    AFTER_FILTERS,
+    BEFORE_FILTERS,
     COMPARE_ALL,
-    EXPORT,
-    ON_DEMAND,
     STEPS,
     WHATIF,
+    extra_settings,
     needed_steps,
     number_of_parts,
     resolve_needs,
     result_ids,
     result_ids_of_task,
-    skipped_by,
     task_ids,
     used_steps,
 )
 from crawl2llm.core.nested_dicts import lookup
+from crawl2llm.core.root import CODE
 
+PACKAGE = CODE / "crawl2llm"
+ON_DEMAND = (REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP, EXPORT_STEP)  # used where a model is of them
 ASKED_FOR = {
+    "dedup.export",
     "language.compare",
     "heuristics.calibrate",
     "pretrain.mix",
@@ -106,7 +113,6 @@ def test_filters_of_the_schema_are_those_of_the_table() -> None:
     assert schema()["properties"]["filters"]["items"]["enum"] == list(FILTERS)
     source = lookup(schema(), "properties.ingest.properties.extract.properties.sources.items.properties")
     assert source["skip_filters"]["items"]["enum"] == list(FILTERS)
-    assert set(STEPS) >= EXEMPTING
 
 
 def test_sources_that_skip_a_filter_are_told_in_any_order() -> None:
@@ -145,7 +151,7 @@ def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(
     }  # no source of the demo is remote, and no model is of these steps
     unused = set(STEPS) - set(used_steps(config)) - asked_for
     assert (
-        unused - {EXPORT, "align.pairs", *ASKED_FOR, *[WHATIF] * (not order)}
+        unused - {"align.pairs", *ASKED_FOR, *[WHATIF] * (not order)}
         == {f"{name}.{step}" for name in set(FILTERS) - set(order) for step in FILTERS[name].steps} - ASKED_FOR
     )
 
@@ -168,3 +174,28 @@ def test_a_step_on_demand_is_used_where_a_model_is_of_it() -> None:
         assert set(ON_DEMAND) & set(used_steps(made)) == {step}
         assert (step in needed_steps("evaluate.model", made)) == (step not in (EXPORT_STEP, REWARD_STEP))
         assert task_ids(step, made) == ["small"]
+
+
+def test_each_declares_its_own_steps_and_no_others() -> None:
+    folders = [*BEFORE_FILTERS, *NAMES, *AFTER_FILTERS]
+    assert list(dict.fromkeys(stage_of(step) for step in STEPS)) == folders
+    declared = {path.parent.name for name in ("stages", "filters") for path in (PACKAGE / name).glob("*/steps.py")}
+    assert declared == set(folders)
+    for stage in (*BEFORE_FILTERS, *AFTER_FILTERS):
+        steps = import_module(f"crawl2llm.stages.{stage}.steps").STEPS
+        assert set(steps) == {step for step in STEPS if stage_of(step) == stage}
+
+
+def test_a_step_that_follows_another_comes_right_after_it() -> None:
+    order = list(STEPS)
+    following = {step: facts.follows for step, facts in STEPS.items() if facts.follows}
+    assert following == {"dedup.export": "corpus.split", "compress.export": "evaluate.compare"}
+    assert all(order.index(step) == order.index(follows) + 1 for step, follows in following.items())
+
+
+def test_a_step_is_told_of_others_what_it_declares() -> None:
+    config = validate({})
+    assert extra_settings("tokenize.train", config) == {}
+    assert extra_settings("lines.score", config) == {"skipped_by": []}
+    calibrating = extra_settings("heuristics.calibrate", config)
+    assert calibrating.keys() == {"select", "skipped_by"} and "languages" not in calibrating["select"]

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.chain import sweep, sweep_errors
-from crawl2llm.chain.config import config_of_variant, validate
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.fingerprint import config_of_variant
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.nested_dicts import lookup

@@ -215,7 +215,7 @@ READS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "a loop": (lambda made: [value for value in made.summary.values()], {"*"}),
     "counts": (lambda made: made.counts, {"*"}),
     "the folder": (lambda made: made.folder, {"*"}),
-    "the files below a prefix": (lambda made: made.below("o"), {"files:", "one.txt"}),
+    "the files below a prefix": (lambda made: made.subfolder("o"), {"files:", "one.txt"}),
     "a file by a part of the summary": (lambda made: made.file("one.txt", ("train", "bytes")), {"summary:train/bytes"}),
     "a file by a part that is not there": (lambda made: made.file("one.txt", ("train", "other")), {"one.txt"}),
     "names of files": (lambda made: sorted(made.files), {"files:"}),

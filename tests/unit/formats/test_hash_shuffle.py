@@ -58,7 +58,7 @@ def test_every_row_is_in_one_piece_with_all_of_its_hash(
     parts: int,
     size: int,
 ) -> None:
-    for name in ("BLOCK", "SMALL", "HELD"):
+    for name in ("BLOCK", "GROUP_ROWS", "HELD_ROWS"):
         monkeypatch.setattr(hash_shuffle, name, size)
     folder = tmp_path_factory.mktemp("dealt")
     files = dealt_out(folder, shards)

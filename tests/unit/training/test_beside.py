@@ -54,7 +54,7 @@ def test_keys_and_values_of_drawn_answers() -> None:
     assert [len(ids) for ids in found] == [TOKENS] * ANSWERS
     cache, logits = kept
     held = sum(part.numel() * part.element_size() for layer in cache.layers for part in (layer.keys, layer.values))
-    drawn = Shape(**{**vars(shape(context=PROMPT + TOKENS - 1)), "drawn": 3})
+    drawn = Shape(**{**vars(shape(context=PROMPT + TOKENS - 1)), "cached_layers": 3})
     layer = keys_and_values(drawn, how()) - held
     assert layer == held // 3  # which is once more there while it grows
     assert sampling_bytes(drawn, how()) == ANSWERS * 96 * (logits.element_size() + 2 * 8)
@@ -129,9 +129,9 @@ def test_parts_name_what_is_beside() -> None:
     at = {"micro_batch": 64, "processes": 1, "activation_checkpointing": False}
     long = Shape(parameters=10**9, layers=32, hidden=2048, intermediate=5632, vocabulary=256, context=8192)
     plain = memory.memory_parts(long, settings, at, True)
-    judged = memory.memory_parts(Shape(**{**vars(long), "scored": 10**8}), settings, at, True)
+    judged = memory.memory_parts(Shape(**{**vars(long), "reward_parameters": 10**8}), settings, at, True)
     assert judged == {**plain, "reward models": 4 * 10**8}
-    drawn = Shape(**{**vars(long), "drawn": 32})
+    drawn = Shape(**{**vars(long), "cached_layers": 32})
     assert memory.memory_parts(drawn, settings, at, True) == plain  # activations need more than keys and values
     again = {**at, "activation_checkpointing": True}
     before, now = (memory.memory_parts(one, settings, again, True) for one in (long, drawn))

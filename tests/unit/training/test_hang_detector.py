@@ -33,7 +33,7 @@ def beats(*calls: dict[str, int]) -> dict[str, hang_detector.Beat]:
     made = {}
     for rank, one in enumerate(calls):
         made[str(rank)] = hang_detector.Beat(0)
-        made[str(rank)].hear(said(calls=one), 0)
+        made[str(rank)].record_beat(said(calls=one), 0)
     return made
 
 

@@ -80,7 +80,7 @@ def test_passes_signals_on(number: signal.Signals) -> None:
 def test_a_signal_waits_until_they_listen() -> None:
     late = (
         "import os, select, signal, sys; from crawl2llm.training.processes import on_stop_signal; os.write(1, b'starting\\n'); "
-        "select.select([], [], [], 1); listen(lambda *_: sys.exit(85)); signal.pause()"
+        "select.select([], [], [], 1); on_stop_signal(lambda *_: sys.exit(85)); signal.pause()"
     )
     with supervised(late) as process:
         assert process.stdout is not None

@@ -14,12 +14,12 @@ from tests.unit.stages.pretrain.runs import finish
 PROGRAM = """
 import resource, sys
 from crawl2llm.training import run; from crawl2llm.stages.pretrain import train
-whole = run.Run.rehearse
+whole = run.Run.rehearse_validation
 def bounded(self):
     size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + {room}, resource.RLIM_INFINITY))
     whole(self)
-run.Run.rehearse = bounded
+run.Run.rehearse_validation = bounded
 if __name__ == "__main__":
     sys.exit(train.main())
 """

@@ -63,7 +63,7 @@ def test_the_config_alone_says_in_which_precision() -> None:
     def moved(**changes: Any) -> tuple[set[torch.dtype], torch.Tensor]:
         built = made()
         settings = {**SETTINGS, **changes}
-        job = SimpleNamespace(settings=settings, empty=lambda: built)
+        job = SimpleNamespace(settings=settings, empty_model=lambda: built)
         optimizer = engine.Engine._build_optimizer(SimpleNamespace(model=built), job, fused=False)  # type: ignore[arg-type]
         torch.manual_seed(0)
         for parameter in built.parameters():

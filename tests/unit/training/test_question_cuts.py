@@ -228,7 +228,7 @@ def test_prompts_of_a_generation_keep_the_template(tokenizer: Any) -> None:
 def test_a_reward_model_reads_the_whole_answer(tokenizer: Any) -> None:
     from crawl2llm.stages.align.reward_model import RewardModel
 
-    judge: Any = SimpleNamespace(tokenizer=tokenizer, template=template(), most=40)
+    judge: Any = SimpleNamespace(tokenizer=tokenizer, template=template(), context=40)
     ids = RewardModel.token_ids(judge, LONG, "It is a heap.")
     assert len(ids) <= 40 and tokenizer.decode(ids).endswith("Answer: It is a heap.")
     assert np.array_equal(

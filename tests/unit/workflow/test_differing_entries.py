@@ -1,4 +1,4 @@
-"""freshness.difference: of lists of mappings it names the entry and the key, and prints no whole list."""
+"""freshness.fingerprint_differences: of lists of mappings it names the entry and the key, and prints no whole list."""
 
 from __future__ import annotations
 

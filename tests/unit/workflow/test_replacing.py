@@ -1,4 +1,4 @@
-"""freshness.replaced_in_words: what a run says before its first task."""
+"""freshness.replacement_text: what a run says before its first task."""
 
 from __future__ import annotations
 

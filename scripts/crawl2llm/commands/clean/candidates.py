@@ -109,8 +109,7 @@ class NamedPaths:
             for marked in (marked for _, marked in sources.input_files(config)):
                 named_paths._add_patterns("ingest.extract.sources", sources.path_of(marked))
             for name, task in [(step, task) for step, _ in used_sections for task in steps.task_models(step, config)]:
-                config_of_task = fingerprint.config_naming_files(name, config, task)
-                for key_and_path in fingerprint.file_hashes(fingerprint.FILE_KEYS_STEP.get(name, name), config_of_task):
+                for key_and_path in fingerprint.task_file_hashes(name, config, task):
                     key, _, path = key_and_path.partition(" ")
                     named_paths._add_patterns(key, path.replace(DATA, config["data"], 1))
         return named_paths

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from crawl2llm.chain import filter_order, halving, model_registry, steps
+from crawl2llm.chain.step import DOCUMENTS, VERDICTS_BEFORE
 from crawl2llm.commands.plan.dryrun import Task, variant_and_step
 from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
@@ -25,12 +26,12 @@ COUNTED_AT = {
     "dedup.sets": "dedup.exact",
     "dedup.verify": "dedup.exact",
     "dedup.select": "dedup.signature",
-    "quality.calibrate": filter_order.VERDICTS_BEFORE,
-    "quality.combine": filter_order.VERDICTS_BEFORE,
-    "quality.select": filter_order.VERDICTS_BEFORE,
-    "corpus.split": filter_order.VERDICTS_BEFORE,
-    "corpus.heldout": steps.DOCUMENTS,
-    "corpus.write": steps.DOCUMENTS,
+    "quality.calibrate": VERDICTS_BEFORE,
+    "quality.combine": VERDICTS_BEFORE,
+    "quality.select": VERDICTS_BEFORE,
+    "corpus.split": VERDICTS_BEFORE,
+    "corpus.heldout": DOCUMENTS,
+    "corpus.write": DOCUMENTS,
     "tokenize.encode": "corpus.write",
     "finetune.train": "finetune.pairs",
     "align.reward": "align.pairs",
@@ -76,13 +77,11 @@ UNCOUNTED = {
 
 def counting_step(step: str, filters: list[str]) -> str | None:
     """The step whose kept documents say how much `step` has to do, where a run uses these filters; None: as much as before."""
-    if step in UNCHANGED_WORK or step == steps.DOCUMENTS:
+    if step in UNCHANGED_WORK or step == DOCUMENTS:
         return None
     verdict = filter_order.verdict_steps(filters, steps.stage_of(step))[-1]
     listed_step = COUNTED_AT.get(step)
-    if listed_step == filter_order.VERDICTS_BEFORE or (
-        listed_step is None and filter_order.VERDICTS_BEFORE in steps.STEPS[step].needs
-    ):
+    if listed_step == VERDICTS_BEFORE or (listed_step is None and VERDICTS_BEFORE in steps.STEPS[step].needs):
         return verdict
     return listed_step or steps.STEPS[step].needs[0]
 
@@ -248,7 +247,7 @@ class Work:
         if step != "ingest.extract" and self.counting_step(variant, step) is None:
             return 1.0
         by_documents = ratio(self.read_now(variant, step), self.read_before(variant, step))
-        if step in steps.MAKERS and (operation_ratios := self._operation_ratios(variant)):
+        if step in model_registry.MAKERS and (operation_ratios := self._operation_ratios(variant)):
             return (
                 operation_ratios[1]
                 if step == model_registry.BASE_STEP
@@ -336,7 +335,7 @@ class Work:
             return task.requested_gpus
         gpus_before = self.last.gpus_used(task.variant, task.step, task.id)
         config = self.variants.get(task.variant) or self.variants.get("main")
-        if not gpus_before or config is None or task.step not in steps.MAKERS:
+        if not gpus_before or config is None or task.step not in model_registry.MAKERS:
             return gpus_before or 0  # of a rung too: what its contender had there
         settings = model_registry.section(config, task.step, task.id)
         return int(settings["processes"]) * int(settings.get("nodes", 1))

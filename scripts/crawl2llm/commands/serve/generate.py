@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.model_registry import BASE
-from crawl2llm.chain.steps import LANGUAGE_MODELS, folder_of
+from crawl2llm.chain.model_registry import BASE, LANGUAGE_MODELS
+from crawl2llm.chain.steps import folder_of
 from crawl2llm.commands.serve import chat_tokens
 from crawl2llm.commands.serve.chat_template import ChatTemplate
 from crawl2llm.commands.serve.speculative import Speculation

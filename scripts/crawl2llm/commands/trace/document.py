@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from crawl2llm.chain import filter_order, steps
+from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.commands.trace.data_order import DataOrder
 from crawl2llm.commands.trace.results import Results, matching_rows, row_of_document
 from crawl2llm.core.errors import InputError
@@ -31,12 +32,12 @@ def find_documents(results: Results, key: str) -> tuple[list[Row], list[Row]]:
     names = ["id", "text", "source", "curated", "url", "date", "metadata"]
     documents = [
         {**row, "shard": shard}
-        for shard, path in results.shard_tables(steps.DOCUMENTS)
+        for shard, path in results.shard_tables(DOCUMENTS)
         for row in matching_rows(path, column, [key], names)
     ]
     dropped = [
         {**row, "shard": shard}
-        for shard, path in results.shard_tables(steps.DOCUMENTS, DROPPED_SUFFIX)
+        for shard, path in results.shard_tables(DOCUMENTS, DROPPED_SUFFIX)
         if path.exists()
         for row in matching_rows(
             path, "url" if column == "url" else "record_id", [key], ["file", "record_id", "url", "reason", "detail"]
@@ -55,7 +56,7 @@ def nearest_addresses(results: Results, url: str) -> list[str]:
     """Addresses of documents that are like a URL: those of its host, if there are any."""
     host = urlsplit(url if "://" in url else f"//{url}").hostname or ""
     same_host, other_hosts = set[str](), set[str]()
-    for _, path in results.shard_tables(steps.DOCUMENTS):
+    for _, path in results.shard_tables(DOCUMENTS):
         with open_parquet(path) as file:
             for batch in file.iter_batches(columns=["url"]):
                 for known_url in batch.column("url").to_pylist():
@@ -77,7 +78,7 @@ def document_journey(results: Results, document: Row, reading: DataOrder | None)
     """
     name, shard = document["id"], document["shard"]
     yield {
-        "step": steps.DOCUMENTS,
+        "step": DOCUMENTS,
         **{key: document[key] for key in ("shard", "row", "source", "curated", "url", "date", "metadata")},
         "characters": len(document["text"]),
     }
@@ -153,7 +154,7 @@ def removed_spans(results: Results, step: str, shard: str, document: Row) -> lis
 
 def find_keeper(results: Results, name: str) -> Row:
     """The document that another is a duplicate of: `id, url, shard, text`; its id alone where it is of another run."""
-    for shard, path in results.shard_tables(steps.DOCUMENTS):
+    for shard, path in results.shard_tables(DOCUMENTS):
         if row := row_of_document(path, name, ["id", "url", "source", "text"]):
             return {**row, "shard": shard}
     return {"id": name}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from crawl2llm.chain import steps
+from crawl2llm.chain import model_registry, steps
 from crawl2llm.chain.freshness import WITHOUT_INPUT
 from crawl2llm.chain.model_registry import BASE
 from crawl2llm.core import manifest_ranges
@@ -21,7 +21,7 @@ from crawl2llm.core.manifest import ALL, FILE_NAMES, SUMMARY_PART, Manifest, Man
 from crawl2llm.workflow import unused
 
 CORPUS = "corpus.write"
-TRAININGS = (*steps.MAKERS, steps.RUNG)
+TRAININGS = (*model_registry.MAKERS, steps.RUNG)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Result:
     @property
     def name(self) -> str:
         """The task as a person calls it: `base`, `hot/sft`, `sft (set aside)`; of a step without models its step."""
-        task_name = BASE if self.step == steps.BASE_STEP else self.task or self.step
+        task_name = BASE if self.step == model_registry.BASE_STEP else self.task or self.step
         return f"{task_name if self.variant == 'main' else f'{self.variant}/{task_name}'}{' (set aside)' if self.is_aside else ''}"
 
 
@@ -64,7 +64,7 @@ def enters_documents(step: str, parts: Iterable[str]) -> bool:
     Models and exports learn from the corpus alone. Other steps after it read counts of the documents before it, and no text; pages show
     examples.
     """
-    if step in (CORPUS, *TRAININGS, steps.EXPORT_STEP):
+    if step in (CORPUS, *TRAININGS, model_registry.EXPORT_STEP):
         return False  # whether a document is in the corpus is known by the document
     is_text = any(part not in (ALL, FILE_NAMES) and not part.startswith(SUMMARY_PART) for part in parts)
     return step not in steps_after_corpus() or step in steps.PAGES or is_text

@@ -16,6 +16,7 @@ from crawl2llm.chain import config as configuration
 from crawl2llm.chain import steps, yaml_errors
 from crawl2llm.chain.command_line import Parser, add_configfile_option
 from crawl2llm.chain.project import Project
+from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import open_parquet, parquet_file
@@ -44,9 +45,9 @@ class Results:
             raise InputError(f"--variant is {variant!r}; the config has {', '.join(self.project.variants)}")
         self.variant, self.config = variant, self.project.variants[variant]
         self.shards = steps.shards(self.config)
-        if not self.manifest_path(steps.DOCUMENTS, self.shards[0]).exists():
+        if not self.manifest_path(DOCUMENTS, self.shards[0]).exists():
             raise InputError(
-                f"{self.manifest_path(steps.DOCUMENTS, self.shards[0])} is not there: no document was read yet. Run the workflow, or name its "
+                f"{self.manifest_path(DOCUMENTS, self.shards[0])} is not there: no document was read yet. Run the workflow, or name its "
                 "folder with --directory and its config with --configfile"
             )
 

@@ -17,11 +17,13 @@ from typing import Any
 
 import yaml
 
-from crawl2llm.chain import command_line, steps, sweep
+from crawl2llm.chain import command_line, model_registry, steps, sweep
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.early_cutoff import CHECKPOINTS
+from crawl2llm.chain.fingerprint import config_of_variant
 from crawl2llm.chain.model_registry import EXPORT_STEP
 from crawl2llm.chain.project import Project
+from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.commands.trace import lineage
 from crawl2llm.commands.trace.attribution import INDEX_FOLDER
 from crawl2llm.commands.trace.lineage import Lineage
@@ -56,7 +58,7 @@ def documents_on_lists(results: Results, lists: Lists) -> dict[str, dict[str, An
     the URL of its `page`.
     """
     documents: dict[str, dict[str, Any]] = {}
-    for shard, path in results.shard_tables(steps.DOCUMENTS):
+    for shard, path in results.shard_tables(DOCUMENTS):
         with open_parquet(path) as file:
             for batch in file.iter_batches(columns=["id", "url", "source", "curated", "metadata"]):
                 for row in batch.to_pylist():
@@ -122,7 +124,7 @@ def dropped_rows(results: Results, columns: list[str]) -> Iterator[dict[str, Any
 def document_addresses(groups: list[list[Results]], names: Iterable[str]) -> list[dict[str, Any]]:
     """`id, url, source` of documents of the variants, by their ids; each once."""
     ids, rows_by_id = sorted(set(names)), dict[str, dict[str, Any]]()
-    for path in sorted({path for group in groups for _, path in group[0].shard_tables(steps.DOCUMENTS)}) if ids else ():
+    for path in sorted({path for group in groups for _, path in group[0].shard_tables(DOCUMENTS)}) if ids else ():
         for row in matching_rows(path, "id", ids, ["id", "url", "source"]):
             rows_by_id[row["id"]] = {key: row[key] for key in ("id", "url", "source")}
     return [rows_by_id[name] for name in ids if name in rows_by_id]
@@ -160,7 +162,7 @@ def apply_edit(config: dict[str, Any], changed: dict[str, Any]) -> dict[str, Any
 
 def variants_without_edit(whole: dict[str, Any], listed: str, kind: str) -> list[str]:
     """The variants of an edited config that would not drop them."""
-    configs = {name: configuration.config_of_variant(whole, name) for name in ("main", *whole["variants"])}
+    configs = {name: config_of_variant(whole, name) for name in ("main", *whole["variants"])}
     return [
         name
         for name, config in configs.items()
@@ -202,8 +204,7 @@ def distinct_corpora(results: Results, variant: str | None) -> tuple[list[list[R
             unread.append(name)
             continue
         key = tuple(
-            variant_results.project.step_folder(name, step)
-            for step in (steps.DOCUMENTS, "corpus.write", "tokenize.encode")
+            variant_results.project.step_folder(name, step) for step in (DOCUMENTS, "corpus.write", "tokenize.encode")
         )
         groups.setdefault(key, []).append(variant_results)
     return list(groups.values()), unread
@@ -216,7 +217,7 @@ def first_manifests(results: Results, documents: dict[str, dict[str, Any]], spli
             if document.get("fate") == split:
                 yield results.manifest_path("corpus.write", document["shard"])
             continue
-        yield results.manifest_path(steps.DOCUMENTS, document["shard"])
+        yield results.manifest_path(DOCUMENTS, document["shard"])
         if step := document.get("written_by"):
             yield results.manifest_path(step)
 
@@ -231,9 +232,11 @@ def results_reached(graph: Lineage, read: set[Path], heldout: set[Path], trained
         | graph.made_from(heldout, lineage.enters_heldout)
         | graph.made_from(read, lineage.enters_documents)
     )
-    models = [one for one in trained_results if one.step in steps.MAKERS]
+    models = [one for one in trained_results if one.step in model_registry.MAKERS]
     exports = [one for one in trained_results if one.step == EXPORT_STEP]
-    lost = [one for one in graph.unknown_results() - trained_results if one.step in (*steps.MAKERS, EXPORT_STEP)]
+    lost = [
+        one for one in graph.unknown_results() - trained_results if one.step in (*model_registry.MAKERS, EXPORT_STEP)
+    ]
     paths = {one.config_manifest for one in trained_results}
     trainings = list(checkpoint_folders.trainings_below(CHECKPOINTS))
     checkpoints = {folder for folder, manifest, _ in trainings if manifest in paths}
@@ -280,7 +283,7 @@ def takedown_report(
         ] = {}  # what is on the lists, by the folder of the documents
         for group in groups:
             first, names = group[0], [one.variant for one in group]
-            place = first.project.step_folder(first.variant, steps.DOCUMENTS)
+            place = first.project.step_folder(first.variant, DOCUMENTS)
             if place not in listed_by_folder:
                 listed_by_folder[place] = documents_on_lists(first, lists)
             corpus_documents = {key: {**one, "variants": names} for key, one in listed_by_folder[place].items()}

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from crawl2llm.chain.steps import MAKERS, stage_of
+from crawl2llm.chain.model_registry import MAKERS
+from crawl2llm.chain.step import stage_of
 from crawl2llm.commands.watch.lines import time_left_text
 from crawl2llm.commands.watch.run import LATE_SECONDS, Run, Step, Task, documents_text, loss_text
 from crawl2llm.core.console import escape_controls, format_duration, format_quantity

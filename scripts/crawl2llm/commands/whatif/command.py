@@ -23,6 +23,7 @@ from crawl2llm.chain import command_line, config_schema, filter_order, skip_pand
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.fingerprint import tracked_settings
 from crawl2llm.chain.project import Project
+from crawl2llm.chain.step import DOCUMENTS, EDITS_BEFORE
 from crawl2llm.commands.trace.results import Results, add_options, matching_rows, open_results
 from crawl2llm.commands.whatif import select, words
 from crawl2llm.core import record
@@ -90,7 +91,7 @@ def read_verdicts(path: Path) -> dict[str, Row]:
 
 def source_and_language(results: Results, shard: str) -> dict[str, tuple[str, str]]:
     """id → (source, language) of a shard's documents; the language is "" where none was found."""
-    path = results.shard_table(steps.DOCUMENTS, shard)
+    path = results.shard_table(DOCUMENTS, shard)
     assert path is not None
     table = read_columns(path, "id", "source")
     source_by_id = dict(zip(table["id"].to_pylist(), table["source"].to_pylist(), strict=True))
@@ -204,10 +205,7 @@ def step_exactness(
     behind = False
     for step, stage in zip(verdict_steps, filters, strict=True):
         together = stage in JOINT_FILTERS or (stage == "heuristics" and steps.is_used("heuristics.calibrate", config))
-        reads = any(
-            filter_order.EDITS_BEFORE in filter_facts.needs
-            for filter_facts in filter_order.FILTERS[stage].steps.values()
-        )
+        reads = any(EDITS_BEFORE in filter_facts.needs for filter_facts in filter_order.FILTERS[stage].steps.values())
         other_text = reads and not set(changed).isdisjoint(filter_order.edit_steps(filters, stage))
         yield step, not other_text and not (behind and together)
         behind = behind or step in changed
@@ -275,7 +273,7 @@ def sample_rows(results: Results, rows: list[Row]) -> list[Row]:
     """Samples with their addresses and texts."""
     out = []
     for row in rows:
-        path = results.shard_table(steps.DOCUMENTS, row["shard"])
+        path = results.shard_table(DOCUMENTS, row["shard"])
         assert path is not None
         (document,) = matching_rows(path, "id", [row["id"]], ["url", "source", "text"])
         out.append({**row, "url": document["url"], "source": document["source"], "text": document["text"][:400]})

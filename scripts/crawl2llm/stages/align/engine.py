@@ -88,7 +88,7 @@ class ByLoss(engine.Engine):
         """
         # DeepSpeed's wrapper, or torch's
         runs: Any = getattr(self, "engine", None) or getattr(self, "runs", self.model)
-        with getattr(self, "mixed", nullcontext)():
+        with getattr(self, "mixed_precision", nullcontext)():
             return sampling.next_logits(runs, inputs, mask, places, cache)
 
     def reshard_weights(self) -> None:

@@ -123,8 +123,8 @@ class Valued(ByLoss):
         return output.logits.float(), output.expected
 
     def master_weights(self) -> initial.Weights:
-        """As `engine.Engine.weights`, of the language model alone."""
-        for name, value in cast(Any, super()).weights():
+        """As `engine.Engine.master_weights`, of the language model alone."""
+        for name, value in cast(Any, super()).master_weights():
             if not name.startswith(PREFIX):
                 yield name, value
 
@@ -150,16 +150,16 @@ class Valued(ByLoss):
     # … and of DeepSpeed, which has parts of weights, and puts whole ones together by their sizes.
 
     def _own_parts(self) -> Parts:
-        parts: Parts = cast(Any, super())._parts()
+        parts: Parts = cast(Any, super())._own_parts()
         return {part: value for part, value in parts.items() if not part[0].startswith(PREFIX)}
 
     @contextmanager
     def using_average(self) -> Iterator[None]:
-        """As `engine.Engine.averaged`; values are not to be computed meanwhile."""
+        """As `engine.Engine.using_average`; values are not to be computed meanwhile."""
         all_sizes = getattr(self, "sizes", {})
         self.sizes = {name: size for name, size in all_sizes.items() if not name.startswith(PREFIX)}
         try:
-            with cast(Any, super()).averaged():
+            with cast(Any, super()).using_average():
                 yield
         finally:
             self.sizes = all_sizes

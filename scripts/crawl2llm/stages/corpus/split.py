@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.steps import stage_of
+from crawl2llm.chain.step import stage_of
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import document_numbers, surviving_texts

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.steps import stage_of
+from crawl2llm.chain.step import stage_of
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.formats import spans, surviving_texts

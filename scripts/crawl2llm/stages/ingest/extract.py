@@ -19,7 +19,6 @@ import pyarrow as pa
 from crawl2llm.chain import command_line
 from crawl2llm.chain.remote_access import access_of, add_access_option
 from crawl2llm.chain.sources import content_digest, file_digests, name_of
-from crawl2llm.chain.steps import DEMO_CRAWL, SYNTHESIZED
 from crawl2llm.chain.urls import COMMON_CRAWL, is_url
 from crawl2llm.core import code_snapshot, content_hash
 from crawl2llm.core.console import Progress, log
@@ -43,6 +42,8 @@ LONGEST_URL, LONG_URL = 1 << 13, "url over 8 kB"
 LIMITS = {"missing_file": ("max_missing_files", "missing files")} | dict.fromkeys(
     DAMAGE, ("max_damaged", "damaged places")
 )
+DEMO_CRAWL = "crawl"  # the source kind that crawl.render writes
+SYNTHESIZED = "synthesized"  # and that of texts that the stage synthesize writes; the source's `step` says which
 Reader = Callable[[File, str], Iterator[Page | Rejected]]
 KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Reader]] = {
     DEMO_CRAWL: WarcReader,

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from crawl2llm.chain.model_registry import REWARD_STEP
-from crawl2llm.chain.steps import EVALUATION, stage_of
+from crawl2llm.chain.step import stage_of
 from crawl2llm.core.console import singular_or_plural
 from crawl2llm.formats import generation_speed
 from crawl2llm.formats.run_records import Run, dig, finite_number
@@ -53,7 +53,7 @@ def compression_rows(run: Run, models: list[Model]) -> list[dict[str, Any]]:
         return []
     model_rows = []
     for model in models:
-        manifest, evaluation = run.task(model.step, model.task), run.task(EVALUATION, model.name)
+        manifest, evaluation = run.task(model.step, model.task), run.task("evaluate.model", model.name)
         if manifest is None or model.step == REWARD_STEP:
             continue
         summary = evaluation.summary if evaluation else {}

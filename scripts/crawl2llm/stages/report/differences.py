@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from crawl2llm.chain import config_schema, model_registry
-from crawl2llm.chain.steps import MAKERS
+from crawl2llm.chain.model_registry import MAKERS
 from crawl2llm.stages.report.models import Model
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl2llm.chain.filter_order import FILTERS
-from crawl2llm.chain.steps import DOCUMENTS
+from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.formats import documents, spans
 from crawl2llm.formats.documents import open_parquet
 from crawl2llm.formats.run_records import Run, table_of

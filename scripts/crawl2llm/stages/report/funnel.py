@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from crawl2llm.chain.filter_order import FIRST_VERDICTS
 from crawl2llm.chain.model_registry import UNTRAINED
-from crawl2llm.chain.steps import DOCUMENTS
+from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.core.manifest import pretty_json, write_atomically
 from crawl2llm.formats.documents import batches
 from crawl2llm.formats.run_records import Run, dig, finite_number

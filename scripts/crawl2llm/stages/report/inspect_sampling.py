@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl2llm.chain.filter_order import FILTERS
-from crawl2llm.chain.steps import DOCUMENTS
+from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.formats.document_numbers import shards_and_rows
 from crawl2llm.formats.documents import batches, open_parquet, parquet_file, uniform_hash
 from crawl2llm.formats.run_records import Run, table_of

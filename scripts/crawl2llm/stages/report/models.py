@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from crawl2llm.chain.model_registry import BASE, BASE_STEP
-from crawl2llm.chain.steps import MAKERS
+from crawl2llm.chain.model_registry import BASE, BASE_STEP, MAKERS
 from crawl2llm.formats.run_records import Run, dig, finite_number
 
 # Of each step that makes models: the heading of a training, and what its loss is the mean of.

@@ -17,6 +17,7 @@ import yaml
 
 from crawl2llm.chain import command_line, config_schema, shared_reference, yaml_errors
 from crawl2llm.chain import config as configuration
+from crawl2llm.chain.fingerprint import config_of_variant
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, write_atomically
 from crawl2llm.formats.run_records import Run, step_costs
@@ -82,7 +83,7 @@ def complete_config(configs: Sequence[str], variant: str) -> dict[str, Any] | No
             raise command_line.InputError(f"--complete-config: {error}") from error
     else:
         raw, source = yaml_errors.read_layered(map(Path, configs)), ", ".join(configs)
-    return configuration.config_of_variant(configuration.validate(raw, source), variant)
+    return config_of_variant(configuration.validate(raw, source), variant)
 
 
 def other_variants(configs: Sequence[str], variant: str) -> list[str]:

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crawl2llm.chain.filter_order import FIRST_VERDICTS
-from crawl2llm.chain.steps import HELDOUT
 from crawl2llm.formats import documents
 from crawl2llm.formats.documents import rows, uniform_hash
 from crawl2llm.formats.run_records import Run, table_of
@@ -97,7 +96,7 @@ def add_limits(run: Run, dropped: dict[tuple[str, ...], list[dict[str, Any]]]) -
     """Give each dropped document that is shown the threshold and all rules of its verdict (LIMITS), None where there is no verdict."""
     near = run.fact("corpus.split", "near_duplicates", "similarity")
     for (stage, _), dropped_rows in dropped.items():
-        step = {"ingest": FIRST_VERDICTS, "corpus": HELDOUT}.get(stage, f"{stage}.select")
+        step = {"ingest": FIRST_VERDICTS, "corpus": "corpus.heldout"}.get(stage, f"{stage}.select")
         for shard in {row["shard"] for row in dropped_rows}:
             rows_by_id = {row["id"]: row for row in dropped_rows if row["shard"] == shard}
             for row in rows_by_id.values():

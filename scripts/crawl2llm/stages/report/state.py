@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import filter_order, steps
-from crawl2llm.chain.config import config_of_variant, validate
-from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.chain import filter_order, model_registry, steps
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.fingerprint import config_of_variant, fingerprint
 from crawl2llm.chain.input_digests import Inputs
+from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.manifest import Manifest, ManifestError, digest, task_of
 from crawl2llm.formats.run_records import Run, measurement_files
@@ -52,7 +53,7 @@ def expected_counts(config: dict[str, Any] | None, manifests: dict[str, list[Man
             for step in steps.STEPS
             if step not in steps.PAGES
             and (step in usual or step in manifests)
-            and (step != steps.CRAWL or steps.DOCUMENTS not in manifests)
+            and (step != steps.CRAWL or DOCUMENTS not in manifests)
         ]
         return dict.fromkeys(known_steps)
     needed, queue = set[str](), [steps.REPORT_STEP]
@@ -192,9 +193,14 @@ def read_state(results: Path, config: dict[str, Any] | None = None, whole: dict[
 def training_tasks(results: Path, config: dict[str, Any] | None) -> list[tuple[str, str]]:
     """(step, task) of every training; without a config of those that have begun in this folder."""
     if config:
-        return [(step, task) for step in steps.MAKERS for task in steps.task_models(step, config)]
+        return [(step, task) for step in model_registry.MAKERS for task in steps.task_models(step, config)]
     started = [manifest for _, manifest, _ in checkpoint_folders.trainings_below(results.parent.parent / "checkpoints")]
-    return [(step, task_of(path)) for step in steps.MAKERS for path in started if ".".join(path.parts[-3:-1]) == step]
+    return [
+        (step, task_of(path))
+        for step in model_registry.MAKERS
+        for path in started
+        if ".".join(path.parts[-3:-1]) == step
+    ]
 
 
 def newest_log(results: Path, step: str) -> Path | None:

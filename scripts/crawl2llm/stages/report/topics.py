@@ -10,7 +10,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 
 from crawl2llm.chain.filter_order import FIRST_VERDICTS
-from crawl2llm.chain.steps import stage_of
+from crawl2llm.chain.step import stage_of
 from crawl2llm.core.topic_names import ALL, MAP, PARTS
 from crawl2llm.formats.documents import open_parquet, rows
 from crawl2llm.formats.run_records import Run, dig

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain.config import config_of_variant, validate
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.fingerprint import config_of_variant
 from crawl2llm.commands.plan import halving_savings
 from crawl2llm.commands.plan.estimate import Work
 from crawl2llm.commands.plan.last_run import LastRun

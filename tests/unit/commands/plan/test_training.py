@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import config
+from crawl2llm.chain.fingerprint import config_of_variant
 from crawl2llm.commands.plan import training
 from crawl2llm.commands.plan.dryrun import Task
 from crawl2llm.commands.plan.estimate import Work
@@ -27,7 +28,7 @@ def said(folder: Path, tasks: list[Task], vocabulary: Any = "auto", **train: Any
     tree = {"tokenize": {"train": {"vocabulary": vocabulary}}, "pretrain": {"train": {**KEYS, **train}}}
     tree["variants"] = {"long": {"pretrain": {"train": {"epochs": 4}}}}  # type: ignore[assignment]
     main = config.validate(tree)
-    variants = {name: config.config_of_variant(main, name) for name in ("main", "long")}
+    variants = {name: config_of_variant(main, name) for name in ("main", "long")}
     return list(training.training_lines(tasks, Work(LastRun(folder), tasks, variants, {})))
 
 

@@ -229,7 +229,7 @@ def test_who_waits_holds_no_model(results: Path) -> None:
     made: weakref.WeakSet[Model] = weakref.WeakSet()
 
     class Counting(Server):
-        def loaded(self, name: str) -> Model:
+        def load_model(self, name: str) -> Model:
             made.add(found := super().load_model(name))
             gc.collect()
             seen.append(len(made))

@@ -47,7 +47,7 @@ def of_mix(whole: tuple[Any, ...], folder: Path) -> DataOrder:
 @pytest.mark.parametrize("kind", ["plain", "mix", "rolled back"])
 def test_steps_and_documents_are_those_of_the_trainer(kind: str, whole: tuple[Any, ...], tmp_path: Path) -> None:
     rolled = [{"from": 24, "to": 10, "sequences": 56}]
-    found = of_mix(whole, tmp_path) if kind == "mix" else plain(whole[0], rolled=rolled if "back" in kind else ())
+    found = of_mix(whole, tmp_path) if kind == "mix" else plain(whole[0], rollbacks=rolled if "back" in kind else ())
     read: dict[str, list[int]] = {}
     for step in range(1, STEPS + 1):
         first, number = found.plan.window_span(step)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain import filter_order, steps
+from crawl2llm.chain import filter_order, model_registry, steps
+from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.commands.trace import lineage
 from crawl2llm.commands.trace.lineage import Lineage
 from crawl2llm.core.manifest import Manifest
@@ -16,7 +17,7 @@ from crawl2llm.core.root import ROOT
 TASKS = {"shard": "00000", "band": "00", "part": "000", "model": "sft", "contender": "main-rung1", None: ""}
 # They read no document: where documents come from (forget finds the texts of synthesize by the documents themselves, and the source files
 # are the reader's own), public tasks, and the sets that are searched for.
-FIRST = {steps.CRAWL, steps.LIST, steps.FETCH, *steps.SYNTHESIZE, steps.STAGE, steps.SETS}
+FIRST = {steps.CRAWL, steps.LIST, steps.FETCH, *steps.SYNTHESIZE, "evaluate.stage", "decontaminate.index"}
 
 
 def key(step: str) -> str:
@@ -51,10 +52,15 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 
 def test_every_step_is_in_the_lineage_of_a_document(planted: dict[str, Path]) -> None:
     made = Lineage()
-    before = made.made_from([planted[steps.DOCUMENTS]], lineage.enters_documents)
+    before = made.made_from([planted[DOCUMENTS]], lineage.enters_documents)
     after = made.made_from([planted[lineage.CORPUS]], lineage.enters_training)
     assert {one.step for one in before | after} == steps.STEPS.keys() - FIRST
-    assert {one.step for one in after} >= {*lineage.TRAININGS, steps.EXPORT_STEP, *steps.EVALUATIONS, *steps.PAGES}
+    assert {one.step for one in after} >= {
+        *lineage.TRAININGS,
+        model_registry.EXPORT_STEP,
+        *(step for step, facts in steps.STEPS.items() if facts.per == "model" and facts.tasks),
+        *steps.PAGES,
+    }
     assert not made.unknown_results()
     assert not {one.step for one in made.made_from([planted[lineage.CORPUS]], lineage.enters_heldout)} & {
         *lineage.TRAININGS
@@ -71,8 +77,14 @@ def test_every_rule_is_a_step_that_is_followed() -> None:
 
 
 def test_a_document_that_is_not_in_the_corpus_is_in_no_model(planted: dict[str, Path]) -> None:
-    found = {one.step for one in Lineage().made_from([planted[steps.DOCUMENTS]], lineage.enters_documents)}
-    assert not found & {*lineage.TRAININGS, steps.EXPORT_STEP, lineage.CORPUS, "tokenize.encode", "evaluate.model"}
+    found = {one.step for one in Lineage().made_from([planted[DOCUMENTS]], lineage.enters_documents)}
+    assert not found & {
+        *lineage.TRAININGS,
+        model_registry.EXPORT_STEP,
+        lineage.CORPUS,
+        "tokenize.encode",
+        "evaluate.model",
+    }
     assert {"corpus.split", "dedup.export", "report.inspect", "report.render"} < found
 
 
@@ -81,7 +93,11 @@ def test_what_was_made_from_what_is_not_there_any_more_is_not_known(planted: dic
     data.write_text("made again, of other text")
     Manifest("finetune.pairs", "x", sources={"all": "y"}).write(planted["finetune.pairs"], [data])
     unknown = {one.step for one in Lineage().unknown_results()}
-    assert "finetune.train" in unknown and steps.EXPORT_STEP in unknown and steps.BASE_STEP not in unknown
+    assert (
+        "finetune.train" in unknown
+        and model_registry.EXPORT_STEP in unknown
+        and model_registry.BASE_STEP not in unknown
+    )
     planted["pretrain.train"].unlink()
     assert "compress.prune" in {one.step for one in Lineage().unknown_results()}
     planted["tokenize.train"].write_text("damaged")
@@ -92,7 +108,7 @@ def test_every_result_of_a_complete_run_is_followed(complete: Path, monkeypatch:
     """What the programs themselves say that they read leads from the documents to every result."""
     monkeypatch.chdir(complete)
     made = Lineage()
-    documents = [one.manifest for one in made.manifests if one.step == steps.DOCUMENTS]
+    documents = [one.manifest for one in made.manifests if one.step == DOCUMENTS]
     corpus = [one.manifest for one in made.manifests if one.step == lineage.CORPUS]
     found = made.made_from(documents, lineage.enters_documents) | made.made_from(corpus, lineage.enters_training)
     assert {one.step for one in made.manifests.keys() - found} == {steps.CRAWL} and not made.unknown_results()

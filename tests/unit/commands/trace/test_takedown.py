@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from crawl2llm.chain import config as configuration
+from crawl2llm.chain.fingerprint import config_of_variant
 from crawl2llm.commands.trace import takedown
 from crawl2llm.commands.trace.results import Results
 from crawl2llm.core.errors import InputError
@@ -109,7 +110,7 @@ def test_what_main_dropped_and_a_variant_trained_on_is_found(run: Any) -> None:
     }
     whole = configuration.validate(configuration.merge_dicts(CONFIG, found["edit"]))
     for name in ("main", *CONFIG["variants"]):
-        own = configuration.config_of_variant(whole, name)
+        own = config_of_variant(whole, name)
         assert "url" in own["filters"] and "takedown.txt" in own["url"]["score"]["domains"], name
     assert found["lacking"] == [] and "url.select" in found["runs_again"]["main"]
     assert "corpus.write" in found["runs_again"]["wide"] and "corpus.write" not in found["runs_again"]["fast"]
@@ -129,7 +130,7 @@ def test_the_document_that_a_dropped_one_is_a_duplicate_of_is_named(run: Any) ->
     """Its text is read all the same, under another address; not where that one was dropped too."""
     results = run(variants={})
     made(results, "main", False)
-    path = results.path("corpus.write", "00000")
+    path = results.manifest_path("corpus.write", "00000")
     for kept in (True, False):
         gone = {"id": ["x", "z"] if kept else ["x", "y", "z"]}
         columns = {"stage": ["dedup"] * len(gone["id"]), "duplicate_of": [*"yyy"][: len(gone["id"])]}
@@ -148,7 +149,7 @@ def test_the_document_that_a_dropped_one_is_a_duplicate_of_is_named(run: Any) ->
 def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
     """Also a reward model, an export, checkpoints, a model that is set aside, and a text that a model wrote of the page."""
     results = run(variants={}, models={name: {"from": "base", "step": step} for name, step in MODELS.items()})
-    path = results.path("ingest.extract", "00000")
+    path = results.manifest_path("ingest.extract", "00000")
     facts = {"synthesized": {"by": "synthesize.seed", "seed": "x", "url": f"https://www.{HOST}/a", "origin": HOST}}
     theirs = {"synthesized": {**facts["synthesized"], "url": "https://good.example/", "origin": "good.example"}}
     rows = [
@@ -157,8 +158,8 @@ def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
         making.document("v", "text", url="synthesized:u/0", metadata=json.dumps(theirs), source="written"),
     ]
     making.documents(path.parent, rows)
-    results.path("synthesize.seed").parent.mkdir(parents=True)
-    Manifest("synthesize.seed", "test").write(results.path("synthesize.seed"), [])
+    results.manifest_path("synthesize.seed").parent.mkdir(parents=True)
+    Manifest("synthesize.seed", "test").write(results.manifest_path("synthesize.seed"), [])
     made(results, "main", True)
     read(results, ("pretrain.train", ""), "finetune.train", "sft")
     read(results, ("finetune.train", "sft"), "align.reward", "scores")
@@ -166,20 +167,20 @@ def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
     read(results, ("align.train", "liked"), "compress.export", "given")
     read(results, ("finetune.train", "sft"), "compress.quantize", "gone")
     read(results, ("finetune.train", "sft"), "compress.prune", "old")
-    damaged = results.path("compress.prune", "old")
+    damaged = results.manifest_path("compress.prune", "old")
     damaged.write_text(damaged.read_text().replace('"*": "', '"*": "0'))
     left = {name: entry for name, entry in results.config["models"].items() if name != "gone"}
     unused.make_moves(unused.moves_aside({"main": {**results.config, "models": left}}))
     place = Path("checkpoints/0123")
     place.mkdir(parents=True)
-    pointer = {"manifest": str(results.path("align.reward", "scores")), "fingerprint": "x", "others": {}}
+    pointer = {"manifest": str(results.manifest_path("align.reward", "scores")), "fingerprint": "x", "others": {}}
     (place / "training.json").write_text(json.dumps(pointer))
     # Those of the model that is set aside, and of a training that did not end.
     for name, step, model in (("4567", "compress.quantize", "gone"), ("89ab", "align.train", "begun")):
         Path("checkpoints", name).mkdir()
         pointer = {
             "manifest": str(
-                results.path("finetune.train", "sft").parents[2] / step.replace(".", "/") / f"{model}.manifest.json"
+                results.manifest_path("finetune.train", "sft").parents[2] / step.replace(".", "/") / f"{model}.manifest.json"
             ),
             "fingerprint": "x",
             "others": {},
@@ -213,11 +214,11 @@ def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
 def test_no_model_learnt_from_a_document_that_is_held_out(run: Any) -> None:
     results = run(variants={})
     made(results, "main", False)
-    path = results.path("corpus.write", "00000")
+    path = results.manifest_path("corpus.write", "00000")
     columns = {"id": ["y", "z"], "stage": ["dedup"] * 2, "duplicate_of": ["x"] * 2}
     again = table(path.parent / "dropped/00000.parquet", **columns)
     Manifest("corpus.write", "test", sources={"00000": "x"}).write(path, [again])
-    encoded = table(results.path("tokenize.encode").parent / "validation/00000.docs.parquet", id=["x"], tokens=[5])
+    encoded = table(results.manifest_path("tokenize.encode").parent / "validation/00000.docs.parquet", id=["x"], tokens=[5])
     read(results, ("corpus.write", "00000"), "tokenize.encode", "00000", [encoded])
     read(results, ("tokenize.encode", "00000"), "pretrain.train")
     read(results, ("tokenize.encode", "00000"), "evaluate.items")
@@ -228,7 +229,7 @@ def test_no_model_learnt_from_a_document_that_is_held_out(run: Any) -> None:
 
 def test_a_corpus_that_is_not_encoded_yet_has_its_documents(run: Any) -> None:
     results = run(variants={})
-    path = results.path("corpus.write", "00000")
+    path = results.manifest_path("corpus.write", "00000")
     columns = {"id": ["y", "z"], "stage": ["dedup"] * 2, "duplicate_of": ["x"] * 2}
     files = [
         table(path.parent / "dropped/00000.parquet", **columns),

@@ -146,7 +146,7 @@ def test_equals_counting_in_memory(
     number: int,
 ) -> None:
     """Whatever the shards, and in blocks and pieces of any size."""
-    for name, size in {"BLOCK": 3, "SMALL": 2, "HELD": 2, "SHARDS": 1}.items():
+    for name, size in {"BLOCK": 3, "GROUP_ROWS": 2, "HELD_ROWS": 2, "SHARDS": 1}.items():
         monkeypatch.setattr(hash_shuffle, name, size)
     pages = [page(n, name, *own) for n, (name, own) in enumerate(site)]
     folder = tmp_path_factory.mktemp("run")

@@ -125,7 +125,7 @@ def test_two_copies_are_two_matches_and_scripts_without_spaces_are_read_by_chara
 
 def test_equal_hashes_of_other_words_are_no_match(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "crawl2llm.filters.decontaminate.search.mixed", lambda numbers: np.ones(len(numbers), np.uint64)
+        "crawl2llm.filters.decontaminate.search.hash_numbers", lambda numbers: np.ones(len(numbers), np.uint64)
     )
     found = index((QUESTION, ""))
     other = " ".join(reversed(QUESTION.split()))  # known words alone: every stretch has the hash of one of the item's

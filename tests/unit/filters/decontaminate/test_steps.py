@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.chain.config import validate
-from crawl2llm.chain.filter_order import edit_steps
+from crawl2llm.chain.filter_order import DECONTAMINATE, edit_steps
 from crawl2llm.chain.fingerprint import fingerprint
-from crawl2llm.chain.steps import DECONTAMINATE, used_steps
+from crawl2llm.chain.steps import used_steps
 from crawl2llm.core.errors import ConfigError
 from crawl2llm.core.manifest import Manifest, canonical_json
 from crawl2llm.filters.decontaminate import cuts, index, items, score, select

@@ -102,7 +102,7 @@ def test_equals_comparing_in_memory(
     least: int,
 ) -> None:
     """Whatever the shards, and in blocks and pieces of any size; and every document is kept or dropped."""
-    for name, size in {"BLOCK": 3, "SMALL": 2, "HELD": 2, "SHARDS": 1}.items():
+    for name, size in {"BLOCK": 3, "GROUP_ROWS": 2, "HELD_ROWS": 2, "SHARDS": 1}.items():
         monkeypatch.setattr(hash_shuffle, name, size)
     pages, folder = made_of(site), tmp_path_factory.mktemp("run")
     made = run(folder, [pages[n::number] for n in range(number)], bytes_min=least, keep=keep)

@@ -125,7 +125,7 @@ def test_equals_comparing_all_windows(
     keep: str,
 ) -> None:
     """Whatever the shards, and in batches, blocks and pieces of any size; and every document is kept or dropped."""
-    for name, size in {"BLOCK": 3, "SMALL": 2, "HELD": 2, "SHARDS": 1}.items():
+    for name, size in {"BLOCK": 3, "GROUP_ROWS": 2, "HELD_ROWS": 2, "SHARDS": 1}.items():
         monkeypatch.setattr(hash_shuffle, name, size)
     monkeypatch.setattr(words_of, "BATCH", 40)
     pages, folder = made_of(site), tmp_path_factory.mktemp("run")

@@ -222,7 +222,7 @@ def test_a_set_of_hashes_is_the_set(held: set[str], asked: str) -> None:
 @given(st.text(max_size=60))
 def test_any_url_has_an_answer(url: str) -> None:
     made: Any = Lists({**EMPTY})
-    assert made.url(url) is None and made.words_in(url) == [] and made.expression(url) is None
+    assert made.listed_address(url) is None and made.words_in(url) == [] and made.matching_expression(url) is None
     assert not host_and_path(url).endswith("/")
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain import step_inputs
 from crawl2llm.chain.config import validate
+from crawl2llm.chain.steps import extra_settings
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import rows
 from crawl2llm.stages.finetune import pairs
@@ -94,11 +94,9 @@ def test_too_few_pairs_are_written_and_said(corpus: list[Path], tmp_path: Path, 
 
 def test_nothing_is_left_out_of_a_run_without_a_model_to_fine_tune(corpus: list[Path], tmp_path: Path) -> None:
     """`models: {}` was warned of a fine-tuning that is left out."""
-    assert step_inputs.extra_settings("finetune.pairs", validate({"models": {}})) == {"trains": False}
+    assert extra_settings("finetune.pairs", validate({"models": {}})) == {"trains": False}
     assert (
-        step_inputs.extra_settings(
-            "finetune.pairs", validate({"models": {"sft": {"from": "base", "step": "finetune.train"}}})
-        )
+        extra_settings("finetune.pairs", validate({"models": {"sft": {"from": "base", "step": "finetune.train"}}}))
         == {}
     )
     mark = json.loads(tiny.config("finetune.pairs", min_train=50_000))

@@ -322,7 +322,7 @@ def test_a_rule_that_is_read_otherwise_is_not_shown(
     """Where the report's reading of a rule and the verdicts differ, the curve would be wrong: it says so instead."""
     before = whatif.asks.column_measure
     monkeypatch.setattr(
-        whatif.asks, "column", lambda name, **more: before("words" if name == "removed" else name, **more)
+        whatif.asks, "column_measure", lambda name, **more: before("words" if name == "removed" else name, **more)
     )
     short = configuration.validate({**CONFIG, "filters": ["boilerplate"]})
     mark = json.dumps({"step": "report.whatif", "config": fingerprint.tracked_settings("report.whatif", short)})

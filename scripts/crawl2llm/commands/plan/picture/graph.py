@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from crawl2llm.chain.steps import stage_of
+from crawl2llm.chain.step import stage_of
 
 UP_TO_DATE, RUNS, MISSING, LEFT_OUT = "up to date", "will run", "missing", "left out"
 # What a state says, in the legend. `left out` is rare: a plan of a part (--until), or results deleted to free the disk.

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from crawl2llm.chain.steps import stage_of
+from crawl2llm.chain.step import stage_of
 from crawl2llm.commands.plan.picture.graph import Edge, Graph
 
 COLUMNS = 6  # at most, where a stage may take fewer: with the labels about as wide as a screen

@@ -265,7 +265,7 @@ def thresholds_of_step(
             step, settings, ("sentences_min", "sentences_min", "sentences"), ("flagged_max", "flagged_max", "flagged")
         ),
         "licence.select": lambda: column_thresholds(
-            step, settings, ("beside_max", "beside", "beside"), only=lambda rows: rows.there("licence")
+            step, settings, ("beside_max", "beside", "beside"), only=lambda rows: rows.has_value("licence")
         ),
         "sourcecode.select": lambda: sourcecode_thresholds(settings),
         "toxicity.select": lambda: toxicity_thresholds(settings),

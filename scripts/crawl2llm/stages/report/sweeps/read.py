@@ -163,6 +163,6 @@ class Costs:
     def may_use_gpus(manifest: Path) -> bool:
         """Whether it is of a step that loads torch: the records of others, thousands of them, need not be read."""
         step = f"{manifest.parent.parent.name}.{manifest.parent.name}"
-        return step in (*steps.MAKERS, steps.RUNG) or step.startswith(
+        return step in (*model_registry.MAKERS, steps.RUNG) or step.startswith(
             ("evaluate.", "quality.", "toxicity.", "synthesize.", "compress.")
         )

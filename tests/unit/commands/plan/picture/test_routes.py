@@ -52,7 +52,7 @@ def test_the_same_in_every_process() -> None:
     code = (
         "from crawl2llm.commands.plan.picture.routes import draw_graph; from crawl2llm.commands.plan.picture.svg import standalone_svg; "
         "from tests.unit.commands.plan.picture.workflows import workflow; graph = workflow(40, 4); "
-        "print(alone(graph, draw(graph), 'x'))"
+        "print(standalone_svg(graph, draw_graph(graph), 'x'))"
     )
     made = {
         subprocess.run(

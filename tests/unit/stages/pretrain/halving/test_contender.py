@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from crawl2llm.chain import halving
-from crawl2llm.chain.config import config_of_variant, validate
-from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.chain.config import validate
+from crawl2llm.chain.fingerprint import config_of_variant, fingerprint
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.pretrain import halve
 from tests.unit.stages.pretrain import copies

@@ -123,7 +123,7 @@ def test_page_is_well_formed_small_and_escaped(page: Path, sweep: Any) -> None:
 def test_a_stopped_variant_is_shown_and_has_no_verdict(sweep: Any, options: dict[str, Any]) -> None:
     held = copy.deepcopy(sweep.variants)
     for name in ("hot", "hot-seed-1", "hot-seed-2"):
-        held[name].made["pretrain.train"][""].summary["stopped"] = STOPPED
+        held[name].manifests["pretrain.train"][""].summary["stopped"] = STOPPED
     found = analysis.compare_settings(sweep.settings(), held, sweep.seeds(), options)
     assert found["models"]["base"]["settings"] == ["main", "without-dedup", "warm"]
     text = variants.render_with_costs(found, held, costs(sweep), "")
@@ -133,13 +133,13 @@ def test_a_stopped_variant_is_shown_and_has_no_verdict(sweep: Any, options: dict
 
 def test_an_unfinished_run_says_what_is_missing(sweep: Any, options: dict[str, Any]) -> None:
     held = copy.deepcopy(sweep.variants)
-    held["warm"].made, held["warm"].missing = {}, ["evaluate.common"]
+    held["warm"].manifests, held["warm"].missing = {}, ["evaluate.common"]
     text = variants.render_with_costs(
         analysis.compare_settings(sweep.settings(), held, sweep.seeds(), options), held, costs(sweep), ""
     )
     assert "Not all variants are complete" in text and "missing evaluate.common" in text and "▲ better" in text
     for name in sweep.variants:
-        held[name].made = {}
+        held[name].manifests = {}
     found = analysis.compare_settings(sweep.settings(), held, sweep.seeds(), options)
     text = variants.render_with_costs(found, held, {name: {"tasks": 0, "tasks_own": 0} for name in held}, "")
     assert "Nothing can be compared yet" in text and 'role="img"' not in text
@@ -158,7 +158,7 @@ def test_one_seed_says_that_the_noise_is_unknown(sweep: Any, options: dict[str, 
 def test_one_training_counts_once(sweep: Any, options: dict[str, Any]) -> None:
     """Variants with the same files are no seeds: without others the noise is unknown."""
     held = {name: copy.deepcopy(one) for name, one in sweep.variants.items() if name in ("main", "hot")}
-    held["main"].makes = {"base": "results/main/pretrain/train/manifest.json"}
+    held["main"].training_manifests = {"base": "results/main/pretrain/train/manifest.json"}
     for name in ("same", "default"):
         held[name] = copy.deepcopy(held["main"])
         held[name].name = name
@@ -184,7 +184,7 @@ def test_words_of_a_page_whose_seeds_are_not_there_yet(sweep: Any, options: dict
     held = copy.deepcopy(sweep.variants)
     for name in held:
         if "seed" in name:
-            held[name].made, held[name].missing = {}, ["evaluate.common"]
+            held[name].manifests, held[name].missing = {}, ["evaluate.common"]
     found = analysis.compare_settings(sweep.settings(), held, sweep.seeds(), options)
     text = variants.render_with_costs(found, held, {name: {"tasks": 0, "tasks_own": 0} for name in held}, "")
     assert "Trainings with other seeds are not evaluated yet (seed-1, seed-2, hot-seed-1" in text
@@ -197,7 +197,7 @@ def test_words_of_a_page_whose_seeds_are_not_there_yet(sweep: Any, options: dict
 
 def test_other_documents_in_a_variant_are_refused(sweep: Any, options: dict[str, Any]) -> None:
     held = copy.deepcopy(sweep.variants)
-    held["warm"].made["evaluate.common"]["base"].summary["set"] = "other"
+    held["warm"].manifests["evaluate.common"]["base"].summary["set"] = "other"
     with pytest.raises(ManifestError, match="other documents in some variants"):
         analysis.compare_settings(sweep.settings(), held, sweep.seeds(), options)
 

@@ -1,0 +1,12 @@
+"""The steps of the filter pii."""
+
+from __future__ import annotations
+
+from crawl2llm.chain.step import SELECT, TEXT, Filter, Step
+
+FILTER = Filter(
+    {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT},
+    after=("language",),
+    edits="select",
+    masks=True,
+)

@@ -1,0 +1,51 @@
+"""The steps of the filter quality."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from crawl2llm.chain.scorers import other_scorers, scorer_names, trains_classifier
+from crawl2llm.chain.step import LANGUAGES_BEFORE, TEXT, Config, Filter, Step
+
+SCORES = (".score", ".fasttext", ".transformers", ".kenlm")  # what scores documents
+
+
+def has_scorers(step: str, config: Config) -> bool:
+    """Whether the config names models that this step scores with."""
+    return bool(scorer_names(config, step))
+
+
+def has_other_scorers(config: Config) -> bool:
+    """Whether other scorers stand beside the classifier that the run trains, or in its place."""
+    return bool(other_scorers(config))
+
+
+def shows_ngrams(config: Config) -> bool:
+    """Whether the config asks what the classifier of the run learnt."""
+    return trains_classifier(config) and bool(config["quality"]["ngrams"]["number"])
+
+
+def trains_language_models(config: Config) -> bool:
+    """Whether the run trains language models to score with."""
+    return bool(config["quality"]["lm"]["enabled"])
+
+
+def reads_languages_by_language(need: str, config: Config, task: str) -> bool:
+    """Languages are read where each keeps its own share."""
+    return need != "language.score" or config["quality"]["select"]["by"] == "language"
+
+
+FILTER = Filter(
+    {
+        "train": Step(TEXT, is_used=trains_classifier, exempts=True),
+        "score": Step((".train", *TEXT), per="shard", is_used=trains_classifier),
+        "ngrams": Step((".train", *TEXT), is_used=shows_ngrams),
+        "fasttext": Step(TEXT, per="shard", is_used=partial(has_scorers, "fasttext")),
+        "transformers": Step(TEXT, per="shard", is_used=partial(has_scorers, "transformers")),
+        "lm": Step((*TEXT, LANGUAGES_BEFORE), is_used=trains_language_models, exempts=True),
+        "kenlm": Step((".lm", *TEXT, LANGUAGES_BEFORE), per="shard", is_used=partial(has_scorers, "kenlm")),
+        "calibrate": Step((".train", ".lm", *SCORES), is_used=has_other_scorers, exempts=True),
+        "combine": Step((".calibrate", *SCORES), per="shard", is_used=has_other_scorers),
+        "select": Step((".score", ".combine", "language.score"), reads=reads_languages_by_language, exempts=True),
+    }
+)

@@ -1,0 +1,64 @@
+"""The steps of the stage compress."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from crawl2llm.chain import model_registry
+from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, lock_digest
+from crawl2llm.chain.model_registry import EXPORT_STEP, LANGUAGE_MODELS, QUANTIZE_STEP, has_models_of
+from crawl2llm.chain.step import ALL_VERDICTS, DOCUMENTS, Config, Step
+
+
+def reads_text_to_calibrate(need: str, config: Config, task: str) -> bool:
+    """Text is read where a model's method calibrates on it."""
+    return need != "tokenize.encode" or model_registry.is_calibrated(config, task)
+
+
+def quantizing_settings(config: Config, task: str) -> Config:
+    """The packages of the tools that calibrate, where one does."""
+    return {"tools": lock_digest(QUANTIZE_LOCK)} if model_registry.is_calibrated(config, task) else {}
+
+
+def card_settings(config: Config, task: str) -> Config:
+    """What the card says of sources and languages, and the models that it is made from."""
+    return {**model_registry.card_facts(config), "lineage": model_registry.lineage(config, task)}
+
+
+def models_on_card(config: Config, task: str) -> list[str]:
+    """All that an export is made from."""
+    return model_registry.lineage(config, task) if task else model_registry.evaluated_models(config)
+
+
+STEPS = {
+    "compress.prune": Step(
+        ("pretrain.train", "tokenize.encode"), per="model", is_used=partial(has_models_of, "compress.prune")
+    ),
+    QUANTIZE_STEP: Step(
+        ("pretrain.train", "tokenize.encode"),
+        per="model",
+        is_used=partial(has_models_of, QUANTIZE_STEP),
+        reads=reads_text_to_calibrate,
+        extra_settings=quantizing_settings,
+    ),
+    # Reads everything that its card tells of the run.
+    EXPORT_STEP: Step(
+        (
+            DOCUMENTS,
+            ALL_VERDICTS,
+            "corpus.split",
+            "corpus.write",
+            "tokenize.train",
+            "tokenize.encode",
+            *LANGUAGE_MODELS,
+            "finetune.pairs",
+            "evaluate.items",
+            "evaluate.model",
+        ),
+        per="model",
+        is_used=partial(has_models_of, EXPORT_STEP),
+        extra_settings=card_settings,
+        models_read=models_on_card,
+        follows="evaluate.compare",
+    ),
+}

@@ -1,0 +1,97 @@
+"""The steps of the stage evaluate."""
+
+from __future__ import annotations
+
+from crawl2llm.chain.filter_order import DECONTAMINATE, used_filters
+from crawl2llm.chain.model_registry import BASE, BASE_STEP, LANGUAGE_MODELS, evaluated_models, language_models
+from crawl2llm.chain.shared_reference import main_config
+from crawl2llm.chain.step import Config, Step, pick_keys
+
+
+def asks_public_tasks(config: Config) -> bool:
+    """Whether public tasks are named."""
+    return bool(config["evaluate"]["public"]["presets"])
+
+
+def searches_training_text(config: Config) -> bool:
+    """Whether the run looks for evaluation sets in its text."""
+    return DECONTAMINATE in used_filters(config)
+
+
+def has_curve(config: Config) -> bool:
+    """Whether a number of steps says how far apart the points of the curve are."""
+    return bool(config["evaluate"]["curve"]["every"])
+
+
+def compares_variants(config: Config) -> bool:
+    """Whether variants are compared, by main and all of them."""
+    return main_config(config) is not None
+
+
+def generates(config: Config) -> bool:
+    """Whether answers or samples are asked for."""
+    return any(config["evaluate"]["generate"][kind] for kind in ("questions", "samples"))
+
+
+def has_judge(config: Config) -> bool:
+    """Whether a judge is named."""
+    return config["evaluate"]["judge"]["model"] is not None
+
+
+def heldout_settings(config: Config, task: str) -> Config:
+    """Which held-out text evaluate.model scores."""
+    return {"heldout": pick_keys(config, "evaluate.model", "max_tokens", "seed")}
+
+
+def public_settings(config: Config, task: str) -> Config:
+    """Which tasks evaluate.public asks, and where their files are."""
+    return pick_keys(config, "evaluate.public", "presets", "data", "hub", "limit", "seed")
+
+
+def curve_of_base(config: Config, task: str) -> Config:
+    """How far apart the points of the curve are, which `base` alone has."""
+    return {"curve": config["evaluate"]["curve"]["every"] if task == BASE else 0}
+
+
+STEPS = {
+    "evaluate.items": Step(("tokenize.encode", "tokenize.train"), extra_settings=heldout_settings),
+    "evaluate.model": Step(
+        (*LANGUAGE_MODELS, "finetune.pairs", "tokenize.encode", "evaluate.items"), per="model", tasks=evaluated_models
+    ),
+    "evaluate.stage": Step(
+        is_used=asks_public_tasks,
+        extra_settings=public_settings,
+        extra_paths=("data",),
+        files_of="evaluate.public",
+    ),
+    "evaluate.public": Step(
+        (*LANGUAGE_MODELS, "evaluate.stage"), per="model", is_used=asks_public_tasks, tasks=evaluated_models
+    ),
+    "evaluate.found": Step(
+        ("decontaminate.index", "decontaminate.select", "evaluate.public"), is_used=searches_training_text
+    ),
+    "evaluate.curve": Step((BASE_STEP, "evaluate.items"), is_used=has_curve),
+    # On main's text and questions, whichever variant it is of.
+    "evaluate.common": Step(
+        LANGUAGE_MODELS,
+        per="model",
+        common=("corpus.write", "evaluate.items"),
+        is_used=compares_variants,
+        extra_settings=curve_of_base,
+        tasks=language_models,
+    ),
+    "evaluate.generate": Step(
+        (*LANGUAGE_MODELS, "finetune.pairs"), per="model", is_used=generates, tasks=language_models
+    ),
+    "evaluate.judge": Step(("evaluate.generate",), per="model", is_used=has_judge, tasks=language_models),
+    "evaluate.compare": Step(
+        (
+            "evaluate.model",
+            "tokenize.encode",
+            "language.score",
+            "evaluate.public",
+            "evaluate.generate",
+            "evaluate.judge",
+        )
+    ),
+}
