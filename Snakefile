@@ -48,5 +48,5 @@ rule all:
     input:
         every_variant("report.render"),
         every_variant("report.render", "report.html"),
-        compared("evaluate.common"),
-        compared("report.compare"),
+        comparison_manifests("evaluate.common"),
+        comparison_manifests("report.compare"),

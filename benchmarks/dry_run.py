@@ -115,7 +115,10 @@ def completed(folder: Path, config: Path) -> None:
             mark = fingerprint(step, complete, memo, task if facts.per == "model" else "")
             made = Manifest(step, digest(mark))
             alone = step == DOCUMENTS  # what comes later goes back to all shards, through ingest.check
-            made.sources = {task: contents[task]} if alone else {} if step == "crawl.render" else whole
+            if alone:
+                made.sources = {task: contents[task]}
+            else:
+                made.sources = {} if step == "crawl.render" else whole
             for need in steps.needed_steps(step, complete, task if facts.per == "model" else ""):
                 same = sharded and steps.STEPS[need].per == "shard"
                 for key in [task] if same else steps.result_ids(need, complete):

@@ -181,13 +181,13 @@ def rows(layout: str, path: Path, version: int = 0) -> None:
     some = []
     for number in range(40):
         asked = f"What is {number} and {version if number == 39 else 0}?"
-        some.append(
-            {"prompt": asked, "chosen": f"It is {number}.", "rejected": "No idea at all."}
-            if layout == "preference"
-            else {"prompt": asked, "completion": f"It is {number}.", "label": number % 2 == 0}
-            if layout == "labels"
-            else {"prompt": f"{asked} Say it."}
-        )
+        if layout == "preference":
+            row = {"prompt": asked, "chosen": f"It is {number}.", "rejected": "No idea at all."}
+        elif layout == "labels":
+            row = {"prompt": asked, "completion": f"It is {number}.", "label": number % 2 == 0}
+        else:
+            row = {"prompt": f"{asked} Say it."}
+        some.append(row)
     path.write_text("".join(json.dumps(row) + "\n" for row in some), encoding="utf-8")
 
 
@@ -235,7 +235,9 @@ def tasks(output: str) -> tuple[dict[str, int], int]:
     started, ended = dict[str, int](), 0
     for step, number, rest in LINE.findall(output):
         of_step, same = int(number), AS_BEFORE.search(rest)
-        as_before = 0 if not same else int(same[1].replace(",", "")) if same[1] else of_step
+        as_before = 0
+        if same:
+            as_before = int(same[1].replace(",", "")) if same[1] else of_step
         ended += as_before
         if of_step > as_before:
             started[step] = of_step - as_before

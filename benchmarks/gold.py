@@ -83,7 +83,8 @@ def measured(results: Path, gold: dict[str, dict[str, str]], texts: dict[str, st
             if label and row["characters"] >= 200:
                 total += 1
                 right += row["language"] == label
-                confusion.update([f"{label} as {row['language']}"] * (row["language"] != label))
+                if row["language"] != label:
+                    confusion[f"{label} as {row['language']}"] += 1
     return {
         "extraction": {"pages": len(scores), "mean_f1": round(sum(scores) / max(len(scores), 1), 4)},
         "language": {
@@ -113,7 +114,9 @@ def duplicates(results: Path, gold: dict[str, dict[str, str]], record_of: dict[s
         if not original or record not in judged or original not in judged:
             continue
         similar = float(row["jaccard5_p_blocks"] or 0)
-        name = row["variant"] + ("" if row["variant"] == "exact-dup" else " ≥ 0.8" if similar >= 0.8 else " < 0.8")
+        name = row["variant"]
+        if name != "exact-dup":
+            name += " ≥ 0.8" if similar >= 0.8 else " < 0.8"
         pair = recall.setdefault(name, Counter())
         pair["pairs"] += 1
         pair["found"] += record in dropped or original in dropped

@@ -105,7 +105,9 @@ def edited(project: Project, variant: str, pages: dict[str, tuple[str, int]]) ->
 
 
 def percent(some: float, whole: float) -> str:
-    return "0" if not some else "–" if not whole else f"{100 * some / whole + 0.0:.1f}".replace("-0.0", "0.0")
+    if not some:
+        return "0"
+    return f"{100 * some / whole + 0.0:.1f}".replace("-0.0", "0.0") if whole else "–"
 
 
 def table(found: dict[str, Any], columns: list[str]) -> str:

@@ -18,7 +18,7 @@ OUTPUTS:
 rule align_pairs:
     input:
         pairs=manifest("finetune.pairs"),
-        model=answering,
+        model=answering_model,
         index=manifests("decontaminate.index"),
     output:
         manifest="results/{variant}/align/pairs/manifest.json",
@@ -29,11 +29,11 @@ rule align_pairs:
     conda:
         "../envs/train.yaml"
     resources:
-        card=cards("align.pairs"),
+        card=gpu_count("align.pairs"),
     params:
         fingerprint=fingerprint("align.pairs"),
-        model=answering_option,
-        index=option("--index", "decontaminate.index"),
+        model=answering_model_option,
+        index=manifest_option("--index", "decontaminate.index"),
         placement=placement("align.pairs"),
     shell:
         """
@@ -62,9 +62,9 @@ rule align_reward:
         "../envs/train.yaml"
     container:
         None  # as in pretrain_train
-    threads: cores("align.reward")
+    threads: training_threads("align.reward")
     resources:
-        card=cards("align.reward"),
+        card=gpu_count("align.reward"),
     params:
         fingerprint=fingerprint("align.reward"),
         launcher=placement("align.reward", placement_options.LAUNCHER),
@@ -99,9 +99,9 @@ rule align_train:
         "../envs/train.yaml"
     container:
         None  # as in pretrain_train
-    threads: cores("align.train")
+    threads: training_threads("align.train")
     resources:
-        card=cards("align.train"),
+        card=gpu_count("align.train"),
     params:
         fingerprint=fingerprint("align.train"),
         launcher=placement("align.train", placement_options.LAUNCHER),

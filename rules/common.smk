@@ -1,7 +1,7 @@
 """
 What the rules share: the validated config, and functions of the wildcards that give fingerprints, paths of manifests and task ids.
 
-An input is what a job waits for. The params beside it are the same manifests as few words (`ranged`): a command line that spelled out
+An input is what a job waits for. The params beside it are the same manifests as few words (`manifest_ranges`): a command line that spelled out
 thousands of paths would be longer than the kernel takes, and with 1,000 shards every edge costs a plan seconds. So a step that another
 input already waits for stands among the params alone.
 
@@ -99,7 +99,11 @@ wildcard_constraints:
     part=r"\d{3}",
     contender=r"[a-z][a-z0-9_-]*-rung\d",
     model="|".join(
-        {name: 0 for variant in VARIANTS.values() for name in [*model_registry.evaluated_models(variant), *variant["models"]]}
+        {
+            name: 0
+            for variant in VARIANTS.values()
+            for name in [*model_registry.evaluated_models(variant), *variant["models"]]
+        }
     ),
 
 
@@ -116,53 +120,53 @@ def placement(step, whose=placement_options.PROGRAM):
     return lambda wildcards: placement_options.option_words(step, section(wildcards, step), whose)
 
 
-def contender(wildcards):
+def contender_section(wildcards):
     """The section pretrain.train of the variant whose training a task of pretrain.rung is."""
     return VARIANTS[halving.parse_task(wildcards.contender)[0]]["pretrain"]["train"]
 
 
-def contending(whose=placement_options.PROGRAM):
+def contender_placement(whose=placement_options.PROGRAM):
     """As `placement` of pretrain.train, of the variant whose training a task of pretrain.rung is."""
-    return lambda wildcards: placement_options.option_words("pretrain.train", contender(wildcards), whose)
+    return lambda wildcards: placement_options.option_words("pretrain.train", contender_section(wildcards), whose)
 
 
-def rung_before(wildcards):
+def manifests_of_rung_before(wildcards):
     """Input function: the manifests of all contenders at the rung before; none at the first."""
-    found = halving.tasks_before(wildcards.contender, VARIANTS[wildcards.variant])
-    return [PROJECT.manifest_path(wildcards.variant, steps.RUNG, task) for task in found]
+    tasks = halving.tasks_before(wildcards.contender, VARIANTS[wildcards.variant])
+    return [PROJECT.manifest_path(wildcards.variant, steps.RUNG, task) for task in tasks]
 
 
-def trainer(usual, judged):
+def training_program(usual, judged):
     """A params entry: the program of a training; where trainings are judged at rungs the other one, with its options."""
 
-    def found(wildcards):
-        made = manifests(steps.HALVE)(wildcards)
-        return [judged, "--halving", *made, "--contender", wildcards.variant] if made else [usual]
+    def program_words(wildcards):
+        halvings = manifests(steps.HALVE)(wildcards)
+        return [judged, "--halving", *halvings, "--contender", wildcards.variant] if halvings else [usual]
 
-    return found
+    return program_words
 
 
-def cores(step):
+def training_threads(step):
     """The threads of a training: those of each of its processes."""
 
-    def found(wildcards):
-        own = contender(wildcards) if step == steps.RUNG else section(wildcards, step)
-        return own["processes"] * own["threads"]
+    def thread_count(wildcards):
+        settings = contender_section(wildcards) if step == steps.RUNG else section(wildcards, step)
+        return settings["processes"] * settings["threads"]
 
-    return found
+    return thread_count
 
 
-def cards(step):
+def gpu_count(step):
     """A resource: the GPUs of this machine that a task takes; 0 where there are none, and on a cluster, whose profile says it."""
     return lambda wildcards: gpu_slots.gpus_needed(step, section(wildcards, step))
 
 
-def contending_cards(wildcards):
-    """As `cards` of pretrain.train, of the variant whose training a task of pretrain.rung is."""
-    return gpu_slots.gpus_needed("pretrain.train", contender(wildcards))
+def contender_gpu_count(wildcards):
+    """As `gpu_count` of pretrain.train, of the variant whose training a task of pretrain.rung is."""
+    return gpu_slots.gpus_needed("pretrain.train", contender_section(wildcards))
 
 
-def own(step, key):
+def setting(step, key):
     """A value of the step's section, as the model that the wildcards name has it."""
     return lambda wildcards: section(wildcards, step)[key]
 
@@ -184,36 +188,42 @@ def missing_files(wildcards):
 
 def fingerprint(step):
     """The params entry of a step: a function of the wildcards that gives the step's fingerprint."""
-    own = steps.STEPS[step].per
-    return lambda wildcards: fingerprint_for_program(
-        PROJECT.fingerprint(wildcards.variant, step, getattr(wildcards, own) if own in steps.WITH_OWN_SETTINGS else ""),
-        VARIANTS[wildcards.variant]["data"],
-    )
+    per = steps.STEPS[step].per
+
+    def fingerprint_of_task(wildcards):
+        task = getattr(wildcards, per) if per in steps.WITH_OWN_SETTINGS else ""
+        return fingerprint_for_program(
+            PROJECT.fingerprint(wildcards.variant, step, task), VARIANTS[wildcards.variant]["data"]
+        )
+
+    return fingerprint_of_task
 
 
 def manifest(step):
-    """Input function: the step's only manifest, or that of the task with the same shard (band, part, model); none of a step that the run has not."""
+    """Input function: the step's only manifest, or that of the task with the same shard (band, part, model); none of a step that the run has
+    not.
+    """
 
-    def found(wildcards):
+    def manifest_path(wildcards):
         if not steps.is_used(step, VARIANTS[wildcards.variant]):
             return []
         task = getattr(wildcards, steps.STEPS[step].per) if steps.STEPS[step].per else ""
         return PROJECT.manifest_path(wildcards.variant, step, task)
 
-    return found
+    return manifest_path
 
 
 def model(wildcards):
     """Input function: the manifest of the model that the wildcards name."""
-    made = model_registry.making_task(VARIANTS[wildcards.variant], wildcards.model)
-    return PROJECT.manifest_path(wildcards.variant, *made)
+    step, task = model_registry.making_task(VARIANTS[wildcards.variant], wildcards.model)
+    return PROJECT.manifest_path(wildcards.variant, step, task)
 
 
 def parent(wildcards):
     """Input function: the manifest of the model that the one that the wildcards name is made from."""
     config = VARIANTS[wildcards.variant]
-    made = model_registry.making_task(config, model_registry.parent(config, wildcards.model))
-    return PROJECT.manifest_path(wildcards.variant, *made)
+    step, task = model_registry.making_task(config, model_registry.parent(config, wildcards.model))
+    return PROJECT.manifest_path(wildcards.variant, step, task)
 
 
 def lineage(step=None):
@@ -221,188 +231,204 @@ def lineage(step=None):
     and for the untrained one.
     """
 
-    def found(wildcards):
+    def manifest_paths(wildcards):
         config = VARIANTS[wildcards.variant]
-        above = model_registry.lineage(config, wildcards.model)
+        models = model_registry.lineage(config, wildcards.model)
         if step:
-            return [PROJECT.manifest_path(wildcards.variant, step, name) for name in above]
-        made = [model_registry.making_task(config, name) for name in above if name != model_registry.UNTRAINED]
-        return [PROJECT.manifest_path(wildcards.variant, *one) for one in made]
+            return [PROJECT.manifest_path(wildcards.variant, step, name) for name in models]
+        tasks = [model_registry.making_task(config, name) for name in models if name != model_registry.UNTRAINED]
+        return [PROJECT.manifest_path(wildcards.variant, *step_and_task) for step_and_task in tasks]
 
-    return found
+    return manifest_paths
 
 
 def reward_models(step):
     """Input function: the manifests of the models of a step that score the answers of the model that the wildcards name."""
 
-    def found(wildcards):
+    def manifest_paths(wildcards):
         names = model_registry.reward_models(VARIANTS[wildcards.variant], wildcards.model)
         return [PROJECT.manifest_path(wildcards.variant, step, name) for name in names]
 
-    return found
+    return manifest_paths
 
 
-def answering(wildcards):
+def answering_model(wildcards):
     """Input function: the manifest of the model whose answers align.pairs judges; none where its `from` is null."""
     config = VARIANTS[wildcards.variant]
     name = config["align"]["pairs"]["from"]
     return PROJECT.manifest_path(wildcards.variant, *model_registry.making_task(config, name)) if name else []
 
 
-def answering_option(wildcards):
+def answering_model_option(wildcards):
     """A params entry: the same as an option of the program."""
-    found = answering(wildcards)
-    return ["--model", found] if found else []
+    manifest_path = answering_model(wildcards)
+    return ["--model", manifest_path] if manifest_path else []
 
 
 @cache
-def _all(variant, step):
+def _all_manifests(variant, step):
     return [PROJECT.manifest_path(variant, step, task) for task in steps.task_ids(step, VARIANTS[variant])]
 
 
 def manifests(step):
     """Input function: the manifests of all tasks of the step; none where the run has no such step."""
-    return lambda wildcards: (_all(wildcards.variant, step) if steps.is_used(step, VARIANTS[wildcards.variant]) else [])
+    return lambda wildcards: (
+        _all_manifests(wildcards.variant, step) if steps.is_used(step, VARIANTS[wildcards.variant]) else []
+    )
 
 
-def asked(step, by, ranged=False):
+def manifests_if_needed(step, by, ranged=False):
     """Input function: the manifest of the same shard of a step, or all, that another reads where the config asks for it; else none."""
 
-    def found(wildcards):
-        return _of(wildcards, [step], ranged) if step in steps.needed_steps(by, VARIANTS[wildcards.variant]) else []
+    def manifest_paths(wildcards):
+        is_needed = step in steps.needed_steps(by, VARIANTS[wildcards.variant])
+        return _manifests_of_steps(wildcards, [step], ranged) if is_needed else []
 
-    return found
+    return manifest_paths
 
 
-def option(name, step):
+def manifest_option(name, step):
     """A params entry: the manifest of a one-task step as an option of the program; none where the run has no such step."""
 
-    def found(wildcards):
-        made = manifests(step)(wildcards)
-        return [name, *made] if made else []
+    def option_words(wildcards):
+        manifest_paths = manifests(step)(wildcards)
+        return [name, *manifest_paths] if manifest_paths else []
 
-    return found
+    return option_words
 
 
-def calibrating(step, ranged=False):
+def manifests_for_calibration(step, ranged=False):
     """Input function: the manifests of all tasks of the step; none where the model that the wildcards name is quantized without any text."""
 
-    def found(wildcards):
+    def manifest_paths(wildcards):
         if not model_registry.is_calibrated(VARIANTS[wildcards.variant], wildcards.model):
             return []
-        return (_ranged if ranged else _all)(wildcards.variant, step)
+        return _manifests_of_step(wildcards.variant, step, ranged)
 
-    return found
+    return manifest_paths
 
 
 def calibration_threads(wildcards):
     """The threads of a quantization: one where it reads no text."""
-    calibrated = model_registry.is_calibrated(VARIANTS[wildcards.variant], wildcards.model)
-    return section(wildcards, "compress.quantize")["threads"] if calibrated else 1
+    is_calibrated = model_registry.is_calibrated(VARIANTS[wildcards.variant], wildcards.model)
+    return section(wildcards, "compress.quantize")["threads"] if is_calibrated else 1
 
 
-def _of(wildcards, used, ranged=False):
+def _manifests_of_steps(wildcards, names, ranged=False):
     """The manifests of steps: of the same shard where both have shards, else of all (ranged: as few words)."""
-    found = []
-    for step in used:
+    paths = []
+    for step in names:
         if steps.STEPS[step].per and hasattr(wildcards, "shard"):
-            found.append(PROJECT.manifest_path(wildcards.variant, step, wildcards.shard))
+            paths.append(PROJECT.manifest_path(wildcards.variant, step, wildcards.shard))
         else:
-            found += (_ranged if ranged else _all)(wildcards.variant, step)
-    return found
+            paths += _manifests_of_step(wildcards.variant, step, ranged)
+    return paths
 
 
-def grouping(step, ranged=False):
+def manifests_for_mix(step, ranged=False):
     """Input function: the manifests of all tasks of the step, where pretrain.mix groups documents by what it measures; else none."""
 
-    def found(wildcards):
+    def manifest_paths(wildcards):
         if step not in steps.needed_steps(steps.MIX, VARIANTS[wildcards.variant]):
             return []
-        return (_ranged if ranged else _all)(wildcards.variant, step)
+        return _manifests_of_step(wildcards.variant, step, ranged)
 
-    return found
+    return manifest_paths
 
 
-def _filters(wildcards):
+def _used_filters(wildcards):
     return filter_order.used_filters(VARIANTS[wildcards.variant])
 
 
-def before(stage, ranged=False):
+def verdicts_before(stage, ranged=False):
     """Input function: the newest verdicts before a filter, of the filter before it in the config's `filters` or of ingest.check."""
-    return lambda wildcards: _of(wildcards, filter_order.verdict_steps(_filters(wildcards), stage)[-1:], ranged)
+
+    def manifest_paths(wildcards):
+        verdict_steps = filter_order.verdict_steps(_used_filters(wildcards), stage)
+        return _manifests_of_steps(wildcards, verdict_steps[-1:], ranged)
+
+    return manifest_paths
 
 
 def verdicts(ranged=False):
     """Input function: all verdicts, in the order of the filters."""
-    return lambda wildcards: _of(wildcards, filter_order.verdict_steps(_filters(wildcards)), ranged)
+
+    def manifest_paths(wildcards):
+        return _manifests_of_steps(wildcards, filter_order.verdict_steps(_used_filters(wildcards)), ranged)
+
+    return manifest_paths
 
 
-def languages(stage, ranged=False):
+def language_scores(stage, ranged=False):
     """Input function: the manifests of language.score where that filter comes before this one; else none."""
 
-    def found(wildcards):
-        there = "language" in filter_order.filters_before(_filters(wildcards), stage)
-        return _of(wildcards, ["language.score"] if there else [], ranged)
+    def manifest_paths(wildcards):
+        is_before = "language" in filter_order.filters_before(_used_filters(wildcards), stage)
+        return _manifests_of_steps(wildcards, ["language.score"] if is_before else [], ranged)
 
-    return found
+    return manifest_paths
 
 
 def edits(stage=None, ranged=False):
     """Input function: the manifests of the steps before a filter that edit texts; without a filter: of all of them."""
-    return lambda wildcards: _of(wildcards, filter_order.edit_steps(_filters(wildcards), stage), ranged)
+
+    def manifest_paths(wildcards):
+        return _manifests_of_steps(wildcards, filter_order.edit_steps(_used_filters(wildcards), stage), ranged)
+
+    return manifest_paths
 
 
-def of_main(step, ranged=False):
+def manifests_of_main(step, ranged=False):
     """Input function: the manifests of all tasks of the step in main, whichever variant reads them."""
-    return lambda wildcards: (_ranged if ranged else _all)("main", step)
+    return lambda wildcards: _manifests_of_step("main", step, ranged)
 
 
 def edits_of_main(ranged=False):
     """Input function: the manifests of the steps of main that edit texts."""
 
-    def found(wildcards):
-        used = filter_order.edit_steps(filter_order.used_filters(VARIANTS["main"]))
-        return [path for step in used for path in (_ranged if ranged else _all)("main", step)]
+    def manifest_paths(wildcards):
+        edit_steps = filter_order.edit_steps(filter_order.used_filters(VARIANTS["main"]))
+        return [path for step in edit_steps for path in _manifests_of_step("main", step, ranged)]
 
-    return found
+    return manifest_paths
 
 
-def also(step):
+def further_results(step):
     """A params entry: the shards (bands, parts) that a task owns beside the one it is called by."""
 
-    def found(wildcards):
+    def result_ids(wildcards):
         task = getattr(wildcards, steps.STEPS[step].per)
         return steps.result_ids_of_task(step, task, VARIANTS[wildcards.variant])[1:]
 
-    return found
+    return result_ids
 
 
-def at_once(step):
+def shards_at_once(step):
     """The threads of a task that owns several shards: so many are done at the same time, each by a process."""
 
-    def found(wildcards):
-        return min(steps.AT_ONCE, 1 + len(also(step)(wildcards)))
-
-    return found
+    return lambda wildcards: min(steps.AT_ONCE, 1 + len(further_results(step)(wildcards)))
 
 
-def seeding(step):
+def seed_corpora(step):
     """Input function: the corpora of this run that the seeds of a step of synthesize are taken from."""
     return lambda wildcards: PROJECT.seed_manifests(wildcards.variant, step)
 
 
-def every_step(wildcards):
+def manifests_for_report(wildcards):
     """Input function: the manifests of every step of the run that its report shows."""
-    kept = [step for step in steps.used_steps(VARIANTS[wildcards.variant]) if step not in steps.NOT_IN_REPORT]
-    return [path for step in kept for path in _all(wildcards.variant, step)]
+    return [path for step in _steps_in_report(wildcards) for path in _all_manifests(wildcards.variant, step)]
 
 
-def read_by(step, ranged=False):
+def manifests_read_by(step, ranged=False):
     """Input function: the manifests of every step that a one-task step reads by the table of steps (ranged: as few words)."""
-    return lambda wildcards: _of(wildcards, steps.needed_steps(step, VARIANTS[wildcards.variant]), ranged)
+
+    def manifest_paths(wildcards):
+        return _manifests_of_steps(wildcards, steps.needed_steps(step, VARIANTS[wildcards.variant]), ranged)
+
+    return manifest_paths
 
 
-def ranged(*names):
+def manifest_ranges(*names):
     """A params entry: the manifests of all shards (bands, parts, models) of the steps (none: of all that the report shows) as few words.
 
     Of a step that the run does not have there are none.
@@ -410,18 +436,25 @@ def ranged(*names):
     Such a word is `results/…/{00000..00999}.manifest.json`; the programs expand it.
     """
 
-    def found(wildcards):
+    def range_words(wildcards):
         used = steps.used_steps(VARIANTS[wildcards.variant])
-        wanted = (
-            [step for step in used if step in names] if names else [step for step in used if step not in steps.NOT_IN_REPORT]
-        )
-        return [word for step in wanted for word in _ranged(wildcards.variant, step)]
+        read_steps = [step for step in used if step in names] if names else _steps_in_report(wildcards)
+        return [word for step in read_steps for word in _manifest_ranges(wildcards.variant, step)]
 
-    return found
+    return range_words
+
+
+def _steps_in_report(wildcards):
+    return [step for step in steps.used_steps(VARIANTS[wildcards.variant]) if step not in steps.NOT_IN_REPORT]
+
+
+def _manifests_of_step(variant, step, ranged):
+    """The manifests of all tasks of the step (ranged: as few words)."""
+    return _manifest_ranges(variant, step) if ranged else _all_manifests(variant, step)
 
 
 @cache
-def _ranged(variant, step):
+def _manifest_ranges(variant, step):
     paths = [PROJECT.manifest_path(variant, step, task) for task in steps.result_ids(step, VARIANTS[variant])]
     if steps.STEPS[step].per not in steps.NUMBERED or len(paths) == 1:
         return paths
@@ -434,19 +467,23 @@ def every_variant(step, file="manifest.json"):
     return [f"{PROJECT.step_folder(variant, step)}/{file}" for variant in VARIANTS]
 
 
-def of_all_variants(*names):
+def manifests_of_all_variants(*names):
     """Input function: the manifests of all tasks of steps in every variant that has them."""
 
-    def found(wildcards):
-        has = [(name, step) for step in names for name, config in VARIANTS.items() if steps.is_used(step, config)]
-        return list(dict.fromkeys(path for name, step in has for path in _all(name, step)))
+    def manifest_paths(wildcards):
+        used = [
+            (variant, step) for step in names for variant, config in VARIANTS.items() if steps.is_used(step, config)
+        ]
+        return list(dict.fromkeys(path for variant, step in used for path in _all_manifests(variant, step)))
 
-    return found
+    return manifest_paths
 
 
-def compared(step):
+def comparison_manifests(step):
     """The manifests of a step that compares variants, of all of them; none where the run has none."""
-    return [path for name, config in VARIANTS.items() if steps.is_used(step, config) for path in _all(name, step)]
+    return [
+        path for name, config in VARIANTS.items() if steps.is_used(step, config) for path in _all_manifests(name, step)
+    ]
 
 
 if workflow.is_main_process:
@@ -484,8 +521,8 @@ if DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
 onstart:
     try:
         run_lock.take_lock(run_lock.RUN)
-        if found := start.replacement_notice(workflow, PROJECT):
-            logger.warning(found)
+        if notice := start.replacement_notice(workflow, PROJECT):
+            logger.warning(notice)
         hook.before_submission(workflow)
         start.prepare_run(workflow, PROJECT, logger.warning)
         if not workflow.touch:

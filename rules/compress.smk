@@ -30,14 +30,14 @@ rule compress_prune:
         "../envs/train.yaml"
     container:
         None  # as in pretrain_train
-    threads: cores("compress.prune")
+    threads: training_threads("compress.prune")
     resources:
-        card=cards("compress.prune"),
+        card=gpu_count("compress.prune"),
     params:
         fingerprint=fingerprint("compress.prune"),
         launcher=placement("compress.prune", placement_options.LAUNCHER),
         placement=placement("compress.prune"),
-        tokens=ranged("tokenize.encode"),
+        tokens=manifest_ranges("tokenize.encode"),
     shell:
         """
         exec python -m crawl2llm.training.launch \
@@ -56,7 +56,7 @@ rule compress_prune:
 rule compress_quantize:
     input:
         model=parent,
-        tokens=calibrating("tokenize.encode"),
+        tokens=manifests_for_calibration("tokenize.encode"),
     output:
         manifest="results/{variant}/compress/quantize/{model}.manifest.json",
     log:
@@ -68,7 +68,7 @@ rule compress_quantize:
     threads: calibration_threads
     params:
         fingerprint=fingerprint("compress.quantize"),
-        tokens=calibrating("tokenize.encode", ranged=True),
+        tokens=manifests_for_calibration("tokenize.encode", ranged=True),
     shell:
         """
         python -m crawl2llm.stages.compress.quantize \
@@ -100,13 +100,13 @@ rule compress_export:
         "results/{variant}/benchmarks/compress/export/{model}.tsv"
     conda:
         "../envs/evaluate.yaml"
-    threads: own("compress.export", "threads")
+    threads: setting("compress.export", "threads")
     params:
         fingerprint=fingerprint("compress.export"),
-        documents=ranged("ingest.extract"),
+        documents=manifest_ranges("ingest.extract"),
         verdicts=verdicts(ranged=True),
-        corpus=ranged("corpus.split", "corpus.write"),
-        tokens=ranged("tokenize.encode"),
+        corpus=manifest_ranges("corpus.split", "corpus.write"),
+        tokens=manifest_ranges("tokenize.encode"),
     shell:
         """
         python -m crawl2llm.stages.compress.export \

@@ -31,12 +31,12 @@ rule corpus_split:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("corpus.split"),
-        documents=ranged("ingest.extract"),
+        documents=manifest_ranges("ingest.extract"),
         verdicts=verdicts(ranged=True),
         # The verdicts of dedup wait for these
-        signals=ranged("dedup.signature"),
-        exact=ranged("dedup.exact"),
-        pairs=ranged("dedup.verify"),
+        signals=manifest_ranges("dedup.signature"),
+        exact=manifest_ranges("dedup.exact"),
+        pairs=manifest_ranges("dedup.verify"),
     shell:
         """
         python -m crawl2llm.stages.corpus.split \
@@ -54,9 +54,9 @@ rule corpus_split:
 # Of main in every variant: what all of them are measured on.
 rule corpus_reference:
     input:
-        documents=of_main("ingest.extract"),
+        documents=manifests_of_main("ingest.extract"),
         edits=edits_of_main(),
-        split=of_main("corpus.split"),
+        split=manifests_of_main("corpus.split"),
     output:
         manifest="results/{variant}/corpus/reference/manifest.json",
     log:
@@ -67,7 +67,7 @@ rule corpus_reference:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("corpus.reference"),
-        documents=of_main("ingest.extract", ranged=True),
+        documents=manifests_of_main("ingest.extract", ranged=True),
         edits=edits_of_main(ranged=True),
     shell:
         """
@@ -95,10 +95,10 @@ rule corpus_heldout:
         "results/{variant}/benchmarks/corpus/heldout/{shard}.tsv"
     conda:
         "../envs/data.yaml"
-    threads: at_once("corpus.heldout")
+    threads: shards_at_once("corpus.heldout")
     params:
         fingerprint=fingerprint("corpus.heldout"),
-        also=also("corpus.heldout"),
+        also=further_results("corpus.heldout"),
     shell:
         """
         python -m crawl2llm.stages.corpus.heldout \
@@ -129,10 +129,10 @@ rule corpus_write:
         "results/{variant}/benchmarks/corpus/write/{shard}.tsv"
     conda:
         "../envs/data.yaml"
-    threads: at_once("corpus.write")
+    threads: shards_at_once("corpus.write")
     params:
         fingerprint=fingerprint("corpus.write"),
-        also=also("corpus.write"),
+        also=further_results("corpus.write"),
     shell:
         """
         python -m crawl2llm.stages.corpus.write \

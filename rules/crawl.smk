@@ -20,7 +20,7 @@ rule crawl_render:
         "results/{variant}/benchmarks/crawl/render.tsv"
     conda:
         "../envs/data.yaml"
-    threads: own("crawl.render", "workers")
+    threads: setting("crawl.render", "workers")
     params:
         fingerprint=fingerprint("crawl.render"),
     shell:

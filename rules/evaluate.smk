@@ -38,7 +38,7 @@ rule evaluate_items:
         "../envs/evaluate.yaml"
     params:
         fingerprint=fingerprint("evaluate.items"),
-        tokens=ranged("tokenize.encode"),
+        tokens=manifest_ranges("tokenize.encode"),
     shell:
         """
         python -m crawl2llm.stages.evaluate.items \
@@ -64,13 +64,13 @@ rule evaluate_model:
         "results/{variant}/benchmarks/evaluate/model/{model}.tsv"
     conda:
         "../envs/evaluate.yaml"
-    threads: own("evaluate.model", "threads")
+    threads: setting("evaluate.model", "threads")
     resources:
-        card=cards("evaluate.model"),
+        card=gpu_count("evaluate.model"),
     params:
         fingerprint=fingerprint("evaluate.model"),
         placement=placement("evaluate.model"),
-        tokens=ranged("tokenize.encode"),
+        tokens=manifest_ranges("tokenize.encode"),
     shell:
         """
         python -m crawl2llm.stages.evaluate.model \
@@ -118,9 +118,9 @@ rule evaluate_public:
         "results/{variant}/benchmarks/evaluate/public/{model}.tsv"
     conda:
         "../envs/evaluate.yaml"
-    threads: own("evaluate.public", "threads")
+    threads: setting("evaluate.public", "threads")
     resources:
-        card=cards("evaluate.public"),
+        card=gpu_count("evaluate.public"),
     params:
         fingerprint=fingerprint("evaluate.public"),
     shell:
@@ -149,8 +149,8 @@ rule evaluate_found:
         "../envs/evaluate.yaml"
     params:
         fingerprint=fingerprint("evaluate.found"),
-        selected=ranged("decontaminate.select"),
-        public=ranged("evaluate.public"),
+        selected=manifest_ranges("decontaminate.select"),
+        public=manifest_ranges("evaluate.public"),
     shell:
         """
         python -m crawl2llm.stages.evaluate.found \
@@ -175,9 +175,9 @@ rule evaluate_curve:
         "results/{variant}/benchmarks/evaluate/curve.tsv"
     conda:
         "../envs/evaluate.yaml"
-    threads: own("evaluate.curve", "threads")
+    threads: setting("evaluate.curve", "threads")
     resources:
-        card=cards("evaluate.curve"),
+        card=gpu_count("evaluate.curve"),
     params:
         fingerprint=fingerprint("evaluate.curve"),
     shell:
@@ -194,8 +194,8 @@ rule evaluate_curve:
 rule evaluate_common:
     input:
         model=model,
-        corpus=of_main("corpus.write"),
-        made=of_main("evaluate.items"),
+        corpus=manifests_of_main("corpus.write"),
+        made=manifests_of_main("evaluate.items"),
     output:
         manifest="results/{variant}/evaluate/common/{model}.manifest.json",
     log:
@@ -204,13 +204,13 @@ rule evaluate_common:
         "results/{variant}/benchmarks/evaluate/common/{model}.tsv"
     conda:
         "../envs/evaluate.yaml"
-    threads: own("evaluate.common", "threads")
+    threads: setting("evaluate.common", "threads")
     resources:
-        card=cards("evaluate.common"),
+        card=gpu_count("evaluate.common"),
     params:
         fingerprint=fingerprint("evaluate.common"),
         placement=placement("evaluate.common"),
-        corpus=of_main("corpus.write", ranged=True),
+        corpus=manifests_of_main("corpus.write", ranged=True),
     shell:
         """
         python -m crawl2llm.stages.evaluate.common \
@@ -236,9 +236,9 @@ rule evaluate_generate:
         "results/{variant}/benchmarks/evaluate/generate/{model}.tsv"
     conda:
         "../envs/evaluate.yaml"
-    threads: own("evaluate.generate", "threads")
+    threads: setting("evaluate.generate", "threads")
     resources:
-        card=cards("evaluate.generate"),
+        card=gpu_count("evaluate.generate"),
     params:
         fingerprint=fingerprint("evaluate.generate"),
     shell:
@@ -295,12 +295,12 @@ rule evaluate_compare:
         "../envs/evaluate.yaml"
     params:
         fingerprint=fingerprint("evaluate.compare"),
-        evaluations=ranged("evaluate.model"),
-        tokens=ranged("tokenize.encode"),
-        languages=ranged("language.score"),
-        public=ranged("evaluate.public"),
-        generated=ranged("evaluate.generate"),
-        judged=ranged("evaluate.judge"),
+        evaluations=manifest_ranges("evaluate.model"),
+        tokens=manifest_ranges("tokenize.encode"),
+        languages=manifest_ranges("language.score"),
+        public=manifest_ranges("evaluate.public"),
+        generated=manifest_ranges("evaluate.generate"),
+        judged=manifest_ranges("evaluate.judge"),
     shell:
         """
         python -m crawl2llm.stages.evaluate.compare \

@@ -27,8 +27,8 @@ rule finetune_pairs:
         "../envs/train.yaml"
     params:
         fingerprint=fingerprint("finetune.pairs"),
-        corpus=ranged("corpus.write"),
-        index=option("--index", "decontaminate.index"),
+        corpus=manifest_ranges("corpus.write"),
+        index=manifest_option("--index", "decontaminate.index"),
     shell:
         """
         python -m crawl2llm.stages.finetune.pairs \
@@ -54,9 +54,9 @@ rule finetune_train:
         "../envs/train.yaml"
     container:
         None  # as in pretrain_train
-    threads: cores("finetune.train")
+    threads: training_threads("finetune.train")
     resources:
-        card=cards("finetune.train"),
+        card=gpu_count("finetune.train"),
     params:
         fingerprint=fingerprint("finetune.train"),
         launcher=placement("finetune.train", placement_options.LAUNCHER),

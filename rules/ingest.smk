@@ -60,7 +60,7 @@ rule ingest_fetch:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("ingest.fetch"),
-        also=also("ingest.fetch"),
+        also=further_results("ingest.fetch"),
         access=source_access,
         placement=placement("ingest.fetch"),
     shell:
@@ -91,11 +91,11 @@ rule ingest_extract:
         "results/{variant}/benchmarks/ingest/extract/{shard}.tsv"
     conda:
         "../envs/data.yaml"
-    threads: at_once("ingest.extract")
+    threads: shards_at_once("ingest.extract")
     params:
         fingerprint=fingerprint("ingest.extract"),
         access=source_access,
-        also=also("ingest.extract"),
+        also=further_results("ingest.extract"),
         sources=SOURCES,  # thousands of names are longer than a command line takes
     shell:
         """
@@ -127,7 +127,7 @@ rule ingest_check:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("ingest.check"),
-        documents=ranged("ingest.extract"),
+        documents=manifest_ranges("ingest.extract"),
     shell:
         """
         python -m crawl2llm.stages.ingest.check \

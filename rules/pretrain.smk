@@ -24,9 +24,9 @@ rule pretrain_mix:
     input:
         tokens=manifests("tokenize.encode"),
         tokenizer=manifest("tokenize.train"),
-        languages=grouping("language.score"),
-        scores=grouping("quality.score"),
-        topics=grouping("topics.score"),
+        languages=manifests_for_mix("language.score"),
+        scores=manifests_for_mix("quality.score"),
+        topics=manifests_for_mix("topics.score"),
     output:
         manifest="results/{variant}/pretrain/mix/manifest.json",
     log:
@@ -38,10 +38,10 @@ rule pretrain_mix:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("pretrain.mix"),
-        languages=grouping("language.score", ranged=True),
-        scores=grouping("quality.score", ranged=True),
-        topics=grouping("topics.score", ranged=True),
-        tokens=ranged("tokenize.encode"),
+        languages=manifests_for_mix("language.score", ranged=True),
+        scores=manifests_for_mix("quality.score", ranged=True),
+        topics=manifests_for_mix("topics.score", ranged=True),
+        tokens=manifest_ranges("tokenize.encode"),
     shell:
         """
         python -m crawl2llm.stages.pretrain.mix \
@@ -75,7 +75,7 @@ rule pretrain_plan:
         placement=placement("pretrain.plan"),
         training=placement("pretrain.train"),
         launcher=placement("pretrain.train", placement_options.LAUNCHER),
-        tokens=ranged("tokenize.encode"),
+        tokens=manifest_ranges("tokenize.encode"),
     shell:
         """
         python -m crawl2llm.stages.pretrain.plan \
@@ -96,7 +96,7 @@ rule pretrain_rung:
     input:
         tokens=manifests("tokenize.encode"),
         tokenizer=manifest("tokenize.train"),
-        before=rung_before,
+        before=manifests_of_rung_before,
     output:
         manifest="results/{variant}/pretrain/rung/{contender}.manifest.json",
     log:
@@ -107,14 +107,14 @@ rule pretrain_rung:
         "../envs/train.yaml"
     container:
         None  # as pretrain_train
-    threads: cores("pretrain.rung")
+    threads: training_threads("pretrain.rung")
     resources:
-        card=contending_cards,
+        card=contender_gpu_count,
     params:
         fingerprint=fingerprint("pretrain.rung"),
-        launcher=contending(placement_options.LAUNCHER),
-        placement=contending(),
-        tokens=ranged("tokenize.encode"),
+        launcher=contender_placement(placement_options.LAUNCHER),
+        placement=contender_placement(),
+        tokens=manifest_ranges("tokenize.encode"),
     shell:
         """
         exec python -m crawl2llm.training.launch \
@@ -146,7 +146,7 @@ rule pretrain_halve:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("pretrain.halve"),
-        rungs=ranged("pretrain.rung"),
+        rungs=manifest_ranges("pretrain.rung"),
     shell:
         """
         python -m crawl2llm.stages.pretrain.halve \
@@ -173,15 +173,17 @@ rule pretrain_train:
         "../envs/train.yaml"
     container:
         None  # the launcher needs srun, which is not in the image: it starts the image itself
-    threads: cores("pretrain.train")
+    threads: training_threads("pretrain.train")
     resources:
-        card=cards("pretrain.train"),
+        card=gpu_count("pretrain.train"),
     params:
         fingerprint=fingerprint("pretrain.train"),
         launcher=placement("pretrain.train", placement_options.LAUNCHER),
         placement=placement("pretrain.train"),
-        tokens=ranged("tokenize.encode"),
-        trainer=trainer("crawl2llm.stages.pretrain.train", judged="crawl2llm.stages.pretrain.halving.contender"),
+        tokens=manifest_ranges("tokenize.encode"),
+        trainer=training_program(
+            "crawl2llm.stages.pretrain.train", judged="crawl2llm.stages.pretrain.halving.contender"
+        ),
     shell:
         """
         exec python -m crawl2llm.training.launch \

@@ -22,7 +22,7 @@ OUTPUTS:
 
 rule report_whatif:
     input:
-        manifests=read_by("report.whatif"),
+        manifests=manifests_read_by("report.whatif"),
     output:
         manifest="results/{variant}/report/whatif/manifest.json",
     log:
@@ -33,7 +33,7 @@ rule report_whatif:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("report.whatif"),
-        manifests=read_by("report.whatif", ranged=True),
+        manifests=manifests_read_by("report.whatif", ranged=True),
     shell:
         """
         python -m crawl2llm.stages.report.whatif \
@@ -46,7 +46,7 @@ rule report_whatif:
 
 rule report_inspect:
     input:
-        manifests=read_by("report.inspect"),
+        manifests=manifests_read_by("report.inspect"),
     output:
         manifest="results/{variant}/report/inspect/manifest.json",
     log:
@@ -57,7 +57,7 @@ rule report_inspect:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("report.inspect"),
-        manifests=read_by("report.inspect", ranged=True),
+        manifests=manifests_read_by("report.inspect", ranged=True),
     shell:
         """
         python -m crawl2llm.stages.report.inspect \
@@ -70,7 +70,7 @@ rule report_inspect:
 
 rule report_render:
     input:
-        manifests=every_step,
+        manifests=manifests_for_report,
     output:
         manifest="results/{variant}/report/render/manifest.json",
         page=report(
@@ -105,7 +105,7 @@ rule report_render:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("report.render"),
-        manifests=ranged(),
+        manifests=manifest_ranges(),
     shell:
         """
         python -m crawl2llm.stages.report.render \
@@ -119,7 +119,7 @@ rule report_render:
 
 rule report_compare:
     input:
-        manifests=of_all_variants("report.render", "evaluate.common"),
+        manifests=manifests_of_all_variants("report.render", "evaluate.common"),
     output:
         manifest="results/{variant}/report/compare/manifest.json",
         page=report(

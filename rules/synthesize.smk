@@ -14,7 +14,7 @@ OUTPUTS:
 
 rule synthesize_rephrase:
     input:
-        seeds=seeding("synthesize.rephrase"),
+        seeds=seed_corpora("synthesize.rephrase"),
     output:
         manifest="results/{variant}/synthesize/rephrase/manifest.json",
     log:
@@ -38,7 +38,7 @@ rule synthesize_rephrase:
 
 rule synthesize_seed:
     input:
-        seeds=seeding("synthesize.seed"),
+        seeds=seed_corpora("synthesize.seed"),
     output:
         manifest="results/{variant}/synthesize/seed/manifest.json",
     log:

@@ -26,7 +26,7 @@ rule tokenize_train:
     threads: 2  # of tokenizers, which counts pairs in as many as it gets; a profile may give more
     params:
         fingerprint=fingerprint("tokenize.train"),
-        corpus=ranged("corpus.write"),
+        corpus=manifest_ranges("corpus.write"),
     shell:
         """
         RAYON_NUM_THREADS={threads} python -m crawl2llm.stages.tokenize.train \
@@ -49,10 +49,10 @@ rule tokenize_encode:
         "results/{variant}/benchmarks/tokenize/encode/{shard}.tsv"
     conda:
         "../envs/data.yaml"
-    threads: at_once("tokenize.encode")
+    threads: shards_at_once("tokenize.encode")
     params:
         fingerprint=fingerprint("tokenize.encode"),
-        also=also("tokenize.encode"),
+        also=further_results("tokenize.encode"),
     shell:
         """
         RAYON_NUM_THREADS={threads} python -m crawl2llm.stages.tokenize.encode \

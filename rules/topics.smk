@@ -18,7 +18,7 @@ OUTPUTS:
 rule topics_train:
     input:
         documents=manifests("ingest.extract"),
-        languages=asked("language.score", "topics.train"),
+        languages=manifests_if_needed("language.score", "topics.train"),
     output:
         manifest="results/{variant}/topics/train/manifest.json",
     log:
@@ -29,8 +29,8 @@ rule topics_train:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("topics.train"),
-        documents=ranged("ingest.extract"),
-        languages=asked("language.score", "topics.train", ranged=True),
+        documents=manifest_ranges("ingest.extract"),
+        languages=manifests_if_needed("language.score", "topics.train", ranged=True),
     shell:
         """
         python -m crawl2llm.stages.topics.train \
@@ -46,7 +46,7 @@ rule topics_score:
     input:
         documents=manifest("ingest.extract"),
         model=manifest("topics.train"),
-        languages=asked("language.score", "topics.score"),
+        languages=manifests_if_needed("language.score", "topics.score"),
     output:
         manifest="results/{variant}/topics/score/{shard}.manifest.json",
     log:
@@ -55,10 +55,10 @@ rule topics_score:
         "results/{variant}/benchmarks/topics/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
-    threads: at_once("topics.score")
+    threads: shards_at_once("topics.score")
     params:
         fingerprint=fingerprint("topics.score"),
-        also=also("topics.score"),
+        also=further_results("topics.score"),
     shell:
         """
         python -m crawl2llm.stages.topics.score \
@@ -85,10 +85,10 @@ rule topics_count:
         "results/{variant}/benchmarks/topics/count/{shard}.tsv"
     conda:
         "../envs/data.yaml"
-    threads: at_once("topics.count")
+    threads: shards_at_once("topics.count")
     params:
         fingerprint=fingerprint("topics.count"),
-        also=also("topics.count"),
+        also=further_results("topics.count"),
     shell:
         """
         python -m crawl2llm.stages.topics.count \

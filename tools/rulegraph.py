@@ -52,11 +52,11 @@ def rule_edges(graph: str) -> list[tuple[str, str]]:
     numbered_edges = {match.groups() for match in map(EDGE_LINE.match, graph.splitlines()) if match}
     pairs = {(names[source], names[target]) for source, target in numbered_edges if names[target] != "all"}
     last = {
-        page: {max((one for one, other in pairs if other == page), key=order.index, default="")}
+        page: {max((source for source, target in pairs if target == page), key=order.index, default="")}
         for page in ("report_inspect", "report_whatif")
     }
     last["report_render"] = {"evaluate_model", "report_inspect", "report_whatif"}
-    kept_pairs = [(one, other) for one, other in pairs if one in last.get(other, {one})]
+    kept_pairs = [(source, target) for source, target in pairs if source in last.get(target, {source})]
     return sorted(kept_pairs, key=lambda pair: (order.index(pair[0]), order.index(pair[1])))
 
 
@@ -68,7 +68,7 @@ def mermaid_chart(pairs: list[tuple[str, str]]) -> str:
         lines.append(f"  subgraph {stage}")
         lines += [f'    {rule}["{rule.split("_")[1]}"]' for rule in rules if rule.split("_")[0] == stage]
         lines.append("  end")
-    lines += [f"  {one} --> {other}" for one, other in pairs]
+    lines += [f"  {source} --> {target}" for source, target in pairs]
     return "\n".join(lines) + "\n"
 
 
@@ -84,7 +84,7 @@ def rulegraph_svg(pairs: list[tuple[str, str]]) -> str:
         for step, facts in STEPS.items()
         if step in steps_shown
     ]
-    keys = [(f"main/{one.replace('_', '.', 1)}", f"main/{other.replace('_', '.', 1)}") for one, other in pairs]
+    keys = [(f"main/{source.replace('_', '.', 1)}", f"main/{target.replace('_', '.', 1)}") for source, target in pairs]
     steps = tuple(box.step for box in boxes)
     graph = Graph(steps, ("main",), {box.key: box for box in boxes}, tuple(keys)).transitive_reduction()
     return drawing.standalone_svg(graph, draw_graph(graph, high=46), "The steps of the workflow, by stage")

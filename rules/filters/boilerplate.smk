@@ -18,7 +18,7 @@ OUTPUTS:
 rule boilerplate_count:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("boilerplate"),
+        verdicts=verdicts_before("boilerplate"),
         edits=edits("boilerplate"),
     output:
         manifest="results/{variant}/boilerplate/count/{shard}.manifest.json",
@@ -28,10 +28,10 @@ rule boilerplate_count:
         "results/{variant}/benchmarks/boilerplate/count/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("boilerplate.count")
+    threads: shards_at_once("boilerplate.count")
     params:
         fingerprint=fingerprint("boilerplate.count"),
-        also=also("boilerplate.count"),
+        also=further_results("boilerplate.count"),
     shell:
         """
         python -m crawl2llm.filters.boilerplate.count \
@@ -59,7 +59,7 @@ rule boilerplate_frequent:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("boilerplate.frequent"),
-        counts=ranged("boilerplate.count"),
+        counts=manifest_ranges("boilerplate.count"),
     shell:
         """
         python -m crawl2llm.filters.boilerplate.frequent \
@@ -73,7 +73,7 @@ rule boilerplate_frequent:
 rule boilerplate_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("boilerplate"),
+        verdicts=verdicts_before("boilerplate"),
         edits=edits("boilerplate"),
         frequent=manifests("boilerplate.frequent"),
     output:
@@ -84,11 +84,11 @@ rule boilerplate_score:
         "results/{variant}/benchmarks/boilerplate/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("boilerplate.score")
+    threads: shards_at_once("boilerplate.score")
     params:
         fingerprint=fingerprint("boilerplate.score"),
-        also=also("boilerplate.score"),
-        frequent=ranged("boilerplate.frequent"),
+        also=further_results("boilerplate.score"),
+        frequent=manifest_ranges("boilerplate.frequent"),
     shell:
         """
         python -m crawl2llm.filters.boilerplate.score \
@@ -115,10 +115,10 @@ rule boilerplate_select:
         "results/{variant}/benchmarks/boilerplate/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("boilerplate.select")
+    threads: shards_at_once("boilerplate.select")
     params:
         fingerprint=fingerprint("boilerplate.select"),
-        also=also("boilerplate.select"),
+        also=further_results("boilerplate.select"),
     shell:
         """
         python -m crawl2llm.filters.boilerplate.select \

@@ -38,7 +38,7 @@ rule decontaminate_index:
 rule decontaminate_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("decontaminate"),
+        verdicts=verdicts_before("decontaminate"),
         edits=edits("decontaminate"),
         index=manifest("decontaminate.index"),
     output:
@@ -49,10 +49,10 @@ rule decontaminate_score:
         "results/{variant}/benchmarks/decontaminate/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("decontaminate.score")
+    threads: shards_at_once("decontaminate.score")
     params:
         fingerprint=fingerprint("decontaminate.score"),
-        also=also("decontaminate.score"),
+        also=further_results("decontaminate.score"),
     shell:
         """
         python -m crawl2llm.filters.decontaminate.score \
@@ -79,10 +79,10 @@ rule decontaminate_select:
         "results/{variant}/benchmarks/decontaminate/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("decontaminate.select")
+    threads: shards_at_once("decontaminate.select")
     params:
         fingerprint=fingerprint("decontaminate.select"),
-        also=also("decontaminate.select"),
+        also=further_results("decontaminate.select"),
     shell:
         """
         python -m crawl2llm.filters.decontaminate.select \

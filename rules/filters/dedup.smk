@@ -21,7 +21,7 @@ OUTPUTS:
 rule dedup_signature:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("dedup"),
+        verdicts=verdicts_before("dedup"),
         edits=edits("dedup"),
     output:
         manifest="results/{variant}/dedup/signature/{shard}.manifest.json",
@@ -31,10 +31,10 @@ rule dedup_signature:
         "results/{variant}/benchmarks/dedup/signature/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("dedup.signature")
+    threads: shards_at_once("dedup.signature")
     params:
         fingerprint=fingerprint("dedup.signature"),
-        also=also("dedup.signature"),
+        also=further_results("dedup.signature"),
     shell:
         """
         python -m crawl2llm.filters.dedup.signature \
@@ -62,7 +62,7 @@ rule dedup_exact:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.exact"),
-        signals=ranged("dedup.signature"),
+        signals=manifest_ranges("dedup.signature"),
     shell:
         """
         python -m crawl2llm.filters.dedup.exact \
@@ -86,8 +86,8 @@ rule dedup_band:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.band"),
-        also=also("dedup.band"),
-        signals=ranged("dedup.signature"),  # dedup.exact waits for them
+        also=further_results("dedup.band"),
+        signals=manifest_ranges("dedup.signature"),  # dedup.exact waits for them
     shell:
         """
         python -m crawl2llm.filters.dedup.band \
@@ -115,11 +115,11 @@ rule dedup_sets:
         "results/{variant}/benchmarks/dedup/sets/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("dedup.sets")
+    threads: shards_at_once("dedup.sets")
     params:
         fingerprint=fingerprint("dedup.sets"),
-        also=also("dedup.sets"),
-        pairs=ranged("dedup.band"),
+        also=further_results("dedup.sets"),
+        pairs=manifest_ranges("dedup.band"),
     shell:
         """
         python -m crawl2llm.filters.dedup.sets \
@@ -149,8 +149,8 @@ rule dedup_verify:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.verify"),
-        pairs=ranged("dedup.band"),  # dedup.sets waits for them
-        sets=ranged("dedup.sets"),
+        pairs=manifest_ranges("dedup.band"),  # dedup.sets waits for them
+        sets=manifest_ranges("dedup.sets"),
     shell:
         """
         python -m crawl2llm.filters.dedup.verify \
@@ -176,8 +176,8 @@ rule dedup_select:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.select"),
-        pairs=ranged("dedup.verify"),
-        signals=ranged("dedup.signature"),  # dedup.exact waits for them
+        pairs=manifest_ranges("dedup.verify"),
+        signals=manifest_ranges("dedup.signature"),  # dedup.exact waits for them
     shell:
         """
         python -m crawl2llm.filters.dedup.select \
@@ -204,10 +204,10 @@ rule dedup_export:
         "results/{variant}/benchmarks/dedup/export/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("dedup.export")
+    threads: shards_at_once("dedup.export")
     params:
         fingerprint=fingerprint("dedup.export"),
-        also=also("dedup.export"),
+        also=further_results("dedup.export"),
     shell:
         """
         python -m crawl2llm.filters.dedup.export \

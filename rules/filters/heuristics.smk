@@ -18,7 +18,7 @@ OUTPUTS:
 rule heuristics_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("heuristics"),
+        verdicts=verdicts_before("heuristics"),
         edits=edits("heuristics"),
         languages=manifest("language.score"),
     output:
@@ -29,10 +29,10 @@ rule heuristics_score:
         "results/{variant}/benchmarks/heuristics/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("heuristics.score")
+    threads: shards_at_once("heuristics.score")
     params:
         fingerprint=fingerprint("heuristics.score"),
-        also=also("heuristics.score"),
+        also=further_results("heuristics.score"),
     shell:
         """
         python -m crawl2llm.filters.heuristics.score \
@@ -62,8 +62,8 @@ rule heuristics_calibrate:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("heuristics.calibrate"),
-        signals=ranged("heuristics.score"),
-        languages=ranged("language.score"),
+        signals=manifest_ranges("heuristics.score"),
+        languages=manifest_ranges("language.score"),
     shell:
         """
         python -m crawl2llm.filters.heuristics.calibrate \
@@ -78,8 +78,8 @@ rule heuristics_calibrate:
 rule heuristics_select:
     input:
         signals=manifest("heuristics.score"),
-        thresholds=asked("heuristics.calibrate", "heuristics.select"),
-        languages=asked("language.score", "heuristics.select"),
+        thresholds=manifests_if_needed("heuristics.calibrate", "heuristics.select"),
+        languages=manifests_if_needed("language.score", "heuristics.select"),
     output:
         manifest="results/{variant}/heuristics/select/{shard}.manifest.json",
     log:
@@ -88,10 +88,10 @@ rule heuristics_select:
         "results/{variant}/benchmarks/heuristics/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("heuristics.select")
+    threads: shards_at_once("heuristics.select")
     params:
         fingerprint=fingerprint("heuristics.select"),
-        also=also("heuristics.select"),
+        also=further_results("heuristics.select"),
     shell:
         """
         python -m crawl2llm.filters.heuristics.select \

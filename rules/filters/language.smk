@@ -17,7 +17,7 @@ OUTPUTS:
 rule language_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("language"),
+        verdicts=verdicts_before("language"),
         edits=edits("language"),
     output:
         manifest="results/{variant}/language/score/{shard}.manifest.json",
@@ -27,10 +27,10 @@ rule language_score:
         "results/{variant}/benchmarks/language/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("language.score")
+    threads: shards_at_once("language.score")
     params:
         fingerprint=fingerprint("language.score"),
-        also=also("language.score"),
+        also=further_results("language.score"),
     shell:
         """
         python -m crawl2llm.filters.language.score \
@@ -48,7 +48,7 @@ rule language_score:
 rule language_compare:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("language"),
+        verdicts=verdicts_before("language"),
         edits=edits("language"),
         languages=manifest("language.score"),
     output:
@@ -59,10 +59,10 @@ rule language_compare:
         "results/{variant}/benchmarks/language/compare/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("language.compare")
+    threads: shards_at_once("language.compare")
     params:
         fingerprint=fingerprint("language.compare"),
-        also=also("language.compare"),
+        also=further_results("language.compare"),
     shell:
         """
         python -m crawl2llm.filters.language.compare \
@@ -81,7 +81,7 @@ rule language_compare:
 rule language_select:
     input:
         signals=manifest("language.score"),
-        compared=asked("language.compare", "language.select"),
+        compared=manifests_if_needed("language.compare", "language.select"),
     output:
         manifest="results/{variant}/language/select/{shard}.manifest.json",
     log:
@@ -90,10 +90,10 @@ rule language_select:
         "results/{variant}/benchmarks/language/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("language.select")
+    threads: shards_at_once("language.select")
     params:
         fingerprint=fingerprint("language.select"),
-        also=also("language.select"),
+        also=further_results("language.select"),
     shell:
         """
         python -m crawl2llm.filters.language.select \

@@ -16,7 +16,7 @@ OUTPUTS:
 rule licence_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("licence"),
+        verdicts=verdicts_before("licence"),
     output:
         manifest="results/{variant}/licence/score/{shard}.manifest.json",
     log:
@@ -25,10 +25,10 @@ rule licence_score:
         "results/{variant}/benchmarks/licence/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("licence.score")
+    threads: shards_at_once("licence.score")
     params:
         fingerprint=fingerprint("licence.score"),
-        also=also("licence.score"),
+        also=further_results("licence.score"),
     shell:
         """
         python -m crawl2llm.filters.licence.score \
@@ -53,10 +53,10 @@ rule licence_select:
         "results/{variant}/benchmarks/licence/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("licence.select")
+    threads: shards_at_once("licence.select")
     params:
         fingerprint=fingerprint("licence.select"),
-        also=also("licence.select"),
+        also=further_results("licence.select"),
     shell:
         """
         python -m crawl2llm.filters.licence.select \

@@ -16,7 +16,7 @@ OUTPUTS:
 rule lines_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("lines"),
+        verdicts=verdicts_before("lines"),
         edits=edits("lines"),
     output:
         manifest="results/{variant}/lines/score/{shard}.manifest.json",
@@ -26,10 +26,10 @@ rule lines_score:
         "results/{variant}/benchmarks/lines/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("lines.score")
+    threads: shards_at_once("lines.score")
     params:
         fingerprint=fingerprint("lines.score"),
-        also=also("lines.score"),
+        also=further_results("lines.score"),
     shell:
         """
         python -m crawl2llm.filters.lines.score \
@@ -55,10 +55,10 @@ rule lines_select:
         "results/{variant}/benchmarks/lines/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("lines.select")
+    threads: shards_at_once("lines.select")
     params:
         fingerprint=fingerprint("lines.select"),
-        also=also("lines.select"),
+        also=further_results("lines.select"),
     shell:
         """
         python -m crawl2llm.filters.lines.select \

@@ -17,7 +17,7 @@ OUTPUTS:
 rule multilingual_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("multilingual"),
+        verdicts=verdicts_before("multilingual"),
         edits=edits("multilingual"),
         languages=manifest("language.score"),
     output:
@@ -28,10 +28,10 @@ rule multilingual_score:
         "results/{variant}/benchmarks/multilingual/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("multilingual.score")
+    threads: shards_at_once("multilingual.score")
     params:
         fingerprint=fingerprint("multilingual.score"),
-        also=also("multilingual.score"),
+        also=further_results("multilingual.score"),
     shell:
         """
         python -m crawl2llm.filters.multilingual.score \
@@ -58,10 +58,10 @@ rule multilingual_select:
         "results/{variant}/benchmarks/multilingual/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("multilingual.select")
+    threads: shards_at_once("multilingual.select")
     params:
         fingerprint=fingerprint("multilingual.select"),
-        also=also("multilingual.select"),
+        also=further_results("multilingual.select"),
     shell:
         """
         python -m crawl2llm.filters.multilingual.select \

@@ -18,7 +18,7 @@ OUTPUTS:
 rule paragraphs_hash:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("paragraphs"),
+        verdicts=verdicts_before("paragraphs"),
         edits=edits("paragraphs"),
     output:
         manifest="results/{variant}/paragraphs/hash/{shard}.manifest.json",
@@ -28,10 +28,10 @@ rule paragraphs_hash:
         "results/{variant}/benchmarks/paragraphs/hash/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("paragraphs.hash")
+    threads: shards_at_once("paragraphs.hash")
     params:
         fingerprint=fingerprint("paragraphs.hash"),
-        also=also("paragraphs.hash"),
+        also=further_results("paragraphs.hash"),
     shell:
         """
         python -m crawl2llm.filters.paragraphs.hash \
@@ -59,7 +59,7 @@ rule paragraphs_repeated:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("paragraphs.repeated"),
-        hashes=ranged("paragraphs.hash"),
+        hashes=manifest_ranges("paragraphs.hash"),
     shell:
         """
         python -m crawl2llm.filters.paragraphs.repeated \
@@ -73,7 +73,7 @@ rule paragraphs_repeated:
 rule paragraphs_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("paragraphs"),
+        verdicts=verdicts_before("paragraphs"),
         edits=edits("paragraphs"),
         hashes=manifest("paragraphs.hash"),
         repeated=manifests("paragraphs.repeated"),
@@ -85,11 +85,11 @@ rule paragraphs_score:
         "results/{variant}/benchmarks/paragraphs/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("paragraphs.score")
+    threads: shards_at_once("paragraphs.score")
     params:
         fingerprint=fingerprint("paragraphs.score"),
-        also=also("paragraphs.score"),
-        repeated=ranged("paragraphs.repeated"),
+        also=further_results("paragraphs.score"),
+        repeated=manifest_ranges("paragraphs.repeated"),
     shell:
         """
         python -m crawl2llm.filters.paragraphs.score \
@@ -117,10 +117,10 @@ rule paragraphs_select:
         "results/{variant}/benchmarks/paragraphs/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("paragraphs.select")
+    threads: shards_at_once("paragraphs.select")
     params:
         fingerprint=fingerprint("paragraphs.select"),
-        also=also("paragraphs.select"),
+        also=further_results("paragraphs.select"),
     shell:
         """
         python -m crawl2llm.filters.paragraphs.select \

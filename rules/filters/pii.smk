@@ -17,7 +17,7 @@ OUTPUTS:
 rule pii_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("pii"),
+        verdicts=verdicts_before("pii"),
         edits=edits("pii"),
         languages=manifest("language.score"),
     output:
@@ -28,10 +28,10 @@ rule pii_score:
         "results/{variant}/benchmarks/pii/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("pii.score")
+    threads: shards_at_once("pii.score")
     params:
         fingerprint=fingerprint("pii.score"),
-        also=also("pii.score"),
+        also=further_results("pii.score"),
     shell:
         """
         python -m crawl2llm.filters.pii.score \
@@ -58,10 +58,10 @@ rule pii_select:
         "results/{variant}/benchmarks/pii/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("pii.select")
+    threads: shards_at_once("pii.select")
     params:
         fingerprint=fingerprint("pii.select"),
-        also=also("pii.select"),
+        also=further_results("pii.select"),
     shell:
         """
         python -m crawl2llm.filters.pii.select \

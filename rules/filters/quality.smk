@@ -27,7 +27,7 @@ and, where the config asks for them:
 rule quality_train:
     input:
         documents=manifests("ingest.extract"),
-        verdicts=before("quality"),
+        verdicts=verdicts_before("quality"),
         edits=edits("quality"),
     output:
         manifest="results/{variant}/quality/train/manifest.json",
@@ -39,8 +39,8 @@ rule quality_train:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("quality.train"),
-        documents=ranged("ingest.extract"),
-        verdicts=before("quality", ranged=True),
+        documents=manifest_ranges("ingest.extract"),
+        verdicts=verdicts_before("quality", ranged=True),
         edits=edits("quality", ranged=True),
     shell:
         """
@@ -58,7 +58,7 @@ rule quality_score:
     input:
         model=manifest("quality.train"),
         documents=manifest("ingest.extract"),
-        verdicts=before("quality"),
+        verdicts=verdicts_before("quality"),
         edits=edits("quality"),
     output:
         manifest="results/{variant}/quality/score/{shard}.manifest.json",
@@ -68,10 +68,10 @@ rule quality_score:
         "results/{variant}/benchmarks/quality/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("quality.score")
+    threads: shards_at_once("quality.score")
     params:
         fingerprint=fingerprint("quality.score"),
-        also=also("quality.score"),
+        also=further_results("quality.score"),
     shell:
         """
         python -m crawl2llm.filters.quality.score \
@@ -91,7 +91,7 @@ rule quality_ngrams:
     input:
         model=manifest("quality.train"),
         documents=manifests("ingest.extract"),
-        verdicts=before("quality"),
+        verdicts=verdicts_before("quality"),
         edits=edits("quality"),
     output:
         manifest="results/{variant}/quality/ngrams/manifest.json",
@@ -103,8 +103,8 @@ rule quality_ngrams:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("quality.ngrams"),
-        documents=ranged("ingest.extract"),
-        verdicts=before("quality", ranged=True),
+        documents=manifest_ranges("ingest.extract"),
+        verdicts=verdicts_before("quality", ranged=True),
         edits=edits("quality", ranged=True),
     shell:
         """
@@ -122,7 +122,7 @@ rule quality_ngrams:
 rule quality_fasttext:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("quality"),
+        verdicts=verdicts_before("quality"),
         edits=edits("quality"),
     output:
         manifest="results/{variant}/quality/fasttext/{shard}.manifest.json",
@@ -132,10 +132,10 @@ rule quality_fasttext:
         "results/{variant}/benchmarks/quality/fasttext/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("quality.fasttext")
+    threads: shards_at_once("quality.fasttext")
     params:
         fingerprint=fingerprint("quality.fasttext"),
-        also=also("quality.fasttext"),
+        also=further_results("quality.fasttext"),
     shell:
         """
         python -m crawl2llm.filters.quality.fasttext \
@@ -153,7 +153,7 @@ rule quality_fasttext:
 rule quality_transformers:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("quality"),
+        verdicts=verdicts_before("quality"),
         edits=edits("quality"),
     output:
         manifest="results/{variant}/quality/transformers/{shard}.manifest.json",
@@ -163,12 +163,12 @@ rule quality_transformers:
         "results/{variant}/benchmarks/quality/transformers/{shard}.tsv"
     conda:
         "../../envs/evaluate.yaml"
-    threads: own("quality.transformers", "threads")
+    threads: setting("quality.transformers", "threads")
     resources:
-        card=cards("quality.transformers"),
+        card=gpu_count("quality.transformers"),
     params:
         fingerprint=fingerprint("quality.transformers"),
-        also=also("quality.transformers"),
+        also=further_results("quality.transformers"),
         placement=placement("quality.transformers"),
     shell:
         """
@@ -187,9 +187,9 @@ rule quality_transformers:
 rule quality_lm:
     input:
         documents=manifests("ingest.extract"),
-        verdicts=before("quality"),
+        verdicts=verdicts_before("quality"),
         edits=edits("quality"),
-        languages=languages("quality"),
+        languages=language_scores("quality"),
     output:
         manifest="results/{variant}/quality/lm/manifest.json",
     log:
@@ -200,10 +200,10 @@ rule quality_lm:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("quality.lm"),
-        documents=ranged("ingest.extract"),
-        verdicts=before("quality", ranged=True),
+        documents=manifest_ranges("ingest.extract"),
+        verdicts=verdicts_before("quality", ranged=True),
         edits=edits("quality", ranged=True),
-        languages=languages("quality", ranged=True),
+        languages=language_scores("quality", ranged=True),
         placement=placement("quality.lm"),
     shell:
         """
@@ -223,9 +223,9 @@ rule quality_kenlm:
     input:
         lm=manifest("quality.lm"),
         documents=manifest("ingest.extract"),
-        verdicts=before("quality"),
+        verdicts=verdicts_before("quality"),
         edits=edits("quality"),
-        languages=languages("quality"),
+        languages=language_scores("quality"),
     output:
         manifest="results/{variant}/quality/kenlm/{shard}.manifest.json",
     log:
@@ -234,10 +234,10 @@ rule quality_kenlm:
         "results/{variant}/benchmarks/quality/kenlm/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("quality.kenlm")
+    threads: shards_at_once("quality.kenlm")
     params:
         fingerprint=fingerprint("quality.kenlm"),
-        also=also("quality.kenlm"),
+        also=further_results("quality.kenlm"),
     shell:
         """
         python -m crawl2llm.filters.quality.kenlm \
@@ -272,7 +272,7 @@ rule quality_calibrate:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("quality.calibrate"),
-        scores=ranged("quality.score", "quality.fasttext", "quality.transformers", "quality.kenlm"),
+        scores=manifest_ranges("quality.score", "quality.fasttext", "quality.transformers", "quality.kenlm"),
     shell:
         """
         python -m crawl2llm.filters.quality.calibrate \
@@ -300,10 +300,10 @@ rule quality_combine:
         "results/{variant}/benchmarks/quality/combine/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("quality.combine")
+    threads: shards_at_once("quality.combine")
     params:
         fingerprint=fingerprint("quality.combine"),
-        also=also("quality.combine"),
+        also=further_results("quality.combine"),
     shell:
         """
         python -m crawl2llm.filters.quality.combine \
@@ -320,7 +320,7 @@ rule quality_combine:
 rule quality_select:
     input:
         signals=manifests("quality.score"),
-        languages=asked("language.score", "quality.select"),
+        languages=manifests_if_needed("language.score", "quality.select"),
         combined=manifests("quality.combine"),
     output:
         manifest="results/{variant}/quality/select/manifest.json",
@@ -332,9 +332,9 @@ rule quality_select:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("quality.select"),
-        signals=ranged("quality.score"),
-        languages=asked("language.score", "quality.select", ranged=True),
-        combined=ranged("quality.combine"),
+        signals=manifest_ranges("quality.score"),
+        languages=manifests_if_needed("language.score", "quality.select", ranged=True),
+        combined=manifest_ranges("quality.combine"),
     shell:
         """
         python -m crawl2llm.filters.quality.select \

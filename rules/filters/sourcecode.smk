@@ -16,7 +16,7 @@ OUTPUTS:
 rule sourcecode_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("sourcecode"),
+        verdicts=verdicts_before("sourcecode"),
         edits=edits("sourcecode"),
     output:
         manifest="results/{variant}/sourcecode/score/{shard}.manifest.json",
@@ -26,10 +26,10 @@ rule sourcecode_score:
         "results/{variant}/benchmarks/sourcecode/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("sourcecode.score")
+    threads: shards_at_once("sourcecode.score")
     params:
         fingerprint=fingerprint("sourcecode.score"),
-        also=also("sourcecode.score"),
+        also=further_results("sourcecode.score"),
     shell:
         """
         python -m crawl2llm.filters.sourcecode.score \
@@ -55,10 +55,10 @@ rule sourcecode_select:
         "results/{variant}/benchmarks/sourcecode/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("sourcecode.select")
+    threads: shards_at_once("sourcecode.select")
     params:
         fingerprint=fingerprint("sourcecode.select"),
-        also=also("sourcecode.select"),
+        also=further_results("sourcecode.select"),
     shell:
         """
         python -m crawl2llm.filters.sourcecode.select \

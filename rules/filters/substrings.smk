@@ -20,7 +20,7 @@ OUTPUTS:
 rule substrings_sample:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("substrings"),
+        verdicts=verdicts_before("substrings"),
         edits=edits("substrings"),
     output:
         manifest="results/{variant}/substrings/sample/{shard}.manifest.json",
@@ -30,10 +30,10 @@ rule substrings_sample:
         "results/{variant}/benchmarks/substrings/sample/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("substrings.sample")
+    threads: shards_at_once("substrings.sample")
     params:
         fingerprint=fingerprint("substrings.sample"),
-        also=also("substrings.sample"),
+        also=further_results("substrings.sample"),
     shell:
         """
         python -m crawl2llm.filters.substrings.sample \
@@ -61,7 +61,7 @@ rule substrings_shared:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("substrings.shared"),
-        samples=ranged("substrings.sample"),
+        samples=manifest_ranges("substrings.sample"),
     shell:
         """
         python -m crawl2llm.filters.substrings.shared \
@@ -75,7 +75,7 @@ rule substrings_shared:
 rule substrings_windows:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("substrings"),
+        verdicts=verdicts_before("substrings"),
         edits=edits("substrings"),
         sample=manifest("substrings.sample"),
         shared=manifests("substrings.shared"),
@@ -87,11 +87,11 @@ rule substrings_windows:
         "results/{variant}/benchmarks/substrings/windows/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("substrings.windows")
+    threads: shards_at_once("substrings.windows")
     params:
         fingerprint=fingerprint("substrings.windows"),
-        also=also("substrings.windows"),
-        shared=ranged("substrings.shared"),
+        also=further_results("substrings.windows"),
+        shared=manifest_ranges("substrings.shared"),
     shell:
         """
         python -m crawl2llm.filters.substrings.windows \
@@ -121,7 +121,7 @@ rule substrings_repeated:
         "../../envs/data.yaml"
     params:
         fingerprint=fingerprint("substrings.repeated"),
-        windows=ranged("substrings.windows"),
+        windows=manifest_ranges("substrings.windows"),
     shell:
         """
         python -m crawl2llm.filters.substrings.repeated \
@@ -135,7 +135,7 @@ rule substrings_repeated:
 rule substrings_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("substrings"),
+        verdicts=verdicts_before("substrings"),
         edits=edits("substrings"),
         sample=manifest("substrings.sample"),
         repeated=manifests("substrings.repeated"),
@@ -147,11 +147,11 @@ rule substrings_score:
         "results/{variant}/benchmarks/substrings/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("substrings.score")
+    threads: shards_at_once("substrings.score")
     params:
         fingerprint=fingerprint("substrings.score"),
-        also=also("substrings.score"),
-        repeated=ranged("substrings.repeated"),
+        also=further_results("substrings.score"),
+        repeated=manifest_ranges("substrings.repeated"),
     shell:
         """
         python -m crawl2llm.filters.substrings.score \
@@ -179,10 +179,10 @@ rule substrings_select:
         "results/{variant}/benchmarks/substrings/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("substrings.select")
+    threads: shards_at_once("substrings.select")
     params:
         fingerprint=fingerprint("substrings.select"),
-        also=also("substrings.select"),
+        also=further_results("substrings.select"),
     shell:
         """
         python -m crawl2llm.filters.substrings.select \

@@ -17,7 +17,7 @@ OUTPUTS:
 rule toxicity_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("toxicity"),
+        verdicts=verdicts_before("toxicity"),
         edits=edits("toxicity"),
         languages=manifest("language.score"),
     output:
@@ -28,10 +28,10 @@ rule toxicity_score:
         "results/{variant}/benchmarks/toxicity/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("toxicity.score")
+    threads: shards_at_once("toxicity.score")
     params:
         fingerprint=fingerprint("toxicity.score"),
-        also=also("toxicity.score"),
+        also=further_results("toxicity.score"),
     shell:
         """
         python -m crawl2llm.filters.toxicity.score \
@@ -58,10 +58,10 @@ rule toxicity_select:
         "results/{variant}/benchmarks/toxicity/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("toxicity.select")
+    threads: shards_at_once("toxicity.select")
     params:
         fingerprint=fingerprint("toxicity.select"),
-        also=also("toxicity.select"),
+        also=further_results("toxicity.select"),
     shell:
         """
         python -m crawl2llm.filters.toxicity.select \

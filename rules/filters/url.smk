@@ -16,7 +16,7 @@ OUTPUTS:
 rule url_score:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=before("url"),
+        verdicts=verdicts_before("url"),
     output:
         manifest="results/{variant}/url/score/{shard}.manifest.json",
     log:
@@ -25,10 +25,10 @@ rule url_score:
         "results/{variant}/benchmarks/url/score/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("url.score")
+    threads: shards_at_once("url.score")
     params:
         fingerprint=fingerprint("url.score"),
-        also=also("url.score"),
+        also=further_results("url.score"),
     shell:
         """
         python -m crawl2llm.filters.url.score \
@@ -53,10 +53,10 @@ rule url_select:
         "results/{variant}/benchmarks/url/select/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: at_once("url.select")
+    threads: shards_at_once("url.select")
     params:
         fingerprint=fingerprint("url.select"),
-        also=also("url.select"),
+        also=further_results("url.select"),
     shell:
         """
         python -m crawl2llm.filters.url.select \

@@ -119,7 +119,8 @@ class Cluster:
             address, before = "127.0.0.1", f"127.0.0.1 {self.host} {MARK}\n"
         after = "".join(f"127.0.0.1 {node} {MARK}\n" for node in NODES)
         text = HOSTS.read_text(encoding="utf-8")
-        HOSTS.write_text(before + text + "\n" * (not text.endswith("\n")) + after, encoding="utf-8")
+        end = "" if text.endswith("\n") else "\n"
+        HOSTS.write_text(before + text + end + after, encoding="utf-8")
         return address
 
     def _start_munge(self) -> None:

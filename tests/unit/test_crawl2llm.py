@@ -65,8 +65,9 @@ def test_an_unknown_command_is_refused_with_those_that_are_allowed(capsys: pytes
 def test_a_pipe_that_nobody_reads_ends_a_command_quietly(words: list[str], tmp_path: object) -> None:
     reading, writing = os.pipe()
     os.close(reading)
+    options = ["--results", str(tmp_path)] if words == ["verify"] else []
     done = subprocess.run(
-        [sys.executable, "-m", "crawl2llm", *words, *(["--results", str(tmp_path)] * (words == ["verify"]))],
+        [sys.executable, "-m", "crawl2llm", *words, *options],
         stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
     os.close(writing)

@@ -243,8 +243,8 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
         "crawl2llm.stages.ingest.licences.page_licence": lambda t: licences.page_licence(
             *page(f"creativecommons.org/<script>{t}</script>")
         ),
-        "crawl2llm.stages.ingest.tags.raised": lambda t: tags.raised("a", t, False),
-        "crawl2llm.stages.ingest.tags.said": tags.said,
+        "crawl2llm.stages.ingest.tags.raised_mark": lambda t: tags.raised_mark("a", t, False),
+        "crawl2llm.stages.ingest.tags.name_bits": tags.name_bits,
         "crawl2llm.stages.ingest.tags.conceals": tags.conceals,
         "crawl2llm.stages.ingest.text.text_chunks": lambda t: list(text.text_chunks(t, 3)),
         "crawl2llm.stages.ingest.text.TextReader.document_text": lambda t: (

@@ -37,7 +37,7 @@ onstart:
         snakemake_internals.start_jobs_from(workflow, Path({frozen!r}), Path("frozen.json"))
         print("JOBS READ", workflow.scheduler._executor.get_snakefile())
         print("JOBS ARE CALLED WITH", workflow.spawned_job_args_factory.general_args(workflow.executor_plugin.common_settings))
-    print("ASKED", [snakemake_internals.profile_resource(workflow, "first", "gres"), snakemake_internals.profile_resource(workflow, "second", "gres")])
+    print("ASKED", [snakemake_internals.profile_resource(workflow, rule, "gres") for rule in ("first", "second")])
     print("FORCED", sorted(job.rule.name for job in snakemake_internals.forced_jobs(workflow)))
 """
 

@@ -153,9 +153,15 @@ OSError: [Errno {number}] {words}{name}
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (TRACEBACK.format(number=28, words="No space", name=": '/run/.snakemake/x'"), f"error: {run_folder.errno_line(28, '/run/.snakemake/x')}"),
+        (
+            TRACEBACK.format(number=28, words="No space", name=": '/run/.snakemake/x'"),
+            f"error: {run_folder.errno_line(28, '/run/.snakemake/x')}",
+        ),
         (TRACEBACK.format(number=122, words="Disk quota exceeded", name=""), f"error: {run_folder.errno_line(122, '{here}')}"),
-        ('OSError in file "a", line 4:\n[Errno 30] Read-only file system: \'b\'\n  File "a", line 4', f"error: {run_folder.errno_line(30, 'b')}"),
+        (
+            'OSError in file "a", line 4:\n[Errno 30] Read-only file system: \'b\'\n  File "a", line 4',
+            f"error: {run_folder.errno_line(30, 'b')}",
+        ),
         (
             "Error recording metadata for finished job ([Errno 28] No space left on device). Please ensure write permissions for /x",
             f"error: {run_folder.errno_line(28, '{here}')}",

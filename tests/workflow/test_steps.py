@@ -28,18 +28,19 @@ def test_one_rule_for_each_step() -> None:
     assert set(rules()) == {name.replace(".", "_") for name in steps.STEPS} | page_of_a_part
 
 
-# Their rules go by the table itself: `every_step`, `read_by("report.inspect")`; and another test has that over variants.
+# Their rules go by the table itself: `manifests_for_report`, `manifests_read_by("report.inspect")`. Another test has that over variants.
 BY_THE_TABLE = (*steps.PAGES, steps.WHATIF, steps.INSPECT)
 
 
 @pytest.mark.parametrize("step", [name for name in steps.STEPS if name not in BY_THE_TABLE])
 def test_a_rule_reads_what_the_table_says(step: str) -> None:
     text = rules()[step.replace(".", "_")]
-    named = set(re.findall(r'(?:manifests?|ranged|asked|lineage|reward_models|calibrating|grouping)\("([\w.]+)"', text))
+    functions = "manifests?|manifest_ranges|manifests_(?:if_needed|for_calibration|for_mix)|lineage|reward_models"
+    named = set(re.findall(rf'(?:{functions})\("([\w.]+)"', text))
     stage = steps.stage_of(step)
     words = {
-        VERDICTS_BEFORE: f'verdicts=before("{stage}")',
-        LANGUAGES_BEFORE: f'languages=languages("{stage}")',
+        VERDICTS_BEFORE: f'verdicts=verdicts_before("{stage}")',
+        LANGUAGES_BEFORE: f'languages=language_scores("{stage}")',
         EDITS_BEFORE: "edits=edits(" if stage == "corpus" else f'edits("{stage}")',
         ALL_VERDICTS: "verdicts=verdicts(),",
     }
@@ -47,17 +48,21 @@ def test_a_rule_reads_what_the_table_says(step: str) -> None:
     if re.search(r"model=(model|parent),|models=lineage\(\),", text):  # of one of the steps that make models
         named |= set(model_registry.MAKERS) & set(steps.STEPS[step].needs)
     assert named == set(steps.STEPS[step].needs)
-    of_main = set(re.findall(r'=of_main\("([\w.]+)"', text)) | ({EDITS_BEFORE} if "=edits_of_main(" in text else set())
+    of_main = set(re.findall(r'=manifests_of_main\("([\w.]+)"', text)) | (
+        {EDITS_BEFORE} if "=edits_of_main(" in text else set()
+    )
     assert of_main == set(steps.STEPS[step].common)
 
 
 @pytest.mark.parametrize("step", [steps.WHATIF, steps.INSPECT])
 def test_a_rule_that_goes_by_the_table(step: str) -> None:
-    assert rules()[steps.rule_of(step)].count(f'read_by("{step}"') == 2
+    assert rules()[steps.rule_of(step)].count(f'manifests_read_by("{step}"') == 2
 
 
 def test_the_page_over_variants_reads_what_the_table_says() -> None:
-    named = re.findall(r'"([\w.]+)"', rules()["report_compare"].partition("of_all_variants(")[2].partition(")")[0])
+    named = re.findall(
+        r'"([\w.]+)"', rules()["report_compare"].partition("manifests_of_all_variants(")[2].partition(")")[0]
+    )
     assert named == list(steps.STEPS["report.compare"].needs)
 
 

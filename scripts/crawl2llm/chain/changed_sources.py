@@ -10,6 +10,7 @@ from pathlib import Path
 from crawl2llm.chain import sources
 from crawl2llm.core import record
 from crawl2llm.core.errors import ConfigError
+from crawl2llm.core.phrases import and_more
 
 MOST = 3  # names that are shown
 SOURCE_FILES = "source files"  # in every sentence of this module
@@ -29,17 +30,15 @@ def changed_files_text(manifest: Path, shard: str, entries: list[str]) -> str:
     if not isinstance(then, dict) or not now:
         names = [name.split("=", 1)[1] for name in now]
         return f"other {SOURCE_FILES} in shard {shard}" + (
-            f" ({first_names(names)})" if names else ", which has none now"
+            f" ({and_more(names, MOST)})" if names else ", which has none now"
         )
-    changes = [
-        f"{name.split('=', 1)[1]} {'new' if name not in then else 'gone' if name not in now else 'replaced'}"
-        for name in sorted(then.keys() | now.keys())
-        if then.get(name) != now.get(name)
-    ]
-    return f"{SOURCE_FILES}: {first_names(changes) or 'in another order of the sources'}"
-
-
-def first_names(names: list[str]) -> str:
-    """The first names, and how many more there are: `a, b, c and 5 more`."""
-    more = len(names) - MOST
-    return ", ".join(names[:MOST]) + (f" and {more:,} more" if more > 0 else "")
+    changes = []
+    for name in sorted(then.keys() | now.keys()):
+        path = name.split("=", 1)[1]
+        if name not in then:
+            changes.append(f"{path} new")
+        elif name not in now:
+            changes.append(f"{path} gone")
+        elif then[name] != now[name]:
+            changes.append(f"{path} replaced")
+    return f"{SOURCE_FILES}: {and_more(changes, MOST) or 'in another order of the sources'}"

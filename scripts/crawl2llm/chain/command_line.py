@@ -54,6 +54,7 @@ from crawl2llm.core.manifest import (
     record_inputs,
     task_of,
 )
+from crawl2llm.core.phrases import with_prefix
 
 SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
 RESULTS = "results"  # the folder of all results
@@ -71,7 +72,7 @@ RANGE = re.compile(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", re.DOTALL)
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser. takes_configs: whether it has the option that `configfile_option` adds."""
+    """An argument parser. takes_configs: whether it has the option that `add_configfile_option` adds."""
 
     takes_configs = False
 
@@ -121,7 +122,7 @@ def step_parser(step: str, doc: str | None, example: str, always: bool = False) 
     """An argument parser with the options that all steps share; `doc` is the module's docstring.
 
     `example` is the command's options as one would type them, shown by `--help`. `always`: the step works even where its settings
-    and input are as before (see `done`).
+    and input are as before (see `is_done`).
     """
     parser = command_parser(f"python -m {program_of(step)}", doc, example)
     parser.set_defaults(step=step, always=always)
@@ -146,7 +147,7 @@ def add_placement_options(
 ) -> None:
     """Add the placement keys of a step as options: the schema's names, types, choices, defaults and descriptions.
 
-    whose: placement_options.LAUNCHER for those of its launcher, of a program that has to know them too.
+    target: placement_options.LAUNCHER for those of its launcher, of a program that has to know them too.
     """
     for key, node in placement_options.placement_keys(step, target).items():
         parser.add_argument(
@@ -164,7 +165,7 @@ def add_placement_options(
 def verified_settings(step: str, config_option: str, task: str = "") -> tuple[dict[str, Any], str]:
     """The settings of a step's task and its fingerprint, from `--config`. task: as its manifest is called.
 
-    A fingerprint is compared with the code and files that are here: see `as_planned`.
+    A fingerprint is compared with the code and files that are here: see `check_as_planned`.
     """
     settings_and_mark = parse_settings(step, config_option, task)
     if config_option.lstrip().startswith("{"):
@@ -175,7 +176,8 @@ def verified_settings(step: str, config_option: str, task: str = "") -> tuple[di
 def parse_settings(step: str, config_option: str, task: str = "") -> tuple[dict[str, Any], str]:
     """The same, without the comparison.
 
-    Raises InputError when `given` is neither a readable file nor the fingerprint of this step, and where a config file has no such model.
+    Raises InputError when `config_option` is neither a readable file nor the fingerprint of this step, and where a config file has no such
+    model.
     """
     if config_option.lstrip().startswith("{"):
         try:
@@ -419,17 +421,19 @@ def run_shards(args: argparse.Namespace, section: dict[str, Any], mark: str, bod
         console.board = None
     if failed := {name: outcome for name, outcome in outcomes.items() if not outcome.has_result}:
         raise InputError(failure_sentence(failed, len(names), args.step, exit_signals.lack_of_memory(before)))
-    return any(one.status == shard_pool.WORKED for one in outcomes.values())
+    return any(outcome.status == shard_pool.WORKED for outcome in outcomes.values())
 
 
 def failure_sentence(failed: dict[str, shard_pool.ShardExit], number: int, step: str, memory: str | None) -> str:
     """Why a task of `number` shards failed, in one sentence; where several shards failed, those before the last are logged."""
-    reasons = [
-        f"shard {name}: {outcome.words}" if outcome.words
-        else f"shard {name} {exit_signals.signal_explanation(-outcome.status, step, memory)}" if outcome.status < 0
-        else f"shard {name} ended with status {outcome.status}"
-        for name, outcome in sorted(failed.items())
-    ]  # fmt: skip
+    reasons = []
+    for name, outcome in sorted(failed.items()):
+        if outcome.words:
+            reasons.append(f"shard {name}: {outcome.words}")
+        elif outcome.status < 0:
+            reasons.append(f"shard {name} {exit_signals.signal_explanation(-outcome.status, step, memory)}")
+        else:
+            reasons.append(f"shard {name} ended with status {outcome.status}")
     for words in reasons[:-1]:
         console.log.error("error: %s", words)
     return (
@@ -477,7 +481,8 @@ def log_counts(args: argparse.Namespace) -> None:
         dropped = total.setdefault("dropped", Counter())
         dropped.update(counts["dropped"])
     drops = ", ".join(f"{reason} {n:,}" for reason, n in sorted(total["dropped"].items()) if n)
-    console.log.info("in %s, kept %s%s", f"{total['in']:,}", f"{total['kept']:,}", f"; dropped: {drops}" * bool(drops))
+    drops_text = with_prefix("; dropped: ", drops)
+    console.log.info("in %s, kept %s%s", f"{total['in']:,}", f"{total['kept']:,}", drops_text)
 
 
 def report_errors(main: Callable[..., int]) -> Callable[..., int]:

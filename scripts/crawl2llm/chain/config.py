@@ -177,7 +177,7 @@ def _idle_list_problems(section: dict[str, Any]) -> list[str]:
     lists = {"grid": section["grid"], "random.keys": section["random"]["keys"]}
     lines = [f"sweep.{name}.{path} {why}: {where}" for name, keys in lists.items() for path in placement_keys_in(keys)]
     alone = [size for size in section["sizes"] if len(placement_keys_in(size)) == len(size)]
-    return lines + [f"sweep.sizes has {', '.join(one)} alone, which {why}: {where}" for one in alone]
+    return lines + [f"sweep.sizes has {', '.join(keys)} alone, which {why}: {where}" for keys in alone]
 
 
 def unused_filter_lines(config: dict[str, Any], complete: dict[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ import yaml
 
 from crawl2llm.core import pinned_names, secret_masking
 from crawl2llm.core.nested_dicts import has_path, lookup
+from crawl2llm.core.phrases import and_more
 from crawl2llm.core.root import ROOT
 from crawl2llm.core.yaml_hints import value_hint
 
@@ -116,8 +117,8 @@ def error_lines(error: ValidationError) -> list[str]:
     if rule == "type":
         types = type_names(error.schema)
         if types == ["object"] and (keys := list(error.schema.get("properties", {}))):
-            one = error.schema["properties"][keys[0]]
-            fits = schema_validator(one).is_valid(error.instance) if "properties" not in one else False
+            first_key = error.schema["properties"][keys[0]]
+            fits = "properties" not in first_key and schema_validator(first_key).is_valid(error.instance)
             example = f", such as {{{keys[0]}: {error.instance}}}" if fits else ""
             return [f"{where} is {value_text}; it holds keys of its own: {', '.join(keys)}{example}"]
         text = f"{where} is {value_text}, which is not of type {' or '.join(types)}{_allowed_text(error.schema)}"
@@ -128,8 +129,8 @@ def error_lines(error: ValidationError) -> list[str]:
         close = difflib.get_close_matches(str(error.instance), [str(v) for v in value], n=1)
         near = f" (did you mean {close[0]!r}?)" if close else ""
         kinds_of = {"string": str, "integer": int}
-        enum_types = [name for name, kind in kinds_of.items() if any(isinstance(one, kind) for one in value)]
-        choices = ", ".join("null" if one is None else repr(one) for one in value)
+        enum_types = [name for name, kind in kinds_of.items() if any(isinstance(choice, kind) for choice in value)]
+        choices = ", ".join("null" if choice is None else repr(choice) for choice in value)
         return [f"{where} is {value_text}; allowed are {choices}{near}{value_hint(error.instance, enum_types)}"]
     if rule == "required":
         missing = [key for key in value if key not in error.instance]
@@ -148,8 +149,8 @@ def _unknown_key_line(path: str, key: str, node: dict[str, Any]) -> str:
     elsewhere = [leaf for leaf in everywhere if leaf.split(".")[-1] == key]
     elsewhere = elsewhere or difflib.get_close_matches(key_path, everywhere, n=1, cutoff=0.4)
     prefix = f"{path}." if path else ""
-    nearest = f"{prefix}{siblings[0]}" if siblings else (elsewhere[0] if elsewhere else None)
-    hint = f" (did you mean {nearest}?)" if nearest else ""
+    near = [*(f"{prefix}{sibling}" for sibling in siblings), *elsewhere]
+    hint = f" (did you mean {near[0]}?)" if near else ""
     return f"{key_path} is not a known key{hint}. Known here: {_key_list_text(str(key), list(node['properties']))}"
 
 
@@ -157,8 +158,8 @@ def _key_list_text(key: str, names: list[str]) -> str:
     """The keys of a section; of many those whose names are most like `key`, with where the others are listed."""
     if len(names) <= FEW:
         return ", ".join(names)
-    nearest = sorted(names, key=lambda name: -difflib.SequenceMatcher(None, key, name).ratio())[:FEW]
-    return f"{', '.join(nearest)} and {len(names) - FEW} more (docs/config.md)"
+    nearest_first = sorted(names, key=lambda name: -difflib.SequenceMatcher(None, key, name).ratio())
+    return f"{and_more(nearest_first, FEW)} (docs/config.md)"
 
 
 def _allowed_text(node: dict[str, Any]) -> str:
@@ -172,7 +173,7 @@ def allowed_values(node: dict[str, Any]) -> str:
     if "enum" in node:
         return " or ".join(map(repr, node["enum"]))
     if "form" in node:
-        return str(node["form"]) + ", or null" * ("null" in type_names(node))
+        return f"{node['form']}, or null" if "null" in type_names(node) else str(node["form"])
     words, *other_types = type_names(node)
     if "exclusiveMinimum" in node:
         words += f" above {node['exclusiveMinimum']}"
@@ -189,7 +190,7 @@ def type_names(node: dict[str, Any]) -> list[str]:
     """The types of a schema leaf in words; a leaf that takes text only as `auto` says `auto`."""
     kind = node.get("type", "any")
     types = [str(name) for name in kind] if isinstance(kind, list) else [str(kind)]
-    return ["auto" if one == "string" and node.get("pattern") == AUTO else one for one in types]
+    return ["auto" if kind == "string" and node.get("pattern") == AUTO else kind for kind in types]
 
 
 def auto_keys(config: dict[str, Any], step: str) -> list[str]:
@@ -199,7 +200,7 @@ def auto_keys(config: dict[str, Any], step: str) -> list[str]:
 
 
 def tracked_section(config: dict[str, Any], path: str) -> dict[str, Any]:
-    """The section at dotted `path` without its placement keys: what decides the bytes of that step. See `pruned`."""
+    """The section at dotted `path` without its placement keys: what decides the bytes of that step. See `prune_settings`."""
     return prune_settings(path, lookup(config, path))
 
 
@@ -212,7 +213,8 @@ def schema_section(path: str) -> dict[str, Any]:
 
 
 def fill_defaults(path: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """`settings` of the section at dotted `path`, with the schema's default for each tracked key that they lack; the inverse of `pruned`.
+    """`settings` of the section at dotted `path`, with the schema's default for each tracked key that they lack; the inverse of
+    `prune_settings`.
 
     A fingerprint lacks keys that are tracked `unless default` where they have it. Placement keys are not filled in: they are options of
     the program.

@@ -56,7 +56,7 @@ def consumes_the_same(
 ) -> bool:
     """Whether a task that is given these manifests would read what its manifest says that it read; False where it reads nothing.
 
-    others: what it reads that is no manifest, as `inputs` of its manifest names it.
+    other_inputs: what it reads that is no manifest, as `inputs` of its manifest names it.
     """
     names, consumed = manifests.keys() | other_inputs.keys(), manifest_ranges.unpack_ranges(manifest.inputs)
     return (
@@ -76,7 +76,7 @@ def sources_if_same(
 ) -> dict[str, str] | None:
     """`sources` as they are now of a result that would come out the same; None of any other.
 
-    path, fingerprint: as of `is_made_by`; given, others: as of `consumes_the_same`.
+    path, fingerprint: as of `is_made_by`; manifests, other_inputs: as of `consumes_the_same`.
     """
     if not is_made_by(manifest, path, fingerprint) or not consumes_the_same(manifest, manifests, other_inputs):
         return None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crawl2llm.chain.model_registry import MAKERS
+from crawl2llm.core.console import singular_or_plural
 
 CGROUPS = Path("/sys/fs/cgroup")
 VMSTAT = Path("/proc/vmstat")
@@ -83,7 +84,8 @@ def lack_of_memory(before: dict[Path, int]) -> str | None:
         if number > before.get(file, number):
             more = number - before[file]
             where = "the machine" if file == VMSTAT else "this control group"
-            return f"the kernel ended {more} process{'es' * (more > 1)} of {where} for lack of memory"
+            processes = singular_or_plural(more, "process", "processes")
+            return f"the kernel ended {more} {processes} of {where} for lack of memory"
     return None
 
 
@@ -101,7 +103,7 @@ def signal_of_status(status: int) -> int | None:
     Statuses from 129 on that name no signal, and 255, which ssh and srun use for errors of their own, do not count as a signal.
     """
     number = -status if status < 0 else status - 128
-    return number if number in {one.value for one in signal.Signals} and number > 0 else None
+    return number if number in {member.value for member in signal.Signals} and number > 0 else None
 
 
 def resume_hint(step: str) -> str:

@@ -80,7 +80,7 @@ def check_list(path: str, data: str) -> None:
         first, remote = first or line, is_url(name)
         if not remote and "://" in name:
             raise ConfigError(
-                f"{place}: {secret_masking.mask(name)!r} begins with none of {', '.join(f'{one}://' for one in SCHEMES)}"
+                f"{place}: {secret_masking.mask(name)!r} begins with none of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
             )
         # A list may have 90,000 lines, and few of them anything that needs to be taken apart.
         if remote and secret_masking.has_reference(name):

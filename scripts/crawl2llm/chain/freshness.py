@@ -20,6 +20,7 @@ from crawl2llm.core import manifest_ranges, record
 from crawl2llm.core.console import format_quantity, singular_or_plural
 from crawl2llm.core.manifest import Manifest, ManifestError, NewerError, combine_sources, digest
 from crawl2llm.core.nested_dicts import flatten
+from crawl2llm.core.phrases import and_more
 
 STALE_PREFIX = "not up to date: "  # before the reason, in what Snakemake prints
 ABOVE_PREFIX = (
@@ -187,10 +188,7 @@ def fingerprint_differences(old: dict[str, Any], new: dict[str, Any], whole: boo
         if part == "code" and are_renamed(old_part, new_part) and not whole:
             differences.append(MODULES_RENAMED)
         elif names:
-            most = len(names) if whole else 3
-            differences.append(
-                f"{word} {', '.join(names[:most])}{f' and {len(names) - most} more' * (len(names) > most)}"
-            )
+            differences.append(f"{word} {and_more(names, len(names) if whole else 3)}")
     old_part, new_part = old.get("upstream", {}), new.get("upstream", {})
     names = sorted(name for name in old_part.keys() | new_part.keys() if old_part.get(name) != new_part.get(name))
     if names and not differences:
@@ -239,15 +237,15 @@ def _differing_entries(key: str, before: list[dict[str, Any]], now: list[dict[st
 def replacement_text(changed: int, above: int, total: int) -> str:
     """That `changed` of a run's tasks have other settings or code than their results, and `above` more read what these make; "" of none."""
     parts = []
+    all_tasks = format_quantity(total, "task")
     if changed:
-        parts.append(
-            f"{changed:,} of {format_quantity(total, 'task')} {singular_or_plural(changed, 'replaces', 'replace')} results made with other settings or code"
-        )
+        replaces = singular_or_plural(changed, "replaces", "replace")
+        parts.append(f"{changed:,} of {all_tasks} {replaces} results made with other settings or code")
     if above:
-        which = f"{above:,} more" if changed else f"{above:,} of {format_quantity(total, 'task')}"
+        which = f"{above:,} more" if changed else f"{above:,} of {all_tasks}"
         parts.append(
-            f"{which} only {singular_or_plural(above, 'reads', 'read')} what other tasks make anew: each ends at once, and keeps its result, if "
-            "what it reads comes out as before"
+            f"{which} only {singular_or_plural(above, 'reads', 'read')} what other tasks make anew: each ends at once, and keeps its "
+            "result, if what it reads comes out as before"
         )
     return "; ".join([*parts, "`crawl2llm plan` says which and why"]) if parts else ""
 
@@ -256,9 +254,11 @@ def _value_text(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
-def _difference_at(one: str, other: str) -> int:
+def _difference_at(first: str, second: str) -> int:
     """How many characters of the beginning two texts have in common."""
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next(
+        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
 
 
 def _shorten_text(text: str, at: int) -> str:

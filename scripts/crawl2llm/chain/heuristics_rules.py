@@ -82,7 +82,7 @@ LOOSER: dict[str, Thresholds] = {
 def active_rules(settings: dict[str, Any], overrides: Thresholds | None = None) -> list[Rule]:
     """The rules that `heuristics.select` switches on: of the families named there, those whose threshold is not null.
 
-    instead: thresholds of a language, in place of those that hold for all.
+    overrides: thresholds of a language, in place of those that hold for all.
     """
     rules, thresholds = [], overrides or {}
     for family, names in FAMILIES.items():
@@ -104,7 +104,7 @@ def is_looser(settings: dict[str, Any], rule: str, value: float | None) -> bool:
 class ByLanguage:
     """The rules that hold for each language: the config's for it, else those that were calibrated, else LOOSER, else those for all.
 
-    settings: of `heuristics.select`; languages: language → thresholds by rule, of heuristics.calibrate.
+    settings: of `heuristics.select`; calibrated: language → thresholds by rule, of heuristics.calibrate.
     """
 
     def __init__(self, settings: dict[str, Any], calibrated: dict[str, Thresholds] | None = None) -> None:

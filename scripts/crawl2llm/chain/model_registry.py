@@ -44,7 +44,11 @@ def language_models(config: Config) -> list[str]:
 
 def evaluated_models(config: Config) -> list[str]:
     """Every model that is evaluated: those of the registry and, where `evaluate.model.untrained` says so, UNTRAINED."""
-    return [*language_models(config), *([UNTRAINED] * config["evaluate"]["model"]["untrained"])]
+    return [*language_models(config), *_untrained_model(config)]
+
+
+def _untrained_model(config: Config) -> list[str]:
+    return [UNTRAINED] if config["evaluate"]["model"]["untrained"] else []
 
 
 def models_made_by(config: Config, step: str) -> list[str]:
@@ -59,8 +63,7 @@ def has_models_of(step: str, config: Config) -> bool:
 
 def lineage(config: Config, model: str) -> list[str]:
     """The models that stand on an export's card: those that it is made from, the nearest first, and UNTRAINED where it is evaluated."""
-    beside = [UNTRAINED] * config["evaluate"]["model"]["untrained"]
-    return [*ancestors(config["models"], model), *beside]
+    return [*ancestors(config["models"], model), *_untrained_model(config)]
 
 
 def parent(config: Config, model: str) -> str | None:
@@ -91,7 +94,7 @@ def config_for_model(config: Config, step: str, model: str) -> Config:
 
 
 def section(config: Config, step: str, model: str) -> Config:
-    """The section of a step as a task of it sees it; see `applied`."""
+    """The section of a step as a task of it sees it; see `config_for_model`."""
     return dict(lookup(config_for_model(config, step, model), step))
 
 
@@ -101,7 +104,7 @@ def section_path(config: Config, step: str, name: str, *keys: str) -> str:
 
 
 def key_path(config: Config, step: str, name: str, key: str) -> str:
-    """The key `own` of a model's step as the config names it; see `where`."""
+    """The `key` of a model's step as the config names it; see `section_path`."""
     return f"{section_path(config, step, name, key)}.{key}"
 
 

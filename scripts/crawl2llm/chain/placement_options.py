@@ -17,7 +17,7 @@ NULL = "null"
 
 
 def placement_keys(step: str, target: bool | str = PROGRAM) -> dict[str, dict[str, Any]]:
-    """The placement keys of a step, with their nodes of the schema. whose: PROGRAM or LAUNCHER."""
+    """The placement keys of a step, with their nodes of the schema. target: PROGRAM or LAUNCHER."""
     leaves = ((path, node) for path, node in config_schema.schema_leaves() if path.startswith(f"{step}."))
     return {path.removeprefix(f"{step}."): node for path, node in leaves if node.get("placement", False) == target}
 

@@ -33,7 +33,7 @@ def origin(url: str) -> str:
 
 def origins(urls: Iterable[str]) -> list[str]:
     """The origins of URLs, each once, sorted."""
-    return sorted({found for url in urls if (found := origin(url))})
+    return sorted({url_origin for url in urls if (url_origin := origin(url))})
 
 
 @dataclass(frozen=True)

@@ -59,11 +59,10 @@ def check_scorers(config: dict[str, Any]) -> None:
     names = other_scorers(config)
     for name in names:
         if names.count(name) > 1 or name == TRAINED or name in RESERVED_NAMES:
+            lm_name = f" or {LM}, which quality.lm.enabled adds" if quality["lm"]["enabled"] else ""
             raise InputError(
                 f"quality: a scorer is called {name!r}, which is taken; each has a name of its own, and none is one of "
-                f"{', '.join((TRAINED, *RESERVED_NAMES))}"
-                + f" or {LM}, which quality.lm.enabled adds"
-                * quality["lm"]["enabled"]
+                f"{', '.join((TRAINED, *RESERVED_NAMES))}{lm_name}"
             )
     for entry in quality["fasttext"]["models"]:
         if ("label" in entry) == ("values" in entry):

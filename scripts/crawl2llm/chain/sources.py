@@ -90,7 +90,7 @@ def _is_inside(path: str, folder: str) -> bool:
 def files_of_source(source: dict[str, Any], data: str, key_path: str) -> list[str]:
     """The files of a source as `root/./name`, sorted by name, each once however many entries of `paths`, or links, find it.
 
-    A file is named below the folder of the first entry that finds it (see `expand`); where a file of an earlier entry has that
+    A file is named below the folder of the first entry that finds it (see `files_of_entry`); where a file of an earlier entry has that
     name already, as many parent folders are put in front as make it unique. So an entry that is added at the end renames no file.
     Raises ConfigError where an entry finds no file, a name is not UTF-8, or a link takes what a pattern finds out of its folder.
     """

@@ -135,8 +135,8 @@ def leave_one_out(config: Mapping[str, Any], keys: Sequence[str]) -> Iterator[tu
         parts = lookup(dict(config), path) if has_path(dict(config), path) else None
         if not isinstance(parts, list) or len(parts) < 2:
             raise SweepError(
-                f"sweep.leave_one_out has {key!r}, {_wrong_key_text(config, key, parts, list)}; it takes keys of lists with two parts or more, "
-                "such as filters, sources or heuristics.select.families"
+                f"sweep.leave_one_out has {key!r}, {_wrong_key_text(config, key, parts, list)}; it takes keys of lists with two parts "
+                "or more, such as filters, sources or heuristics.select.families"
             )
         for number, part in enumerate(parts):
             rest = [*parts[:number], *parts[number + 1 :]]
@@ -164,7 +164,8 @@ def _seed_value(config: Mapping[str, Any], key: str) -> int:
     value = lookup(dict(config), key) if has_path(dict(config), key) else None
     if not isinstance(value, int):
         raise SweepError(
-            f"sweep.seed_keys has {key!r}, {_wrong_key_text(config, key, value, int)}; it takes keys of whole numbers, such as pretrain.train.seed"
+            f"sweep.seed_keys has {key!r}, {_wrong_key_text(config, key, value, int)}; it takes keys of whole numbers, such as "
+            "pretrain.train.seed"
         )
     return value
 

@@ -48,7 +48,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def read_layered(paths: Iterable[Path]) -> dict[str, Any]:
-    """What several files hold, each laid over those before it, as Snakemake does with several of --configfile. Raises as `read`."""
+    """What several files hold, each laid over those before it, as Snakemake does with several of --configfile. Raises as `read_config`."""
     tree: dict[str, Any] = {}
     for path in paths:
         tree = merge_dicts(tree, read_config(path))

@@ -38,8 +38,8 @@ class ChangedResult:
 
 @dataclass
 class Findings:
-    """What was looked at. other: results that could be accepted, by step; along: results of steps below them that nobody named, and that
-    differ in nothing of their own; refused: why a result cannot be, by its path.
+    """What was looked at. acceptable: results that could be accepted, by step; taken_along: results of steps below them that nobody named,
+    and that differ in nothing of their own; refused: why a result cannot be, by its path.
     """
 
     acceptable: dict[str, list[ChangedResult]] = field(default_factory=dict)
@@ -155,7 +155,8 @@ def difference_lines(findings: Findings) -> Iterator[str]:
         yield f"taken along {len(findings.taken_along):>9,}  results below, in which nothing of their own differs: {', '.join(below)}"
     for words, count in Counter(findings.refused.values()).most_common(20):
         path = next(path for path, why in findings.refused.items() if why == words)
-        yield f"not accepted: {path}{f' and {count - 1:,} more' * (count > 1)}: {words}"
+        more = f" and {count - 1:,} more" if count > 1 else ""
+        yield f"not accepted: {path}{more}: {words}"
 
 
 def person_agrees(question: str) -> bool:

@@ -72,7 +72,7 @@ def need_problems(need: Need, partitions: dict[str, Partition]) -> tuple[list[st
         return [f"{label} no partition of slurm-partition-config takes it ({need.requirements_text})"], []
     if not need.partition:
         by_partition = [need_problems(replace(need, partition=name), partitions) for name in sorted(partitions)]
-        fits = min(by_partition, key=lambda found: (len(found[0]), len(found[1])), default=([], []))
+        fits = min(by_partition, key=lambda problems: (len(problems[0]), len(problems[1])), default=([], []))
         if fits[0]:
             return [
                 f"{label} no partition of the cluster takes it ({need.requirements_text}); of the nearest: {fits[0][0]}"

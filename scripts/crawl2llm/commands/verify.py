@@ -79,7 +79,8 @@ def finding_lines(findings: Findings, deep: bool, directory: Path = Path()) -> I
     )
     if not findings.manifests:
         whole = "nothing to compare"
-    yield f"{format_quantity(findings.manifests, 'manifest')}, {format_quantity(findings.files, 'file')}, {findings.bytes / 1e6:,.1f} MB ({how}): {whole}"
+    manifests, files = format_quantity(findings.manifests, "manifest"), format_quantity(findings.files, "file")
+    yield f"{manifests}, {files}, {findings.bytes / 1e6:,.1f} MB ({how}): {whole}"
 
 
 def main(argv: list[str] | None = None) -> int:

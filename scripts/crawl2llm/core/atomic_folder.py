@@ -53,7 +53,8 @@ def seal_folder(
     files: Mapping[str, int],
     digests: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the seal `name`: `facts`, the files that `synced` returned, on every node that wrote any, and their `checksums`, if known.
+    """Write the seal `name`: `facts`, the files that `sync_folder` returned, on every node that wrote any, and their `file_checksums`, if
+    known.
 
     Raises OSError where a file is not there with its size.
     """
@@ -73,12 +74,12 @@ def read_sealed_facts(folder: Path, name: str) -> dict[str, Any]:
 
 
 def read_sealed_digests(folder: Path, name: str) -> dict[str, str]:
-    """The checksum of each file of a sealed folder; none of one that an earlier version sealed. Raises as `opened`."""
+    """The checksum of each file of a sealed folder; none of one that an earlier version sealed. Raises as `read_sealed_facts`."""
     return _read_seal(folder / name)[2]
 
 
 def checksum_problems(folder: Path, expected: Mapping[str, str]) -> Iterator[str]:
-    """A sentence on each file in a folder that has another checksum than `held` says."""
+    """A sentence on each file in a folder that has another checksum than `expected` says."""
     for name, digest in expected.items():
         if checksum(folder / name) != digest:
             yield f"{folder / name} does not have the checksum that it was written with"

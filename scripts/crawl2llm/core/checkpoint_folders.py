@@ -41,7 +41,7 @@ def training_folder(
     inputs: the manifests that it reads, by key. files: the digests of other files that its settings name. task: the model's
     name; two models of the same settings are two trainings.
     """
-    parts: list[Any] = [settings, {key: found.files for key, found in inputs.items()}]
+    parts: list[Any] = [settings, {key: manifest.files for key, manifest in inputs.items()}]
     return checkpoints / digest(canonical_json([*parts, *filter(None, (dict(files or {}), task))]))
 
 

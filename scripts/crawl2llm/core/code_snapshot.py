@@ -78,7 +78,7 @@ def is_copy(folder: Path, contents: dict[Path, bytes]) -> bool:
 def copy_code(root: Path, with_compiled: bool = True) -> Path:
     """Copy the workflow's files below `root` for a run; returns the copy, which is there whole or not at all.
 
-    here: whether this environment runs the jobs too. An image or a conda environment has a compiled part of its own.
+    with_compiled: whether this environment runs the jobs too. An image or a conda environment has a compiled part of its own.
     """
     contents = {path.relative_to(root): path.read_bytes() for path in workflow_files(root)}
     if with_compiled and (built := compiled_module(root)):

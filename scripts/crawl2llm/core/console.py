@@ -52,7 +52,7 @@ def singular_or_plural(number: Any, singular: str, plural: str = "") -> str:
 
 
 def format_quantity(number: int, singular: str, plural: str = "") -> str:
-    """A number with its noun: `1 task`, `1,000 tasks`. plural: as of `form`."""
+    """A number with its noun: `1 task`, `1,000 tasks`. plural: as of `singular_or_plural`."""
     return f"{number:,} {singular_or_plural(number, singular, plural)}"
 
 
@@ -144,7 +144,9 @@ def format_duration(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     if hours >= 48:
         return f"{hours // 24:,}d{hours % 24:02d}h"
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
 RESTART_LINE = "started again; what stands above is of earlier starts"  # in a log that is continued
@@ -186,9 +188,8 @@ class Board:
         cells = [self.read_cell(place) for place in self.places.values()]
         finished = [cell for cell in cells if cell[0] in (self.MADE, self.REUSED)]
         work = len(cells) - sum(cell[0] == self.REUSED for cell in cells)
-        work_done = sum(
-            1.0 if state == self.MADE else done / total if state == self.RUNS and total else 0.0
-            for state, done, total, _ in cells
+        work_done = sum(cell[0] == self.MADE for cell in cells) + sum(
+            done / total for state, done, total, _ in cells if state == self.RUNS and total
         )
         spent, done = max((now or time.monotonic()) - self.start, 1e-9), sum(cell[1] for cell in cells)
         rate = done / spent
@@ -208,10 +209,10 @@ board: Board | None = None  # of a task of several shards; Progress writes there
 
 
 class Progress:
-    """Counts items and logs `12,000/40,000 documents, 3,100/s, 9s left` at most every `every` seconds."""
+    """Counts items and logs `12,000/40,000 documents, 3,100/s, 9s left` at most every `interval` seconds."""
 
     def __init__(self, total: int | None, unit: str, interval: float = 5.0, done: int = 0) -> None:
-        self.total, self.unit, self.every = total, unit, interval
+        self.total, self.unit, self.interval = total, unit, interval
         self.first = self.done = done
         self.start = self.last_logged = time.monotonic()
 
@@ -222,7 +223,7 @@ class Progress:
             board.note_progress(self.done, self.total, self.unit)
             return
         now = time.monotonic()
-        if now - self.last_logged >= self.every:
+        if now - self.last_logged >= self.interval:
             self.last_logged = now
             log.info("%s%s", self.status_line(now), f", {note}" if note else "")
 

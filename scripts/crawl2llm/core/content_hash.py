@@ -92,23 +92,16 @@ def imported_files(path: Path) -> list[Path]:
             tree = ast.parse(file.read_text(encoding="utf-8"))
         except (ValueError, SyntaxError):  # the program that runs it says what is wrong
             continue
-        names = [
-            name
-            for node in ast.walk(tree)
-            for name in (
-                [alias.name for alias in node.names]
-                if isinstance(node, ast.Import)
-                else [node.module or ""]
-                if isinstance(node, ast.ImportFrom)
-                else []
-            )
-        ]
+        names = []
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names.append(node.module or "")
         for name in {name.partition(".")[0] for name in names} - {""}:
-            candidates = [
-                path.parent / f"{name}.py",
-                *(path.parent / name).rglob("*.py"),
-            ]  # a package's import from here, too
-            queue += [one for one in candidates if one not in modules and one.is_file()]
+            # A package's import from here, too.
+            candidates = [path.parent / f"{name}.py", *(path.parent / name).rglob("*.py")]
+            queue += [candidate for candidate in candidates if candidate not in modules and candidate.is_file()]
     return sorted(modules)
 
 
@@ -157,7 +150,7 @@ def _files_of_scalars(path: Path) -> list[tuple[Path, bool]]:
 
 
 def _matching_files(base: Path, text: str, in_folder: bool) -> list[Path]:
-    """The files below `base` that `text` names, as a path or a pattern; all those in the folder `text` where `below`."""
+    """The files below `base` that `text` names, as a path or a pattern; all those in the folder `text` where `in_folder`."""
     if in_folder and (base / text).is_dir():
         return [file for file in sorted((base / text).rglob("*")) if file.is_file()]
     if not glob.has_magic(text):

@@ -144,8 +144,8 @@ def why_gpus_unseen(cuda: int | None, root: Path = DRIVER) -> str:
         return f"this machine has an NVIDIA driver ({version}), but torch here is built without CUDA: it sees no GPU"
     if is_driver_too_old(version, cuda):
         return (
-            f"NVIDIA's driver {version} is too old for torch built with CUDA {cuda}, which needs {LEAST_DRIVER[cuda]} or newer: it sees no GPU. "
-            f'Update the driver, or install torch\'s build for an older CUDA (docs/engines.md, "What a GPU needs")'
+            f"NVIDIA's driver {version} is too old for torch built with CUDA {cuda}, which needs {LEAST_DRIVER[cuda]} or newer: it sees no "
+            f'GPU. Update the driver, or install torch\'s build for an older CUDA (docs/engines.md, "What a GPU needs")'
         )
     return ""
 

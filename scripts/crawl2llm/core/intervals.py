@@ -38,7 +38,7 @@ def bootstrap_interval(
     """(standard error, low, high) of sum(gains) / sum(sizes), by drawing documents with replacement.
 
     gains, sizes: of each document, [documents]. The percentile interval of the paired cluster bootstrap: Efron and Tibshirani 1993,
-    chapter 13, as wide as so few documents need (see `tail`); that the differences are taken document by document, Miller 2024,
+    chapter 13, as wide as so few documents need (see `tail_share`); that the differences are taken document by document, Miller 2024,
     arXiv:2411.00640, sections 2.2 and 4.
     """
     generator, batches = np.random.default_rng(seed), []

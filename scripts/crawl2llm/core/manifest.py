@@ -102,13 +102,13 @@ def intern_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def leaves_folder(folder: str, name: str) -> bool:
     """Whether a file of a folder is elsewhere, by a link: a folder may come from somebody else, and a task reads what it names."""
     home = os.path.realpath(folder)
-    return not f"{os.path.realpath(os.path.join(home, name))}{os.sep}".startswith(f"{home}{os.sep}")  # noqa: PTH118 - as in `damage`
+    return not f"{os.path.realpath(os.path.join(home, name))}{os.sep}".startswith(f"{home}{os.sep}")  # noqa: PTH118 - as in `file_problems`
 
 
 def links_out(manifest: Path) -> Iterator[Path]:
     """The symbolic links among a task's files that lead out of its folder, in folders of its own too; the manifest need not be there.
 
-    A task would write through them to a file elsewhere, and no reader takes them (`Manifest.damage`). All files of the folder of a
+    A task would write through them to a file elsewhere, and no reader takes them (`Manifest.file_problems`). All files of the folder of a
     one-task step are its own, and elsewhere those below its name and those that begin with it. The tasks of shards, bands and parts share
     folders such as `spans/`: their files in these are looked at, and a link in place of such a folder is one of each of them.
     """
@@ -129,7 +129,7 @@ def links_out(manifest: Path) -> Iterator[Path]:
                     queue += [entry.path] if of_task or of_all else []
                 elif (
                     entry.is_symlink()
-                    and (of_task or (of_all and not os.path.isfile(entry.path)))  # noqa: PTH113 - as in `damage`
+                    and (of_task or (of_all and not os.path.isfile(entry.path)))  # noqa: PTH113 - as in `file_problems`
                     and leaves_folder(home, name)
                 ):
                     yield Path(entry.path)
@@ -218,7 +218,7 @@ class Manifest:
         return self.path.parent / name
 
     def verify_files(self, prefix: str) -> Manifest:
-        """The manifest itself, once the files whose names begin with `below` have been read and have their checksums.
+        """The manifest itself, once the files whose names begin with `prefix` have been read and have their checksums.
 
         For files whose format has none of its own, such as weights. Raises ManifestError that names a damaged one.
         """
@@ -232,7 +232,7 @@ class Manifest:
             return [json.loads(line) for line in handle]
 
     def checksum_problems(self, prefix: str = "") -> Iterator[str]:
-        """A sentence on each file whose name begins with `below` and that has another checksum; each is read whole."""
+        """A sentence on each file whose name begins with `prefix` and that has another checksum; each is read whole."""
         assert self.path is not None
         files = object.__getattribute__(self, "files")  # to compare them is not to consume them
         for name, facts in files.items():
@@ -363,7 +363,7 @@ class Manifest:
 
     @classmethod
     def read_of_step(cls, step: str, path: Path, option: str, is_input: bool = True) -> Manifest:
-        """As `read`, of the manifest that an option of a program names; as `parse` where it is no input of this task, not its `own`.
+        """As `read`, of the manifest that an option of a program names; as `read_unchecked` where it is no input of this task.
 
         Raises InputError where it is one of another step.
         """

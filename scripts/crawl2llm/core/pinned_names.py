@@ -46,8 +46,8 @@ def verified_path(name: str | Path, key: str) -> str:
     if actual != digest.lower():
         kind = "folder" if is_folder else "file"
         raise InputError(
-            f"{key}: {path} has the SHA-256 {actual}, and {digest.lower()} is named: it is another {kind} or a damaged one. Fetch it again, "
-            f"or name the digest of this {kind} if it is the right one"
+            f"{key}: {path} has the SHA-256 {actual}, and {digest.lower()} is named: it is another {kind} or a damaged one. Fetch it "
+            f"again, or name the digest of this {kind} if it is the right one"
         )
     return path
 
@@ -64,7 +64,7 @@ def _file_digest(path: Path) -> str:
 
 
 def _folder_digest(path: Path, key: str) -> str:
-    """As `folder_command` prints it. Raises InputError as `_names`, and for a file whose name could pass for several, and OSError."""
+    """As `folder_command` prints it. Raises InputError as `_file_names`, and for a file whose name could pass for several, and OSError."""
     names = _file_names(path, key)
     if odd := [name for name in names if {"\n", "\r", "\\"} & set(name)]:
         raise InputError(

@@ -35,7 +35,7 @@ SIGNAL = pa.schema(
 
 
 def edit_signals(row: dict[str, Any], spans: Sequence[Span]) -> dict[str, Any]:
-    """The signals of a document. row: its `id`, `source`, `curated` and `text`. found: what is taken out of that text, without overlaps."""
+    """The signals of a document. row: its `id`, `source`, `curated` and `text`. spans: what is taken out of that text, without overlaps."""
     text = row["text"]
     remaining = EditedText(text, spans).text if spans else text
     words = count_words(remaining) if SPACELESS.search(remaining) else len(remaining.split())
@@ -60,7 +60,7 @@ def judge_document(row: dict[str, Any], words_min: int, removed_max: float | Non
 
 
 def write_verdicts(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    """Write the verdicts of a shard by `judge`: the body of a step. settings: its `words_min`, `removed_max` and `skipped_by`."""
+    """Write the verdicts of a shard by `judge_document`: the body of a step. settings: its `words_min`, `removed_max` and `skipped_by`."""
     judge_row = partial(judge_document, words_min=settings["words_min"], removed_max=settings["removed_max"])
     return select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"])
 
@@ -84,7 +84,7 @@ class EditWriter:
             writer.__exit__(kind, *rest)
 
     def add_document(self, row: dict[str, Any], spans: Sequence[Span], removed_units: int) -> None:
-        """Add a document of surviving_texts.texts(…, originals=True). found: see `measures`. taken: units in these places."""
+        """Add a document of surviving_texts.texts(…, originals=True). spans: see `edit_signals`. taken: units in these places."""
         for span in spans:
             start, end = row["original"](span.start, span.end)
             self.writers[1].add(
@@ -96,6 +96,6 @@ class EditWriter:
         self.removed_units += removed_units
 
     def fill_manifest(self, manifest: Manifest, unit: str) -> None:
-        """Counts and summary. what: the units that were taken out, in the plural."""
+        """Counts and summary. unit: the units that were taken out, in the plural."""
         manifest.counts = {"in": self.documents, "kept": self.documents, "dropped": {}}
         manifest.summary = {"edited": self.edited_documents, "taken": {unit: self.removed_units}}

@@ -66,5 +66,5 @@ def report_repeats(shard: npt.NDArray[np.int64], rows: Rows, keep: str, answers:
 
 
 def stays_at(answers: Rows, document: npt.NDArray[np.int64] | int, at: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which units stay, (units,). found: the answer to each. document, at: where each is."""
+    """Which units stay, (units,). answers: the answer to each. document, at: where each is."""
     return (answers["document"] == document) & (answers["at"] == at)

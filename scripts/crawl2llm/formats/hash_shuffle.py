@@ -1,8 +1,8 @@
 """Rows of hashes that shards deal out to parts, and what a part says of these hashes to each shard: no task holds more than a piece.
 
 A step by shard writes its rows with `Dealer`, sorted by hash. A part is a range of hashes: a step by part reads its range from the files of
-all shards, a piece at a time (`pieces`), with all rows of a hash in one piece. What it finds it writes with `Answers`, and a step by
-shard reads what all parts say to it (`answers`).
+all shards, a piece at a time (`pieces_of_part`), with all rows of a hash in one piece. What it finds it writes with `Answers`, and a step
+by shard reads what all parts say to it (`read_answers`).
 
 Rows of one hash are many where a line is on every page. So a shard's rows of one hash are made one before they are written, a block at a
 time: what a part reads of a hash grows with the shards, not with the documents.
@@ -190,7 +190,7 @@ class HashTable:
     BITS = 27  # at most: 128 MB
 
     def __init__(self, rows: Rows) -> None:
-        """rows: from `answers`."""
+        """rows: from `read_answers`."""
         self.rows = rows
         self.hashes: Hashes = np.ascontiguousarray(rows["hash"])
         bits = min(self.BITS, max(10, (16 * len(rows)).bit_length()))

@@ -100,7 +100,7 @@ class Run:
     @property
     def filters(self) -> list[str]:
         """The filters that ran, in their order: as the corpus says, else that of their table."""
-        names = [name for made in self.manifests_of("corpus.split") for name in made.summary.get("filters", [])]
+        names = [name for manifest in self.manifests_of("corpus.split") for name in manifest.summary.get("filters", [])]
         return names or self.order or [name for name in FILTERS if self.manifests_of(f"{name}.select")]
 
     def notes(self) -> list[dict[str, Any]]:
@@ -200,8 +200,8 @@ def training_metrics(run: Run, step: str, task: str = "") -> list[dict[str, Any]
     """
     rows: dict[int, dict[str, Any]] = {}
     manifest, checkpoint_folder = run.task(step, task), run.training.get((step, task))
-    folders = [manifest.folder / task] if manifest else [checkpoint_folder] if checkpoint_folder else []
-    for path in [path for folder in folders for path in measurement_files(folder)]:
+    folder = manifest.folder / task if manifest else checkpoint_folder
+    for path in measurement_files(folder) if folder else []:
         with run.guard_reading(path):
             for row in read_json_lines(path):
                 if finite_number(row.get("step")) is not None:

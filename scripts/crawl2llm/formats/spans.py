@@ -1,8 +1,8 @@
 """Edits of texts: what a filter removes or replaces, in a file of its own. The documents stay as they are.
 
-A span is in characters (Unicode code points) of the original text, so that every edit can be traced, and edits of several filters
-can be compared. A filter that reads edited text turns its own places back with `Edited.original`. `corpus.write` applies all spans
-for good; the filters in between read through them (formats/surviving_texts.py).
+A span is in characters (Unicode code points) of the original text, so that every edit can be traced, and edits of several filters can be
+compared. A filter that reads edited text turns its own places back with `EditedText.original_range`. `corpus.write` applies all spans for
+good; the filters in between read through them (formats/surviving_texts.py).
 """
 
 from __future__ import annotations

@@ -19,15 +19,11 @@ EXAMPLE = (
 def add_options(parser: argparse.ArgumentParser, all_shards: bool = False) -> None:
     """Add --documents (a list with `all_shards`), --verdicts and --edits."""
     documents_help = "manifests of ingest.extract" if all_shards else "manifest of an ingest.extract shard"
+    verdicts_help = "manifest of the verdicts before: a filter's select, or ingest.check"
+    if all_shards:
+        verdicts_help += "; one of each shard where it has one"
     parser.add_argument("--documents", required=True, type=Path, nargs="+" if all_shards else None, help=documents_help)
-    parser.add_argument(
-        "--verdicts",
-        required=True,
-        type=Path,
-        nargs="+" if all_shards else None,
-        help="manifest of the verdicts before: a filter's select, or ingest.check"
-        + all_shards * "; one of each shard where it has one",
-    )
+    parser.add_argument("--verdicts", required=True, type=Path, nargs="+" if all_shards else None, help=verdicts_help)
     parser.add_argument(
         "--edits",
         type=Path,

@@ -28,5 +28,5 @@ def verdict_row(identifier: str, failed: Sequence[FailedRule], stays: bool = Fal
         "value": first.value,
         "threshold": first.threshold,
         "detail": first.detail,
-        "rules": [one.rule for one in failed],
+        "rules": [decision.rule for decision in failed],
     }

@@ -2,7 +2,7 @@
 
 By itself version 2.8.0 of the executor takes a failed question for an answer: after one failed `scontrol` it asks sacct, which
 knows nothing on a cluster without accounting; after five failed status queries it forgets every job; a failed `sbatch` is a
-failed job, although the controller may have taken it. What is put in the place of its parts, and why, is in `install`.
+failed job, although the controller may have taken it. What is put in the place of its parts, and why, is in `install_patience`.
 
 A submission has two phases. `sbatch --hold` with a mark of its own in the job's comment may be lost, or arrive late, after
 it was cut off; so before it is sent again squeue is asked for the mark. Then one number is released. A copy that arrives

@@ -42,9 +42,9 @@ def check_driver(path: Path, host: str | None = None) -> None:
     host = host or socket.gethostname()
     try:
         owner = json.loads(path.read_text(encoding="utf-8"))
-        if owner["host"] != host and seconds_since_written(path) < DEAD_SECONDS:
+        if owner["host"] != host and (seconds := seconds_since_written(path)) < DEAD_SECONDS:
             raise GuardError(
-                f"a run on {owner['host']} (process {owner['pid']}) works in {Path.cwd()} and was alive {seconds_since_written(path):.0f} s ago; "
+                f"a run on {owner['host']} (process {owner['pid']}) works in {Path.cwd()} and was alive {seconds:.0f} s ago; "
                 f"stop it there, or wait {DEAD_SECONDS:.0f} s if it is dead"
             )
     except (FileNotFoundError, ValueError, KeyError):
@@ -57,7 +57,7 @@ def claim_folder(path: Path, host: str | None = None) -> None:
     """Say in `path` that this process drives the folder's jobs, and keep saying it until it ends.
 
     A second run on the same host is refused by a kernel lock (core/run_lock.py), which not every cluster's file system
-    carries to other hosts; this tells login nodes apart. Raises GuardError as `check`.
+    carries to other hosts; this tells login nodes apart. Raises GuardError as `check_driver`.
     """
     host = host or socket.gethostname()
     check_driver(path, host)

@@ -19,7 +19,7 @@ def module_command(module: str = "crawl2llm.slurm.local_plugin") -> list[str]:
 
 
 def project_environment() -> dict[str, str]:
-    """The environment in which `command` finds the project."""
+    """The environment in which `module_command` finds the project."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))}
 
 

@@ -108,7 +108,7 @@ def memory_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folde
 
 
 def counted_tokens(last: LastRun, variant: str) -> tuple[int | None, int | None]:
-    """`training.counted` of the variant, or of `main`, whose tokens it may share."""
+    """`training.tokens_and_vocabulary` of the variant, or of `main`, whose tokens it may share."""
     return training.tokens_and_vocabulary(
         last, next((name for name in (variant, "main") if last.manifests(name, training.TOKENS)), "main")
     )
@@ -172,7 +172,7 @@ def tuning_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folde
 
 
 def shape_for(shape: estimate.Shape, settings: dict[str, Any], step: str) -> estimate.Shape:
-    """The shape of a training with the settings `own` of a step, of the base model's `shape`; see stages/align/{online,ppo}.py.
+    """The shape of a training with the `settings` of a step, of the base model's `shape`; see stages/align/{online,ppo}.py.
 
     A reward model of the run has that body too; one of another run as many parameters as its manifest says.
     """
@@ -184,7 +184,9 @@ def shape_for(shape: estimate.Shape, settings: dict[str, Any], step: str) -> est
     body = with_value_model(shape).value_parameters
     judges = [entry for entry in settings["rewards"] if entry.get("reward") == "model"]
     tuned_shape = replace(
-        tuned_shape, cached_layers=shape.layers, reward_parameters=sum(reward_parameters(one, body) for one in judges)
+        tuned_shape,
+        cached_layers=shape.layers,
+        reward_parameters=sum(reward_parameters(judge, body) for judge in judges),
     )
     return with_value_model(tuned_shape) if settings["method"] == model_registry.PPO else tuned_shape
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 __all__ = ["BULLETS", "EAST_ASIA", "SENTENCE_END", "SPACELESS", "SYMBOLS", "TERMINAL", "is_symbol", "tokenize"]
 
@@ -56,7 +57,7 @@ def _code_point_ranges(points: list[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def _character_class(ranges: list[tuple[int, int]] | tuple[tuple[int, int], ...]) -> str:
+def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
     """Ranges as the inside of a regular expression's character class."""
     return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
 
@@ -77,7 +78,8 @@ _MARKS = [point for point in range(0x10000) if unicodedata.category(chr(point))[
 SYMBOLS = frozenset(map(chr, _SYMBOLS))
 SPACELESS = re.compile(f"[{_character_class(_SPACELESS)}]")
 
-_WORD = f"[^{_character_class(_code_point_ranges(_SPACES))}{_character_class(_code_point_ranges(_SYMBOLS))}{_character_class(_SPACELESS)}{_character_class((_EMOJI,))}]"
+_NO_WORD = (_code_point_ranges(_SPACES), _code_point_ranges(_SYMBOLS), _SPACELESS, (_EMOJI,))
+_WORD = f"[^{''.join(map(_character_class, _NO_WORD))}]"
 # ' ’ as in don't, . as in e.g. and example.org, _ as in snake_case, · as in Catalan col·legi, ׳ ״ as in Hebrew צה״ל.
 _JOINERS = "['’._·׳״]"
 _TOKEN = re.compile(

@@ -106,7 +106,7 @@ class Tally:
     below: int = 0  # documents whose hash is below the share to hold out
 
     def count_document(self, own_hash: float, origin_hash: float | None, fraction: float) -> None:
-        """Count a document. own: its hash. place: that of its origin, where the split is by origin."""
+        """Count a document. own_hash: its hash. origin_hash: that of its origin, where the split is by origin."""
         self.documents += 1
         self.at_least = 1 if own_hash < self.least else self.at_least + (own_hash == self.least)
         self.at_most = 1 if own_hash > self.most else self.at_most + (own_hash == self.most)
@@ -131,7 +131,7 @@ class _Choice:
 
 @dataclass
 class Split(Tally, _Choice):
-    """Which documents are held out, about `fraction` of them: `add` every document, `decide`, then ask `holds`.
+    """Which documents are held out, about `fraction` of them: `add` every document, `decide`, then ask `is_held_out`.
 
     by: `origin` or `document`. The choice is made by the hash of (seed, origin or id) alone, never by the order in which the
     documents come. Memory: about 150 bytes an origin. What a model wrote of a document is on that document's side, and has no say in the
@@ -156,7 +156,7 @@ class Split(Tally, _Choice):
         )
 
     def decide(self, noun: str = "documents") -> None:
-        """Choose the origins, and fill `summary` and `notes`. what: how a note calls the documents.
+        """Choose the origins, and fill `summary` and `notes`. noun: how a note calls the documents.
 
         Origins are taken in the order of their hashes until they hold `fraction` of the documents; one that would take them
         beyond MOST times that stays in training. Where none fits, the smallest is held out if it is at most LARGEST of

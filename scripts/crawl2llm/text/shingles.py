@@ -76,11 +76,13 @@ def fold_character(character: str, keep: bool = False) -> str:
             out.append(f" {part} ")
         else:
             out.append(part)
-    return "".join(out) if not set(out) <= {" "} else " " * bool(out)
+    if set(out) == {" "}:
+        return " "
+    return "".join(out)
 
 
 class _Folder:
-    """`fold` over a whole text with NumPy; each character's form is worked out once."""
+    """`fold_character` over a whole text with NumPy; each character's form is worked out once."""
 
     def __init__(self, keep: bool = False) -> None:
         self.keep = keep

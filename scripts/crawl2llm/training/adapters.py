@@ -66,8 +66,8 @@ def empty_model(config: PreTrainedConfig, settings: Mapping[str, Any], where: st
             if (target := module.rpartition(".")[2]) in settings["adapter_targets"]:
                 tied_module = next(name for name in modules if name != module)
                 raise InputError(
-                    f"{where}.adapter_targets: the weight of {target!r} is that of {tied_module} too in this model (tie_embeddings), and what an "
-                    f"adapter adds to it would be added to both; leave {target!r} out"
+                    f"{where}.adapter_targets: the weight of {target!r} is that of {tied_module} too in this model (tie_embeddings), and "
+                    f"what an adapter adds to it would be added to both; leave {target!r} out"
                 )
     inject_adapter_in_model(lora_config(settings), model, low_cpu_mem_usage=True)
     for name, parameter in model.named_parameters():
@@ -80,10 +80,10 @@ def _is_linear(module: torch.nn.Module) -> bool:
 
 
 def weights_with_adapter(model: PreTrainedModel, weights: initial.Weights, seed: int) -> initial.Weights:
-    """`given`, of the model without an adapter, by the names that it has in one, then the adapter's own matrices.
+    """`weights`, of the model without an adapter, by the names that it has in one, then the adapter's own matrices.
 
     Those depend on the seed and the layer's name alone: A as PEFT begins it (tuners/lora/layer.py, reset_lora_parameters: Kaiming's
-    uniform with a = √5), B 0. made: of `empty`.
+    uniform with a = √5), B 0. model: of `empty`.
     """
     parameters = dict(model.named_parameters())
     for name, value in weights:
@@ -103,12 +103,12 @@ def weights_with_adapter(model: PreTrainedModel, weights: initial.Weights, seed:
 def build_weights_with_adapter(
     build_model: Callable[[], PreTrainedModel], build_weights: Callable[[], initial.Weights], seed: int
 ) -> initial.Weights:
-    """`values` of the functions that give them."""
+    """`weights_with_adapter` of the functions that give them."""
     return weights_with_adapter(build_model(), build_weights(), seed)
 
 
 def fill_quantized_model(model: PreTrainedModel, device: torch.device, weights: initial.Weights) -> PreTrainedModel:
-    """As `initial.filled`, with the weights that get an adapter in four bits: NF4 with double quantization.
+    """As `initial.fill_model`, with the weights that get an adapter in four bits: NF4 with double quantization.
 
     One weight after another, so that on `device` they are never there in fp32. Raises InputError for layers that are no nn.Linear.
     """
@@ -175,7 +175,7 @@ def merged_weights(
 ) -> dict[str, torch.Tensor]:
     """The model's own weights by their own names, fp32, with each product of an adapter's matrices added to its layer's weight.
 
-    made: of `empty`. Its layers say which way round a weight is: a square one does not show it.
+    model: of `empty_model`. Its layers say which way round a weight is: a square one does not show it.
     """
     scale = settings["adapter_alpha"] / settings["adapter_rank"]
     weights = {name.replace(BASE, "."): value for name, value in tensors.items() if not name.endswith((DOWN, UP))}

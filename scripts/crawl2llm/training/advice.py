@@ -28,11 +28,12 @@ def changes_that_fit(
     cuda: bool,
     where: str = SECTION,
 ) -> list[str]:
-    """Each single change after which `here` processes fit into `has` bytes, in words with what they take then; tried, not guessed.
+    """Each single change after which `processes_here` processes fit into `available` bytes, in words with what they take then; tried, not
+    guessed.
 
-    placement: as in `parts`, and where they are known the `sequences` of a global batch, which have to divide. where: the section of the
-    config, of which pre-training's alone has the model's shape. Where no single change is enough, the list says what all
-    together leave. What the trainer would refuse is no change.
+    placement: as in `memory_parts`, and where they are known the `sequences` of a global batch, which have to divide. where: the section of
+    the config, of which pre-training's alone has the model's shape. Where no single change is enough, the list says what all together
+    leave. What the trainer would refuse is no change.
     """
     pretrains = where == SECTION
 

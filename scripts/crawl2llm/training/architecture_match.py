@@ -22,9 +22,9 @@ MODEL = "pretrain.train.model"
 
 
 def check_config(config: PreTrainedConfig, path: Path, key: str, override_keys: Container[str] = ()) -> None:
-    """Raise InputError where config.json in `path` describes another function of the weights than `own` does.
+    """Raise InputError where config.json in `path` describes another function of the weights than `config` does.
 
-    key: of the config, which names the folder. chosen: the keys that pretrain.train.model.overrides has.
+    key: of the config, which names the folder. override_keys: the keys that pretrain.train.model.overrides has.
     """
     stored, expected = read_config(config, path, key), config_as_json(config)
     # model_type first, which decides what else there is.
@@ -34,8 +34,8 @@ def check_config(config: PreTrainedConfig, path: Path, key: str, override_keys: 
         message, stored_json = difference_text(name, stored[name], value), json.dumps(stored[name])
         if name == ROPE:
             message += (
-                f": set {MODEL}.overrides.{ROPE} to {stored_json}, as the weights were trained with, or to others on purpose, as for a longer "
-                "context: where it is set, any are allowed"
+                f": set {MODEL}.overrides.{ROPE} to {stored_json}, as the weights were trained with, or to others on purpose, as for a "
+                "longer context: where it is set, any are allowed"
             )
         elif name == "vocab_size":
             message += ": the tokenizer has to be the one that its tokens were made with"
@@ -76,7 +76,7 @@ def difference_text(name: str, stored: Any, expected: Any) -> str:
 
 
 def rope_difference(config: PreTrainedConfig, path: Path) -> str:
-    """How the rope_parameters of config.json in `path` differ from those of `own`, in words; "" where they do not."""
+    """How the rope_parameters of config.json in `path` differ from those of `config`, in words; "" where they do not."""
     expected = config_as_json(config).get(ROPE)
     stored = read_config(config, path, "start_from").get(ROPE) if path.is_dir() else None
     return difference_text(ROPE, stored, expected) if stored and stored != expected else ""

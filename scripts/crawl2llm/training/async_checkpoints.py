@@ -49,7 +49,7 @@ class AsyncWriter:
                 self.writing.result()
 
     def wait(self) -> None:
-        """Wait until the checkpoint is whole, where one is being written; raises as `failed`. A collective call."""
+        """Wait until the checkpoint is whole, where one is being written; raises as `raise_failure`. A collective call."""
         if self.writing is None:
             return
         with group.long_waits():

@@ -86,8 +86,8 @@ def model_problem(ask: dict[str, Any]) -> str:
         return run_problem(config, kind)
     if sees_later:
         return (
-            f"{SECTION}.type is {kind!r}, whose models see the tokens that they are to predict: a changed token moves the logits before it, "
-            "so its loss would mean nothing; take a causal type, such as llama, qwen3 or gpt2"
+            f"{SECTION}.type is {kind!r}, whose models see the tokens that they are to predict: a changed token moves the logits before "
+            "it, so its loss would mean nothing; take a causal type, such as llama, qwen3 or gpt2"
         )
     return ""
 

@@ -40,7 +40,7 @@ class CollectiveError(InputError):
 
 
 def raise_on_every_process(error: str) -> None:
-    """Raise Told on every process where one of them has an error, with that of the first. A collective call."""
+    """Raise CollectiveError on every process where one of them has an error, with that of the first. A collective call."""
     errors: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(errors, (socket.gethostname(), error))
     for rank, (host, text) in enumerate(errors):
@@ -161,7 +161,7 @@ def agree_on_checkpoint(
     """The checkpoint to resume from: process 0 chooses, every process looks whether it can see it, and compares a part of its checksums.
     One that is damaged is left for the one before it. A collective call.
 
-    Raises Told where a process cannot see it: the folder is not on a file system that all nodes share.
+    Raises CollectiveError if a process cannot see it: the folder is not on a file system that all nodes share.
     """
     if dist.get_rank() == 0:
         repair_folder(folder)
@@ -183,7 +183,7 @@ def agree_on_checkpoint(
 def first_altered_file(checkpoint: Checkpoint) -> str:
     """Which file of a checkpoint does not have its checksum; "" if all have. Each process reads a part of them. A collective call.
 
-    Raises Told for what the file system does not give.
+    Raises CollectiveError for what the file system does not give.
     """
     fault = error = ""
     try:
@@ -199,13 +199,13 @@ def first_altered_file(checkpoint: Checkpoint) -> str:
 
 
 def check_digests(checkpoint: Checkpoint, folder: Path) -> None:
-    """Raise Told for a checkpoint of which a file does not have its checksum. folder: the run's. A collective call."""
+    """Raise CollectiveError for a checkpoint of which a file does not have its checksum. folder: the run's. A collective call."""
     if why := first_altered_file(checkpoint):
         raise CollectiveError(f"{why}: {checkpoint_integrity.remedy(checkpoint.path, folder)}")
 
 
 def check_seen(checkpoint: Checkpoint, device: torch.device) -> None:
-    """Raise Told where a process does not see a checkpoint. A collective call."""
+    """Raise CollectiveError if a process does not see a checkpoint. A collective call."""
     end = time.monotonic() + PATIENCE
     while not (seen := (checkpoint.path / FACTS).is_file()) and time.monotonic() < end:
         time.sleep(0.2)
@@ -245,7 +245,7 @@ def repair_folder(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class KeepPolicy:
-    """Which checkpoints of a run stay: the `newest` ones, those of every n-th step (`every`; 0: none), and the `best` by validation."""
+    """Which checkpoints of a run stay: the `newest` ones, those of every n-th step (`interval`; 0: none), and the `best` by validation."""
 
     newest: int
     interval: int = 0
@@ -254,19 +254,32 @@ class KeepPolicy:
     points: tuple[int, int] = (0, 0)
 
     def checkpoints_to_keep(self, checkpoints: list[Checkpoint]) -> list[Checkpoint]:
-        """Those of `found`, oldest first, that stay."""
+        """Those of `checkpoints`, oldest first, that stay."""
         stay = {checkpoint.step for checkpoint in checkpoints[-self.newest :]}
         point_interval, window = self.points
         first = (checkpoints[-1].step - window) // point_interval * point_interval if point_interval else 0
         points = [
-            one.step for one in checkpoints if point_interval and one.step % point_interval == 0 and one.step >= first
+            checkpoint.step
+            for checkpoint in checkpoints
+            if point_interval and checkpoint.step % point_interval == 0 and checkpoint.step >= first
         ]
-        stay |= {*points, *(one.step for one in checkpoints if self.interval and one.step % self.interval == 0)}
+        stay |= {
+            *points,
+            *(checkpoint.step for checkpoint in checkpoints if self.interval and checkpoint.step % self.interval == 0),
+        }
         if self.best:  # also as it was at what the run may go back to
             for end in [*points, checkpoints[-1].step]:
-                scored = [one for one in checkpoints if one.validation is not None and one.step <= end]
-                stay |= {min(scored, key=lambda one: (one.validation, one.step)).step} if scored else set()
-        return [one for one in checkpoints if one.step in stay]
+                scored = [
+                    checkpoint
+                    for checkpoint in checkpoints
+                    if checkpoint.validation is not None and checkpoint.step <= end
+                ]
+                stay |= (
+                    {min(scored, key=lambda checkpoint: (checkpoint.validation, checkpoint.step)).step}
+                    if scored
+                    else set()
+                )
+        return [checkpoint for checkpoint in checkpoints if checkpoint.step in stay]
 
 
 def partial_folder(new_checkpoint: Checkpoint) -> Path:
@@ -275,7 +288,7 @@ def partial_folder(new_checkpoint: Checkpoint) -> Path:
 
 
 def save(write: Callable[[Path], Any], new_checkpoint: Checkpoint, policy: KeepPolicy) -> None:
-    """Save a checkpoint of all processes, as `made` describes it, and remove those that are not `kept`. A collective call.
+    """Save a checkpoint of all processes, as `new_checkpoint` describes it, and remove those that `policy` lets go. A collective call.
 
     write: writes all its files into a folder.
     """
@@ -302,16 +315,15 @@ def save(write: Callable[[Path], Any], new_checkpoint: Checkpoint, policy: KeepP
 def seal_and_prune(
     new_checkpoint: Checkpoint, policy: KeepPolicy, files: dict[str, int], digests: dict[str, str] | None = None
 ) -> None:
-    """Make a checkpoint whole whose files, with these sizes and checksums, are on the disk, and remove those that are not `kept`.
+    """Make a checkpoint whole whose files, with these sizes and checksums, are on the disk, and remove those that `policy` lets go.
 
     For process 0.
     """
     folder, unsealed = new_checkpoint.path.parent, partial_folder(new_checkpoint)
     facts = {name: value for name, value in asdict(new_checkpoint).items() if name != "path"}
     seal_folder(unsealed, FACTS, facts, files, digests)
-    replaced = (
-        folder / f".{new_checkpoint.path.name}{REPLACED_SUFFIX}"
-    )  # a run that went back writes a checkpoint of the same step
+    # A run that went back writes a checkpoint of the same step.
+    replaced = folder / f".{new_checkpoint.path.name}{REPLACED_SUFFIX}"
     if new_checkpoint.path.exists():
         shutil.rmtree(replaced, ignore_errors=True)
         new_checkpoint.path.rename(replaced)

@@ -82,9 +82,9 @@ def check_optimizer(settings: dict[str, Any]) -> None:
     """
     if settings["optimizer"] == "muon" and settings["zero_stage"] and settings["engine"] == "deepspeed":
         raise InputError(
-            f"{SECTION}.optimizer is muon, {SECTION}.engine deepspeed, and {SECTION}.zero_stage {settings['zero_stage']}: DeepSpeed's ZeRO cuts "
-            f"matrices into pieces without shape, and Muon needs whole ones; set {SECTION}.engine to torch, {SECTION}.zero_stage to 0, or "
-            f"{SECTION}.optimizer to adamw"
+            f"{SECTION}.optimizer is muon, {SECTION}.engine deepspeed, and {SECTION}.zero_stage {settings['zero_stage']}: DeepSpeed's ZeRO "
+            f"cuts matrices into pieces without shape, and Muon needs whole ones; set {SECTION}.engine to torch, {SECTION}.zero_stage to "
+            f"0, or {SECTION}.optimizer to adamw"
         )
 
 
@@ -99,8 +99,8 @@ def check_base_width(settings: dict[str, Any]) -> None:
         )
     if model["tie_embeddings"]:
         raise InputError(
-            f"{SECTION}.base_width is {base}, and {SECTION}.model.tie_embeddings true: one matrix cannot move as an embedding and as a head "
-            f"do, whose learning rates differ by width; set {SECTION}.model.tie_embeddings to false"
+            f"{SECTION}.base_width is {base}, and {SECTION}.model.tie_embeddings true: one matrix cannot move as an embedding and as a "
+            f"head do, whose learning rates differ by width; set {SECTION}.model.tie_embeddings to false"
         )
 
 
@@ -140,13 +140,13 @@ def check_fp16(settings: dict[str, Any], key: Callable[[str], str]) -> None:
     setting_text = f"{key('precision')} is {FP16}"
     if settings["loss_chunk"]:
         raise InputError(
-            f"{setting_text}, and {key('loss_chunk')} {settings['loss_chunk']}, which makes the head's gradients before the loss is scaled, "
-            f"so that small ones are lost: set {key('loss_chunk')} to 0, or {key('precision')} to bf16"
+            f"{setting_text}, and {key('loss_chunk')} {settings['loss_chunk']}, which makes the head's gradients before the loss is "
+            f"scaled, so that small ones are lost: set {key('loss_chunk')} to 0, or {key('precision')} to bf16"
         )
     if shared_kinds := [kind for kind, size in settings.get("parallel", {}).items() if size > 1]:
         raise InputError(
-            f"{setting_text}, and {key('parallel')}.{shared_kinds[0]} {settings['parallel'][shared_kinds[0]]}: loss scaling is done if the data alone are shared "
-            f"out; set {key('parallel')}.{shared_kinds[0]} to 1, or {key('precision')} to bf16"
+            f"{setting_text}, and {key('parallel')}.{shared_kinds[0]} {settings['parallel'][shared_kinds[0]]}: loss scaling is done if the "
+            f"data alone are shared out; set {key('parallel')}.{shared_kinds[0]} to 1, or {key('precision')} to bf16"
         )
     for name, none in (("adapter", ("none", "lora")), ("quantize_aware", ("none",))):
         if (value := settings.get(name, "none")) not in none:
@@ -157,18 +157,18 @@ def check_fp16(settings: dict[str, Any], key: Callable[[str], str]) -> None:
         return
     if settings.get("device") == "cpu":
         raise InputError(
-            f"{setting_text}, {key('engine')} deepspeed, and {key('device')} cpu, on which DeepSpeed has no fp16: set {key('engine')} to torch, or "
-            f"{key('precision')} to fp32"
+            f"{setting_text}, {key('engine')} deepspeed, and {key('device')} cpu, on which DeepSpeed has no fp16: set {key('engine')} to "
+            f"torch, or {key('precision')} to fp32"
         )
     if not settings["zero_stage"]:
         raise InputError(
-            f"{setting_text}, {key('engine')} deepspeed, and {key('zero_stage')} 0, which adds gradients up in fp16: set {key('zero_stage')} to 1, "
-            f"or {key('engine')} to torch"
+            f"{setting_text}, {key('engine')} deepspeed, and {key('zero_stage')} 0, which adds gradients up in fp16: set "
+            f"{key('zero_stage')} to 1, or {key('engine')} to torch"
         )
     if settings.get("spike_sigma"):
         raise InputError(
-            f"{setting_text}, {key('engine')} deepspeed, and {key('spike_sigma')} {settings['spike_sigma']}: DeepSpeed would take a spike that is "
-            f"left out for an overflow, and halve the loss scale; set {key('engine')} to torch, or {key('spike_sigma')} to null"
+            f"{setting_text}, {key('engine')} deepspeed, and {key('spike_sigma')} {settings['spike_sigma']}: DeepSpeed would take a spike "
+            f"that is left out for an overflow, and halve the loss scale; set {key('engine')} to torch, or {key('spike_sigma')} to null"
         )
 
 
@@ -195,7 +195,8 @@ def check_packing(settings: dict[str, Any], kind: str, where: str) -> None:
     """InputError for a fine-tuning that packs pairs of an architecture, `kind`, that is not known to keep them apart."""
     if settings["packing"] and kind not in MASKED_TYPES:
         raise InputError(
-            f"{where}.packing is true, and the model's type is {kind!r}: it was tried with {', '.join(MASKED_TYPES)}; set {where}.packing to false"
+            f"{where}.packing is true, and the model's type is {kind!r}: it was tried with {', '.join(MASKED_TYPES)}; set {where}.packing "
+            "to false"
         )
 
 

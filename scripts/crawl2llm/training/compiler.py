@@ -33,7 +33,8 @@ def check_compiler(device: str, key: str = "pretrain.train.compile_layers") -> N
     if not command or not shutil.which(command[0]):
         variable_text = f"{variable} is {command[0]!r}, which is not there" if command else f"{variable} is not set"
         raise InputError(
-            f"{where} there is no compiler ({', '.join(usual)}; {variable_text}): install one (Debian: apt-get install {usual[0]}), {REMEDY}"
+            f"{where} there is no compiler ({', '.join(usual)}; {variable_text}): install one (Debian: apt-get install {usual[0]}), "
+            f"{REMEDY}"
         )
     include = sysconfig.get_path("include")
     if not (header := Path(include, "Python.h")).is_file():

@@ -20,7 +20,7 @@ from crawl2llm.training.quantized_sizes import BLOCK, GROUPS, ROWS
 
 @dataclass(frozen=True)
 class Layer:
-    """A linear layer: its name, inputs and outputs; turned: the matrix lies as inputs × outputs, as in GPT-2. output: gives the logits."""
+    """A linear layer: its name, inputs and outputs; transposed: the matrix is inputs × outputs, as in GPT-2. output: gives the logits."""
 
     name: str
     inputs: int

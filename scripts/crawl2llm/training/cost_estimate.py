@@ -57,8 +57,9 @@ def read_last_training(folder: Path) -> dict[str, Any] | None:
 
 
 def is_comparable(last: dict[str, Any], summary: dict[str, Any], train: dict[str, Any], gpu: gpus.Gpu | None) -> bool:
-    """Whether a training that is planned may be as fast as the last one (see `measured`): of the same product and precision, and about
-    as large. On a CPU, with as many threads too."""
+    """Whether a training that is planned may be as fast as the last one (see `read_last_training`): of the same product and precision, and
+    about as large. On a CPU, with as many threads too.
+    """
     known_gpu = gpus.find(last["device"])
     product = known_gpu.name if known_gpu else gpus.normalize_name(last["device"])
     same = product == gpus.normalize_name(gpu.name) if gpu and last["cuda"] else not gpu and not last["cuda"]
@@ -88,7 +89,7 @@ def estimate_cost(
 ) -> dict[str, Any]:
     """Hours, GPU-hours and money, and what they were made from; the latter alone where the GPU's peak for the precision is not known.
 
-    last: as `measured` returns it; used where it is `alike`.
+    last: as `read_last_training` returns it; used if `is_comparable`.
     """
     mismatch_text = ""
     if last and not is_comparable(last, summary, train, gpu):
@@ -109,10 +110,15 @@ def estimate_cost(
     elif (peak := peak_of(gpu.name, train["precision"])) is None:
         return {"basis": f"no peak of {gpus.with_article(gpu.name)} is known for {train['precision']}"}
     else:
-        mfu = plan_settings["mfu"] or (last or {}).get("mfu") or MFU
-        measured_here = not plan_settings["mfu"] and (last or {}).get("mfu")
-        basis = f"an MFU of {mfu:.0%}, {last_training_basis(last, train) if last and measured_here else 'set' if plan_settings['mfu'] else f'assumed{mismatch_text}'}"
-        rate = mfu * peak / (1.0 if measured_here or plan_settings["mfu"] else longer)
+        slowdown = 1.0
+        if plan_settings["mfu"]:
+            mfu, mfu_basis = plan_settings["mfu"], "set"
+        elif last and last.get("mfu"):
+            mfu, mfu_basis = last["mfu"], last_training_basis(last, train)
+        else:
+            mfu, mfu_basis, slowdown = MFU, f"assumed{mismatch_text}", longer
+        basis = f"an MFU of {mfu:.0%}, {mfu_basis}"
+        rate = mfu * peak / slowdown
     if not operations:
         return {
             "mfu": mfu,
@@ -128,7 +134,7 @@ def estimate_cost(
 
 
 def price_hours(hours: float, gpus: int, plan_settings: dict[str, Any]) -> dict[str, Any]:
-    """Hours, GPU-hours on so many GPUs, and their price where `own`, pretrain.plan, has that of one."""
+    """Hours, GPU-hours on so many GPUs, and their price if `plan_settings`, pretrain.plan, has that of one."""
     estimate = {"hours": hours, "gpu_hours": hours * gpus}
     if gpus and plan_settings["gpu_hour_price"] is not None:
         return estimate | {

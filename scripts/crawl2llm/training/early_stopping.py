@@ -42,7 +42,7 @@ def load_best_weights(run: Run) -> None:
         scored = [
             candidate for candidate in checkpoint.complete_checkpoints(run.folder) if candidate.validation is not None
         ]
-        box[0] = min(scored, key=lambda one: (one.validation, one.step), default=None)
+        box[0] = min(scored, key=lambda candidate: (candidate.validation, candidate.step), default=None)
         if box[0] is not None and run.stopped:
             log.info(
                 "stopped early after step %s: no validation since step %s was better",

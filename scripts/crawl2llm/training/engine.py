@@ -55,9 +55,8 @@ class Job:
     where: str = "pretrain.train"  # the section of the config, for errors
     # The model on the meta device, where it is not that of the configuration: parameters that want no gradient are not trained.
     build_model: Callable[[], PreTrainedModel] | None = None
-    fill: Callable[[PreTrainedModel, torch.device, Weights], PreTrainedModel] = (
-        initial.fill_model
-    )  # puts `values` into `empty`
+    # Puts `values` into what `empty_model` makes.
+    fill: Callable[[PreTrainedModel, torch.device, Weights], PreTrainedModel] = initial.fill_model
 
     def empty_model(self) -> PreTrainedModel:
         """The model without values."""
@@ -266,7 +265,7 @@ class Engine(ABC):
 
     @abstractmethod
     def average_weights(self) -> Weights:
-        """As `weights`, of the mean."""
+        """As `master_weights`, of the mean."""
 
 
 def engine_class(name: str) -> type[Engine]:
@@ -296,7 +295,7 @@ def saved_parameters(checkpoint: Checkpoint, names: Iterable[str], folder: Path)
 
 
 def check_names(stored_names: Iterable[str], names: Iterable[str], path: Path) -> None:
-    """Raise InputError where the checkpoint at `path` holds other parameters, `held`, than those of the model here, `names`."""
+    """Raise InputError where the checkpoint at `path` holds other parameters, `stored_names`, than those of the model here, `names`."""
     if unmatched := set(stored_names) ^ set(names):
         if any(".lora_" in name for name in unmatched):
             raise InputError(

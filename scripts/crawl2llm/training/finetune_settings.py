@@ -41,13 +41,13 @@ def check_quantize_aware(settings: Mapping[str, Any], key: Callable[[str], str],
     setting_text = f"{key('quantize_aware')} is {settings['quantize_aware']}"
     if kind in TRANSPOSED_TYPES:
         raise InputError(
-            f"{setting_text}, and pretrain.train.model.type {kind}, whose linear layers hold their weights the other way round and cannot be "
-            f"rounded in training: set {key('quantize_aware')} to none"
+            f"{setting_text}, and pretrain.train.model.type {kind}, whose linear layers hold their weights the other way round and cannot "
+            f"be rounded in training: set {key('quantize_aware')} to none"
         )
     if settings["adapter"] != "none":
         raise InputError(
-            f"{setting_text}, and {key('adapter')} {settings['adapter']}: weights beside an adapter are not trained, so rounding would teach them "
-            f"nothing; set {key('adapter')} or {key('quantize_aware')} to none"
+            f"{setting_text}, and {key('adapter')} {settings['adapter']}: weights beside an adapter are not trained, so rounding would "
+            f"teach them nothing; set {key('adapter')} or {key('quantize_aware')} to none"
         )
     if settings["engine"] not in ENGINES:
         raise InputError(
@@ -56,13 +56,13 @@ def check_quantize_aware(settings: Mapping[str, Any], key: Callable[[str], str],
         )
     if settings["zero_stage"]:
         raise InputError(
-            f"{setting_text}, and {key('zero_stage')} {settings['zero_stage']}, whose gathered weights may be bf16, which has another grid: set "
-            f"{key('zero_stage')} to 0"
+            f"{setting_text}, and {key('zero_stage')} {settings['zero_stage']}, whose gathered weights may be bf16, which has another "
+            f"grid: set {key('zero_stage')} to 0"
         )
 
 
 def check_config(config: dict[str, Any]) -> None:
-    """`check_aware` of every model of finetune.train of a config: before a run."""
+    """`check_quantize_aware` of every model of finetune.train of a config: before a run."""
     for name in model_registry.models_made_by(config, STEP):
         check_quantize_aware(
             model_registry.section(config, STEP, name),

@@ -159,7 +159,7 @@ class _Linear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, scale: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         gradients, ctx.gradients = ctx.gradients, ()
-        return *(None if one is None else one.mul_(scale) for one in gradients), None, None, None
+        return *(None if gradient is None else gradient.mul_(scale) for gradient in gradients), None, None, None
 
 
 def linear_cross_entropy(
@@ -215,7 +215,7 @@ class Head:
 
     @torch.no_grad()
     def loss_by_row(self, forward: Callable[[], Any], targets: torch.Tensor) -> torch.Tensor:
-        """As `by_row` of the logits of a forward pass, of which at most `rows` are there at once. Raises InputError as `loss_of`."""
+        """As `loss_by_row` of the logits of a forward pass, of which at most `rows` are there at once. Raises InputError as `loss_of`."""
         self.measured = True
         try:  # of all targets: to take out those that count would wait for the device
             _, output = self._run_with_targets(forward, targets, None)

@@ -87,10 +87,10 @@ def local_gpu_name(root: Path = DRIVER) -> str:
 
 
 def training_gpu(plan_settings: dict[str, Any], device: str, profile: str = "", root: Path = DRIVER) -> Gpu | None:
-    """The GPU that training will run on; None for a CPU, whatever GPU is named. own: pretrain.plan; device: pretrain.train.device;
-    profile: the GPU's name in the profile.
+    """The GPU that training will run on; None for a CPU, whatever GPU is named. plan_settings: pretrain.plan; device:
+    pretrain.train.device; profile: the GPU's name in the profile.
 
-    Raises InputError where a GPU has no memory: one that is not in the table or has no name, without pretrain.plan.gpu_memory.
+    Raises InputError if a GPU has no memory: one that is not in the table or has no name, without pretrain.plan.gpu_memory.
     """
     if device == "cpu":
         return None
@@ -110,11 +110,7 @@ def training_gpu(plan_settings: dict[str, Any], device: str, profile: str = "", 
             else "pretrain.train.device is cuda, and no GPU is named"
         )
         raise InputError(f"{why}: which one is not known; {remedy}")
-    where = (
-        "pretrain.plan.gpu"
-        if plan_settings["gpu"]
-        else "the GPU of the profile"
-        if profile
-        else "the GPU of this machine"
-    )
+    where = "the GPU of the profile" if profile else "the GPU of this machine"
+    if plan_settings["gpu"]:
+        where = "pretrain.plan.gpu"
     raise InputError(f"{where} is {name!r}, whose memory is not known: {remedy}")

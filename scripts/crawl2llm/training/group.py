@@ -31,7 +31,7 @@ _store: dist.Store | None = None  # where the processes of several nodes have me
 
 
 def choose_device(setting: str, processes_here: int, where: str = "pretrain.train") -> torch.device:
-    """The device of this process. Raises InputError, with the key below `where`, where the machine lacks what `wanted` asks for.
+    """The device of this process. Raises InputError, with the key below `where`, where the machine lacks what `setting` asks for.
 
     `auto` on several nodes is a collective call: they have all GPUs or none, else every process raises an InputError that names the nodes.
     """
@@ -77,7 +77,8 @@ def why_unseen() -> str:
 def check_device_kinds(kind: str, where: str) -> None:
     """Compare this process's kind of device, `cuda` or `cpu`, with that of all others, before they form a group: its backend depends on it.
 
-    They meet at MASTER_ADDR and MASTER_PORT, and `start` goes on with that store. Raises InputError, on all of them, where they differ.
+    They meet at MASTER_ADDR and MASTER_PORT, and `join_group` goes on with that store. Raises InputError, on all of them, where they
+    differ.
     """
     global _store
     _store, rank, world = next(dist.rendezvous("env://", timeout=LONGEST_WAIT))
@@ -153,7 +154,7 @@ def wait_at_most(time: timedelta) -> None:
 
 
 def begin_steps(seconds: float) -> None:
-    """From now on collective calls wait so long, but in `patience`."""
+    """From now on collective calls wait so long, but in `long_waits`."""
     global _step_wait
     _step_wait = timedelta(seconds=seconds)
     wait_at_most(_step_wait)

@@ -30,7 +30,7 @@ STATES = {
 
 
 class Beat:
-    """What a launcher knows of one process. `moved` and `heard`: when it last got further, and last wrote, by the launcher's clock."""
+    """What a launcher knows of one process. `moved_at`, `heard_at`: when it last got further, and last wrote, by the launcher's clock."""
 
     def __init__(self, now: float) -> None:
         self.fields: dict[str, Any] = {}
@@ -81,11 +81,11 @@ def ranks_behind(beats: Mapping[str, Beat]) -> list[str]:
 class Watch:
     """Looks, for the launcher of a node, whether one of the training's processes hangs.
 
-    folder: that of the beats. own: the ranks of this node. world: processes of all nodes.
+    folder: that of the beats. own_ranks: those of this node. world: processes of all nodes.
     """
 
     def __init__(self, folder: Path, own_ranks: list[str], world: int) -> None:
-        self.folder, self.own, self.world = folder, own_ranks, world
+        self.folder, self.own_ranks, self.world = folder, own_ranks, world
         folder.mkdir(parents=True, exist_ok=True)
         _remove_stale_folders(folder)
         for rank in own_ranks:  # of an earlier attempt
@@ -116,7 +116,7 @@ class Watch:
         hanging += [rank for rank, beat in self.beats.items() if now - beat.heard_at > silence and rank not in hanging]
         if not hanging:
             return None
-        mine = [rank for rank in hanging if rank in self.own]
+        mine = [rank for rank in hanging if rank in self.own_ranks]
         return self._explain_hang(mine, still) if mine else self._hang_elsewhere(hanging, still)
 
     def _explain_hang(self, ranks: list[str], still: float) -> tuple[str, str]:
@@ -149,7 +149,7 @@ class Watch:
         """What the launcher of another node has found; its processes' end makes those of this node fail."""
         for path in sorted(self.folder.glob("*.hangs")):
             with contextlib.suppress(OSError):
-                if path.stem not in self.own and (report := path.read_text()):
+                if path.stem not in self.own_ranks and (report := path.read_text()):
                     return f"ended, since {report}", ""
         return None
 
@@ -172,9 +172,9 @@ class Watch:
     def close(self) -> None:
         """Remove what this node's processes wrote, and the folder after the last."""
         with contextlib.suppress(OSError):
-            for rank in self.own:
+            for rank in self.own_ranks:
                 names = [rank, f"{rank}.stack"]
-                if len(self.own) == self.world:  # other nodes' launchers may not have read it yet
+                if len(self.own_ranks) == self.world:  # other nodes' launchers may not have read it yet
                     names.append(f"{rank}.hangs")
                 for name in names:
                     (self.folder / name).unlink(missing_ok=True)

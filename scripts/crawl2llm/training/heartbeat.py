@@ -21,7 +21,7 @@ from typing import Any
 FOLDER_VARIABLE = "CRAWL2LLM_ALIVE"  # the variable that names the folder of the beats; without it nothing is written
 BEAT_SECONDS = 1.0  # seconds between beats
 LONGEST_SILENCE = (
-    600.0  # seconds without a beat after which a process does not run any more, before `within` has said less
+    600.0  # seconds without a beat after which a process does not run any more, before `set_wait_limit` has said less
 )
 
 _now: dict[str, Any] = {"step": 0, "phase": "starting", "limit": None, "least": LONGEST_SILENCE}

@@ -92,7 +92,8 @@ def document_windows(tokens: npt.NDArray[Any], first: int, context: int, carry: 
 def scoring_pieces(
     documents: Sequence[Document], first: int, context: int, carry: float, *, by_document: bool = False
 ) -> Iterator[Piece]:
-    """The windows of all documents, see `windows`, with their source's place in `sources`, or where `apart` their own in `documents`.
+    """The windows of all documents, see `document_windows`, with their source's place in `source_names`, or where `by_document` their own
+    in `documents`.
 
     Raises ManifestError for tokens that are not there.
     """
@@ -119,7 +120,7 @@ def count_sizes(documents: Sequence[Document], source: str | None = None) -> dic
 def summarize_scores(documents: Sequence[Document], nats: Sequence[float]) -> dict[str, Any]:
     """The loss in nats a token and bits per byte of `documents`, in all and `by_source`, with what they were measured on.
 
-    nats: summed over every token, for each of `sources`. The whole is the sum of the parts; bits_per_byte is None without text.
+    nats: summed over every token, for each of `source_names`. The whole is the sum of the parts; bits_per_byte is None without text.
     """
 
     def part_scores(total: float, source: str | None = None) -> dict[str, Any]:

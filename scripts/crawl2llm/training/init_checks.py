@@ -105,11 +105,12 @@ def check_steps_left(path: Path | str, before: int, steps: int) -> None:
 
 
 def check_shape(model: dict[str, Any], vocabulary: Any, folder: Path) -> None:
-    """Raise InputError where config.json in `there` is of another model than `pretrain.train.model` describes, as far as it has numbers."""
+    """Raise InputError if config.json in `folder` is of another model than `pretrain.train.model` describes, as far as it has numbers."""
     config, kind = read_config(folder, KEY), model["type"]
     if config.get("model_type", kind) != kind:
         raise InputError(
-            f"{setting_text(folder, KEY)}: model_type is {config['model_type']!r} in its config.json, and pretrain.train.model.type is {kind!r}"
+            f"{setting_text(folder, KEY)}: model_type is {config['model_type']!r} in its config.json, and pretrain.train.model.type is "
+            f"{kind!r}"
         )
     if isinstance(vocabulary, int):
         if model["size"] is not None:
@@ -151,7 +152,7 @@ def read_config(path: Path, key: str) -> dict[str, Any]:
 
 
 def check_config(expected: dict[str, Any], path: Path, key: str) -> None:
-    """Raise InputError where config.json in `path` describes another function of the weights than `own` does."""
+    """Raise InputError where config.json in `path` describes another function of the weights than `expected` does."""
     stored = read_config(path, key)
     for name, value in differing_keys(json.loads(json.dumps(expected)), stored):
         raise InputError(
@@ -160,7 +161,7 @@ def check_config(expected: dict[str, Any], path: Path, key: str) -> None:
 
 
 def differing_keys(expected: dict[str, Any], stored: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The keys of `own`, with their values, that a config.json `there` has otherwise, but for those that may differ."""
+    """The keys of `expected`, with their values, that a config.json `stored` has otherwise, but for those that may differ."""
     return [
         (name, value)
         for name, value in expected.items()
@@ -191,6 +192,6 @@ def check_tokenizer(own_file: Path, other_file: Path, key: str) -> None:
         raise InputError(f"{key} is {str(other_file.parent)!r}: {other_file} cannot be read ({error})") from error
     if own_model.get("vocab") != other_model.get("vocab"):
         raise InputError(
-            f"{setting_text(other_file.parent, key)}: its tokenizer has another vocabulary than this run's {own_file}, so its weights would read other "
-            "tokens"
+            f"{setting_text(other_file.parent, key)}: its tokenizer has another vocabulary than this run's {own_file}, so its weights "
+            "would read other tokens"
         )

@@ -118,7 +118,7 @@ def _set_tensors(
 
 
 def fill_model(model: PreTrainedModel, device: torch.device, weights: Weights) -> PreTrainedModel:
-    """An empty model on `device` with the values `given`, each copied where it belongs."""
+    """An empty model on `device` with the values `weights`, each copied where it belongs."""
     model.to_empty(device=device)
     model.tie_weights()
     left = dict(_named_tensors(model))

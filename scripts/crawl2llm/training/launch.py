@@ -90,7 +90,7 @@ def option_path(options: list[str], name: str) -> Path | None:
 
 
 def take_gpus(args: argparse.Namespace) -> list[int]:
-    """Take the GPUs of this training, one for each process; the descriptors of their locks. See gpu_slots.take."""
+    """Take the GPUs of this training, one for each process; the descriptors of their locks. See gpu_slots.take_gpus."""
     on_cpu = "--device=cpu" in args.options or ("--device", "cpu") in itertools.pairwise(args.options)
     return (
         []
@@ -137,7 +137,7 @@ def step_of(module: str) -> str:
 
 
 def through_srun(nodes: int, options: list[str], module: str) -> int:
-    """Start this program on each of the job's nodes with the options `own`; its exit status."""
+    """Start this program on each of the job's nodes with the options `options`; its exit status."""
     place = ["--nodes", str(nodes), "--ntasks", str(nodes), "--ntasks-per-node", "1"]
     # Nodes do not end in the same moment, and 85 on the first is no reason to kill the others.
     place += ["--cpu-bind=none", "--kill-on-bad-exit=0", f"--wait={PATIENCE_WITH_NODES}"]

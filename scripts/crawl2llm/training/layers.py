@@ -92,9 +92,9 @@ def _forward_and_record(forward: Any, recorders: list[tuple[nn.Module, Any]], *a
 
 @contextlib.contextmanager
 def without_packing_search(rows_are_single: bool = True, device: str = "cpu") -> Iterator[None]:
-    """A forward pass in which each row is one sequence, if that is `known`: transformers 5.23 looks for positions that begin again, and
-    waits for the device to say that there are none, once in each forward pass (masking_utils.find_packed_sequence_indices). If it is not
-    known a GPU is not asked; on a CPU, where asking costs nothing, a batch without a border needs no mask.
+    """A forward pass in which each row is one sequence, if `rows_are_single` says so: transformers 5.23 looks for positions that begin
+    again, and waits for the device to say that there are none, once in each forward pass (masking_utils.find_packed_sequence_indices). If
+    it is not known a GPU is not asked; on a CPU, where asking costs nothing, a batch without a border needs no mask.
 
     Rows as long as a sliding window need no mask either, for which transformers asks for shorter ones.
     """

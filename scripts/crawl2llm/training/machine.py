@@ -33,10 +33,10 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
     for key, where in (("peak_memory_bytes", "of a process"), ("peak_gpu_memory_bytes", "of a GPU")):
         if os.environ["RANK"] == "0" and (peak := max(facts[key] for facts in all_facts)):
             log.info("peak memory %s: %s", where, format_bytes(peak))
-    devices = Counter(one["name"] for one in all_facts)
+    devices = Counter(facts["name"] for facts in all_facts)
     return {
         "device": device.type,
         "devices": dict(sorted(devices.items())),
         "processes": len(all_facts),
-        "nodes": len({one["node"] for one in all_facts}),
+        "nodes": len({facts["node"] for facts in all_facts}),
     }

@@ -18,5 +18,5 @@ def document_positions(tokens: torch.Tensor, eos: int) -> torch.Tensor:
 
 
 def document_numbers(places: torch.Tensor) -> torch.Tensor:
-    """The number of each token's document in its window, from 0: int64 [n, length], of positions as `positions` makes them."""
+    """The number of each token's document in its window, from 0: int64 [n, length], of positions as `document_positions` makes them."""
     return (torch.diff(places, prepend=places[:, :1] - 1, dim=-1) != 1).cumsum(-1)

@@ -58,7 +58,7 @@ def _cgroup_free_bytes(root: Path, cgroup_file: Path) -> Iterator[int]:
 
 
 def check_host(parameters: int, available: int, processes_here: int, where: str = SECTION) -> None:
-    """InputError where `here` processes with a GPU each cannot build the model in `has` bytes of the node's own memory."""
+    """InputError where `processes_here` processes with a GPU each cannot build the model in `available` bytes of the node's own memory."""
     total = processes_here * (PROGRAM + CONTEXT + 4 * parameters)
     if total > available:
         raise InputError(
@@ -76,13 +76,14 @@ def check_offload(
     processes_here: int,
     where: str = SECTION,
 ) -> None:
-    """InputError if what `here` processes offload to the node's memory takes more than its `has` bytes."""
+    """InputError if what `processes_here` processes offload to the node's memory takes more than its `available` bytes."""
     total = processes_here * offloaded_bytes(shape, settings, placement)["host"]
     if total > available:
         raise InputError(
             f"{where}.offload_optimizer is {settings['offload_optimizer']}, and {where}.offload_parameters "
-            f"{settings['offload_parameters']}: the {processes_here} processes of this node keep {format_bytes(total)} in its memory, and it (or its "
-            f"control group) has {format_bytes(available)} free; ask for more memory, train on more nodes, or set {where}.offload_optimizer to nvme"
+            f"{settings['offload_parameters']}: the {processes_here} processes of this node keep {format_bytes(total)} in its memory, and "
+            f"it (or its control group) has {format_bytes(available)} free; ask for more memory, train on more nodes, or set "
+            f"{where}.offload_optimizer to nvme"
         )
 
 
@@ -95,9 +96,10 @@ def check_fits(
     cuda: bool = False,
     where: str = SECTION,
 ) -> dict[str, int]:
-    """What a process needs (see `parts`); InputError, with what to change, where `here` of them clearly need more than `has` bytes.
+    """What a process needs (see `memory_parts`); InputError, with what to change, where `processes_here` of them clearly need more than
+    `available` bytes.
 
-    has: of the node, or of one GPU with `here` 1. where: as for `changes`.
+    available: of the node, or of one GPU with `processes_here` 1. where: as for `changes_that_fit`.
     """
     needed = memory_parts(shape, settings, placement, cuda)
     if processes_here * sum(needed.values()) <= TOLERANCE * available:
@@ -110,7 +112,8 @@ def check_fits(
 
 
 def is_upper_bound(settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> bool:
-    """Whether `parts` are clearly too many: DeepSpeed's add the logits and the layer that is computed again, which a GPU never has at once.
+    """Whether `memory_parts` are clearly too many: DeepSpeed's add the logits and the layer that is computed again, which a GPU never has
+    at once.
 
     10 to 34 % (docs/memory.md).
     """
@@ -126,11 +129,14 @@ def refusal_error(
     where: str = MACHINE,
     is_bound: bool = False,
 ) -> InputError:
-    """The error that says what `here` processes need by their parts, what there is, and what to change. bound: see `is_upper_bound`."""
+    """The error that says what `processes_here` processes need by their parts, what there is, and what to change. is_bound: see
+    `is_upper_bound`.
+    """
     at_most = " at most" if is_bound else ""
     return InputError(
-        f"{task} needs about {format_bytes(processes_here * sum(needed.values()))}{at_most}, and {where} has {format_bytes(available)} free: "
-        f"{f'{processes_here} processes of ' if processes_here > 1 else ''}{format_bytes(sum(needed.values()))} ({parts_text(needed)}); {', or '.join(advice)}"
+        f"{task} needs about {format_bytes(processes_here * sum(needed.values()))}{at_most}, and {where} has {format_bytes(available)} "
+        f"free: {f'{processes_here} processes of ' if processes_here > 1 else ''}{format_bytes(sum(needed.values()))} "
+        f"({parts_text(needed)}); {', or '.join(advice)}"
     )
 
 
@@ -169,7 +175,7 @@ def shape_of_config(config: Any, parameters: int, length: int) -> Shape:
 def check_loaded(
     task: str, model: Any, batch: tuple[int, int], available: int, advice: list[str], precision: str = "fp32"
 ) -> None:
-    """InputError where the evaluation of a model of transformers clearly needs more than `has` bytes of this machine.
+    """InputError where the evaluation of a model of transformers clearly needs more than `available` bytes of this machine.
 
     batch: sequences and their length in tokens.
     """

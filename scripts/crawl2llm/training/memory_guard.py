@@ -56,7 +56,7 @@ def explain_out_of_memory(
     cuda: bool,
     where: str = memory.SECTION,
 ) -> Iterator[None]:
-    """Turns torch's error into InputError with what to change; what: of a run, in words. The rest as for `check`."""
+    """Turns torch's error into InputError with what to change; task: of a run, in words. The rest as for `check_memory`."""
     try:
         yield
     except RuntimeError as error:
@@ -66,5 +66,6 @@ def explain_out_of_memory(
         changes = memory.changes_that_fit(shape, settings, placement, LEAST_SHARE * estimate, 1, cuda, where)
         message = str(error).strip().partition("\n")[0]
         raise InputError(
-            f"memory ran out in {task} ({message}); estimated were {memory.format_bytes(estimate)} for each process: {', or '.join(changes)}"
+            f"memory ran out in {task} ({message}); estimated were {memory.format_bytes(estimate)} for each process: "
+            f"{', or '.join(changes)}"
         ) from error

@@ -102,7 +102,8 @@ class Recorder:
             self.wandb.log({key: value for key, value in row.items() if key != "step"}, step=row["step"])
 
     def write_validation(self, step: int, steps: int, scores: dict[str, Any], over: bool = False) -> None:
-        """A row of both files of what `heldout.scores` found after a step of `steps`; of several sources, bits per byte of each too.
+        """A row of both files of what `heldout.summarize_scores` found after a step of `steps`; of several sources, bits per byte of each
+        too.
 
         over: whether the run stops early with it.
         """

@@ -62,8 +62,8 @@ class MixReader:
         own_sizes = (len(stream), plan.context, plan.window_span(plan.steps + 1)[0])
         if own_sizes != (facts["stream"], facts["context"], window_count):
             raise InputError(
-                f"{manifest} was made for {facts['stream']:,} tokens, a context of {facts['context']} and {window_count:,} windows; this training "
-                f"has {own_sizes[0]:,}, {own_sizes[1]} and {own_sizes[2]:,}: run pretrain.mix again"
+                f"{manifest} was made for {facts['stream']:,} tokens, a context of {facts['context']} and {window_count:,} windows; this "
+                f"training has {own_sizes[0]:,}, {own_sizes[1]} and {own_sizes[2]:,}: run pretrain.mix again"
             )
         self.stream, self.context = stream, plan.context
         self.names = [group["name"] for group in facts["groups"]]

@@ -63,8 +63,8 @@ def check_phases(mix: Mapping[str, Any], schedule: str) -> None:
             )
         if until == DECAY and schedule != "wsd":
             raise InputError(
-                f"{phase_key}.until is decay, and pretrain.train.schedule is {schedule!r}: only wsd has a step from which on the rate falls; "
-                "give a share of the tokens"
+                f"{phase_key}.until is decay, and pretrain.train.schedule is {schedule!r}: only wsd has a step from which on the rate "
+                "falls; give a share of the tokens"
             )
         if isinstance(until, int | float):
             if until <= last:
@@ -209,7 +209,8 @@ def plan_phases(
         if not sum(row) or sum(row) < size - 1:
             raise InputError(
                 f"{SECTION}.phases.{number} is to train on {size * plan.context:,} tokens, and under the caps its groups give "
-                f"{round(sum(row)) * plan.context:,}: raise {SECTION}.max_epochs or max_epochs_of, name more groups, or train on fewer tokens"
+                f"{round(sum(row)) * plan.context:,}: raise {SECTION}.max_epochs or max_epochs_of, name more groups, or train on fewer "
+                "tokens"
             )
     planned_phases = [
         Phase(first, size, tuple(part / sum(row) for part in row))
@@ -238,6 +239,7 @@ def shortage_text(
             f"{group.name}: {group.tokens:,} tokens are there, {round(need):,} are wanted ({passes}; at most {most_epochs[number]:g})"
         )
     return (
-        f"the mix asks for more than the training text has under {SECTION}.max_epochs. {'. '.join(sentences)}. Lower their shares, train on "
-        f"fewer tokens, raise {SECTION}.max_epochs or max_epochs_of, or set {SECTION}.shortage to share: the others then take what is wanting"
+        f"the mix asks for more than the training text has under {SECTION}.max_epochs. {'. '.join(sentences)}. Lower their shares, train "
+        f"on fewer tokens, raise {SECTION}.max_epochs or max_epochs_of, or set {SECTION}.shortage to share: the others then take what is "
+        "wanting"
     )

@@ -30,8 +30,8 @@ def build_config(
 ) -> PreTrainedConfig:
     """The transformers configuration of `pretrain.train.model`, with every dropout off.
 
-    chosen: keys that were `auto`, which are left out where the architecture has no such thing; so is `context`, which is always the length
-    of the training windows. Raises InputError for an architecture that is no causal language model, a key that it does not have, a
+    auto_keys: keys that were `auto`, which are left out where the architecture has no such thing; so is `context`, which is always the
+    length of the training windows. Raises InputError for an architecture that is no causal language model, a key that it does not have, a
     dropout, or heads that do not divide.
     """
     kind, where = settings["type"], "pretrain.train.model"
@@ -177,7 +177,7 @@ def export(
 ) -> list[Path]:
     """Write `folder` so that AutoModelForCausalLM and AutoTokenizer load it; returns its files.
 
-    weights: name → fp32 tensor, each parameter once. beside: more files for it. The folder is there whole or not at all.
+    weights: name → fp32 tensor, each parameter once. extra_files: more files for it. The folder is there whole or not at all.
     """
     model = initial.empty_model(config)
     model.load_state_dict({k: v.to(DTYPES[dtype]) for k, v in weights.items()}, strict=False, assign=True)

@@ -91,13 +91,13 @@ def _ask_transformers(asks: list[dict[str, Any]]) -> list[str]:
 
 
 def prefetch_answers(configs: Iterable[dict[str, Any]]) -> None:
-    """Ask about the models of several configs at once, whose faults `check` then says."""
+    """Ask about the models of several configs at once, whose faults `check_model` then says."""
     asks = []
     for config in configs:
         try:
             asks.append(ask_of(config))
         except InputError:
-            continue  # which `check` says
+            continue  # which `check_model` says
     model_problems(asks)
 
 

@@ -127,9 +127,8 @@ class Muon(torch.optim.AdamW):
     ) -> PlacedUpdates:
         """(place, this process's part of the orthogonal update) of each matrix, of which every process has a part."""
         assert group is not None
-        across = (
-            sharded_dimension(matrices[0]) == 1
-        )  # the transpose of an orthogonal matrix is the transpose's orthogonal one
+        # The transpose of an orthogonal matrix is the transpose's orthogonal one.
+        across = sharded_dimension(matrices[0]) == 1
         rows, columns = reversed(matrices[0].shape) if across else matrices[0].shape
         heights = [len(part) for part in row_ranges(rows, group.size())]
         updates = [self._momentum_update(matrix, momentum) for matrix in matrices]
@@ -152,7 +151,9 @@ class Muon(torch.optim.AdamW):
         return orthogonalize(matrices, self.precision)
 
     def _momentum_update(self, matrix: torch.Tensor, momentum: float, wants_update: bool = True) -> torch.Tensor:
-        """The next momentum's update, after Nesterov, before it is orthogonalised; of a part this process's. Not `wanted`: the momentum."""
+        """The next momentum's update, after Nesterov, before it is orthogonalised; of a part this process's. Not `wants_update`: the
+        momentum.
+        """
         state, gradient = self.state[matrix], matrix.grad
         assert gradient is not None
         if "momentum" not in state:

@@ -48,7 +48,7 @@ def transposed_ids(model: nn.Module) -> set[int]:
 
 
 def scaled_weights(config: PreTrainedConfig, seed: int, wide: float) -> initial.Weights:
-    """`initial.values` of a model that is `wide` times as wide as its base."""
+    """`initial.random_weights` of a model that is `wide` times as wide as its base."""
     model = initial.empty_model(config)
     kind = kind_by_parameter(model)
     kinds = {name: kind(parameter) for name, parameter in model.named_parameters()}

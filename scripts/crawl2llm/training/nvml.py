@@ -29,19 +29,25 @@ def throttle_reasons(mask: float) -> list[str]:
     return [name for bit, name in REASONS.items() if int(mask) & bit]
 
 
-def field_readers(nvml: Any, handle: Any) -> dict[str, Callable[[], float]]:
-    """How each of FIELDS is asked of one GPU."""
-    return {
-        "gpu_utilization_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
-        "gpu_memory_used_gib": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / 2**30,
-        "gpu_power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,  # mW
-        "gpu_temperature_celsius": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-        "gpu_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
-        "gpu_ecc_errors": lambda: nvml.nvmlDeviceGetTotalEccErrors(
-            handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
-        ),
-        "gpu_throttle_reasons": lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
-    }
+def read_field(nvml: Any, handle: Any, field: str) -> float:
+    """One of FIELDS of one GPU. Raises nvml.NVMLError if the GPU does not have it, or it must not be read."""
+    match field:
+        case "gpu_utilization_percent":
+            return float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        case "gpu_memory_used_gib":
+            return float(nvml.nvmlDeviceGetMemoryInfo(handle).used / 2**30)
+        case "gpu_power_watts":
+            return float(nvml.nvmlDeviceGetPowerUsage(handle) / 1000)  # mW
+        case "gpu_temperature_celsius":
+            return float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+        case "gpu_clock_mhz":
+            return float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
+        case "gpu_ecc_errors":
+            kind = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+            return float(nvml.nvmlDeviceGetTotalEccErrors(handle, kind, nvml.NVML_VOLATILE_ECC))
+        case "gpu_throttle_reasons":
+            return float(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+    raise KeyError(field)
 
 
 def gpu_reader(device: torch.device) -> Callable[[], dict[str, float]]:
@@ -56,15 +62,15 @@ def gpu_reader(device: torch.device) -> Callable[[], dict[str, float]]:
     except Exception as error:  # no module, no driver, no right: a training must not end for it
         log.info("no figures of the GPU on %s (nvidia-ml-py): %s", socket.gethostname(), error)
         return dict
-    readers = field_readers(nvml, handle)
+    readable = list(FIELDS)
 
     def read() -> dict[str, float]:
         values = {}
-        for name, call in list(readers.items()):
+        for field in readable[:]:
             try:
-                values[name] = float(call())
+                values[field] = read_field(nvml, handle, field)
             except nvml.NVMLError:  # not every GPU counts ECC errors, not every container may ask
-                del readers[name]
+                readable.remove(field)
         return values
 
     return read

@@ -47,8 +47,8 @@ def check_offload(settings: Mapping[str, Any], key: Callable[[str], str]) -> Non
         stated, zero = f"{key(name)} is {device}", settings["zero_stage"]
         if settings["engine"] != "deepspeed":
             raise InputError(
-                f"{stated}, and {key('engine')} {settings['engine']}, which keeps all where it trains: set {key('engine')} to deepspeed, or "
-                f"{key(name)} to none"
+                f"{stated}, and {key('engine')} {settings['engine']}, which keeps all where it trains: set {key('engine')} to deepspeed, "
+                f"or {key(name)} to none"
             )
         least = 3 if name == PARAMETERS or device == NVME else 1
         if zero < least:

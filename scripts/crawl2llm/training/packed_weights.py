@@ -48,7 +48,7 @@ def unpack_words(words: torch.Tensor, length: int) -> torch.Tensor:
 
 
 def pack_numbers(numbers: torch.Tensor) -> torch.Tensor:
-    """Numbers from -8 to 7, [rows, length], as int32 words; the inverse of `unpacked`."""
+    """Numbers from -8 to 7, [rows, length], as int32 words; the inverse of `unpack_words`."""
     import torch
 
     padded = torch.nn.functional.pad(numbers.long() + 2 ** (BITS - 1), (0, -numbers.shape[1] % IN_A_WORD))
@@ -90,7 +90,8 @@ def read(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
             for name in sorted(names):
                 stem, _, part = name.rpartition(".")
                 if part == PARTS[0]:
-                    layer = {one: tensors.get_tensor(f"{stem}.{one}") for one in PARTS if f"{stem}.{one}" in names}
+                    stored = [part for part in PARTS if f"{stem}.{part}" in names]
+                    layer = {part: tensors.get_tensor(f"{stem}.{part}") for part in stored}
                     try:
                         yield f"{stem}.weight", dequantize_layer(layer)
                     except (KeyError, ValueError) as error:

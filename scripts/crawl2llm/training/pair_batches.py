@@ -83,7 +83,7 @@ class Cuts:
 
 
 def cut_counts(fitted: Fitted, numbers: Iterable[int] | None = None) -> Cuts:
-    """Count the pairs that `max_length` cuts, of the rows `numbers` of `found` (all by default), and those that it leaves out."""
+    """Count the pairs that `max_length` cuts, of the rows `numbers` of `fitted` (all by default), and those that it leaves out."""
     flags = fitted.cut if numbers is None else [fitted.cut[number] for number in numbers]
     return Cuts(len(flags) + fitted.left_out, sum(flags), fitted.left_out)
 
@@ -96,13 +96,13 @@ def cuts_summary(train: Cuts, heldout: Cuts) -> dict[str, Any]:
 
 
 def _cut_or_left_out(train: Cuts, heldout: Cuts) -> int:
-    return sum(found.cut + found.left_out for found in (train, heldout))
+    return sum(counts.cut + counts.left_out for counts in (train, heldout))
 
 
 def report_notes(
     train: Cuts, heldout: Cuts, max_length: int, part: str, where: str = "finetune.train", unit: str = "pairs"
 ) -> list[str]:
-    """A note for the report if pairs are cut or left out; else none. part: of a question that goes. what: is counted."""
+    """A note for the report if pairs are cut or left out; else none. part: of a question that goes. unit: is counted."""
     if not _cut_or_left_out(train, heldout):
         return []
     text = (

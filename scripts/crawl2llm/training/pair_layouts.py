@@ -46,10 +46,10 @@ def alpaca_conversation(row: Row) -> Conversation:
 def chat_conversation(row: Row) -> Conversation:
     """`messages` or `conversations`: turns of a person and an assistant, perhaps after a system message. Raises Bad for another order."""
     messages = row.get("messages", row.get("conversations"))
-    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise Bad("no_text")
-    roles = [ROLES.get(str(one.get("role", one.get("from"))).lower(), "") for one in messages]
-    words = [text_of(one.get("content", one.get("value"))) for one in messages]
+    roles = [ROLES.get(str(message.get("role", message.get("from"))).lower(), "") for message in messages]
+    words = [text_of(message.get("content", message.get("value"))) for message in messages]
     first = "system" in roles[:1]
     if roles[-1:] == ["user"]:  # which nobody answers
         roles, words = roles[:-1], words[:-1]
@@ -63,7 +63,7 @@ def column_layout(question: str, answer: str, labels: dict[str, str] | None = No
 
     def fill_template(template: str, row: Row) -> str:
         # One pass: what a column holds is no template.
-        return re.sub(r"\{([^{}]+)\}", lambda found: text_of(row[found[1]]), template).strip()
+        return re.sub(r"\{([^{}]+)\}", lambda match: text_of(row[match[1]]), template).strip()
 
     def read_row(row: Row) -> Conversation:
         try:

@@ -25,5 +25,5 @@ def pii_masks(settings: dict[str, Any]) -> Masks | None:
         return None
     # By its name: an import would have every edit of the filter rerun the pairs of runs that do not use it. Of those that do, the corpus
     # is made by the same code, and their fingerprints name it.
-    found: Masks = import_module("crawl2llm.filters.pii.masks").Masks(settings["pii"])
-    return found
+    masks: Masks = import_module("crawl2llm.filters.pii.masks").Masks(settings["pii"])
+    return masks

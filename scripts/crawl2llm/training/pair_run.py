@@ -18,6 +18,7 @@ from crawl2llm.chain.fingerprint import code_hashes
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, canonical_json, digest, task_of
+from crawl2llm.core.phrases import first_few
 from crawl2llm.training import (
     adapters,
     async_checkpoints,
@@ -209,12 +210,11 @@ class Run:
         return built_engine
 
     def measure_before(self, resume_point: checkpoint.Checkpoint | None) -> dict[str, float]:
-        """What `measure` finds before the first step; a run that goes on from a checkpoint has it from that. A collective call."""
+        """What `measure_heldout` finds before the first step; a run that goes on from a checkpoint has it from that. A collective call."""
         if not resume_point:
             return self.measure_heldout()
-        before = (
-            resume_point.lowest if resume_point.before is None else resume_point.before
-        )  # written when it was called so
+        # `lowest` is what it was called in earlier versions.
+        before = resume_point.lowest if resume_point.before is None else resume_point.before
         return {} if before is None else {"heldout_loss": before}
 
     def measure_heldout(self) -> dict[str, float]:
@@ -224,7 +224,7 @@ class Run:
 
     def summary_facts(self) -> dict[str, Any]:
         """What the manifest's summary says of the pairs, and of the held-out ones before and after."""
-        before, after = (found.get("heldout_loss") for found in (self.before, self.after))
+        before, after = (measures.get("heldout_loss") for measures in (self.before, self.after))
         return {
             "pairs": len(self.batches.rows),
             "heldout_pairs": len(self.heldout),
@@ -243,7 +243,10 @@ class Run:
 
     def update_by(self, step: int) -> engine.Update:
         """The update of a step with the rate `self.rate`. A collective call."""
-        batch = [tuple(part.to(self.device) for part in found) for found in self.batches.micro_batches(step, self.rank)]
+        batch = [
+            tuple(part.to(self.device) for part in micro_batch)
+            for micro_batch in self.batches.micro_batches(step, self.rank)
+        ]
         return self.engine.step(batch, self.rate)
 
     def step(self, step: int, stopping: bool) -> tuple[dict[str, Any], bool]:
@@ -275,7 +278,7 @@ class Run:
         self.skipped.append(step)
         quantity, ids = "gradient" if math.isfinite(loss) else "loss", self.batches.ids(step)
         if self.rank == 0:
-            some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
+            some = first_few(ids, 3)
             log.warning(
                 "step %s: the %s is not finite, its update is skipped (%s of at most %s); its %s pairs: %s",
                 f"{step:,}", quantity, len(self.skipped), self.args.max_skipped_steps, f"{len(ids):,}", some,
@@ -283,7 +286,7 @@ class Run:
         return {"step": step, "skipped": quantity, "pairs": ids}, stop > 0
 
     def check_skipped(self) -> None:
-        """Told, the error of all processes, where more steps were skipped than `max_skipped_steps`."""
+        """Raise CollectiveError if more steps were skipped than `max_skipped_steps`."""
         if len(self.skipped) > self.args.max_skipped_steps:
             raise checkpoint.CollectiveError(
                 f"the loss or the gradient was not finite in {len(self.skipped)} steps, the last is step {self.skipped[-1]}; "
@@ -309,7 +312,7 @@ class Run:
         return {**machine.describe_machine(self.device), "estimated_memory_bytes": self.estimated}
 
     def save(self, step: int, end: bool) -> None:
-        """A checkpoint of all processes; see `saving.save`."""
+        """A checkpoint of all processes; see `saving.save_checkpoint`."""
         new_checkpoint = checkpoint.Checkpoint(
             path=self.folder / f"step-{step:06d}",
             step=step,

@@ -136,19 +136,22 @@ class Vitals:
             if values := [measures[name] for measures in everyone if name in measures]:
                 least = name in ("gpu_utilization_percent", "gpu_clock_mhz")
                 entry[name] = round(min(values) if least else max(values), 6)
-        if bits := [int(one["gpu_throttle_reasons"]) for one in everyone if "gpu_throttle_reasons" in one]:
+        if bits := [
+            int(measures["gpu_throttle_reasons"]) for measures in everyone if "gpu_throttle_reasons" in measures
+        ]:
             entry["gpu_throttle_reasons"] = reduce(or_, bits)  # a bit for each reason, of any GPU
-        took = [one["data_loading_seconds"] + one["compute_seconds"] for one in everyone]
+        took = [measures["data_loading_seconds"] + measures["compute_seconds"] for measures in everyone]
         slowest = max(range(len(took)), key=took.__getitem__)
         usual = statistics.median_low(took)  # of two, the faster
         entry |= {
-            "compute_seconds_median": round(statistics.median(one["compute_seconds"] for one in everyone), 6),
+            "compute_seconds_median": round(statistics.median(measures["compute_seconds"] for measures in everyone), 6),
             "slowest_rank": slowest,
             "slowest_share": round(took[slowest] / seconds, 4) if seconds else 0.0,
         }
         few = FEW if self.device.type == "cuda" else FEW_CPU
         late = took[slowest] > self.threshold * usual and took[slowest] - usual > few
-        self.slow = (slowest, 1 + self.slow[1] * (self.slow[0] == slowest)) if late else (slowest, 0)
+        in_a_row = self.slow[1] if self.slow[0] == slowest else 0
+        self.slow = (slowest, in_a_row + 1 if late else 0)
         if self.slow[1] == STREAK:
             log.warning(
                 "step %s: rank %d on %s is slow: %.3f s to read its tokens and compute, %.1f times the (lower) median of all processes "
@@ -156,8 +159,8 @@ class Vitals:
                 f"{step:,}", slowest, self.nodes[slowest], took[slowest], took[slowest] / max(usual, 1e-9), usual,
                 100 * entry["slowest_share"],
             )  # fmt: skip
-        for rank, one in enumerate(everyone):
-            if reasons := nvml.throttle_reasons(one.get("gpu_throttle_reasons", 0)):
+        for rank, measures in enumerate(everyone):
+            if reasons := nvml.throttle_reasons(measures.get("gpu_throttle_reasons", 0)):
                 log.warning(
                     "step %s: the clock of the GPU of rank %d on %s is held down: %s",
                     f"{step:,}",
@@ -169,7 +172,7 @@ class Vitals:
 
     def labelled_measures(self, everyone: list[dict[str, float]]) -> list[tuple[dict[str, str], dict[str, float]]]:
         """The same for Prometheus: labels and values of each process."""
-        return [({"rank": str(rank), "node": self.nodes[rank]}, one) for rank, one in enumerate(everyone)]
+        return [({"rank": str(rank), "node": self.nodes[rank]}, measures) for rank, measures in enumerate(everyone)]
 
 
 def per_device(rate: float, flops: int, processes: int, tokens: int) -> dict[str, float]:

@@ -70,7 +70,7 @@ def environments(node: int, nodes: int, processes: int, address: str, port: int)
 
 
 def hold_signals() -> None:
-    """Hold stopping signals back until `listen`: one that comes while a program starts is not lost, and does not end it.
+    """Hold stopping signals back until `on_stop_signal`: one that comes while a program starts is not lost, and does not end it.
 
     `supervise` starts its processes with signals held. So a training program that is warned while it starts still does
     a step and saves it: a job that queues itself again makes progress at every start.
@@ -144,7 +144,7 @@ def first_failure(children: Sequence[Child], step: str, memory: str | None) -> t
     if first.process.returncode < 0:
         return f"{first} {exit_signals.signal_explanation(-first.process.returncode, step, memory)}", ""
     if trace := first.traceback():
-        return f"{first} failed{' first' * (first.world > 1)}: {trace[-1]}", "\n".join(trace)
+        return f"{first} failed{' first' if first.world > 1 else ''}: {trace[-1]}", "\n".join(trace)
     return None
 
 
@@ -164,7 +164,7 @@ def supervise(
     """Run the commands side by side, pass signals on as SIGUSR1, end all when one fails; returns the exit status.
 
     On Linux they end with this process, even where it is killed (not a program that is setuid, as Apptainer may be).
-    `listening` says that they call `listen`. Stopping signals stay without effect after the return. `say` is called once,
+    `listening` says that they call `on_stop_signal`. Stopping signals stay without effect after the return. `say` is called once,
     after the end of all, with a message and a traceback (or ""), where the first that failed was ended by a signal or by
     an unexpected error; `step` decides what such a message tells to lower. `watch` ends all where one of them hangs: status 1.
     locks: descriptors of files that they hold open too, until each ends (chain/gpu_slots.py).

@@ -22,7 +22,7 @@ DAY = 86_400.0  # seconds
 
 
 class Clock:
-    """Time of training alone: what stands in `paused`, validations and checkpoints, does not count."""
+    """Time of training alone: what stands in `pause`, validations and checkpoints, does not count."""
 
     def __init__(self) -> None:
         self.start_time = self.lap_time = time.monotonic()
@@ -62,12 +62,11 @@ class Pace:
 
     def __init__(self, run: Run, recorder: Recorder, clock: Clock, vital: process_stats.Vitals) -> None:
         self.run, self.recorder, self.clock, self.vital = run, recorder, clock, vital
-        self.first = self.last_row_step = (
-            run.done
-        )  # steps: before the first of this attempt, and the last that a row is of
+        # Steps: before the first of this attempt, and the last that a row is of.
+        self.first = self.last_row_step = run.done
 
     def record_step(self, step: int, loss: float, everyone: list[dict[str, float]]) -> None:
-        """Called after each step. loss: in nats a token. everyone: what `Vitals.shared` returned."""
+        """Called after each step. loss: in nats a token. everyone: what `Vitals.gather_measures` returned."""
         steps, tokens = self.run.plan.steps, self.run.plan.tokens_until
         if step % self.run.args.log_every == 0 or step == steps:
             self._record_row(step, loss, everyone)
@@ -77,13 +76,13 @@ class Pace:
             log_time_left((tokens(steps) - tokens(step)) * self.clock.training_seconds / spent, self.run.device.type)
 
     def record_last_step(self, step: int, loss: float, everyone: list[dict[str, float]]) -> None:
-        """Called after `after` where the run ends early with this step: a row of the last steps, where that was none of `log_every`."""
+        """Called after `record_step` if the run ends early with this step: a row of the last steps, if that was none of `log_every`."""
         if self.last_row_step < step:
             self._record_row(step, loss, everyone)
             self.last_row_step = step
 
     def _record_row(self, step: int, loss: float, everyone: list[dict[str, float]]) -> None:
-        """A row of metrics.jsonl and a line of the log on the steps from `shown`, exclusive, to `step`.
+        """A row of metrics.jsonl and a line of the log on the steps from `last_row_step`, exclusive, to `step`.
 
         A loss that is not finite is in the line alone.
         """

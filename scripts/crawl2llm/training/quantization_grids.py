@@ -29,7 +29,7 @@ def round_nf4(weight: torch.Tensor) -> torch.Tensor:
     """Sixteen quantiles of a normal distribution times the largest of each 64 weights (arXiv:2305.14314, section 3)."""
     blocks = weight.float().reshape(-1, BLOCK)
     scale = blocks.abs().amax(1, keepdim=True).clamp_min(SMALLEST)
-    values, borders = (one.to(weight.device) for one in _nf4_levels())
+    values, borders = (level.to(weight.device) for level in _nf4_levels())
     return (values[torch.bucketize((blocks / scale).contiguous(), borders)] * scale).reshape(weight.shape)
 
 

@@ -53,7 +53,7 @@ def inference_device() -> str:
 
 
 def place_model(model: Any) -> Any:
-    """The model in evaluation mode, on `device`; a quantized one was loaded there, and not every kind can be moved."""
+    """The model in evaluation mode, on `inference_device`; a quantized one was loaded there, and not every kind can be moved."""
     return (model if getattr(model, "is_quantized", False) else model.to(inference_device())).eval()
 
 

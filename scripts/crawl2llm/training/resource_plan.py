@@ -53,7 +53,7 @@ def plan_resources(
 ) -> dict[str, Any]:
     """What a training with this summary takes where it runs.
 
-    train: pretrain.train with its placement; own: pretrain.plan. has: bytes of memory, in the place of the GPU's or of what this
+    train: pretrain.train with its placement; plan_settings: pretrain.plan. has: bytes of memory, in the place of the GPU's or of what this
     machine has free. Raises InputError for a GPU of which nothing is known, and for processes that pretrain.train.parallel does not allow.
     """
     gpu = gpus.training_gpu(plan_settings, train["device"], profile_gpu)
@@ -168,14 +168,10 @@ def plan_lines(summary: dict[str, Any], estimate: dict[str, Any]) -> list[str]:
         if estimate["gpu"]
         else f"{format_bytes(estimate['available'])} free here"
     )
-    verdict = (
-        "fits"
-        if estimate["fits"]
-        else "DOES NOT FIT"
-        if estimate["refused"]
-        else "may not fit, the estimate is not so exact"
-    )
-    verdict += " with less than a tenth to spare" if estimate["tight"] and estimate["fits"] else ""
+    if estimate["fits"]:
+        verdict = "fits with less than a tenth to spare" if estimate["tight"] else "fits"
+    else:
+        verdict = "DOES NOT FIT" if estimate["refused"] else "may not fit, the estimate is not so exact"
     out = [
         head,
         f"memory of a process: {format_bytes(total)} ({parts_text(parts)}), {estimate['processes']} × on {on}: {verdict}",

@@ -55,7 +55,7 @@ from crawl2llm.training import (
 )
 
 STEP = "pretrain.train"
-Room = Callable[[str], contextlib.AbstractContextManager[None]]  # see memory_guard.enough
+Room = Callable[[str], contextlib.AbstractContextManager[None]]  # see memory_guard.explain_out_of_memory
 REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup"
 
 
@@ -262,10 +262,10 @@ class Run:
         return value, stop > 0
 
     def check_skipped(self, most: int) -> None:
-        """Told, the error of all processes, where more than `most` steps were skipped."""
+        """Raise CollectiveError if more than `most` steps were skipped."""
         if len(self.skipped) > most:
             raise checkpoint.CollectiveError(
-                f"the loss or the gradient was not finite{' or a spike' * bool(self.spikes)} in {len(self.skipped)} steps, the last is "
+                f"the loss or the gradient was not finite{' or a spike' if self.spikes else ''} in {len(self.skipped)} steps, the last is "
                 f"step {self.skipped[-1]}; pretrain.train.max_skipped_steps is {most}. {REMEDY.capitalize()}; "
                 "skipped steps and the ids of their documents are in "
                 f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps resumes from the newest checkpoint"
@@ -282,7 +282,7 @@ class Run:
             self.window_nats(self.validation[-self.args.micro_batch :])
 
     def validate(self) -> dict[str, Any] | None:
-        """`heldout.scores` of the validation documents; None where there are none.
+        """`heldout.summarize_scores` of the validation documents; None where there are none.
 
         The windows are dealt out in turn; every process runs as many forward passes as the others, as ZeRO 3 needs.
         """
@@ -320,7 +320,7 @@ class Run:
         }
 
     def save(self, step: int, validation: float | None = None, end: bool = True) -> None:
-        """A checkpoint of all processes; `validation`: the loss of one after this very step. The rest: see `saving.save`."""
+        """A checkpoint of all processes; `validation`: the loss of one after this very step. The rest: see `saving.save_checkpoint`."""
         new_checkpoint, tokenizer = (
             checkpoint_state.build_checkpoint(self, step, validation),
             partial(model.companion_files, self.args.tokenizer),

@@ -21,7 +21,7 @@ def uniform_draws(seed: int, key: Sequence[object], count: int) -> np.ndarray[An
 
 
 def sample_tokens(logits: torch.Tensor, draws: torch.Tensor, temperature: float) -> torch.Tensor:
-    """A token for each row of logits [n, vocabulary], where `at` [n] in [0, 1) lies in their distribution; 0: the likeliest. int64 [n]."""
+    """A token for each row of logits [n, vocabulary]: where `draws` [n] in [0, 1) lies in its distribution; 0: the likeliest. int64 [n]."""
     if not temperature:
         return logits.argmax(1)
     below = (logits.double() / temperature).softmax(1).cumsum(1)
@@ -64,7 +64,7 @@ def generate_answers(
 ) -> list[list[int]]:
     """What the model goes on with after each prompt, up to the end token, which it has, or as many tokens as `draws` [prompts, most] has.
 
-    With `anywhere` as `goes_on`, every process makes as many forward passes as the others, also one without a prompt.
+    With `goes_on_anywhere` as `goes_on`, every process makes as many forward passes as the others, also one without a prompt.
     """
     device, most = draws.device, draws.shape[1]
     rows, width = max(1, len(prompts)), max((len(ids) for ids in prompts), default=1)

@@ -31,7 +31,7 @@ def save_checkpoint(
     companions: Callable[[], Sequence[Path]],
     end: bool = True,
 ) -> None:
-    """A checkpoint of all processes, as `made` describes it. A collective call.
+    """A checkpoint of all processes, as `new_checkpoint` describes it. A collective call.
 
     dtype: of the weights in a model that is made of it. companions: finds the tokenizer's files. end: return when it is whole, also where
     it is written beside the training.

@@ -98,8 +98,8 @@ def check_ramp(ramp: list[list[float]]) -> None:
     }
     if wrong := [words for words, so in faults.items() if so]:
         raise InputError(
-            f"{SECTION}.batch_ramp is {ramp}: {'; '.join(wrong)}. It is pairs of a share of the steps, and the share of global_batch_tokens "
-            "from there on, such as [[0, 0.25], [0.1, 0.5], [0.2, 1]]"
+            f"{SECTION}.batch_ramp is {ramp}: {'; '.join(wrong)}. It is pairs of a share of the steps, and the share of "
+            "global_batch_tokens from there on, such as [[0, 0.25], [0.1, 0.5], [0.2, 1]]"
         )
 
 
@@ -165,9 +165,9 @@ def accumulation_steps(run_plan: Plan, micro_batch: int, processes: int) -> int:
                 f"{int(number) / run_plan.sequences:g}" for number in nearest_multiples(each, unit).split(" and ")
             )
             raise InputError(
-                f"{SECTION}.batch_ramp has steps of {each} of the {run_plan.sequences} sequences of {SECTION}.global_batch_tokens; they must be a "
-                f"multiple of {SECTION}.micro_batch × processes = {micro_batch} × {processes} = {unit}: the nearest shares are {near}; a "
-                f"smaller {SECTION}.micro_batch allows others"
+                f"{SECTION}.batch_ramp has steps of {each} of the {run_plan.sequences} sequences of {SECTION}.global_batch_tokens; they "
+                f"must be a multiple of {SECTION}.micro_batch × processes = {micro_batch} × {processes} = {unit}: the nearest shares are "
+                f"{near}; a smaller {SECTION}.micro_batch allows others"
             )
     return run_plan.sequences // unit
 

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from crawl2llm.core.console import log
+from crawl2llm.core.phrases import first_few
 from crawl2llm.training import data, group
 from crawl2llm.training.loss_scale import OVERFLOW, log_overflow
 
@@ -98,7 +99,7 @@ def skipped_row(run: Run, step: int, loss: float) -> dict[str, Any]:
                 if run.mix
                 else data.document_ids(run.args.tokens, windows, run.plan.context)
             )
-            some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
+            some = first_few(ids, 3)
             log.warning(
                 "step %s: the %s %s, its update is skipped (%s of at most %s); its %s documents: %s",
                 f"{step:,}", quantity, description, len(run.skipped), run.args.max_skipped_steps, f"{len(ids):,}", some,

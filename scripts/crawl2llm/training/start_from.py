@@ -50,8 +50,9 @@ def starting_point(
 ) -> tuple[Checkpoint | None, Callable[[], Weights]]:
     """The checkpoint at `path` from which a run continues, None for a model; the values to begin with. A collective call.
 
-    made: the run's model, with or without values. tokenizer: this run's tokenizer.json. code: what the checkpoint passes for written by.
-    values: those of a model without a start. chosen: as in `check_config`. Raises Told for what the run cannot start from.
+    run_model: the run's model, with or without values. tokenizer: this run's tokenizer.json. code: what the checkpoint passes for written
+    by. values: those of a model without a start. chosen: the keys that pretrain.train.model.overrides has. Raises CollectiveError for what
+    the run cannot start from.
     """
     resume_point, wrong = None, ""
     try:
@@ -94,7 +95,7 @@ def starting_point(
 
 
 def check_model(run_model: PreTrainedModel, path: Path, tokenizer: Path, chosen: Container[str] = ()) -> None:
-    """Raise InputError where the checkpoint at `path` is one of another architecture or vocabulary. The others: as in `begin`."""
+    """Raise InputError where the checkpoint at `path` is one of another architecture or vocabulary. The others: as in `starting_point`."""
     model_folder = path / model.FOLDER
     if model_folder.is_dir():
         check_config(run_model.config, model_folder, KEY, chosen)
@@ -106,8 +107,8 @@ def check_model(run_model: PreTrainedModel, path: Path, tokenizer: Path, chosen:
 def check_weights(
     run_model: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY, chosen: Container[str] = ()
 ) -> Stored:
-    """Where each weight of a model in a folder is. made: the run's, with or without values. tokenizer: this run's tokenizer.json.
-    key: of the config, which names the folder. chosen: as in `check_config`.
+    """Where each weight of a model in a folder is. run_model: the run's, with or without values. tokenizer: this run's tokenizer.json.
+    key: of the config, which names the folder. chosen: the keys that pretrain.train.model.overrides has.
 
     Raises InputError where it is no model, or another one: other keys of config.json, tensors or vocabulary.
     """

@@ -63,7 +63,7 @@ class Template:
         system message is the first question's first paragraph.
         """
         _, _, tail = self.before.partition("{question}")
-        earlier = [f"{asked}{tail}{self.completion(answer)}" for asked, answer in turns]
+        earlier = [f"{turn_question}{tail}{self.completion(answer)}" for turn_question, answer in turns]
         return (f"{system}\n\n" if system else "") + self.with_exchanges(earlier, question)
 
     @property

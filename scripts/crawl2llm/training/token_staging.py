@@ -63,7 +63,7 @@ def make_private(folder: Path) -> None:
 
 
 def stage_tokens(manifests: Sequence[Path], stage_to: str) -> list[Path]:
-    """Copies of the manifests and their files below the folder `given`; the manifests themselves where it is empty.
+    """Copies of the manifests and their files below the folder `stage_to`; the manifests themselves where it is empty.
 
     Any number of processes of a node may call it: the first copies, the others find the copies. A copy has its name once it is on the
     disk and its bytes had the checksum of the manifest. One that is there is read for its checksum, once as long as nobody writes to it,

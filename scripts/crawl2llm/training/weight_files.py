@@ -30,7 +30,7 @@ from crawl2llm.core.errors import InputError
 
 @dataclass(frozen=True)
 class Stored:
-    """Where the values of a model's parameters are. `made` is the model, with or without values."""
+    """Where the values of a model's parameters are. `model` is the model, with or without values."""
 
     model: PreTrainedModel
     parts: dict[str, tuple[str, ...]]  # a parameter's name → the names in the files of what it is made of
@@ -59,14 +59,14 @@ def shapes_in(file: Path, where: str) -> dict[str, tuple[int, ...]]:
 
 
 def names_in_files(model: PreTrainedModel, name: str, tensor_names: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
-    """The tensors of which a parameter of `made` is made in files that have the names `there`: their shapes by name."""
+    """The tensors of which a parameter of `model` is made in files that have the names `tensor_names`: their shapes by name."""
     parameter = model.get_parameter(name).detach().to("meta")
     tensors = {name: parameter} if name in tensor_names else revert_weight_conversion(model, {name: parameter})
     return {part: tuple(value.shape) for part, value in tensors.items()}
 
 
 def convert_tensors(model: PreTrainedModel, parts: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Tensors of files as parameters of `made`, by their names there: transformers' conversion_mapping, as it is applied in
+    """Tensors of files as parameters of `model`, by their names there: transformers' conversion_mapping, as it is applied in
     core_model_loading.convert_and_load_state_dict_in_model. parts: tensors, for which add_tensor's type has a Future."""
     steps = get_model_conversion_mapping(model, add_legacy=False)
     renamings = [step for step in steps if isinstance(step, WeightRenaming)]

@@ -81,7 +81,7 @@ def check_sizes(config: dict[str, Any]) -> None:
 
 
 def check_start(config: dict[str, Any], own_result: Path) -> None:
-    """Raise ConfigError for a training that starts from a model that does not go with it, or from its own result, which is in `own`."""
+    """Raise ConfigError for a training that starts from a model that does not go with it, or from its `own_result`."""
     start_from = config["pretrain"]["train"]["start_from"]
     if start_from and Path(start_from).resolve().is_relative_to(own_result.resolve()):
         raise ConfigError(
@@ -152,8 +152,8 @@ def check_curve(config: dict[str, Any]) -> None:
     curve_every, keep_every = config["evaluate"]["curve"]["every"], config["pretrain"]["train"]["keep_every"]
     if curve_every and (not keep_every or curve_every % keep_every):
         raise InputError(
-            f"evaluate.curve.every is {curve_every}, and pretrain.train.keep_every, which is {keep_every}, keeps no checkpoint of these steps: set "
-            f"it to {curve_every} or to a divisor (a placement key: by itself it reruns nothing)"
+            f"evaluate.curve.every is {curve_every}, and pretrain.train.keep_every, which is {keep_every}, keeps no checkpoint of these "
+            f"steps: set it to {curve_every} or to a divisor (a placement key: by itself it reruns nothing)"
         )
 
 
@@ -172,8 +172,8 @@ def check_decontaminated(config: dict[str, Any]) -> None:
     if (tasks or config["decontaminate"]["index"]["files"]) and filter_order.DECONTAMINATE not in config["filters"]:
         subject = f"evaluate.public.presets is {tasks!r}" if tasks else "decontaminate.index.files is set"
         raise ConfigError(
-            f"{subject}, and filters, which is {config['filters']!r}, lacks decontaminate: the training text may hold the questions. Add it "
-            "as the last filter, or set decontaminate.index.tasks to [] (and no files) to evaluate without it"
+            f"{subject}, and filters, which is {config['filters']!r}, lacks decontaminate: the training text may hold the questions. Add "
+            "it as the last filter, or set decontaminate.index.tasks to [] (and no files) to evaluate without it"
         )
 
 

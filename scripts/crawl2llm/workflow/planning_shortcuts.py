@@ -1,6 +1,6 @@
 """Shortcuts in Snakemake's planning: what it works out again for every job and input file is worked out once. No plan changes.
 
-With 1,000 shards a plan has 3,000 jobs and 18,000 input files. `take` is called while the workflow is read. Each shortcut uses
+With 1,000 shards a plan has 3,000 jobs and 18,000 input files. `take_shortcuts` is called while the workflow is read. Each shortcut uses
 Snakemake's insides, and tests/workflow/test_shortcuts.py compares the plans with and without it.
 """
 

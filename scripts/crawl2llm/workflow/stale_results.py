@@ -71,7 +71,7 @@ def amount_text(paths: list[Path]) -> str:
 
 
 def stale_files_text(paths: list[Path]) -> str:
-    """What `of` found, for a person, before it is removed."""
+    """What `stale_files` found, for a person, before it is removed."""
     return f"{amount_text(paths)} below results/ of shards, bands or parts, which this config no longer has"
 
 

@@ -97,7 +97,7 @@ def check_tokenizers(project: Project) -> None:
             for step_name in reversed(steps.used_steps(config)):
                 above |= set(steps.needed_steps(step_name, config)) if step_name in above else set()
             # Where anything above is made again, the tokenizer may be another.
-            if not any(project.why_stale(variant, one, steps.result_ids(one, config)) for one in above):
+            if not any(project.why_stale(variant, step, steps.result_ids(step, config)) for step in above):
                 raise
 
 

@@ -79,10 +79,7 @@ def files_of(results: Path, step: str, model: str) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Move:
-    """Files of one task, from one folder to another: `files` maps the present paths to those after it.
-
-    model: as a person calls it, with its variant where that is not main.
-    """
+    """Files of one task, from one folder to another: `files` maps the present paths to those after it."""
 
     variant: str
     step: str
@@ -173,17 +170,19 @@ def moves_back(project: Project) -> list[Move]:
 def _add_move(
     project: Project, variant: str, step: str, task: str, aside: Iterable[SetAside], moves: dict[Path, Move]
 ) -> None:
-    """Add to `moves` that of the results of a task, if some of `there` are what it would make."""
+    """Add to `moves` that of the results of a task, if some of `aside` are what it would make."""
     path = Path(project.manifest_path(variant, step, task))
     if path in moves or path.exists() or record.path_of(path).exists():
         return
     above = steps.upstream_tasks(step, project.variants[variant], task)
     if not all(_is_as_today(project, variant, name, model, moves) for name, model in above):
         return  # it would be made from another model
-    taken = {move.aside for move in moves.values()}
-    of_task = (result for result in aside if (result.step, result.model) == (step, task) and result.folder not in taken)
-    if held := next((held for held in of_task if _is_result_of(project, variant, held, path, moves)), None):
-        moves[path] = _move_back(held, path)
+    used_folders = {move.aside for move in moves.values()}
+    of_task = (
+        result for result in aside if (result.step, result.model) == (step, task) and result.folder not in used_folders
+    )
+    if result := next((result for result in of_task if _is_result_of(project, variant, result, path, moves)), None):
+        moves[path] = _move_back(result, path)
 
 
 def _is_as_today(project: Project, variant: str, step: str, model: str, moves: Mapping[Path, Move]) -> bool:

@@ -229,9 +229,12 @@ def test_every_section_is_closed_and_described() -> None:
 
 def test_a_pattern_is_said_in_words() -> None:
     def patterns(node: Any) -> list[Any]:
-        inside = node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
-        here = [node] if isinstance(node, dict) and isinstance(node.get("pattern"), str) else []
-        return here + [found for child in inside for found in patterns(child)]
+        if isinstance(node, list):
+            return [found for child in node for found in patterns(child)]
+        if not isinstance(node, dict):
+            return []
+        here = [node] if isinstance(node.get("pattern"), str) else []
+        return here + patterns(list(node.values()))
 
     found = [node for node in patterns(schema()) if node["pattern"] != config_schema.AUTO]
     assert len(found) > 5 and all(node["form"] for node in found)

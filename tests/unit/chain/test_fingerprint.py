@@ -135,7 +135,7 @@ def test_what_is_beside_programs_counts_for_those_that_name_it(copy: Path) -> No
 
 def test_modules_that_only_show_do_not_count(copy: Path) -> None:
     before = codes(copy)
-    edit(copy / "scripts/crawl2llm/core/console.py", "interval: float = 5.0", "interval: float = 9.0")
+    edit(copy / "scripts/crawl2llm/core/console.py", "interval: float = 5.0, done", "interval: float = 9.0, done")
     assert codes(copy) == before
 
 

@@ -15,7 +15,10 @@ ROOT = Path(console.__file__).resolve().parents[3]
 def logged(folder: Path, code: str) -> tuple[list[str], list[str]]:
     """(lines of the log, lines of stderr) of a program with this code."""
     log = folder / "x.log"
-    head = f"from pathlib import Path; from crawl2llm.core.console import log, set_up_logging; set_up_logging('a.b 00001', Path({str(log)!r}))"
+    head = (
+        "from pathlib import Path; from crawl2llm.core.console import log, set_up_logging; "
+        f"set_up_logging('a.b 00001', Path({str(log)!r}))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", f"{head}\n{code}"], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
         check=False,

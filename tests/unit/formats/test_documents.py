@@ -200,7 +200,7 @@ def test_select_counts_by_rule(tmp_path: Path) -> None:
             "id": row["id"],
             "kept": row["n"] == 0,
             "rule": None if row["n"] == 0 else f"rule{row['n']}",
-            "rules": [f"rule{row['n']}"] * bool(row["n"]),
+            "rules": [f"rule{row['n']}"] if row["n"] else [],
         }
 
     made = Manifest("some.select", "x")

@@ -57,9 +57,9 @@ def counted(processes: int) -> list[dict[str, Any]]:
 def row(processes: int, case: tuple[dict[str, Any], dict[str, Any]], sizes: dict[str, dict[str, int]]) -> str:
     """The line of a case in the table of docs/memory.md: MB."""
     settings, placement = case
-    how = (
-        "selective" if placement["selective_checkpointing"] else "all" if placement["activation_checkpointing"] else "–"
-    )
+    how = "all" if placement["activation_checkpointing"] else "–"
+    if placement["selective_checkpointing"]:
+        how = "selective"
     place = f"{processes}, {settings['zero_stage']}, {settings['precision']}"
     estimate, held = sizes["estimate"], sizes["counted"]
     pairs = (held["step"], estimate["step"], held["validation"], estimate["validation"])

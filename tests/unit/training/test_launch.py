@@ -90,7 +90,10 @@ def test_a_signal_waits_until_they_listen() -> None:
 
 
 def test_a_signal_from_before_the_processes_is_passed_on() -> None:
-    listen = "import sys, time; from crawl2llm.training.processes import on_stop_signal; on_stop_signal(lambda *_: sys.exit(85)); time.sleep(60)"
+    listen = (
+        "import sys, time; from crawl2llm.training.processes import on_stop_signal; "
+        "on_stop_signal(lambda *_: sys.exit(85)); time.sleep(60)"
+    )
     code = f"""if True:
         import os, signal, sys
         from crawl2llm.training import processes as p

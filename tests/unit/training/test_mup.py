@@ -108,7 +108,9 @@ def test_what_each_parameter_gets() -> None:
 def test_initial_weights() -> None:
     one = dict(initial.random_weights(config(4 * BASE), 7))
     for name, value in mup.scaled_weights(config(4 * BASE), 7, 4.0):
-        share = 0.25 if name == "lm_head.weight" else 0.5 if "_proj" in name else 1.0
+        share = 0.5 if "_proj" in name else 1.0
+        if name == "lm_head.weight":
+            share = 0.25
         assert torch.equal(value, one[name] * share), name
 
 

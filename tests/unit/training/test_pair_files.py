@@ -53,9 +53,8 @@ def test_formats(tmp_path: Path, name: str) -> None:
             writer.writeheader()
             writer.writerows(rows)
     raw = plain.read_bytes()
-    path.write_bytes(
-        gzip.compress(raw) if name.endswith(".gz") else zstandard.compress(raw) if name.endswith(".zst") else raw
-    )
+    pack = {".gz": gzip.compress, ".zst": zstandard.compress}.get(path.suffix, bytes)
+    path.write_bytes(pack(raw))
     assert read({"path": path}) == [(row["question"], row["question"], row["answer"]) for row in rows]
 
 
@@ -186,7 +185,7 @@ def test_a_chat_is_asked_as_it_was_trained(turns: list[tuple[str, str]], system:
     from transformers.utils.chat_template_utils import render_jinja_template
 
     template = Template.parse(text)
-    messages = [{"role": "system", "content": system}] * bool(system)
+    messages = [{"role": "system", "content": system}] if system else []
     messages += [
         {"role": role, "content": words}
         for turn in turns

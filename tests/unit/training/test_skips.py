@@ -27,7 +27,10 @@ def test_against_a_plain_window() -> None:
             wanted = ""
             if n + 1 >= least:
                 limit = before.mean(0) + 2 * before.std(0, ddof=1)
-                wanted = "loss" if pair[0] > limit[0] else "gradient" if pair[1] > limit[1] else ""
+                if pair[0] > limit[0]:
+                    wanted = "loss"
+                elif pair[1] > limit[1]:
+                    wanted = "gradient"
             assert judge.judge_step(*pair) == bool(wanted) and judge.quantity == wanted
             if wanted:
                 seen += 1

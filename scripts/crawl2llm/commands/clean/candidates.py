@@ -38,7 +38,7 @@ WHOLE, OLDER, NONE = "whole", "older", "none"  # how much of a folder of checkpo
 
 @dataclass(frozen=True)
 class Item:
-    """Files or folders that are removed together. again: what it costs to have them again."""
+    """Files or folders that are removed together. cost_to_restore: what it costs to have them again."""
 
     kind: str
     name: str
@@ -184,7 +184,7 @@ def model_items(project: Project) -> Iterator[Item]:
     for (variant, model), parts in parts_by_model.items():
         name = model if variant == "main" else f"{model} of {variant}"
         step_names = ", ".join(dict.fromkeys(step for step, _, _ in parts))
-        paths = tuple(path for _, own, _ in parts for path in own)
+        paths = tuple(path for _, part_paths, _ in parts for path in part_paths)
         cost = cost_in_words([path for _, _, measured in parts for path in measured])
         yield Item(MODELS, f"the model {name}, which the config no longer has ({step_names})", paths, cost)
 
@@ -287,7 +287,7 @@ def removable_share(project: Project, manifest: Path, mark: str) -> str:
         result_mark = Manifest.read_unchecked(relative_manifest).fingerprint
     except ManifestError:  # not made, or set aside
         aside_manifests = [
-            one.manifest_path for one in unused.find_set_aside() if (one.step, one.model) == (step, task)
+            folder.manifest_path for folder in unused.find_set_aside() if (folder.step, folder.model) == (step, task)
         ]
         marks = {unused.mark_of(path) for path in aside_manifests if path.exists()}
         return WHOLE if mark in marks and variant is None else NONE

@@ -22,6 +22,7 @@ from crawl2llm.core import code_snapshot, run_folder, run_lock
 from crawl2llm.core.console import print_line, set_up_logging
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.nested_dicts import flatten
+from crawl2llm.core.phrases import and_more
 from crawl2llm.slurm import guard
 from crawl2llm.training.estimate.parts import format_bytes
 from crawl2llm.workflow.stale_results import removal_order
@@ -38,7 +39,7 @@ def removal_lines(items: list[Item], notes: Iterable[str]) -> Iterator[str]:
 
 
 def remove_items(items: Iterable[Item]) -> Iterator[str]:
-    """Remove entries in the order of `stale_results.order`. Returns a line for each path that cannot be removed."""
+    """Remove entries in the order of `stale_results.removal_order`. Returns a line for each path that cannot be removed."""
     for item in items:
         for path in item.paths:
             if not candidates.is_plain(path):  # it was, when the list was made
@@ -66,8 +67,7 @@ def config_change_text(project: Project) -> str:
         now, absent = flatten(json.loads(json.dumps(project.variants["main"]))), object()
         keys = sorted(key for key in before.keys() | now.keys() if before.get(key, absent) != now.get(key, absent))
         if keys:
-            more = f" and {len(keys) - MOST_KEYS} more" if keys[MOST_KEYS:] else ""
-            return f"the last run here had another config: {', '.join(keys[:MOST_KEYS])}{more} differ"
+            return f"the last run here had another config: {and_more(keys, MOST_KEYS)} differ"
     return ""
 
 
@@ -114,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def list_and_remove(project: Project, kinds: tuple[str, ...], yes: bool, config_change: str) -> int:
-    """List what the config does not use, and remove it if a person agrees; the exit status. other: of `other_config`."""
+    """List what the config does not use, and remove it if a person agrees; the exit status. config_change: of `config_change_text`."""
     items, notes = candidates.removable_items(project, kinds)
     print_line("\n".join(removal_lines(items, [*notes, *filter(None, [config_change])])))
     if not items:

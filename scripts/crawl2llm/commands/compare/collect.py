@@ -33,25 +33,28 @@ def run_record(results: Path, configfiles: Sequence[str] = ()) -> Row:
     Raises InputError where nothing is there.
     """
     main_config = complete_config(configfiles, "main")
-    own = complete_config(configfiles, results.absolute().name)
-    state_of_results = state.read_state(results.absolute(), own, main_config)
+    config = complete_config(configfiles, results.absolute().name)
+    state_of_results = state.read_state(results.absolute(), config, main_config)
     if not state_of_results.run.manifests:
         raise InputError(f"{results}: no step has finished there, so there is nothing to record")
     manifests = state_of_results.run.manifests
-    shards = max((len(own) for step, own in manifests.items() if steps.STEPS[step].per == "shard"), default=0)
+    shards = max(
+        (len(step_manifests) for step, step_manifests in manifests.items() if steps.STEPS[step].per == "shard"),
+        default=0,
+    )
     expected_tasks = {row["step"]: row["expected"] for row in state_of_results.missing}
 
     def task_count(step: str) -> int:
         """The tasks that a step has when it is complete; without a config a step by shard has as many as the one with the most."""
         present = len(manifests[step])
-        return expected_tasks.get(step) or (shards if own is None and steps.STEPS[step].per == "shard" else present)
+        return expected_tasks.get(step) or (shards if config is None and steps.STEPS[step].per == "shard" else present)
 
     return {
         "format": FORMAT,
         "variant": results.absolute().name,
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "crawl2llm": version("crawl2llm"),
-        "config": own,
+        "config": config,
         "steps": {
             step: {**step_record(each), "of": task_count(step)}
             for step, each in sorted(manifests.items(), key=_step_order)
@@ -75,17 +78,17 @@ def step_record(manifests: list[Manifest]) -> Row:
     per_model = steps.STEPS[manifests[0].step].per in steps.WITH_OWN_SETTINGS
     once = not per_model and len({manifest.fingerprint for manifest in manifests}) == 1
     counts: Row = {"in": 0, "kept": 0, "dropped": {}}
-    for one in manifests:
-        if one.counts:
-            add_counts(counts, one.counts)
-    records = {_task_name(one): beside.read(one.path) if one.path else {} for one in manifests}
+    for manifest in manifests:
+        if manifest.counts:
+            add_counts(counts, manifest.counts)
+    records = {_task_name(manifest): beside.read(manifest.path) if manifest.path else {} for manifest in manifests}
     row = {
         "tasks": len(manifests),
         "counts": counts,
         "seconds": total_seconds(manifests),
-        "files": {_task_name(one): dict(one.files) for one in manifests},
-        "sources": {_task_name(one): one.sources for one in manifests if one.sources},
-        "summary": {_task_name(one): one.summary for one in manifests},
+        "files": {_task_name(manifest): dict(manifest.files) for manifest in manifests},
+        "sources": {_task_name(manifest): manifest.sources for manifest in manifests if manifest.sources},
+        "summary": {_task_name(manifest): manifest.summary for manifest in manifests},
         "versions": _values_by_key(each.pop("versions", {}) for each in records.values()),
         "machine": _values_by_key(
             {**each.pop("machine", {}), **({"device": each.pop("device")} if "device" in each else {})}
@@ -93,8 +96,8 @@ def step_record(manifests: list[Manifest]) -> Row:
         ),
     }
     by = {
-        "" if once else _task_name(one): task_record(one, records[_task_name(one)])
-        for one in (manifests[:1] if once else manifests)
+        "" if once else _task_name(manifest): task_record(manifest, records[_task_name(manifest)])
+        for manifest in (manifests[:1] if once else manifests)
     }
     return {**row, "by": by}
 
@@ -113,7 +116,7 @@ def _values_by_key(rows: Iterable[Row]) -> dict[str, list[Any]]:
 
 
 def task_record(manifest: Manifest, record_fields: Row) -> Row:
-    """What decided a result, and what else its step noted. said: the record beside its manifest, without versions and machine."""
+    """What decided a result, and what else its step noted. record_fields: the record beside its manifest, without versions and machine."""
     fingerprint = record_fields.pop("fingerprint", {})
     return {
         "fingerprint": manifest.fingerprint,
@@ -126,7 +129,7 @@ def task_record(manifest: Manifest, record_fields: Row) -> Row:
 
 def total_seconds(manifests: list[Manifest]) -> float | None:
     """Of all tasks of a step; None where nothing was measured."""
-    files = [task_costs.benchmark_path(one.path) for one in manifests if one.path]
+    files = [task_costs.benchmark_path(manifest.path) for manifest in manifests if manifest.path]
     rows = [
         row
         for path in task_costs.work_benchmarks(list(dict.fromkeys(files)))

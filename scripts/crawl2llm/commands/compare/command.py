@@ -19,6 +19,7 @@ from crawl2llm.core.console import format_quantity, print_line
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import pretty_json, write_atomically
 from crawl2llm.core.nested_dicts import flatten
+from crawl2llm.core.phrases import and_more
 
 Row = dict[str, Any]
 # Of the summaries, what a text tells: the last part of a key.
@@ -40,34 +41,30 @@ VALUE_WIDTH = 60  # characters of a value
 PAGE = Path("results/main/report/now/compare.html")
 
 
-def differing_values(one: Row, other: Row) -> dict[str, list[Any]]:
+def differing_values(in_a: Row, in_b: Row) -> dict[str, list[Any]]:
     """Key → [in A, in B] of the leaves that are not the same; None for one that is not there."""
-    a, b = flatten(one), flatten(other)
+    a, b = flatten(in_a), flatten(in_b)
     return {key: [a.get(key), b.get(key)] for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)}
 
 
-def compare_records(one: Row, other: Row) -> Row:
+def compare_records(record_a: Row, record_b: Row) -> Row:
     """What differs between two records, by kind."""
-    a, b = one["steps"], other["steps"]
+    a, b = record_a["steps"], record_b["steps"]
     both = [step for step in a if step in b]
     both_of = {step: {**a[step]["by"], **b[step]["by"]} for step in both}
     partial = [step for step in both if _is_partial(a, b, step)]
     whole = [step for step in both if step not in partial]
     return {
-        "a": {key: one[key] for key in ("variant", "written", "crawl2llm")},
-        "b": {key: other[key] for key in ("variant", "written", "crawl2llm")},
-        "outdated": {name: of.get("outdated", {}) for name, of in (("a", one), ("b", other))},
-        "other_settings": {name: of.get("other_settings", []) for name, of in (("a", one), ("b", other))},
+        "a": {key: record_a[key] for key in ("variant", "written", "crawl2llm")},
+        "b": {key: record_b[key] for key in ("variant", "written", "crawl2llm")},
+        "outdated": {name: of.get("outdated", {}) for name, of in (("a", record_a), ("b", record_b))},
+        "other_settings": {name: of.get("other_settings", []) for name, of in (("a", record_a), ("b", record_b))},
         "steps": {"only_a": [step for step in a if step not in b], "only_b": [step for step in b if step not in a]},
         "settings": differing_values(
             *({step: _step_settings(of[step], both_of[step]) for step in both} for of in (a, b))
         ),
-        "code": {step: found for step in both if (found := _changed_modules(a[step], b[step]))},
-        "input": [
-            step
-            for step in both
-            if len({json.dumps(one, sort_keys=True) for one in _shared_tasks(a, b, step, "sources")}) > 1
-        ],
+        "code": {step: names for step in both if (names := _changed_modules(a[step], b[step]))},
+        "input": [step for step in both if _has_other_sources(a, b, step)],
         "versions": _merge_by_key(
             {
                 step: differing_values(_single_values(a[step]["versions"]), _single_values(b[step]["versions"]))
@@ -100,6 +97,11 @@ def _is_partial(a: Row, b: Row, step: str) -> bool:
     return any(of[step]["tasks"] < of[step]["of"] for of in (a, b))
 
 
+def _has_other_sources(a: Row, b: Row, step: str) -> bool:
+    in_a, in_b = _shared_tasks(a, b, step, "sources")
+    return json.dumps(in_a, sort_keys=True) != json.dumps(in_b, sort_keys=True)
+
+
 def _is_by_shard(step: str) -> bool:
     return step in STEPS and STEPS[step].per == "shard"
 
@@ -121,18 +123,18 @@ def summary_sums(by_task: Row) -> Row:
 
 def _shared_tasks(a: Row, b: Row, step: str, section: str) -> tuple[Row, Row]:
     """A part of a step's tasks in A and in B; of a step that is not complete, of the tasks that both have."""
-    one, other = a[step][section], b[step][section]
+    in_a, in_b = a[step][section], b[step][section]
     if not _is_partial(a, b, step):
-        return one, other
-    shared = [task for task in one if task in other]
-    return {task: one[task] for task in shared}, {task: other[task] for task in shared}
+        return in_a, in_b
+    shared = [task for task in in_a if task in in_b]
+    return {task: in_a[task] for task in shared}, {task: in_b[task] for task in shared}
 
 
 def _both_summaries(a: Row, b: Row, whole: list[str], partial: list[str]) -> tuple[Row, Row]:
     """The summaries of A and of B by step and task; without a level for the tasks where there is one."""
     summaries = {step: _shared_tasks(a, b, step, "summary") for step in (*whole, *partial)}
-    one, other = ({step: _without_task_level(both[side]) for step, both in summaries.items()} for side in (0, 1))
-    return one, other
+    in_a, in_b = ({step: _without_task_level(both[side]) for step, both in summaries.items()} for side in (0, 1))
+    return in_a, in_b
 
 
 def _without_task_level(by_task: Row) -> Row:
@@ -142,7 +144,7 @@ def _without_task_level(by_task: Row) -> Row:
 
 def _single_values(values: dict[str, list[Any]]) -> Row:
     """The only value of each key; where tasks had several, all."""
-    return {key: found[0] if len(found) == 1 else found for key, found in values.items()}
+    return {key: task_values[0] if len(task_values) == 1 else task_values for key, task_values in values.items()}
 
 
 def _step_settings(step: Row, tasks: Row) -> Row:
@@ -155,10 +157,10 @@ def _step_settings(step: Row, tasks: Row) -> Row:
     )
 
 
-def _changed_modules(one: Row, other: Row) -> list[str]:
+def _changed_modules(in_a: Row, in_b: Row) -> list[str]:
     """The modules that differ."""
     sides = []
-    for step in (one, other):
+    for step in (in_a, in_b):
         first: Row = next(iter(step["by"].values()), {})
         sides.append(first.get("code", {}))
     a, b = sides
@@ -199,8 +201,7 @@ def inconsistency_lines(comparison: Row) -> Iterator[str]:
         if len(late) > MOST_STEPS:
             yield f"  and {len(late) - MOST_STEPS:,} more steps of {name.upper()}"
         if steps := comparison["other_settings"][name]:
-            more = f" and {len(steps) - MOST_STEPS:,} more" if len(steps) > MOST_STEPS else ""
-            yield f"{name.upper()} has results of other settings or code than its config has now: {', '.join(steps[:MOST_STEPS])}{more}"
+            yield f"{name.upper()} has results of other settings or code than its config has now: {and_more(steps, MOST_STEPS)}"
 
 
 def comparison_lines(comparison: Row) -> Iterator[str]:
@@ -249,7 +250,7 @@ def write_page(configfiles: list[str]) -> int:
 
     run = read_project(configfiles or ["config.yaml"])
     report, results_by_variant = variants.read_comparison(run, run.variants["main"]["report"]["compare"])
-    if not any(made for variant in results_by_variant.values() for made in variant.manifests.values()):
+    if not any(manifests for variant in results_by_variant.values() for manifests in variant.manifests.values()):
         raise InputError(f"no variant has any result in {Path('results').absolute()}: run it first")
     write_atomically(PAGE.with_name("compare.json"), pretty_json(report))
     write_atomically(PAGE, variants.render(run, report, results_by_variant, ""))

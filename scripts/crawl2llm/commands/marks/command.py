@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
         results = open_results(args, stack)
         precision = mark_precision.marks_summary(run_for_marks(results), marks)
         precision["stale"] = results.stale_lines()
-    stale = (f"not of today's settings: {one}" for one in precision["stale"])
+    stale = (f"not of today's settings: {name}" for name in precision["stale"])
     return command_line.print_findings(args, precision, lambda: [*mark_words.text_lines(precision), *stale])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.phrases import and_more
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +56,7 @@ def of_rows(rows: Iterable[Mapping[str, Any]]) -> Columns:
     columns: Columns = {}
 
     def add_column(name: str, value: Any) -> None:
-        kind = TEXT if isinstance(value, str) else "null" if value is None else type(value).__name__
+        kind = {str: TEXT, type(None): "null"}.get(type(value), type(value).__name__)
         if columns.get(name, "null") == "null":
             columns[name] = kind
         for key, inner in value.items() if isinstance(value, dict) else ():
@@ -80,7 +81,7 @@ def preset_of(columns: Columns) -> str:
 def source_keys(columns: Columns, text_key: str, where: str) -> dict[str, str]:
     """What the config has to say of rows with these columns: `preset`, `text_key`, or nothing where their text is under `text`.
 
-    wanted: the column of the text, where a person named it. where: the file, for errors. Raises InputError, with the columns that are
+    text_key: the column of the text, where a person named it. where: the file, for errors. Raises InputError, with the columns that are
     there, where none is the text.
     """
     if text_key:
@@ -101,10 +102,7 @@ def source_keys(columns: Columns, text_key: str, where: str) -> dict[str, str]:
 
 def columns_text(columns: Columns) -> str:
     """The columns with their types, for a person."""
-    names = [f"{name} ({kind})" for name, kind in columns.items()]
-    return ", ".join(names[:MOST_COLUMNS]) + (
-        f" and {len(names) - MOST_COLUMNS} more" if len(names) > MOST_COLUMNS else ""
-    )
+    return and_more((f"{name} ({kind})" for name, kind in columns.items()), MOST_COLUMNS)
 
 
 def of_lines(start: bytes) -> Columns:

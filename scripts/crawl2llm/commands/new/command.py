@@ -48,7 +48,7 @@ def language_shares(samples: list[tuple[Source, Sample]]) -> dict[str, float]:
 def languages_to_keep(shares: dict[str, float], requested: list[str], surviving: Iterable[str]) -> list[str]:
     """The languages to keep: those that are asked for, or those with a good share of the text.
 
-    kept: those of which the filters left something in the sample; others are chosen only where they are asked for.
+    surviving: those of which the filters left something in the sample; others are chosen only where they are asked for.
 
     One that the sample lacks is left out with a warning. Raises InputError where it lacks all.
     """
@@ -97,8 +97,8 @@ def source_comments(source: Source) -> list[str]:
         )
     elif source.unknown_lengths:
         out.append(
-            f"#   {format_quantity(source.unknown_lengths, 'length is', 'lengths are')} not known (at most {LENGTHS:,} are asked for): each counts as the "
-            "mean of the others."
+            f"#   {format_quantity(source.unknown_lengths, 'length is', 'lengths are')} not known (at most {LENGTHS:,} are asked for): "
+            "each counts as the mean of the others."
         )
     if source.is_remote:
         out.append("#   They come over the network, in each run that reads them; the times below are without that.")
@@ -132,13 +132,13 @@ def held_out_note(estimate: Estimate) -> list[str]:
 
 def empty_corpus_text(samples: list[tuple[Source, Sample]], patterns: list[str], languages: list[str]) -> str:
     """Why no config is written for a sample of which the filters leave no document."""
-    documents = sum(seen.documents.total() for _, seen in samples)
+    documents = sum(sample.documents.total() for _, sample in samples)
     shares_text = ", ".join(f"{name} {share:.0%}" for name, share in list(language_shares(samples).items())[:8])
     return (
         f"the sample of {' '.join(patterns)} has {format_quantity(documents, 'document')} with text, and the filters language (for "
-        f"{', '.join(languages)}) and heuristics leave none of them: the corpus would be empty. Languages, by text: {shares_text}. Give more or "
-        "other files, or other languages (--languages); for text that the heuristics are not made for, such as code, start from a config "
-        "in configs/, with other `filters`"
+        f"{', '.join(languages)}) and heuristics leave none of them: the corpus would be empty. Languages, by text: {shares_text}. "
+        "Give more or other files, or other languages (--languages); for text that the heuristics are not made for, such as code, start "
+        "from a config in configs/, with other `filters`"
     )
 
 
@@ -166,7 +166,8 @@ def config_text(
             rejections.append(("others", other_count))
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in rejections)
         lines += [
-            f"# {', '.join(source.patterns)}: {format_quantity(len(source.files), 'file')}, {source.bytes / 1e6:,.1f} MB of kind {source.kind}.",
+            f"# {', '.join(source.patterns)}: {format_quantity(len(source.files), 'file')}, {source.bytes / 1e6:,.1f} MB of kind "
+            f"{source.kind}.",
             *source_comments(source),
             f"#   Sample: {format_quantity(sample.files, 'file')}, {sample.bytes / 1e6:,.1f} MB: "
             f"{format_quantity(sample.documents.total(), 'document')} with text and {format_quantity(rejected, 'record')} without"
@@ -180,11 +181,13 @@ def config_text(
             for language in estimate.emptied_languages
         ],
         "# Estimates, if the rest is as the sample, after language and heuristics:",
-        f"#   {format_quantity(estimate.documents, 'document')}, {estimate.text_bytes / 1e6:,.1f} MB of text, {estimate.tokens:,} training tokens.",
+        f"#   {format_quantity(estimate.documents, 'document')}, {estimate.text_bytes / 1e6:,.1f} MB of text, {estimate.tokens:,} training "
+        "tokens.",
         f"#   The model that fits: {estimate.parameters:,} parameters, {trained:,} tokens trained on "
         f"({trained / max(estimate.tokens, 1):.1f} passes).",
         "#   Assumed, not measured: all of these documents stay in the corpus. Duplicates are dropped as well, and with a curated",
-        f"#   source the quality classifier keeps {keep_fraction:.0%} of the others (quality.select.keep_fraction): the corpus is smaller then.",
+        f"#   source the quality classifier keeps {keep_fraction:.0%} of the others (quality.select.keep_fraction): the corpus is smaller "
+        "then.",
         f"#   Here: {format_duration(estimate.data_here)} for the data on all cores "
         f"({format_duration(estimate.starts_here)} of it to start {format_quantity(estimate.tasks, 'task')}), "
         f"{format_duration(estimate.train_here)} for pretraining",
@@ -331,14 +334,14 @@ def main(argv: list[str] | None = None) -> int:
     request = SourceOptions(args.files, args.format, args.base, args.options, args.text_key)
     samples = [(source, read_sample(source)) for source in find_sources(args.patterns, request)]
     if not any(sample.documents.total() for _, sample in samples):
-        reasons = ", ".join(f"{reason} {n:,}" for _, seen in samples for reason, n in seen.rejected.most_common(4))
-        example = next((f"; the first: {seen.example}" for _, seen in samples if seen.example), "")
+        reasons = ", ".join(f"{reason} {n:,}" for _, sample in samples for reason, n in sample.rejected.most_common(4))
+        example = next((f"; the first: {sample.example}" for _, sample in samples if sample.example), "")
         raise InputError(
             f"the sample of {' '.join(args.patterns)} held no document with text: {reasons or 'nothing'}{example}"
         )
-    surviving = [name for _, seen in samples for name, number in seen.kept_documents.items() if number]
+    surviving = [name for _, sample in samples for name, number in sample.kept_documents.items() if number]
     languages = languages_to_keep(language_shares(samples), args.languages, surviving)
-    if not any(seen.kept_documents[name] for _, seen in samples for name in languages):
+    if not any(sample.kept_documents[name] for _, sample in samples for name in languages):
         raise InputError(empty_corpus_text(samples, args.patterns, languages))
     shards = max(1, min(SHARDS, sum(len(source.files) for source, _ in samples)))
     content = config_text(

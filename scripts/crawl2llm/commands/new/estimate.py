@@ -136,5 +136,5 @@ def estimate_run(samples: list[tuple[Source, Sample]], languages: list[str], sha
         tasks=tasks,
         starts_here=start_seconds,
         validation_fraction=held_out_share,
-        emptied_languages=[name for name in languages if not any(seen.kept_documents[name] for _, seen in samples)],
+        emptied_languages=[name for name in languages if not any(sample.kept_documents[name] for _, sample in samples)],
     )

@@ -74,9 +74,9 @@ class Source:
     @property
     def bytes(self) -> int:
         """The bytes of all files. One of unknown length counts as the mean of the others; where none is known, as what is read of it."""
-        known = [size for file in self.files if (size := file_length(file)) is not None]
-        mean = sum(known) / len(known) if known else PREFIX
-        return sum(known) + round(mean * (len(self.files) - len(known)))
+        known_sizes = [size for file in self.files if (size := file_length(file)) is not None]
+        mean = sum(known_sizes) / len(known_sizes) if known_sizes else PREFIX
+        return sum(known_sizes) + round(mean * (len(self.files) - len(known_sizes)))
 
     def config_entry(self) -> dict[str, Any]:
         """The source as `ingest.extract.sources` takes it."""
@@ -243,7 +243,7 @@ def remote_source(pattern: str, source_options: SourceOptions) -> Source:
         entries = listing.files_at_paths({"paths": [pattern]}, access)
     except InputError as error:
         raise InputError(f"{FROM_OPTION} {pattern!r}: {error}") from error
-    first = max(entries[:50], key=lambda one: (one[2].bytes if one[2] else 0) or 0)
+    first = max(entries[:50], key=lambda entry: (entry[2].bytes if entry[2] else 0) or 0)
     file_kind, keys = kind_and_keys(Remote(first[0], first[2] or listing.Facts(), access), source_options.text_key)
     files = with_lengths(entries, access, page=file_kind == "text")
     options = {"options": source_options.options} if source_options.options else {}
@@ -265,11 +265,11 @@ def crawl_source(pattern: str, source_options: SourceOptions) -> Source:
 
     if source_options.files is None:
         raise InputError(
-            f"{FROM_OPTION} {pattern}: say how many of its files: --files 100, which are chosen by a hash of their names (a WARC file of Common "
-            "Crawl has about 1 GB)"
+            f"{FROM_OPTION} {pattern}: say how many of its files: --files 100, which are chosen by a hash of their names (a WARC file of "
+            "Common Crawl has about 1 GB)"
         )
     more = {"format": source_options.format, "base": source_options.base, "options": source_options.options}
-    keys = {"crawl": pattern, "files": source_options.files, **{name: held for name, held in more.items() if held}}
+    keys = {"crawl": pattern, "files": source_options.files, **{name: value for name, value in more.items() if value}}
     entry = {"name": pattern, "kind": urls.COMMON_CRAWL, **keys}
     check_entry(entry)
     access = Access(source_options.options, PATIENCE)
@@ -286,7 +286,7 @@ def with_lengths(entries: list[ListedFile], access: Access, page: bool) -> list[
     from crawl2llm.stages.ingest.remote import Remote
     from crawl2llm.stages.ingest.transport import Facts
 
-    asked_for = take_evenly([one for one in entries if one[2] is None and urls.is_url(one[0])], LENGTHS)
+    asked_for = take_evenly([entry for entry in entries if entry[2] is None and urls.is_url(entry[0])], LENGTHS)
     answers, _ = ask_servers(asked_for, access)
     facts_by_url = {url: facts for url, _, facts in entries if facts} | {url: facts for url, _, facts in answers}
     return [

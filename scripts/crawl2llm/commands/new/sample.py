@@ -33,7 +33,7 @@ SECONDS = 30.0  # after which no further file is begun
 
 @dataclass
 class Sample:
-    """What the sample held. `text` and `kept` are bytes of text by language, before and after the heuristics.
+    """What the sample held. `text_bytes` and `kept_bytes` are bytes of text by language, before and after the heuristics.
 
     bytes: of the files, as they lie there, that the documents were in.
     """

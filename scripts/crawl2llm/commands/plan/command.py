@@ -66,7 +66,7 @@ def version_change_lines(results: Path) -> list[str]:
 
 
 def dry_run(command: list[str]) -> tuple[int, list[str], list[str]]:
-    """(exit status, what Snakemake printed, what `newer` says of the folder that it works in), both made at the same time."""
+    """(exit status, what Snakemake printed, what `version_change_lines` says of the folder that it works in), made at the same time."""
     output: list[str] = []
     version_changes: Future[list[str]] | None = None
     with (

@@ -184,12 +184,12 @@ class Work:
         owner = self.last.measured_variant(variant, step)
         manifests = self.last.manifests(owner, step).values()
         if step == "ingest.extract":
-            return float(sum(found.summary.get("bytes_read", 0) for found in manifests))
+            return float(sum(manifest.summary.get("bytes_read", 0) for manifest in manifests))
         if step in UNCOUNTED:
             counted_step = str(self.counting_step(variant, step))
             manifests = self.last.manifests(self.owning_variant(owner, counted_step), counted_step).values()
-            return float(sum(found.counts.get("kept", 0) for found in manifests))
-        return float(sum(found.counts.get("in", 0) for found in manifests))
+            return float(sum(manifest.counts.get("kept", 0) for manifest in manifests))
+        return float(sum(manifest.counts.get("in", 0) for manifest in manifests))
 
     def _read_now(self, variant: str, step: str) -> float | None:
         """What a step will read now, in the unit of `then`; None where that is not known before the run."""
@@ -197,9 +197,11 @@ class Work:
             tasks = self.tasks_by_place.get((variant, step), [])
             planned_shards = {shard for task in tasks for shard in self.shards_of(task)}
             remaining = [
-                made for shard, made in self.last.manifests(variant, step).items() if shard not in planned_shards
+                manifest
+                for shard, manifest in self.last.manifests(variant, step).items()
+                if shard not in planned_shards
             ]
-            sizes = [*map(self.source_bytes, tasks), *(made.summary.get("bytes_read") for made in remaining)]
+            sizes = [*map(self.source_bytes, tasks), *(manifest.summary.get("bytes_read") for manifest in remaining)]
             return float(sum(filter(None, sizes))) if None not in sizes else None
         counted_step = str(self.counting_step(variant, step))
         return self.kept_now(self.owning_variant(variant, counted_step), counted_step)
@@ -208,7 +210,7 @@ class Work:
         """Documents that a step keeps now: those that it kept, or as large a share as before of what it will read."""
         owner = self.last.measured_variant(variant, step) if (variant, step) in self.tasks_by_place else variant
         manifests = self.last.manifests(owner, step).values()
-        kept = float(sum(found.counts.get("kept", 0) for found in manifests))
+        kept = float(sum(manifest.counts.get("kept", 0) for manifest in manifests))
         if (variant, step) in self.tasks_by_place:
             kept *= ratio(self.read_now(variant, step), self.read_before(variant, step))
         return kept or None

@@ -59,12 +59,10 @@ def saving_lines(plan: Plan) -> Iterator[str]:
     survivors_text = ", ".join(
         f"{range_text(*counts)} after rung {rung}" for rung, counts in enumerate(surviving[1:], 1)
     )
-    cost = (
-        ""
-        if unknown or not whole
-        else f": trainings take about {range_text(format_duration(fewest), format_duration(most))} in all, one after another, and {format_duration(whole)} without "
-        "halving"
-    )
+    cost = ""
+    if whole and not unknown:
+        durations = range_text(format_duration(fewest), format_duration(most))
+        cost = f": trainings take about {durations} in all, one after another, and {format_duration(whole)} without halving"
     yield f"halving: of {settings} settings go on {survivors_text}, main's always among them{cost}"
 
 

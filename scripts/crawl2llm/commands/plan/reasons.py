@@ -14,6 +14,7 @@ from crawl2llm.chain.early_cutoff import ALWAYS_START, TELLS_ABOVE
 from crawl2llm.chain.freshness import ABOVE_PREFIX, STALE_PREFIX
 from crawl2llm.commands.plan import dryrun
 from crawl2llm.commands.plan.dryrun import Task
+from crawl2llm.core.phrases import join_with_and
 
 INPUT_UPDATED = "Input files updated by another job: "
 PARAMS_CHANGED = f"Params have changed since last execution: {STALE_PREFIX}"
@@ -78,11 +79,6 @@ def nearest_steps(candidates: set[str], filters: Sequence[str]) -> list[str]:
 
     far = set[str]().union(*map(steps_above, candidates))
     return [name for name in steps.STEPS if name in candidates - far]
-
-
-def join_with_and(names: list[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def reasons_by_rule(tasks: Iterable[Task], variants: Mapping[str, Any] | None = None) -> dict[str, Counter[str]]:

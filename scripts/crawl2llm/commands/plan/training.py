@@ -11,8 +11,8 @@ from crawl2llm.chain.steps import PLAN
 from crawl2llm.commands.plan.dryrun import Task
 from crawl2llm.commands.plan.estimate import Work
 from crawl2llm.commands.plan.last_run import LastRun
-from crawl2llm.commands.plan.reasons import join_with_and
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.phrases import and_more, join_with_and
 from crawl2llm.stages.pretrain.plan import training_facts
 from crawl2llm.training import cost_estimate, gpus, resource_plan
 
@@ -28,7 +28,7 @@ def tokens_and_vocabulary(last: LastRun, variant: str) -> tuple[int | None, int 
 
 
 def plan_summary(config: dict[str, Any], tokens: int | None, entries: int | None) -> dict[str, Any]:
-    """The summary of pretrain.plan under a complete config; InputError as in `foreseen`."""
+    """The summary of pretrain.plan under a complete config; InputError as in `summary_and_placement`."""
     vocabulary_setting = config["tokenize"]["train"]["vocabulary"]
     vocabulary = entries or (vocabulary_setting if isinstance(vocabulary_setting, int) else None)
     if vocabulary is None:
@@ -41,8 +41,8 @@ def summary_and_placement(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(summary, placement) of pretrain.plan under a complete config. folder: of the last training's results.
 
-    more: see `resource_plan.place`. Raises InputError where what is needed is known after tokenize.encode alone, and for settings that
-    cannot work.
+    more: see `resource_plan.plan_resources`. Raises InputError where what is needed is known after tokenize.encode alone, and for settings
+    that cannot work.
     """
     plan_facts, train = plan_summary(config, tokens, entries), config["pretrain"]["train"]
     return plan_facts, resource_plan.plan_resources(
@@ -67,9 +67,8 @@ def training_heading(variants: list[str]) -> str:
     """`pretrain.train` of main alone, `pretrain.train of a`, `pretrain.train of main, a, b and 7 more`."""
     if variants == ["main"]:
         return TRAIN
-    more = len(variants) - MOST_VARIANTS
-    names = join_with_and(variants) if more <= 0 else f"{', '.join(variants[:MOST_VARIANTS])} and {more:,} more"
-    return f"{TRAIN} of {names}"
+    few = len(variants) <= MOST_VARIANTS
+    return f"{TRAIN} of {join_with_and(variants) if few else and_more(variants, MOST_VARIANTS)}"
 
 
 def _variant_lines(tasks: list[Task], work: Work, variant: str) -> Iterator[str]:

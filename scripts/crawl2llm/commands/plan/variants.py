@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from crawl2llm.chain import steps
 from crawl2llm.chain.project import Project
 from crawl2llm.commands.plan.estimate import Estimate, estimates_by_rule
-from crawl2llm.commands.plan.reasons import join_with_and
-from crawl2llm.commands.plan.words import gpu_hours_text, time_text
+from crawl2llm.commands.plan.words import gpu_column, gpu_hours_text, time_text
+from crawl2llm.core.phrases import and_more, join_with_and
 
 if TYPE_CHECKING:
     from crawl2llm.commands.plan.complete import Plan
@@ -42,14 +42,16 @@ def sharing_text(owners: dict[str, list[str]], variant: str) -> str:
     words = [f"{whole or f'{number} of {len(owners)} steps'} with {first}"]
     words = [f"all {len(owners)} steps: {number} with {first}"] if whole and rest else words
     more = len(rest) - MOST_NAMES
-    words += [f"{count} with {name}" for name, count in rest[:MOST_NAMES]] + [f"{more} variants more"] * (more > 0)
+    words += [f"{count} with {name}" for name, count in rest[:MOST_NAMES]]
+    if more > 0:
+        words.append(f"{more} variants more")
     return ", ".join(words)
 
 
 def steps_text(names: list[str]) -> str:
     """Steps in words, the first of many: `pretrain.plan, pretrain.train, finetune.train and 4 more`."""
-    more = len(names) - MOST_NAMES
-    return join_with_and(names) if more <= 1 else f"{', '.join(names[:MOST_NAMES])} and {more} more"
+    few = len(names) <= MOST_NAMES + 1
+    return join_with_and(names) if few else and_more(names, MOST_NAMES)
 
 
 def variant_lines(plan: Plan, width: int) -> Iterator[str]:
@@ -61,8 +63,7 @@ def variant_lines(plan: Plan, width: int) -> Iterator[str]:
     if project is None or len(project.variants) < 2:
         return
     longest = max(map(len, ("variant", *project.variants)))
-    card = f"{'GPU-h':>8} " * plan.uses_gpus
-    yield f"{'variant':<{longest}} {'tasks':>6} {'about':>8} {card} shares; runs"
+    yield f"{'variant':<{longest}} {'tasks':>6} {'about':>8} {gpu_column('GPU-h', plan.uses_gpus)} shares; runs"
     before = ""
     for variant in project.variants:
         tasks = [task for task in plan.tasks if task.variant == variant]
@@ -75,8 +76,8 @@ def variant_lines(plan: Plan, width: int) -> Iterator[str]:
             if variant != "main"
             else f"–; {steps_text(names) or 'nothing'}"
         )
-        card = f"{gpu_hours_text(cost) if tasks else '':>8} " * plan.uses_gpus
-        head = f"{variant:<{longest}} {len(tasks):>6,} {time_text(cost) if tasks else '':>8} {card} "
+        about, gpu_hours = (time_text(cost), gpu_hours_text(cost)) if tasks else ("", "")
+        head = f"{variant:<{longest}} {len(tasks):>6,} {about:>8} {gpu_column(gpu_hours, plan.uses_gpus)} "
         shown_words = "as above" if words == before and len(words) > len("as above") else words
         yield from textwrap.wrap(
             shown_words,

@@ -181,20 +181,24 @@ class AnswerFormat:
     """An answer in OpenAI's words."""
 
     def __init__(self, api_request: ApiRequest, generation: GenerationRequest) -> None:
-        self.found, self.generation = api_request, generation
+        self.api_request, self.generation = api_request, generation
         self.id = f"{'chatcmpl' if api_request.chat else 'cmpl'}-{uuid.uuid4().hex}"
         self.created = int(time.time())
 
     def common_fields(self, chunk: bool) -> dict[str, Any]:
         """What all objects begin with."""
-        name = ("chat.completion.chunk" if chunk else "chat.completion") if self.found.chat else "text_completion"
-        return {"id": self.id, "object": name, "created": self.created, "model": self.found.model}
+        name = "text_completion"
+        if self.api_request.chat:
+            name = "chat.completion.chunk" if chunk else "chat.completion"
+        return {"id": self.id, "object": name, "created": self.created, "model": self.api_request.model}
 
     def stream_chunk(self, text: str | None, reason: str | None = None, *, first: bool = False) -> dict[str, Any]:
         """A chunk of a stream."""
         role = {"role": "assistant"} if first else {}
         text_fields: dict[str, Any] = (
-            {"delta": role | ({} if text is None else {"content": text})} if self.found.chat else {"text": text or ""}
+            {"delta": role | ({} if text is None else {"content": text})}
+            if self.api_request.chat
+            else {"text": text or ""}
         )
         return {
             **self.common_fields(chunk=True),
@@ -204,7 +208,7 @@ class AnswerFormat:
     def whole_answer(self, text: str, ended: AnswerEnd) -> dict[str, Any]:
         """An answer that is not streamed."""
         text_fields: dict[str, Any] = (
-            {"message": {"role": "assistant", "content": text}} if self.found.chat else {"text": text}
+            {"message": {"role": "assistant", "content": text}} if self.api_request.chat else {"text": text}
         )
         choice = {"index": 0, **text_fields, "logprobs": None, "finish_reason": ended.reason}
         return {**self.common_fields(chunk=False), "choices": [choice], "usage": self.token_usage(ended)}
@@ -267,7 +271,7 @@ async def stream_response(request: web.Request, answer_format: AnswerFormat, par
     async def send_event(body: dict[str, Any]) -> None:
         await response.write(f"data: {json.dumps(body, ensure_ascii=False)}\n\n".encode())
 
-    if answer_format.found.chat:
+    if answer_format.api_request.chat:
         await send_event(answer_format.stream_chunk("", first=True))
     try:
         async for part in parts:
@@ -276,7 +280,7 @@ async def stream_response(request: web.Request, answer_format: AnswerFormat, par
                 if isinstance(part, AnswerEnd)
                 else answer_format.stream_chunk(str(part))
             )
-            if isinstance(part, AnswerEnd) and answer_format.found.usage:
+            if isinstance(part, AnswerEnd) and answer_format.api_request.usage:
                 await send_event(
                     {**answer_format.common_fields(chunk=True), "choices": [], "usage": answer_format.token_usage(part)}
                 )

@@ -26,7 +26,9 @@ def gguf_exports(results: Path) -> dict[str, list[Export]]:
     exports_by_name = {}
     for path in sorted(results.glob(f"{folder_of(EXPORT_STEP)}/*.manifest.json")):
         files = Manifest.read_unchecked(path).summary["gguf"]
-        exports_by_name[model_loading.model_name(path)] = [Export(path, one["type"], one["file"]) for one in files]
+        exports_by_name[model_loading.model_name(path)] = [
+            Export(path, file_entry["type"], file_entry["file"]) for file_entry in files
+        ]
     return exports_by_name
 
 
@@ -46,7 +48,7 @@ def choose_offers(args: argparse.Namespace) -> tuple[dict[str, Offer], str, Spec
     """
     models, exports_by_name = generate.model_manifests(args.results), gguf_exports(args.results)
     speculation = speculative.parse_speculation(args, models)
-    files = {f"{name}:{one.type}": one for name, held in exports_by_name.items() for one in held}
+    files = {f"{name}:{export.type}": export for name, exports in exports_by_name.items() for export in exports}
     obstacle = (
         "--draft and --lookup are of models that transformers runs"
         if speculation != Speculation()
@@ -80,7 +82,7 @@ def choose_first(
         if kind:
             raise InputError(f"{name} has no types: it is no export as GGUF")
         return name
-    types = [one.type for one in exports_by_name[name]]
+    types = [export.type for export in exports_by_name[name]]
     if not types:
         raise InputError(
             f"{name} is exported as safetensors alone, the weights of the model that it is made from; talk to that: {', '.join(models)}"
@@ -93,7 +95,7 @@ def choose_first(
 def set_aside_hint(name: str, manifest: Path) -> str:
     """Where a model is that the config no longer has, for an error; "" of one that is not set aside. manifest: of a model of the run."""
     results = next((path for path in manifest.absolute().parents if path.name == unused.RESULTS.name), None)
-    aside_results = [held for held in (unused.find_set_aside(results) if results else []) if held.model == name]
+    aside_results = [folder for folder in (unused.find_set_aside(results) if results else []) if folder.model == name]
     return (
         f". The config no longer has {name}: its results are in {aside_results[0].folder}, and come back with it"
         if aside_results

@@ -24,8 +24,8 @@ def conversation_ids(
 ) -> list[int]:
     """The token ids of a conversation.
 
-    special: the names of special tokens, with their ids; laid_out: the template's text; cut: the ids of a text in which special tokens are
-    text, as in tokenize.encode.
+    special: the names of special tokens, with their ids; lay_out: the template's text; encode: the ids of a text in which special tokens
+    are text, as in tokenize.encode.
     """
     if not special:
         return encode(lay_out(messages))
@@ -42,7 +42,7 @@ def conversation_ids(
 
 
 def replace_all(text: str, replacements: Mapping[str, str]) -> str:
-    """A text with each key of `by` as its value."""
+    """A text with each key of `replacements` as its value."""
     for old, new in replacements.items():
         text = text.replace(old, new)
     return text

@@ -27,7 +27,7 @@ MODEL_PATTERNS = tuple(f"{folder_of(step)}/*.manifest.json" for step in LANGUAGE
 class GenerationRequest:
     """What is asked of a model. prompt: token ids. temperature 0 takes the likeliest token. stop: texts before which it ends.
 
-    bare: without white space before its first word: the template's, between a question and its answer.
+    strip_start: without white space before its first word: the template's, between a question and its answer.
     """
 
     prompt: Sequence[int]

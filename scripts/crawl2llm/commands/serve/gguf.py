@@ -134,7 +134,7 @@ def _last_words(done: subprocess.CompletedProcess[str]) -> str:
 class Model:
     """A GGUF file in memory.
 
-    Raises ManifestError as Export.checked, InputError as `library` and for a file that llama.cpp does not take.
+    Raises ManifestError as Export.checked_path, InputError as `load_library` and for a file that llama.cpp does not take.
     """
 
     def __init__(self, export: Export) -> None:
@@ -146,7 +146,7 @@ class Model:
             llama = LoadedModel(str(file), 0, thread_count(file.stat().st_size), exact=export.type == "f32")
         except SystemExit as error:
             raise InputError(str(error)) from error
-        self.held, self.context = llama, int(self.api.llama_model_n_ctx_train(llama.model))
+        self.loaded, self.context = llama, int(self.api.llama_model_n_ctx_train(llama.model))
         weakref.finalize(self, llama.close)
         self.eos = int(self.api.llama_vocab_eos(llama.vocab))
         self.special = {
@@ -160,14 +160,14 @@ class Model:
             self.template = ChatTemplate(template.decode(errors="replace"), special, str(export.path))
 
     def _is_special(self, token: int) -> bool:
-        return bool(self.api.llama_vocab_is_control(self.held.vocab, token))
+        return bool(self.api.llama_vocab_is_control(self.loaded.vocab, token))
 
     def token_bytes(self, token: int, special: bool = False) -> bytes:
         """The bytes of a token; of a special one none, unless they are asked for."""
         size = PIECE_BYTES
         while True:
             buffer = ctypes.create_string_buffer(size)
-            if (length := self.api.llama_token_to_piece(self.held.vocab, token, buffer, size, 0, special)) >= 0:
+            if (length := self.api.llama_token_to_piece(self.loaded.vocab, token, buffer, size, 0, special)) >= 0:
                 return buffer.raw[:length]
             size = -length
 
@@ -176,11 +176,11 @@ class Model:
 
         Raises InputError as ChatTemplate.
         """
-        return chat_tokens.conversation_ids(messages, self.special, self.template, self.held.token_ids)
+        return chat_tokens.conversation_ids(messages, self.special, self.template, self.loaded.token_ids)
 
     def text_ids(self, text: str) -> list[int]:
         """The token ids of a text; of none the end token, after which a document begins."""
-        return self.held.token_ids(text, special=True) or [self.eos]
+        return self.loaded.token_ids(text, special=True) or [self.eos]
 
     def generate_answer(
         self, generation: GenerationRequest, say: Callable[[str], None], stopped: threading.Event
@@ -190,13 +190,13 @@ class Model:
         writer = Writer(lambda token: characters.complete_characters(self.token_bytes(token)), generation, say)
         sampler = self._build_sampler(generation)
         try:
-            self.held.clear_memory()
+            self.loaded.clear_memory()
             for start in range(0, len(generation.prompt), BATCH):
                 if stopped.is_set():
                     break
                 self._read_tokens(generation.prompt[start : start + BATCH])
             while not stopped.is_set() and writer.tokens < generation.max_tokens:
-                token = int(self.api.llama_sampler_sample(sampler, self.held.context, -1))
+                token = int(self.api.llama_sampler_sample(sampler, self.loaded.context, -1))
                 writer.take_token(token)
                 if token == self.eos or writer.found_stop or writer.tokens == generation.max_tokens:
                     break
@@ -209,7 +209,7 @@ class Model:
     def _read_tokens(self, ids: Sequence[int]) -> None:
         """Have the model read tokens after those that it has read; logits are of the last."""
         token_array = (ctypes.c_int32 * len(ids))(*ids)
-        if status := self.api.llama_decode(self.held.context, self.api.llama_batch_get_one(token_array, len(ids))):
+        if status := self.api.llama_decode(self.loaded.context, self.api.llama_batch_get_one(token_array, len(ids))):
             raise RuntimeError(f"llama.cpp cannot read {len(ids)} tokens: status {status}")
 
     def _build_sampler(self, generation: GenerationRequest) -> Any:

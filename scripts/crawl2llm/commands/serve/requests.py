@@ -119,7 +119,7 @@ def parse_stop(value: Any) -> tuple[str, ...]:
     if (
         not isinstance(texts, list | tuple)
         or len(texts) > MOST_STOPS
-        or not all(isinstance(one, str) and one for one in texts)
+        or not all(isinstance(text, str) and text for text in texts)
     ):
         raise RefusedRequest(f"stop is {value!r}; it must be a text or a list of at most {MOST_STOPS}", "stop")
     return tuple(texts)
@@ -147,14 +147,13 @@ def parse_messages(value: Any) -> tuple[dict[str, str], ...]:
     """The conversation, with contents as texts: an optional system message, and turns of which the last is the user's."""
     if not isinstance(value, list) or not value:
         raise RefusedRequest("messages is missing: a list of {role, content}", "messages")
-    turns = [_parse_message(number, one) for number, one in enumerate(value)]
-    first = turns[0]["role"] == "system"
-    if [one["role"] for one in turns[first:]] != (["user", "assistant"] * len(turns))[: len(turns) - first] or turns[
-        -1
-    ]["role"] != "user":
-        roles = ", ".join(one["role"] for one in turns)
+    turns = [_parse_message(number, message) for number, message in enumerate(value)]
+    roles = [turn["role"] for turn in turns]
+    dialogue = roles[1:] if roles[0] == "system" else roles
+    expected = [("user", "assistant")[number % 2] for number in range(len(dialogue))]
+    if dialogue != expected or roles[-1] != "user":
         raise RefusedRequest(
-            f"messages are by {roles}; they must be user, assistant, user, …, user, after one system message or none",
+            f"messages are by {', '.join(roles)}; they must be user, assistant, user, …, user, after one system message or none",
             "messages",
         )
     return tuple(turns)

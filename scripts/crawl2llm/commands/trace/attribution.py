@@ -102,7 +102,7 @@ def search_documents(
             start, end = int(word_places[document_word, 0]), int(word_places[document_word + number - 1, 1])
             run = SharedRun(number, text_word, row["id"], start, end, row["url"] or "", row["source"])
             heapq.heappush(longest, run) if len(longest) < most else heapq.heappushpop(longest, run)
-    return sorted(longest, key=lambda one: (-one.number, one.first, one.id, one.start)), cover
+    return sorted(longest, key=lambda run: (-run.number, run.first, run.id, run.start)), cover
 
 
 def documents_of_files(files: list[Path]) -> Iterator[Row]:
@@ -147,15 +147,13 @@ def attribution_report(results: Results, text: str, least_words: int, new: bool 
     """What `main` tells. new: an index is built where there is none. Raises InputError for a text of fewer words."""
     query = TextQuery(text, least_words)
     if len(query.words) < least_words:
-        raise InputError(
-            f"the text has {format_quantity(len(query.words), 'word')} and --words is {least_words}: give a longer text, or a smaller number"
-            if query.words
-            else "the text has no word in it"
-        )
+        if not query.words:
+            raise InputError("the text has no word in it")
+        words = format_quantity(len(query.words), "word")
+        raise InputError(f"the text has {words} and --words is {least_words}: give a longer text, or a smaller number")
     files = corpus_files(results)
-    index = (
-        corpus_index(results, files, new) if least_words >= SURE_WORDS else None
-    )  # shorter runs may lack a fingerprint
+    # Shorter runs may lack a fingerprint.
+    index = corpus_index(results, files, new) if least_words >= SURE_WORDS else None
     if index:
         likely_numbers, sharing = likely_documents(index, text)
         runs, cover = search_documents(query, index.document_rows(likely_numbers, COLUMNS))
@@ -171,10 +169,10 @@ def attribution_report(results: Results, text: str, least_words: int, new: bool 
         "longest": int(cover.max()),
         "matches": [
             {
-                **asdict(one),
-                "text": text[int(word_places[one.first, 0]) : int(word_places[one.first + one.number - 1, 1])],
+                **asdict(run),
+                "text": text[int(word_places[run.first, 0]) : int(word_places[run.first + run.number - 1, 1])],
             }
-            for one in runs
+            for run in runs
         ],
     }
 
@@ -189,10 +187,8 @@ def attribution_lines(report: dict[str, Any], least_words: int) -> Iterator[str]
     else:
         yield f"none of the {format_quantity(report['words'], 'word')} stands in {where}: --words with a smaller number finds shorter ones"
     if report["not_read"]:
-        yield (
-            f"{format_quantity(report['not_read'], 'more document shares', 'more documents share')} a passage, not read: the {indexes.MOST_DOCUMENTS:,} that "
-            "share most were"
-        )
+        unread_documents = format_quantity(report["not_read"], "more document shares", "more documents share")
+        yield f"{unread_documents} a passage, not read: the {indexes.MOST_DOCUMENTS:,} that share most were"
     for match in report["matches"]:
         yield f"  {match['number']:>4} words  {match['id']}  {match['url']}  characters {match['start']:,} to {match['end']:,}"
         yield f"             {document.shorten_line(match['text'], 100)}"

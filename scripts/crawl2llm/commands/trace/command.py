@@ -32,7 +32,7 @@ def document_report(results: Results, key: str) -> Row:
     order = data_order.training_order(results) if results.read_manifest(data_order.TRAIN) else None
     return {
         "documents": [
-            {"id": one["id"], "steps": list(document.document_journey(results, one, order))} for one in documents
+            {"id": row["id"], "steps": list(document.document_journey(results, row, order))} for row in documents
         ],
         "dropped": dropped,
     }
@@ -63,7 +63,7 @@ def step_report(results: Results, step: int) -> Row:
         "step": step,
         "windows": windows.tolist(),
         "window": order.context + 1,
-        "tokens": sum(one["tokens"] for one in documents),
+        "tokens": sum(row["tokens"] for row in documents),
         "documents": documents,
     }
 
@@ -135,11 +135,11 @@ def until_report(results: Results, step: int) -> Row:
         "distinct_tokens": sum(totals["source"]["tokens"].values()),
         "documents": len(names),
         **{
-            f"by_{what}": {
+            f"by_{part}": {
                 name: {"documents": of["documents"][name], "tokens": number}
                 for name, number in of["tokens"].most_common()
             }
-            for what, of in totals.items()
+            for part, of in totals.items()
         },
     }
 

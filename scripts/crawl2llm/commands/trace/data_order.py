@@ -39,7 +39,7 @@ class DataOrder:
     """The order in which a training read its stream.
 
     tokens: manifests of tokenize.encode. mix: the manifest of pretrain.mix, where the run has it. first, last: the steps that it took.
-    rolled: where it went back (`from`, `to`, and `sequences` that it left out). Raises InputError for a mix of another stream.
+    rollbacks: where it went back (`from`, `to`, and `sequences` that it left out). Raises InputError for a mix of another stream.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class DataOrder:
         self.tokens, self.plan, self.context, self.seed = tokens, plan, plan.context, seed
         self.stream = data.open_split(tokens, "train")
         self.first, self.last = steps or (1, plan.steps)
-        self.rolled = rollbacks
+        self.rollbacks = rollbacks
         self.mix = mix_reader.MixReader(mix, self.stream, plan, seed) if mix else None
 
     def check_step(self, step: int) -> None:
@@ -65,7 +65,7 @@ class DataOrder:
     def windows_of(self, step: int) -> Tokens:
         """The windows of a step's global batch, [sequences]; of a step that was taken again, those of the last time."""
         first, sequences = self.plan.window_span(step)
-        ahead = sum(each["sequences"] for each in self.rolled if step > each["to"])
+        ahead = sum(each["sequences"] for each in self.rollbacks if step > each["to"])
         if self.mix:
             return self.mix.windows_at(first + ahead, sequences)
         return data.windows_from(first + ahead, sequences, self.plan.windows, self.seed)

@@ -72,7 +72,7 @@ def nearest_addresses(results: Results, url: str) -> list[str]:
 
 
 def document_journey(results: Results, document: Row, reading: DataOrder | None) -> Iterator[Row]:
-    """What each step says of a document, in the steps' order; a row has `step` and what follows from it. document: of `find`.
+    """What each step says of a document, in the steps' order; a row has `step` and what follows from it. document: of `find_documents`.
 
     reading: of the training, where it has ended.
     """
@@ -160,9 +160,9 @@ def find_keeper(results: Results, name: str) -> Row:
     return {"id": name}
 
 
-def side_by_side(one: str, other: str, width: int = 56, most: int = 40) -> list[str]:
+def side_by_side(left_text: str, right_text: str, width: int = 56, most: int = 40) -> list[str]:
     """Two texts side by side, line by line: ` ` the same, `|` changed, `<` in the first alone, `>` in the second alone."""
-    left, right = one.splitlines(), other.splitlines()
+    left, right = left_text.splitlines(), right_text.splitlines()
     out = []
     for kind, first, last, begin, end in opcodes(left, right):
         number = max(last - first, end - begin)
@@ -174,12 +174,15 @@ def side_by_side(one: str, other: str, width: int = 56, most: int = 40) -> list[
             ]
             continue
         for at in range(number):
-            one_, other_ = (
-                (left[first + at] if first + at < last else None),
-                (right[begin + at] if begin + at < end else None),
-            )
-            mark = " " if kind == "equal" else "<" if other_ is None else ">" if one_ is None else "|"
-            out.append((mark, one_ or "", other_ or ""))
+            left_line = left[first + at] if first + at < last else None
+            right_line = right[begin + at] if begin + at < end else None
+            if kind == "equal":
+                mark = " "
+            elif right_line is None:
+                mark = "<"
+            else:
+                mark = ">" if left_line is None else "|"
+            out.append((mark, left_line or "", right_line or ""))
     lines = [f"{shorten_line(a, width):{width}} {mark} {shorten_line(b, width)}" for mark, a, b in out[:most]]
     return [*lines, *([f"… {len(out) - most:,} more lines"] if len(out) > most else [])]
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from crawl2llm.chain import model_registry, steps
 from crawl2llm.chain.freshness import WITHOUT_INPUT
@@ -26,7 +27,7 @@ TRAININGS = (*model_registry.MAKERS, steps.RUNG)
 
 @dataclass(frozen=True)
 class Result:
-    """A task's result. aside: whether it is set aside, since the config no longer has its model."""
+    """A task's result. is_aside: whether it is set aside, since the config no longer has its model."""
 
     manifest: Path
     variant: str
@@ -109,8 +110,8 @@ class Lineage:
         readers: dict[Path, list[tuple[Result, list[str]]]] = defaultdict(list)
         lost = {
             result
-            for result, made in self.manifests.items()
-            if not made.inputs and not made.sources and result.step not in WITHOUT_INPUT
+            for result, manifest in self.manifests.items()
+            if not manifest.inputs and not manifest.sources and result.step not in WITHOUT_INPUT
         }
         for result, manifest in self.manifests.items():
             for key, parts in manifest_ranges.unpack_ranges(manifest.inputs).items():
@@ -152,9 +153,11 @@ class Lineage:
 def sort_results(results: Iterable[Result]) -> list[Result]:
     """Results in the order of the steps, main first."""
     order = list(steps.STEPS)
-    return sorted(
-        results, key=lambda one: (order.index(one.step), one.variant != "main", one.variant, one.is_aside, one.task)
-    )
+
+    def sort_key(result: Result) -> tuple[Any, ...]:
+        return order.index(result.step), result.variant != "main", result.variant, result.is_aside, result.task
+
+    return sorted(results, key=sort_key)
 
 
 def steps_by_variant(results: Iterable[Result]) -> Iterator[tuple[str, list[str]]]:

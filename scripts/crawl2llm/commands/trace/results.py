@@ -47,8 +47,8 @@ class Results:
         self.shards = steps.shards(self.config)
         if not self.manifest_path(DOCUMENTS, self.shards[0]).exists():
             raise InputError(
-                f"{self.manifest_path(DOCUMENTS, self.shards[0])} is not there: no document was read yet. Run the workflow, or name its "
-                "folder with --directory and its config with --configfile"
+                f"{self.manifest_path(DOCUMENTS, self.shards[0])} is not there: no document was read yet. Run the workflow, or name "
+                "its folder with --directory and its config with --configfile"
             )
 
     def manifest_path(self, step: str, task: str = "") -> Path:
@@ -98,7 +98,7 @@ class Results:
 
 
 def add_options(parser: Parser, all_variants: bool = False) -> None:
-    """Add --configfile, --directory, --variant and --json. every: without --variant the answer is of all variants, else of main."""
+    """Add --configfile, --directory, --variant and --json. all_variants: without --variant the answer is of all variants, else of main."""
     add_configfile_option(parser, "the run's config (config.yaml of its folder)")
     parser.add_argument(
         "--directory", type=Path, default=Path(), help="the run's working directory, as of Snakemake (.)"
@@ -112,7 +112,7 @@ def add_options(parser: Parser, all_variants: bool = False) -> None:
 
 
 def open_results(args: argparse.Namespace, stack: contextlib.ExitStack) -> Results:
-    """The results that `options` name; the working directory is theirs until the stack ends."""
+    """The results that the options of `add_options` name; the working directory is theirs until the stack ends."""
     files = [Path(name).absolute() for name in args.configfile]
     if not args.directory.is_dir():
         raise InputError(f"--directory is {args.directory}, which is no folder")

@@ -34,6 +34,7 @@ from crawl2llm.core.console import format_quantity
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import write_atomically
 from crawl2llm.core.nested_dicts import has_path
+from crawl2llm.core.phrases import and_more
 from crawl2llm.filters.url.lists import Lists, PublicSuffixes, judged_url
 from crawl2llm.filters.url.lists import parse_domains as listed_domains
 from crawl2llm.formats.documents import SPLITS, open_parquet, rows
@@ -190,7 +191,7 @@ def steps_to_rerun(results: Results, whole: dict[str, Any]) -> dict[str, list[st
                 or project.fingerprint(name, step, task) != project_before.fingerprint(name, step, task)
             )
         ]
-    return {name: found for name, found in steps_by_variant.items() if found}
+    return {name: names for name, names in steps_by_variant.items() if names}
 
 
 def distinct_corpora(results: Results, variant: str | None) -> tuple[list[list[Results]], list[str]]:
@@ -232,25 +233,30 @@ def results_reached(graph: Lineage, read: set[Path], heldout: set[Path], trained
         | graph.made_from(heldout, lineage.enters_heldout)
         | graph.made_from(read, lineage.enters_documents)
     )
-    models = [one for one in trained_results if one.step in model_registry.MAKERS]
-    exports = [one for one in trained_results if one.step == EXPORT_STEP]
+    models = [result for result in trained_results if result.step in model_registry.MAKERS]
+    exports = [result for result in trained_results if result.step == EXPORT_STEP]
     lost = [
-        one for one in graph.unknown_results() - trained_results if one.step in (*model_registry.MAKERS, EXPORT_STEP)
+        result
+        for result in graph.unknown_results() - trained_results
+        if result.step in (*model_registry.MAKERS, EXPORT_STEP)
     ]
-    paths = {one.config_manifest for one in trained_results}
+    paths = {result.config_manifest for result in trained_results}
     trainings = list(checkpoint_folders.trainings_below(CHECKPOINTS))
     checkpoints = {folder for folder, manifest, _ in trainings if manifest in paths}
-    known_manifests = {one.config_manifest for one in graph.manifests}
+    known_manifests = {result.config_manifest for result in graph.manifests}
     unended_folders = {folder for folder, _, _ in trainings} - {
         folder for folder, manifest, _ in trainings if manifest in known_manifests
     }
     return {
-        "models": [one.name for one in lineage.sort_results(models)],
-        "exports": [str(one.manifest.parent / one.task) for one in lineage.sort_results(exports)],
+        "models": [result.name for result in lineage.sort_results(models)],
+        "exports": [str(result.manifest.parent / result.task) for result in lineage.sort_results(exports)],
         "checkpoints": sorted(map(str, checkpoints)),
-        "set_aside": sorted(str(one.manifest.parent) for one in all_reached if one.is_aside),
+        "set_aside": sorted(str(result.manifest.parent) for result in all_reached if result.is_aside),
         "results": dict(lineage.steps_by_variant(all_reached)),
-        "not_known": [*(str(one.manifest) for one in lineage.sort_results(lost)), *sorted(map(str, unended_folders))],
+        "not_known": [
+            *(str(result.manifest) for result in lineage.sort_results(lost)),
+            *sorted(map(str, unended_folders)),
+        ],
         "caches": sorted(
             str(path)
             for path in (*Path(INDEX_FOLDER).parent.glob("*"), *RESULTS.glob(f"*/{PAGE_FOLDER}"))
@@ -268,7 +274,7 @@ def takedown_report(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / ("domains" if domains else "urls")).write_text(
-            "".join(f"{one}\n" for one in entries), encoding="utf-8"
+            "".join(f"{entry}\n" for entry in entries), encoding="utf-8"
         )
         list_path = str(folder / "domains" if domains else folder)
         empty = configuration.validate({})["url"]["score"]
@@ -278,23 +284,26 @@ def takedown_report(
         places: dict[str, set[Path]] = {split: set() for split in ("", "validation", "train")}
         groups, unread = distinct_corpora(results, variant)
         copied, keepers = dict[str, str](), dict[str, str]()
-        listed_by_folder: dict[
-            str, dict[str, dict[str, Any]]
-        ] = {}  # what is on the lists, by the folder of the documents
+        # What is on the lists, by the folder of the documents.
+        listed_by_folder: dict[str, dict[str, dict[str, Any]]] = {}
         for group in groups:
-            first, names = group[0], [one.variant for one in group]
+            first, names = group[0], [results_of_variant.variant for results_of_variant in group]
             place = first.project.step_folder(first.variant, DOCUMENTS)
             if place not in listed_by_folder:
                 listed_by_folder[place] = documents_on_lists(first, lists)
-            corpus_documents = {key: {**one, "variants": names} for key, one in listed_by_folder[place].items()}
+            corpus_documents = {
+                key: {**document, "variants": names} for key, document in listed_by_folder[place].items()
+            }
             add_fates(first, corpus_documents)
             skipping = steps.skipped_by("url.select", first.config)
-            for one in corpus_documents.values():
-                one["stays"] = bool(one["curated"]) or one["source"] in skipping
+            for document in corpus_documents.values():
+                document["stays"] = bool(document["curated"]) or document["source"] in skipping
             dropped_copies, kept_originals = find_copies(first, corpus_documents)
             copied, keepers = copied | dropped_copies, keepers | kept_originals
-            fate = Counter(one.get("fate", NOT_FOLLOWED) for one in corpus_documents.values())
-            tokens = sum(one.get("tokens", 0) for one in corpus_documents.values() if one.get("fate") == "train")
+            fate = Counter(document.get("fate", NOT_FOLLOWED) for document in corpus_documents.values())
+            tokens = sum(
+                document.get("tokens", 0) for document in corpus_documents.values() if document.get("fate") == "train"
+            )
             counts = {
                 "documents": len(corpus_documents),
                 "by_fate": dict(fate.most_common()),
@@ -306,8 +315,8 @@ def takedown_report(
                 paths |= {*first_manifests(first, corpus_documents, split)}
         copies_of = [{**row, "duplicate_of": copied[row["id"]]} for row in document_addresses(groups, copied)]
         originals = [{**row, "duplicate": keepers[row["id"]]} for row in document_addresses(groups, keepers)]
-        readable = [one for one in documents if one.get("fate", NOT_FOLLOWED) in READABLE_FATES]
-        changes = any(not one["stays"] for one in readable)
+        readable = [document for document in documents if document.get("fate", NOT_FOLLOWED) in READABLE_FATES]
+        changes = any(not document["stays"] for document in readable)
         whole = apply_edit(config, takedown_edit(config, list_path, kind)) if changes else {}
         short = variants_without_edit(whole, list_path, kind) if changes else []
         runs = steps_to_rerun(results, whole) if changes else {}
@@ -321,8 +330,8 @@ def takedown_report(
             if folder.is_dir() and folder.name not in results.project.variants
         ),
         **results_reached(Lineage(), *places.values()),
-        "curated": len({one["id"] for one in documents if one["curated"]}),
-        "stays": len({one["id"] for one in readable if one["stays"]}),
+        "curated": len({document["id"] for document in documents if document["curated"]}),
+        "stays": len({document["id"] for document in readable if document["stays"]}),
         "copies": copies_of,
         "originals": originals,
         "list": entries,
@@ -345,12 +354,14 @@ def takedown_lines(report: dict[str, Any]) -> Iterator[str]:
     for names, counts in _group_equal(report["by_variant"]):
         variants_text = f" ({_variants_text(names)})" if len(report["by_variant"]) > 1 else ""
         fate = ", ".join(f"{number:,} {name}" for name, number in counts["by_fate"].items()) or "none"
-        yield f"{format_quantity(counts['documents'], 'document')}{variants_text}: {fate}; {format_quantity(counts['training_tokens'], 'token')} of the training text"
+        documents_text = format_quantity(counts["documents"], "document")
+        tokens_text = format_quantity(counts["training_tokens"], "token")
+        yield f"{documents_text}{variants_text}: {fate}; {tokens_text} of the training text"
     for document in documents[:MOST_LINES]:
         yield f"  {document.get('fate', ''):12} {document.get('tokens', 0):>8,} tokens  {document['url'] or '(no address)'}"
     if len(documents) > MOST_LINES:
         yield f"  … {len(documents) - MOST_LINES:,} more: --json lists all"
-    if written := [one for one in documents if "written_by" in one]:
+    if written := [document for document in documents if "written_by" in document]:
         yield f"texts among them that a model wrote of such pages: {len(written):,}"
     yield from _reached_lines(report)
     skipped_line = (
@@ -359,8 +370,8 @@ def takedown_lines(report: dict[str, Any]) -> Iterator[str]:
     )
     if report["originals"]:
         yield (
-            f"documents of other addresses that these were dropped as duplicates of, and whose text stays: {len(report['originals']):,}. To "
-            "leave them out, list them too:"
+            f"documents of other addresses that these were dropped as duplicates of, and whose text stays: {len(report['originals']):,}. "
+            "To leave them out, list them too:"
         )
         yield from _url_lines(report["originals"])
     if not report["edit"]:
@@ -392,13 +403,13 @@ def _reached_lines(report: dict[str, Any]) -> Iterator[str]:
     yield f"models that learnt from them: {', '.join(report['models']) or 'none'}"
     for key, words in REMAINS.items():
         if report[key]:
-            yield f"{words}: {', '.join(report[key][:MOST_LINES])}{f' and {len(report[key]) - MOST_LINES:,} more' if report[key][MOST_LINES:] else ''}"
+            yield f"{words}: {and_more(report[key], MOST_LINES)}"
     for variant, names in report["results"].items():
         yield f"results of {variant} that hold something of them or were made with them: {_steps_text(names)}"
 
 
 def _url_lines(documents: list[dict[str, Any]]) -> Iterator[str]:
-    yield from (f"  {one['url'] or '(no address)'}" for one in documents[:MOST_LINES])
+    yield from (f"  {document['url'] or '(no address)'}" for document in documents[:MOST_LINES])
     if len(documents) > MOST_LINES:
         yield f"  … {len(documents) - MOST_LINES:,} more: --json lists all"
 
@@ -420,7 +431,7 @@ def _steps_text(names: list[str]) -> str:
 
 def _variants_text(names: list[str]) -> str:
     """`main, small and 7 more variants`."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3:,} more variants" if len(names) > 3 else "")
+    return and_more(names, 3, "variants")
 
 
 def check_domains(domains: list[str]) -> None:
@@ -431,8 +442,8 @@ def check_domains(domains: list[str]) -> None:
     for domain in domains:
         if any(mark in domain for mark in "/?#"):
             raise InputError(
-                f"--domain is {domain!r}; it is a domain without scheme and path, such as {url_host(domain) or 'example.org'}, and stands for "
-                f"all its pages. For an address: --url {domain}"
+                f"--domain is {domain!r}; it is a domain without scheme and path, such as {url_host(domain) or 'example.org'}, and stands "
+                f"for all its pages. For an address: --url {domain}"
             )
         for name, pattern in listed_domains(domain):
             if name in public and not pattern:
@@ -461,7 +472,7 @@ def main(argv: list[str] | None = None) -> int:
         report = takedown_report(results, args.domain, args.url, list_path, args.variant)
         if target:
             file = target if args.domain else target / "urls"
-            write_atomically(file, "".join(f"{one}\n" for one in report["list"]))
+            write_atomically(file, "".join(f"{entry}\n" for entry in report["list"]))
     return command_line.print_findings(args, report, lambda: takedown_lines(report))
 
 

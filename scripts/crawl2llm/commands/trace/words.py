@@ -19,7 +19,7 @@ def numbers_text(steps: Sequence[int]) -> str:
     """`3, 17 and 40`; of many the first, and how many more."""
     if not steps:
         return "none"
-    texts = [f"{one:,}" for one in steps[:MOST_LINES]]
+    texts = [f"{step:,}" for step in steps[:MOST_LINES]]
     return ", ".join(texts) + (f" and {len(steps) - MOST_LINES:,} more" if len(steps) > MOST_LINES else "")
 
 
@@ -88,24 +88,25 @@ def verdict_text(step_row: Row) -> str:
 def batch_lines(report: Row) -> Iterator[str]:
     """The documents of a training step as text."""
     spike_rows = report.get("spikes", [])
-    outlying = [one for one in spike_rows if one["deviations"] > spikes.OUTLYING]
+    outlying = [row for row in spike_rows if row["deviations"] > spikes.OUTLYING]
     if spike_rows and not outlying:
         yield f"no step stands out ({spikes.OUTLYING:g} standard deviations); the largest:"
-    for one in outlying or spike_rows:
-        side = "above" if one["deviations"] >= 0 else "below"
+    for row in outlying or spike_rows:
+        side = "above" if row["deviations"] >= 0 else "below"
         yield (
-            f"step {one['step']:,}: loss {one['loss']:.4f}, {abs(one['deviations']):.1f} standard deviations {side} the mean of the steps "
-            "before"
+            f"step {row['step']:,}: loss {row['loss']:.4f}, {abs(row['deviations']):.1f} standard deviations {side} the mean of the "
+            "steps before"
         )
     in_two_windows = len(report["windows"]) * report["window"] - report["tokens"]
     yield (
-        f"step {report['step']:,}: {format_quantity(report['tokens'], 'token')} of {format_quantity(len(report['documents']), 'document')}, in "
+        f"step {report['step']:,}: {format_quantity(report['tokens'], 'token')} of "
+        f"{format_quantity(len(report['documents']), 'document')}, in "
         f"{format_quantity(len(report['windows']), 'window')} of {report['window']:,}"
         + (f" ({in_two_windows:,} are in two windows)" if in_two_windows else "")
     )
-    for one in report["documents"][:MOST_LINES]:
-        yield f"  {one['tokens']:>7,}  {one['id']}  {one['url'] or '(no address)'}"
-        yield f"           {document.shorten_line(one['text'], TEXT_CHARACTERS)}"
+    for row in report["documents"][:MOST_LINES]:
+        yield f"  {row['tokens']:>7,}  {row['id']}  {row['url'] or '(no address)'}"
+        yield f"           {document.shorten_line(row['text'], TEXT_CHARACTERS)}"
     if len(report["documents"]) > MOST_LINES:
         yield f"  … {len(report['documents']) - MOST_LINES:,} more: --json lists all"
 
@@ -113,10 +114,9 @@ def batch_lines(report: Row) -> Iterator[str]:
 def until_lines(report: Row) -> Iterator[str]:
     """What was read until a step as text."""
     yield (
-        f"until step {report['until']:,}: {format_quantity(report['tokens_read'], 'token')} read in {format_quantity(report['windows'], 'window')} of "
-        f"{report['window']:,}, "
-        f"{report['distinct_tokens']:,} different ones of "
-        f"{format_quantity(report['documents'], 'document')}"
+        f"until step {report['until']:,}: {format_quantity(report['tokens_read'], 'token')} read in "
+        f"{format_quantity(report['windows'], 'window')} of {report['window']:,}, "
+        f"{report['distinct_tokens']:,} different ones of {format_quantity(report['documents'], 'document')}"
     )
     for grouping in ("source", "host"):
         yield f"  by {grouping}:"

@@ -38,7 +38,9 @@ class Failure:
 def status_in(text: str) -> int | None:
     """The exit status in Snakemake's words about a command that failed."""
     match = EXIT_WORDS.search(text)
-    return None if match is None else -int(match.group(1)) if match.group(1) else int(match.group(2))
+    if match is None:
+        return None
+    return -int(match.group(1)) if match.group(1) else int(match.group(2))
 
 
 def _without_prefix(line: str) -> str:
@@ -82,7 +84,7 @@ def was_ended_by_signal(failure: Failure) -> bool:
 
 
 def failure_lines(failure: Failure, elsewhere: bool = False) -> list[str]:
-    """The lines to show. elsewhere: as of `shortened`."""
+    """The lines to show. elsewhere: as of `short_path`."""
     texts = {path: lines_of_this_start(last_lines(path)) for path in failure.logs}
     program_lines = next(iter(texts.values()), [])
     other_lines = [line for path in failure.logs[1:] for line in texts[path]]

@@ -61,7 +61,11 @@ def plain_error(text: str) -> str:
     if missing := NO_RULE.match(text):
         name, rules = missing[1], [step.replace(".", "_") for step in STEPS]
         near = difflib.get_close_matches(name.replace(".", "_"), rules, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else f"; rules are {', '.join(rules)}" if "/" not in name else ""
+        hint = ""
+        if near:
+            hint = f" (did you mean {near[0]}?)"
+        elif "/" not in name:
+            hint = f"; rules are {', '.join(rules)}"
         return f"error: {name} is no rule, nor a file that one makes{hint}"
     if system := run_folder.explain_disk_error(text):
         return f"error: {system}"
@@ -74,10 +78,10 @@ class PlainFormatter(logging.Formatter):
 
     def __init__(self, formatter: logging.Formatter) -> None:
         super().__init__()
-        self.own = formatter
+        self.formatter = formatter
 
     def format(self, record: logging.LogRecord) -> str:
-        return plain_error(self.own.format(record))
+        return plain_error(self.formatter.format(record))
 
 
 def attach(workflow: Any) -> None:
@@ -269,8 +273,9 @@ class Handler(logging.Handler):
         new = [failure for number, failure in self.failures.items() if number not in self.told_jobs]
         self.told_jobs |= self.failures.keys()
         if new and not self.interrupted:
+            more = " and more" if len(new) > 3 else ""
             self.show_message(
-                f"failed: {', '.join(map(str, new[:3]))}{' and more' * (len(new) > 3)}; the run continues, and says why at its end"
+                f"failed: {', '.join(map(str, new[:3]))}{more}; the run continues, and says why at its end"
             )
 
     def _watch_logs(self) -> None:
@@ -334,17 +339,18 @@ class Handler(logging.Handler):
     def _stop_lines(self) -> list[str]:
         """A line for each training that was stopped: its step, and where its checkpoint is."""
         running = {str(task): task.log for step in self.run.steps.values() for task in step.running.values()}
-        logs = running | {str(one): one.logs[0] for one in self.failures.values() if one.logs}
+        logs = running | {str(failure): failure.logs[0] for failure in self.failures.values() if failure.logs}
         return [f"{name}: {words}" for name, log in logs.items() if (words := stop_message(log))]
 
     def last_words(self) -> list[str]:
         """What is said when Snakemake has said everything."""
         if not self.has_begun:
             return ["stopped by Ctrl-C, before a task was started"] if self.interrupted else []
-        done = f"{self.run.done:,} of {format_quantity(self.run.total, 'task')} done in {format_duration(time.monotonic() - self.run.began)}"
+        elapsed = format_duration(time.monotonic() - self.run.began)
+        done = f"{self.run.tasks_done:,} of {format_quantity(self.run.total, 'task')} done in {elapsed}"
         if self.interrupted or self._ended_by_signal():
             signal_name = "Ctrl-C" if self.interrupted else "SIGTERM (signal 15)"
-            kept_note = ", and kept" * bool(self.run.done)
+            kept_note = ", and kept" if self.run.tasks_done else ""
             return [
                 f"stopped by {signal_name}, {done}{kept_note}; start the same command again to resume",
                 *self._stop_lines(),

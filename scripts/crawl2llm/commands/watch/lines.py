@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from crawl2llm.commands.watch.run import Run, Step, documents_text, names_text
+from crawl2llm.commands.watch.run import Run, Step, documents_text
 from crawl2llm.core.console import format_duration, format_quantity, singular_or_plural
+from crawl2llm.core.phrases import and_more, with_prefix
 
+MOST_NAMES = 3  # names in a list; of more, their number
 FIRST_PAUSE = 60.0  # seconds without a line after which one says how far the run is
 PAUSE_SHARE = 0.05  # of the run's time: later lines are further apart, so that days of waiting take hundreds of lines, not thousands
 
@@ -69,14 +71,13 @@ class Lines:
         """Called every second or so."""
         if now - self.last_line_at < max(FIRST_PAUSE, PAUSE_SHARE * (now - self.run.began)):
             return
-        parts = [f"{self.run.done:,} of {format_quantity(self.run.total, 'task')}"]
+        parts = [f"{self.run.tasks_done:,} of {format_quantity(self.run.total, 'task')}"]
         running = [task for step in self.run.steps.values() for task in step.running.values()]
         if running:
             newest = max(running, key=lambda task: task.began)
             message = newest.tail.message if newest.tail else ""
-            parts.append(
-                f"running {names_text(dict.fromkeys(task.step for task in running))}" + f": {message}" * bool(message)
-            )
+            steps_text = and_more(dict.fromkeys(task.step for task in running), MOST_NAMES)
+            parts.append(f"running {steps_text}{with_prefix(': ', message)}")
         if kept_text := documents_text(self.run.kept_documents()):
             parts.append(kept_text)
         parts.append(time_left_text(self.run, now))
@@ -89,10 +90,10 @@ class Lines:
 def time_left_text(run: Run, now: float) -> str:
     """`about 4m10s left`, with the steps of which nothing was measured yet, or that take longer than they should."""
     seconds_left, unknown, late = run.time_left(now, time.time())
-    doubts = [f"{names_text(unknown)} not measured yet"] if unknown else []
+    doubts = [f"{and_more(unknown, MOST_NAMES)} not measured yet"] if unknown else []
     if late:
         verb = "takes" if len(late) == 1 else "take"
-        doubts.append(f"{names_text(late)} {verb} longer than expected")
+        doubts.append(f"{and_more(late, MOST_NAMES)} {verb} longer than expected")
     doubts_text = "; ".join(doubts)
     if seconds_left is None or (late and not round(seconds_left)):
         return doubts_text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,7 +184,7 @@ class Run:
         return sum(step.total for step in self.steps.values())
 
     @property
-    def done(self) -> int:
+    def tasks_done(self) -> int:
         return sum(step.done for step in self.steps.values())
 
     def kept_documents(self) -> tuple[str, int, int] | None:
@@ -214,8 +213,10 @@ class Run:
         for name, step in self.steps.items():
             waiting = step.total - step.done - len(step.running)
             estimates = [_seconds_left(task, step, now, clock) for task in step.running.values()]
-            seconds_left = [max(0.0, found) for found in estimates if found is not None and found > -LATE_SECONDS]
-            if any(found is not None and found <= -LATE_SECONDS for found in estimates):
+            seconds_left = [
+                max(0.0, estimate) for estimate in estimates if estimate is not None and estimate > -LATE_SECONDS
+            ]
+            if any(estimate is not None and estimate <= -LATE_SECONDS for estimate in estimates):
                 late.append(name)
             is_known |= bool(seconds_left)
             total += max(seconds_left, default=0.0)
@@ -243,10 +244,3 @@ def documents_text(counts: tuple[str, int, int] | None) -> str:
 def loss_text(step: str, loss: float) -> str:
     """A training's loss with its unit; that of an alignment has none."""
     return f"loss {loss:.3f}" + ("" if steps.stage_of(step) == "align" else " nats a token")
-
-
-def names_text(names: Iterable[str], most: int = 3) -> str:
-    """Names with commas, the first few of them."""
-    names = list(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -65,7 +65,7 @@ def redirect_output(log: Path) -> Iterator[TextIO]:
 
 
 class Screen:
-    """Draws a run below everything that is printed with `say`."""
+    """Draws a run below everything that is printed with `print_above`."""
 
     def __init__(self, run: Run, stream: TextIO, color: bool) -> None:
         from rich.console import Console
@@ -110,10 +110,8 @@ class Screen:
 
         self._measure_terminal()
         now = time.monotonic()
-        head = (
-            f"{self.run.done:,} of {format_quantity(self.run.total, 'task')}, {format_duration(now - self.run.began)}"
-        )
-        left_text = time_left_text(self.run, now) if self.run.done < self.run.total else ""
+        head = f"{self.run.tasks_done:,} of {format_quantity(self.run.total, 'task')}, {format_duration(now - self.run.began)}"
+        left_text = time_left_text(self.run, now) if self.run.tasks_done < self.run.total else ""
         rows = [Text("; ".join(part for part in (head, left_text) if part), style="bold")]
         if kept_text := documents_text(self.run.kept_documents()):
             rows.append(Text(kept_text))
@@ -139,7 +137,9 @@ class Screen:
         for stage, steps in steps_by_stage(self.run).items():
             total, done = sum(step.total for step in steps.values()), sum(step.done for step in steps.values())
             busy = any(step.running for step in steps.values())
-            style = "bold" if busy else "dim" if done < total else ""
+            style = "dim" if done < total else ""
+            if busy:
+                style = "bold"
             bar = ProgressBar(total=total, completed=done, width=BAR_WIDTH)
             table.add_row(
                 stage, bar, f"{done:,}/{total:,}", elapsed_text(steps, now), activity_text(steps), style=style

@@ -40,7 +40,7 @@ JOINT_FILTERS = ("boilerplate", "dedup", "paragraphs", "substrings", "quality")
 
 
 def apply_edits(results: Results, edits: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """(the config under the edits, the select steps whose settings they change). given: `key=value`, values as YAML.
+    """(the config under the edits, the select steps whose settings they change). edits: `key=value`, values as YAML.
 
     Raises InputError for what is no edit, or changes more than select steps, and ConfigError for a key or value that the schema refuses.
     """
@@ -190,7 +190,7 @@ class _Counts:
         by = {"by_source": self.by_source, "by_language": self.by_language}
         return {
             "in": self.total, "kept": self.kept, "dropped": dict(sorted(self.dropped.items())),
-            **{name: dict(found.most_common()) for name, found in by.items()},
+            **{name: dict(counter.most_common()) for name, counter in by.items()},
         }  # fmt: skip
 
 
@@ -259,12 +259,15 @@ def whatif_report(results: Results, edits: Sequence[str], samples: int = SAMPLES
     return {
         "edits": list(edits),
         "other_settings": changed_settings(results),
-        "steps": [one.to_row() for one in filter_steps],
+        "steps": [filter_step.to_row() for filter_step in filter_steps],
         "corpus": total,
         "samples": {
-            one.step: {what: sample_rows(results, getattr(one, what)) for what in ("gone", "back")}
-            for one in filter_steps
-            if one.is_edited
+            filter_step.step: {
+                "gone": sample_rows(results, filter_step.gone),
+                "back": sample_rows(results, filter_step.back),
+            }
+            for filter_step in filter_steps
+            if filter_step.is_edited
         },
     }
 

@@ -54,11 +54,11 @@ def verdict_tables(results: Results, config: dict[str, Any], step: str, out: Pat
     return tables
 
 
-def _settings_differ(step: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether a step that both configs use has other settings in one than in the other."""
-    return all(steps.is_used(step, config) for config in (one, other)) and canonical_json(
-        tracked_settings(step, one)
-    ) != canonical_json(tracked_settings(step, other))
+def _settings_differ(step: str, *configs: dict[str, Any]) -> bool:
+    """Whether a step that all these configs use has not the same settings in all."""
+    if not all(steps.is_used(step, config) for config in configs):
+        return False
+    return len({canonical_json(tracked_settings(step, config)) for config in configs}) > 1
 
 
 def _run_step(
@@ -70,7 +70,7 @@ def _run_step(
     options: dict[str, str],
     remade: dict[str, Path],
 ) -> Path:
-    """Run the program of a step for a shard ("": of all), and return its manifest. again: those that were made for this answer."""
+    """Run the program of a step for a shard ("": of all), and return its manifest. remade: those that were made for this answer."""
     words = [
         "--config",
         canonical_json({"step": step, "config": tracked_settings(step, config)}),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from crawl2llm.commands.trace.document import shorten_line
+from crawl2llm.core.phrases import first_few
 
 Row = dict[str, Any]
 MOST_KEYS = 5  # keys of a step that was made with other settings
@@ -19,21 +20,18 @@ def _value_text(value: Any) -> str:
 def whatif_lines(report: Row) -> Iterator[str]:
     """The answer as text."""
     for step, differ in report["other_settings"].items():
-        some = [
-            f"{key}: {_value_text(was)} → {_value_text(now)}" for key, (was, now) in list(differ.items())[:MOST_KEYS]
-        ]
+        changes = [f"{key}: {_value_text(was)} → {_value_text(now)}" for key, (was, now) in differ.items()]
         yield (
-            f"{step} was made with other settings than this config has ({', '.join(some + ['…'] * (len(differ) > MOST_KEYS))}): "
+            f"{step} was made with other settings than this config has ({first_few(changes, MOST_KEYS)}): "
             "is it the config that the run was started with? --configfile names it"
         )
     yield f"{'':24} {'in':>10} {'kept':>10}   {'in':>10} {'kept':>10}"
     yield f"{'filter':24} {'before':>10} {'':>10}   {'after':>10}"
     for step_row in report["steps"]:
         before, after = step_row["before"], step_row["after"]
-        marks = ["edited"] * step_row["edited"] + ["by the scores of before: sure after a run"] * (
-            not step_row["exact"]
-        )
-        mark = "; ".join(marks)
+        edited = "edited" if step_row["edited"] else ""
+        unsure = "" if step_row["exact"] else "by the scores of before: sure after a run"
+        mark = "; ".join(filter(None, [edited, unsure]))
         more = f" and {step_row['perhaps']:,} that come back" if step_row["perhaps"] else ""
         yield (
             f"{step_row['step']:24} {before['in']:>10,} {before['kept']:>10,}   {after['in']:>10,} {after['kept']:>10,}   {mark}{more}"

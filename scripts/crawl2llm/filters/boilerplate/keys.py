@@ -22,7 +22,7 @@ def hash_of_host(url: str | None) -> int | None:
 
 
 def line_keys(text: str, host: int) -> list[int | None]:
-    """The key of every line; None for one without a letter, digit or mark. host: from `host_of`."""
+    """The key of every line; None for one without a letter, digit or mark. host: from `hash_of_host`."""
     # No line has the key that stands for the documents.
     return [max(1, xxhash.xxh3_64_intdigest(line, host)) if line else None for line in compared_lines(text)]
 

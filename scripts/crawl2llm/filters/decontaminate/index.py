@@ -36,7 +36,7 @@ def collect_items(settings: dict[str, Any]) -> Iterator[tuple[str, str, items.Qu
 
 
 def search_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """`method`, `words` of a stretch and `short_words`, as `search.index` takes them."""
+    """`method`, `words` of a stretch and `short_words`, as `search.build_index` takes them."""
     words = settings["words"] or DEFAULT_WORDS[settings["method"]]
     return {"method": settings["method"], "words": words, "short_words": settings["short_words"]}
 
@@ -53,7 +53,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         set_counts = counts_by_set.setdefault(item.set, {"items": 0, "short": 0})
         set_counts["items"] += 1
         set_counts["short"] += item.short
-    short = sum(one["short"] for one in counts_by_set.values())
+    short = sum(counts["short"] for counts in counts_by_set.values())
     log.info(
         "%s items of %d sets; %s are too short to search for",
         f"{len(searched_items):,}",

@@ -49,7 +49,7 @@ class Item:
 def build_item(set_name: str, name: str, texts: QuestionAndAnswer, n: int, least_words: int) -> Item:
     """An item as it is searched for by stretches of `n` words.
 
-    A question of fewer than `n` or `least` words counts where it is found as a whole; of fewer than `least` (GPT-3 takes 8:
+    A question of fewer than `n` or `least_words` words counts where it is found as a whole; of fewer than `least_words` (GPT-3 takes 8:
     arXiv:2005.14165, appendix C) together with its answer, and not at all where both have fewer.
     """
     questions = [form for form in dict.fromkeys(tuple(split_words(text)) for text in texts[0]) if form]
@@ -61,9 +61,11 @@ def build_item(set_name: str, name: str, texts: QuestionAndAnswer, n: int, least
             return Item(
                 set_name, name, [_join_words(form_words) for form_words in questions], _join_words(answer), True, True
             )
-        questions = [(*one, *filter(None, [mark]), *answer) for one in questions for mark in ANSWER_MARKS]
+        questions = [(*question, *filter(None, [mark]), *answer) for question in questions for mark in ANSWER_MARKS]
         answer = []
-    return Item(set_name, name, [_join_words(one) for one in questions], _join_words(answer), whole, not questions)
+    return Item(
+        set_name, name, [_join_words(question) for question in questions], _join_words(answer), whole, not questions
+    )
 
 
 def _join_words(word_list: Iterable[bytes]) -> str:
@@ -80,8 +82,8 @@ def build_items(questions: Iterable[tuple[str, str, QuestionAndAnswer]], n: int,
         )
         all_items.append(built_item)
     return [
-        replace(one, short=one.short or len(texts[one.set, *one.questions, one.answer]) > MOST_ALIKE)
-        for one in all_items
+        replace(item, short=item.short or len(texts[item.set, *item.questions, item.answer]) > MOST_ALIKE)
+        for item in all_items
     ]
 
 

@@ -74,13 +74,13 @@ class Index:
         self.items, self.method = [item for item in items if not item.short], method
         self.word_numbers: dict[bytes, int] = {}  # word → number, from 1; 0 is any other word
         self.forms: list[_Form] = []
-        self.answers = [self._numbers_of_words(one.answer) for one in self.items]
+        self.answers = [self._numbers_of_words(item.answer) for item in self.items]
         flat: list[Words] = []
         at = 0
-        for number, one in enumerate(self.items):
-            for text in one.questions:
+        for number, item in enumerate(self.items):
+            for text in item.questions:
                 numbers = self._numbers_of_words(text)
-                self.forms.append(_Form(number, at, len(numbers), min(n, least_words) if one.whole else n))
+                self.forms.append(_Form(number, at, len(numbers), min(n, least_words) if item.whole else n))
                 flat.append(numbers)
                 at += len(numbers)
         self.words: Words = np.concatenate(flat) if flat else np.zeros(0, np.int32)
@@ -131,8 +131,8 @@ class Index:
         joined = np.zeros(
             int(ends[-1]) if len(ends) else 0, np.int32
         )  # a 0 after each text, which no stretch goes over
-        for found, end in zip(numbers_by_text, ends.tolist(), strict=True):
-            joined[end - 1 - len(found) : end - 1] = found
+        for numbers, end in zip(numbers_by_text, ends.tolist(), strict=True):
+            joined[end - 1 - len(numbers) : end - 1] = numbers
         hits: list[list[tuple[Places, Places]]] = [[] for _ in texts]
         hashes = self.hashes[joined]
         for n, (hash_set, starts, at) in self.stretches_by_length.items():
@@ -155,8 +155,8 @@ class Index:
                 same &= text_places + n <= len(numbers_by_text[number])
                 hits[number].append((text_places[same], item_places[same]))
         return [
-            self._text_matches(text, found, text_hits) if text_hits else []
-            for text, found, text_hits in zip(texts, numbers_by_text, hits, strict=True)
+            self._text_matches(text, numbers, text_hits) if text_hits else []
+            for text, numbers, text_hits in zip(texts, numbers_by_text, hits, strict=True)
         ]
 
     def _text_matches(self, text: str, numbers: Words, hits: list[tuple[Places, Places]]) -> list[Match]:
@@ -254,8 +254,8 @@ def _answer_share(after: Words, answer: Words) -> tuple[float, int]:
     if len(window) < size:
         return 0.0, 0
     answer_stretches = {tuple(stretch) for stretch in np.lib.stride_tricks.sliding_window_view(answer, size).tolist()}
-    window_stretches = [tuple(one) for one in np.lib.stride_tricks.sliding_window_view(window, size).tolist()]
-    at = [place for place, one in enumerate(window_stretches) if one in answer_stretches]
+    window_stretches = [tuple(stretch) for stretch in np.lib.stride_tricks.sliding_window_view(window, size).tolist()]
+    at = [place for place, stretch in enumerate(window_stretches) if stretch in answer_stretches]
     last = (at[-1] if len(answer) > SHORT_ANSWER else at[0]) + size if at else 0
     return len(answer_stretches.intersection(window_stretches)) / len(answer_stretches), last
 

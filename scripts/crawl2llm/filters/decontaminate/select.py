@@ -8,6 +8,7 @@ and what became of them (`fate`: dropped, cut, or left in a document whose sourc
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -49,24 +50,26 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
     def record_fate(row: dict[str, Any], verdict: dict[str, Any]) -> None:
         if row["id"] in matches_by_document:
-            exempt = row["source"] in settings["skipped_by"]
-            fates[row["id"]] = "left" if exempt else "cut" if verdict["kept"] else "dropped"
+            fates[row["id"]] = "cut" if verdict["kept"] else "dropped"
+            if row["source"] in settings["skipped_by"]:
+                fates[row["id"]] = "left"
 
     files = select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"], record_fate)
     places, found_file = spans.file_of(args.manifest), found_items_file(args.manifest)
     counts_by_set: dict[str, dict[str, int]] = {}
     with Writer(places, spans.SCHEMA) as writer, Writer(found_file, FOUND_SCHEMA) as items:
         for name, matches in matches_by_document.items():
-            for one in matches:
-                items.add({**one, "fate": fates[name]})
-            for key in {one["set"] for one in matches}:
-                one = counts_by_set.setdefault(key, {"documents": 0, "matches": 0})
-                one["documents"] += 1
-                one["matches"] += sum(match["set"] == key for match in matches)
+            for item_match in matches:
+                items.add({**item_match, "fate": fates[name]})
+            for key, number in Counter(item_match["set"] for item_match in matches).items():
+                counts = counts_by_set.setdefault(key, {"documents": 0, "matches": 0})
+                counts["documents"] += 1
+                counts["matches"] += number
             if fates[name] == "cut":
-                for start, end in cuts.merge_spans((one["start"], one["end"]) for one in matches):
+                for start, end in cuts.merge_spans((item_match["start"], item_match["end"]) for item_match in matches):
                     writer.add({"id": name, "start": start, "end": end, "replacement": "", "rule": cuts.OVERLAP_RULE})
-    count = {fate: sum(one == fate for one in fates.values()) for fate in ("dropped", "cut", "left")}
+    number_by_fate = Counter(fates.values())
+    count = {fate: number_by_fate[fate] for fate in ("dropped", "cut", "left")}
     manifest.summary |= {
         "overlap_max": overlap_max,
         "action": action,

@@ -7,7 +7,7 @@ as a rule, and that page is no copy of the task (doc/simple-details.md of github
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,35 +28,42 @@ CALCULATED = re.compile(r"<<[^<>]*+>>")  # GSM8K's marks of the calculator
 TEXT_SUFFIXES = (".txt", ".text")
 
 
-def _labelled_reader(name: str) -> Callable[[Row], QuestionAndAnswer]:
-    def question_and_answer(row: Row) -> QuestionAndAnswer:
-        at = row["choices"]["label"].index(row["answerKey"].strip())
-        return [row[name]], row["choices"]["text"][at]
-
-    return question_and_answer
+def _labelled_answer(row: Row) -> str:
+    answer: str = row["choices"]["text"][row["choices"]["label"].index(row["answerKey"].strip())]
+    return answer
 
 
-def _winogrande_question(row: Row) -> QuestionAndAnswer:
-    return [row["sentence"].replace("_", f" {row['option' + str(row['answer'])]} ", 1), row["sentence"]], ""
-
-
-QUESTION_READERS: dict[str, Callable[[Row], QuestionAndAnswer]] = {
-    "hellaswag": lambda row: ([f"{row['ctx_a']} {row['ctx_b']}"], row["endings"][int(row["label"])]),
-    "arc_easy": _labelled_reader("question"),
-    "arc_challenge": _labelled_reader("question"),
-    "piqa": lambda row: ([row["goal"]], row[f"sol{row['label'] + 1}"]),
-    "winogrande": _winogrande_question,
-    "lambada": lambda row: ([row["text"]], ""),
-    "boolq": lambda row: ([row["question"]], ""),
-    "openbookqa": _labelled_reader("question_stem"),
-    "copa": lambda row: ([row["premise"]], row[f"choice{row['label'] + 1}"]),
-    "commonsense_qa": _labelled_reader("question"),
-    "sciq": lambda row: ([row["question"]], row["correct_answer"]),
-    "siqa": lambda row: ([f"{row['context']} {row['question']}"], row["answer" + " ABC"[int(row["label"])]]),
-    "mmlu": lambda row: ([row["question"]], row["choices"][row["answer"]]),
-    "gsm8k": lambda row: ([row["question"]], CALCULATED.sub("", row["answer"]).partition("####")[0]),
-    "blimp": lambda row: ([row["sentence_good"]], ""),
-}
+def public_question(task: str, row: Row) -> QuestionAndAnswer:
+    """Question and right answer of a row of a public task, in that task's layout."""
+    match task:
+        case "hellaswag":
+            return [f"{row['ctx_a']} {row['ctx_b']}"], row["endings"][int(row["label"])]
+        case "arc_easy" | "arc_challenge" | "commonsense_qa":
+            return [row["question"]], _labelled_answer(row)
+        case "openbookqa":
+            return [row["question_stem"]], _labelled_answer(row)
+        case "piqa":
+            return [row["goal"]], row[f"sol{row['label'] + 1}"]
+        case "winogrande":
+            filled = row["sentence"].replace("_", f" {row['option' + str(row['answer'])]} ", 1)
+            return [filled, row["sentence"]], ""
+        case "lambada":
+            return [row["text"]], ""
+        case "boolq":
+            return [row["question"]], ""
+        case "copa":
+            return [row["premise"]], row[f"choice{row['label'] + 1}"]
+        case "sciq":
+            return [row["question"]], row["correct_answer"]
+        case "siqa":
+            return [f"{row['context']} {row['question']}"], row["answer" + " ABC"[int(row["label"])]]
+        case "mmlu":
+            return [row["question"]], row["choices"][row["answer"]]
+        case "gsm8k":
+            return [row["question"]], CALCULATED.sub("", row["answer"]).partition("####")[0]
+        case "blimp":
+            return [row["sentence_good"]], ""
+    raise KeyError(task)
 
 
 def core_question(task: core.Core, row: Row) -> QuestionAndAnswer:
@@ -90,15 +97,13 @@ def task_items(tasks: list[str], data: list[str], from_hub: bool) -> Iterator[tu
         if not files:
             raise InputError(
                 f"decontaminate searches for {name!r}, and {data} has no file of its items: "
-                f"{' or '.join(f'{base_name}.jsonl' for base_name in presets.item_file_names(preset)[:4])}; give it in evaluate.public.data, or leave the task "
-                "out of decontaminate.index.tasks"
+                f"{' or '.join(f'{base_name}.jsonl' for base_name in presets.item_file_names(preset)[:4])}; give it in "
+                "evaluate.public.data, or leave the task out of decontaminate.index.tasks"
             )
         rows = rows_in_layout(files, preset)
         if preset.in_several_files:
             rows = list({canonical_json(row): row for row in rows}.values())
-        yield from (
-            (name, key, QUESTION_READERS[name](row)) for key, row in zip(row_ids(name, rows), rows, strict=True)
-        )
+        yield from ((name, key, public_question(name, row)) for key, row in zip(row_ids(name, rows), rows, strict=True))
 
 
 def _core_items(task_data: TaskFiles) -> Iterator[tuple[str, str, QuestionAndAnswer]]:

@@ -42,7 +42,7 @@ def normal_form(character: str) -> str:
 
 
 class _NormalForms:
-    """`form` over whole texts with NumPy; each character's form is worked out once."""
+    """`normal_form` over whole texts with NumPy; each character's form is worked out once."""
 
     def __init__(self) -> None:
         self.single: Codes = np.full(0x110000, UNKNOWN, "<u4")  # the one character that a character becomes, or LONGER
@@ -97,7 +97,7 @@ def split_words(text: str) -> list[bytes]:
 
 
 def word_spans(text: str) -> npt.NDArray[np.int64]:
-    """(words, 2): the first character of each word of `words`, and the character after its last, in the text."""
+    """(words, 2): the first character of each word of `split_words`, and the character after its last, in the text."""
     codes, origin = _normal_forms()(text)
     if not len(codes):
         return np.zeros((0, 2), np.int64)

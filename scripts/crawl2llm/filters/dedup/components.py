@@ -39,7 +39,7 @@ def choose_greedily(
         for lower, higher, measured in zip(
             low[part].tolist(), high[part].tolist(), similarity[part].tolist(), strict=True
         ):
-            # All pairs of `other` as the lower document came before: its fate is settled.
+            # All pairs of `higher` as the lower document came before: its fate is settled.
             if not is_dropped[lower] and not is_dropped[higher]:
                 is_dropped[lower] = 1
                 keeper[lower], value[lower] = higher, measured
@@ -62,7 +62,8 @@ def component_labels(edges: Iterable[Edges], nodes: int) -> npt.NDArray[np.int32
 def choose_by_component(
     edges: Reader, number: int, nodes: int, folder: Path, pairs_held: int = HELD_PAIRS
 ) -> tuple[Numbers, npt.NDArray[np.float64]]:
-    """What `greedy` gives for all pairs, with about `held` of them in memory: whole components at a time, however many those are.
+    """What `choose_greedily` gives for all pairs, with about `pairs_held` of them in memory: whole components at a time, however many those
+    are.
 
     edges: reads the pairs, `number` of them, (each call from the start). folder: for the pairs by component.
     """

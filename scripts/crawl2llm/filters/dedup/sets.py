@@ -100,7 +100,7 @@ def write_all(
 ) -> int:
     """Write the sets of a shard's documents, a block at a time; returns the number of shingles.
 
-    rows, parts: from `wanted`. found: (row, its shingles) of each of these rows, ascending.
+    rows, parts: from `needed_rows`. shingle_sets: (row, its shingles) of each of these rows, ascending.
     """
     block: dict[int, Shingles] = {}
     block_shingles = start = total = 0
@@ -136,7 +136,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     shard = shard_of(args.manifest)
     bands = [Manifest.read(path) for path in args.pairs]
     k, numbers, shards = (common_value(bands, key) for key in ("shingle_words", "numbers", "shards"))
-    files = [found.file(f"wanted/{shard_of(path)}.parquet") for found, path in zip(bands, args.pairs, strict=True)]
+    files = [band.file(f"wanted/{shard_of(path)}.parquet") for band, path in zip(bands, args.pairs, strict=True)]
     earlier_shards = [
         earlier_shard
         for earlier_shard in previous_corpora.earlier_shards(Manifest.read(args.exact).summary_part("earlier"))
@@ -147,21 +147,21 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         rows, parts = needed_rows(files, int(shard))
         own_rows = np.unique(rows)
         progress = Progress(len(own_rows), "documents")
-        found = (
+        shingle_sets = (
             (row, shingle_set(text, k, numbers))
             for row, text in zip(own_rows.tolist(), texts_of_rows(args, own_rows), strict=True)
         )
-        total = write_all(writer, int(shard), rows, parts, progress, found)
-        for one in earlier_shards:
-            rows, parts = needed_rows(files, one.number)
+        total = write_all(writer, int(shard), rows, parts, progress, shingle_sets)
+        for earlier in earlier_shards:
+            rows, parts = needed_rows(files, earlier.number)
             progress = Progress(len(rows), "documents of earlier corpora")
             total += write_all(
                 writer,
-                one.number,
+                earlier.number,
                 rows,
                 parts,
                 progress,
-                previous_corpora.shingle_sets(one.sets, np.unique(rows).tolist()),
+                previous_corpora.shingle_sets(earlier.sets, np.unique(rows).tolist()),
             )
     manifest.summary = {"documents": len(own_rows), "shingles": total, "parts": common_value(bands, "parts")}
     return [out]

@@ -69,7 +69,7 @@ def sets_of_part(path: Path, part: int) -> Iterator[tuple[Numbers, Shingles, lis
 
 
 def set_blocks(files: Iterable[Path], part: int, low: Numbers, shingles_max: int) -> Iterator[dict[int, Shingles]]:
-    """The sets of the lower documents, in blocks that end with the `most`-th shingle.
+    """The sets of the lower documents, in blocks that end with the `shingles_max`-th shingle.
 
     files: of the shards that these are in. low: sorted.
     """
@@ -89,8 +89,8 @@ def measure_similarities(
 ) -> npt.NDArray[np.float64]:
     """The Jaccard similarity of every pair, (pairs,) float64.
 
-    low, high: from `candidates`. files: (shard, its file of SETS) of all shards. most: see `blocks`. Raises InputError where a document
-    of a pair has no set.
+    low, high: from `candidate_pairs`. files: (shard, its file of SETS) of all shards. shingles_max: see `set_blocks`. Raises InputError
+    where a document of a pair has no set.
     """
     measured = np.full(len(low), np.nan)
     progress = Progress(len(low), "pairs")

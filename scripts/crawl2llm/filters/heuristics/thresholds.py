@@ -71,8 +71,8 @@ def derive_threshold(
 ) -> float | None:
     """The threshold of a rule for a language, within what the measure's kind (`count`, `share`, `ratio`) can be.
 
-    own, reference: histograms of the measure in the language and in the reference. None where the method says nothing: the reference does
-    not vary, or has the median 0.
+    histogram, reference: histograms of the measure in the language and in the reference. None where the method says nothing: the reference
+    does not vary, or has the median 0.
     """
     if method == "tail":
         threshold = strictest_edge(histogram, rule.low, tail)

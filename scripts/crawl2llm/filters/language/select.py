@@ -46,7 +46,7 @@ def judge_document(
     minimums: dict[str, float] | None = None,
 ) -> dict[str, Any]:
     """The verdict on one signals row. An empty `languages` keeps every language. thresholds: of languages with one of their own.
-    least: thresholds of `agreement` and `script_share`, where they are compared.
+    minimums: thresholds of `agreement` and `script_share`, where they are compared.
     """
     failed = []
     own_threshold = language_codes.lookup_label(thresholds or {}, row["language"])

@@ -70,7 +70,7 @@ def _spans_inside(line: str, at: int, settings: dict[str, Any]) -> Iterator[Span
 
 
 def flagged_share(text: str, spans: Sequence[Span]) -> float:
-    """The share of a text's words that are on lines that were taken out, or that navigation was cut from. found: from `edits`."""
+    """The share of a text's words that are on lines that were taken out, or that navigation was cut from. spans: from `removed_spans`."""
     places = sorted((span.start, span.end) for span in spans if span.rule != "citations")  # none overlaps another
     if not places:
         return 0.0

@@ -148,8 +148,8 @@ IDS = (
     Id("us.ssn", r"\d{3}-\d\d-\d{4}", r"\bSSN\b|(?i:social security)"),
     Id("za.idnr", r"\d{13}", r"(?i:\bid (?:no|num)|identity n|\brsa id)"),
 )  # fmt: skip
-IDS_BY_FORM = tuple(one for one in IDS if not one.words)
-IDS_BY_WORDS = tuple(one for one in IDS if one.words)
+IDS_BY_FORM = tuple(kind for kind in IDS if not kind.words)
+IDS_BY_WORDS = tuple(kind for kind in IDS if kind.words)
 
 
 def _named_alternatives(ids: tuple[Id, ...]) -> str:
@@ -159,8 +159,8 @@ def _named_alternatives(ids: tuple[Id, ...]) -> str:
 # Of ASCII's letters and digits alone: scripts without spaces write a number beside their own.
 STANDING = re.compile(rf"(?<![\w.+/-])(?:{_named_alternatives(IDS_BY_FORM)})(?![\w/-]|[.,]\d)", re.ASCII)
 # Both in RE2, on UTF-8: one pass over a text that has none.
-STANDING_GATE = re2.compile("|".join(one.pattern for one in IDS_BY_FORM))
-WORDS = re2.compile("|".join(f"({one.words})" for one in IDS_BY_WORDS))
+STANDING_GATE = re2.compile("|".join(kind.pattern for kind in IDS_BY_FORM))
+WORDS = re2.compile("|".join(f"({kind.words})" for kind in IDS_BY_WORDS))
 
 
 @cache

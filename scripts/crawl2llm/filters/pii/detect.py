@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from crawl2llm.core import language_codes
 from crawl2llm.filters.pii.addresses import find_emails, find_ips, find_url_credentials
@@ -26,34 +26,45 @@ class Detector:
         raw = text.encode("utf-8", "replace")
         regions = language_codes.lookup_label(self.regions, language) or ()
         places = find_digit_runs(text, raw)
-        search: dict[str, Callable[[], Iterable[Finding]]] = {
-            "secret": lambda: find_secrets(text, raw),
-            "url_credentials": lambda: find_url_credentials(text),
-            "email_address": lambda: find_emails(text),
-            "iban": lambda: find_ibans(text, raw),
-            "card_number": lambda: find_card_numbers(text, places),
-            "national_id": lambda: find_national_ids(text, raw),
-            "ip_address": lambda: find_ips(text, raw),
-            "phone_number": lambda: find_phone_numbers(text, places, regions),
-        }
+
+        def find_kind(kind: str) -> Iterable[Finding]:
+            match kind:
+                case "secret":
+                    return find_secrets(text, raw)
+                case "url_credentials":
+                    return find_url_credentials(text)
+                case "email_address":
+                    return find_emails(text)
+                case "iban":
+                    return find_ibans(text, raw)
+                case "card_number":
+                    return find_card_numbers(text, places)
+                case "national_id":
+                    return find_national_ids(text, raw)
+                case "ip_address":
+                    return find_ips(text, raw)
+                case "phone_number":
+                    return find_phone_numbers(text, places, regions)
+            raise KeyError(kind)
+
         findings: list[Finding] = []
         for kind in self.kinds:
             findings = _merge_findings(
-                findings, sorted(search[kind](), key=lambda finding: (finding.start, -finding.end))
+                findings, sorted(find_kind(kind), key=lambda finding: (finding.start, -finding.end))
             )
         return findings
 
 
 def _merge_findings(findings: list[Finding], more: list[Finding]) -> list[Finding]:
-    """Both in order, of `more` what shares no character with `found` nor with what is before it. Both are sorted by start."""
+    """Both in order, of `more` what shares no character with `findings` nor with what is before it. Both are sorted by start."""
     starts = [finding.start for finding in findings]
     added, end = [], 0
-    for one in more:
-        number = bisect_right(starts, one.start)
-        if one.start < end or (number and findings[number - 1].end > one.start):
+    for finding in more:
+        number = bisect_right(starts, finding.start)
+        if finding.start < end or (number and findings[number - 1].end > finding.start):
             continue
-        if number < len(findings) and findings[number].start < one.end:
+        if number < len(findings) and findings[number].start < finding.end:
             continue
-        added.append(one)
-        end = one.end
-    return sorted(findings + added, key=lambda one: one.start) if added else findings
+        added.append(finding)
+        end = finding.end
+    return sorted(findings + added, key=lambda finding: finding.start) if added else findings

@@ -41,7 +41,7 @@ def action_for(kind: str, settings: Mapping[str, Any]) -> str:
 
 
 class Masks:
-    """settings: {"score": those of `pii.score`, "select": of `pii.select`}. `masked`: how many of each kind were replaced."""
+    """settings: {"score": those of `pii.score`, "select": of `pii.select`}. `masked_counts`: how many of each kind were replaced."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.detect = Detector(settings["score"]["kinds"], settings["score"]["regions"])
@@ -51,7 +51,7 @@ class Masks:
     def __call__(self, texts: Sequence[str], counted: bool = True) -> list[str] | None:
         """The texts of one row with placeholders; None where the filter would drop a document with what they hold.
 
-        Nobody says which language they are in: phone numbers are found with + or 00 alone. counted: whether `masked` counts them.
+        Nobody says which language they are in: phone numbers are found with + or 00 alone. counted: whether `masked_counts` counts them.
         """
         findings_by_text = [self.detect(text) for text in texts]
         counts = Counter(dict.fromkeys(KINDS, 0))
@@ -59,12 +59,12 @@ class Masks:
         if failed_rules(counts, self.settings):
             return None
         out = []
-        for text, found in zip(texts, findings_by_text, strict=True):
+        for text, findings in zip(texts, findings_by_text, strict=True):
             parts, at = [], 0
-            for one in found:
-                if action_for(one.kind, self.settings) != "keep":
-                    parts += [text[at : one.start], placeholder_for(one.kind, self.settings)]
-                    at = one.end
-                    self.masked_counts[one.kind] += counted
+            for finding in findings:
+                if action_for(finding.kind, self.settings) != "keep":
+                    parts += [text[at : finding.start], placeholder_for(finding.kind, self.settings)]
+                    at = finding.end
+                    self.masked_counts[finding.kind] += counted
             out.append("".join([*parts, text[at:]]))
         return out

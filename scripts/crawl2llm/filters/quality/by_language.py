@@ -29,7 +29,9 @@ def fine_bins(scores: np.ndarray) -> np.ndarray:
 
 
 def group_thresholds(parts: Parts, fraction: float) -> dict[str, float]:
-    """Group → the score at or above which the top `fraction` of its scores lies. parts: is called twice, as in `select.cut`."""
+    """Group → the score at or above which the top `fraction` of its scores lies. parts: is called twice, as in
+    `select.top_fraction_threshold`.
+    """
     counts: dict[str, np.ndarray] = {}
     highest: dict[str, float] = {}
     for group, scores in parts():

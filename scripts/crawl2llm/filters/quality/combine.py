@@ -41,7 +41,7 @@ def document_buckets(
 
 
 def combine_scores(table: pa.Table, calibration: dict[str, Any], require: list[list[dict[str, Any]]]) -> pa.Table:
-    """What the step writes, from the joined scores of a shard. held: of quantiles.json."""
+    """What the step writes, from the joined scores of a shard. calibration: of quantiles.json."""
     facts = calibration["scorers"]
     scores = {name: sidecars.scorer_values(table, name) for name in facts}
     mapped = {

@@ -46,7 +46,8 @@ class Model:
                 ("values", unknown_labels or missing_labels) if "values" in entry else ("label", unknown_labels)
             )
             raise command_line.InputError(
-                f"{setting}: {key} {'names' if unknown_labels else 'lacks'} {', '.join(names)}; the model's labels are {', '.join(model_labels) or 'none'}"
+                f"{setting}: {key} {'names' if unknown_labels else 'lacks'} {', '.join(names)}; the model's labels are "
+                f"{', '.join(model_labels) or 'none'}"
             )
 
     def __call__(self, line: str) -> float | None:

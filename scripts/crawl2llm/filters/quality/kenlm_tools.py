@@ -51,7 +51,7 @@ def check_folder(folder: Path) -> None:
 
 
 def make_tools(folder: Path) -> None:
-    """Make the programs in `folder`, in place of what is there. Raises InputError as `check`, pip and the compiler."""
+    """Make the programs in `folder`, in place of what is there. Raises InputError as `check_folder`, pip and the compiler."""
     check_folder(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch_folder(folder.with_name(f"{folder.name}.{os.getpid()}.part")) as place:

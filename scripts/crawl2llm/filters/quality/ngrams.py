@@ -81,7 +81,9 @@ class Effects:
 def strongest_ngrams(
     documents: Counter[tuple[str, ...]], effects: Effects, number: int, min_documents: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """The `number` words and n-grams with the highest effects (`for`) and the lowest (`against`), of those in `least` documents or more."""
+    """The `number` words and n-grams with the highest effects (`for`) and the lowest (`against`), of those in `min_documents` documents or
+    more.
+    """
     ranked_ngrams = []
     for words, times in documents.items():
         if times >= min_documents:
@@ -94,8 +96,8 @@ def strongest_ngrams(
         return [{"ngram": text, "effect": round(effect, 4), "documents": times} for effect, text, times in entries]
 
     return {
-        "for": effect_rows([one for one in ranked_ngrams if one[0] > 0][:number]),
-        "against": effect_rows([one for one in reversed(ranked_ngrams) if one[0] < 0][:number]),
+        "for": effect_rows([ngram for ngram in ranked_ngrams if ngram[0] > 0][:number]),
+        "against": effect_rows([ngram for ngram in reversed(ranked_ngrams) if ngram[0] < 0][:number]),
     }
 
 

@@ -62,7 +62,9 @@ def spelled_lines(text: str, spell: Callable[[str], str]) -> Iterator[str]:
 
 
 class Models:
-    """The language models of a folder (scorers.models), with the SentencePiece model of a language where `<language>.sp.model` is there."""
+    """The language models of a folder (scorers.language_model_files), with the SentencePiece model of a language where
+    `<language>.sp.model` is there.
+    """
 
     def __init__(self, paths: dict[str, Path]) -> None:
         self.paths = paths

@@ -92,7 +92,8 @@ def pareto_draw(seed: int, identifier: str, alpha: float) -> float:
 
 
 def judge_batch(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float | np.ndarray) -> pa.Table:
-    """The verdicts on rows of signals; `threshold` is what `cut` found, or that of each row. As columns: one task judges all documents.
+    """The verdicts on rows of signals; `threshold` is what `top_fraction_threshold` found, or that of each row. As columns: one task judges
+    all documents.
 
     A document of a source that skips this filter is kept, and has the rule that would have dropped it.
     """

@@ -29,7 +29,7 @@ DIGITS = 6  # after the point: the last ones depend on the device
 
 
 def length_batches(lengths: Sequence[int], token_limit: int) -> Iterator[list[int]]:
-    """Batches of places, the longest texts first, so that little is padded: places times the longest length is at most `most`.
+    """Batches of places, the longest texts first, so that little is padded: places times the longest length is at most `token_limit`.
 
     A text that is longer than that is alone. Every place is in one batch.
     """

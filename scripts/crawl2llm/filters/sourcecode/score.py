@@ -65,11 +65,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 writer.add(identity)
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    nothing = not sources and not extensions
-    manifest.summary = {
-        "by_extension": dict(sorted(by_extension.items())),
-        "notes": ["sourcecode.score names neither sources nor extensions: no document counts as code."] * nothing,
-    }
+    notes = []
+    if not sources and not extensions:
+        notes.append("sourcecode.score names neither sources nor extensions: no document counts as code.")
+    manifest.summary = {"by_extension": dict(sorted(by_extension.items())), "notes": notes}
     return [out]
 
 

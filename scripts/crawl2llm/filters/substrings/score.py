@@ -35,7 +35,7 @@ def removed_words(batch: Batch, repeated: HashTable, length: int) -> npt.NDArray
     windows, table_rows = windows[is_within_text], table_rows[is_within_text]
     row, at = rows_of_windows(batch, windows)
     documents = np.array([batch_row["document"] for batch_row in batch.rows], np.int64)
-    curated = np.array([one["curated"] for one in batch.rows], bool)
+    curated = np.array([row["curated"] for row in batch.rows], bool)
     windows = windows[~stays_at(repeated.rows[table_rows], documents[row], at) & ~curated[row]]
     np.add.at(out, windows, 1)
     np.add.at(out, windows + length, -1)
@@ -43,7 +43,7 @@ def removed_words(batch: Batch, repeated: HashTable, length: int) -> npt.NDArray
 
 
 def removed_spans(text: str, is_removed: npt.NDArray[np.bool_]) -> list[Span]:
-    """The places of the words that go, one span for those that follow each other. gone: (words,)."""
+    """The places of the words that go, one span for those that follow each other. is_removed: (words,)."""
     if not is_removed.any():
         return []
     word_places = word_spans(text)

@@ -37,7 +37,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             candidates = candidates[batch.is_within_text(length)[candidates]]
             row, at = rows_of_windows(batch, candidates)
             ranks = np.array([batch_row["rank"] for batch_row in batch.rows], np.uint64)
-            documents = np.array([one["document"] for one in batch.rows], np.int64)
+            documents = np.array([row["document"] for row in batch.rows], np.int64)
             dealer.add(unit_rows(ngram_hashes(batch.words, length)[candidates], ranks[row], documents[row], at))
             number += len(candidates)
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}

@@ -45,14 +45,19 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             language = language_of(row["id"])
             words, hits = lists(row["text"], language)
             counts = {"words": words, "hits": hits.total(), "terms": len(hits)}
-            probabilities = {"classifiers": names, "probabilities": [one(row["text"]) for one in classifiers]}
+            probabilities = {
+                "classifiers": names,
+                "probabilities": [classifier(row["text"]) for classifier in classifiers],
+            }
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts, **probabilities})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    nothing = not settings["lists"] and not classifiers
+    notes = []
+    if not settings["lists"] and not classifiers:
+        notes.append("toxicity.score names neither lists nor classifiers: nothing was compared.")
     manifest.summary = {
         "without_list": dict(sorted((+lists.documents_without_list).items())) if settings["lists"] else {},
-        "notes": ["toxicity.score names neither lists nor classifiers: nothing was compared."] * nothing,
+        "notes": notes,
     }
     return [out]
 

@@ -136,11 +136,13 @@ class PublicSuffixes:
 
 
 class Lists:
-    """All lists of a run. `settings`: url.score. alone: entries of domains that are public suffixes, which stand for themselves alone."""
+    """All lists of a run. `settings`: url.score. listed_public_suffixes: entries of domains that are public suffixes, which stand for
+    themselves alone.
+    """
 
     def __init__(self, settings: dict[str, list[str]]) -> None:
-        found = [place for name in settings["folders"] for place in category_folders(Path(name))]
-        category_files = {kind: [place / kind for place in found if (place / kind).is_file()] for kind in KINDS}
+        folders = [place for name in settings["folders"] for place in category_folders(Path(name))]
+        category_files = {kind: [place / kind for place in folders if (place / kind).is_file()] for kind in KINDS}
         files = {key: list(map(Path, settings[key])) for key in ("domains", "suffixes", "words", "expressions")}
         public = PublicSuffixes()
         urls = [entry for path in category_files["urls"] for _, entry in list_entries(path)]
@@ -163,7 +165,7 @@ class Lists:
         self.suffixes, self.hosts = Hashes(ends), Hashes(self.listed_public_suffixes)
         self.urls = Hashes(host_and_path(entry) for entry in urls if "?" not in entry)
         self.queries = Hashes(host_path_and_query(entry) for entry in urls if "?" in entry)
-        self.words = {parse_word(path, *found) for path in files["words"] for found in list_entries(path)}
+        self.words = {parse_word(path, *entry) for path in files["words"] for entry in list_entries(path)}
         self.expressions = [
             expression
             for path in category_files["expressions"] + files["expressions"]

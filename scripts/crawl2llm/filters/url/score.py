@@ -16,6 +16,7 @@ import pyarrow as pa
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.phrases import and_more
 from crawl2llm.filters.url.lists import Lists, judged_url
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, parquet_file, shard_of, surviving_documents, verdict_file
@@ -59,10 +60,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     notes = [] if any(settings.values()) else ["url.score names no list: no URL was compared."]
     if suffix_entries := sorted(set(lists.listed_public_suffixes)):
-        more = f" and {len(suffix_entries) - SUFFIXES_SHOWN:,} more" if suffix_entries[SUFFIXES_SHOWN:] else ""
         notes.append(
-            f"{len(suffix_entries):,} listed domains are public suffixes and block no host below them: {', '.join(suffix_entries[:SUFFIXES_SHOWN])}{more}. "
-            f"Write .{suffix_entries[0]} to block all below it."
+            f"{len(suffix_entries):,} listed domains are public suffixes and block no host below them: "
+            f"{and_more(suffix_entries, SUFFIXES_SHOWN)}. Write .{suffix_entries[0]} to block all below it."
         )
     manifest.summary = {"without_host": without_host, "notes": notes}
     return [out]

@@ -124,5 +124,5 @@ def judge_item(
     if task.kind == FREE:
         return {"right": bool(greedy[0])}
     means = [value / number for value, number in zip(nats, tokens, strict=True)]
-    chosen = means.index(max(means))
-    return {"chosen": chosen, "right": chosen == contexts_and_answers(task, row)[2]}
+    choice = means.index(max(means))
+    return {"chosen": choice, "right": choice == contexts_and_answers(task, row)[2]}

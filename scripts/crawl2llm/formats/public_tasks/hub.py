@@ -25,7 +25,8 @@ def hub_dataset(preset: Preset, part: str) -> tuple[str, str | None]:
 
 
 def copy_rows(name: str, preset: Preset) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]]:
-    """(name to show, JSON Lines) of the items and of the examples, as `Given.named`. No code of a data set runs: `datasets` has none of it.
+    """(name to show, JSON Lines) of the items and of the examples, as `Given.files_named`. No code of a data set runs: `datasets` has none
+    of it.
 
     Raises InputError where the hub cannot be reached or has no such data.
     """

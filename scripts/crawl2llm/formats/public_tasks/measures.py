@@ -43,13 +43,13 @@ def best_choice(likelihoods: Sequence[float], choices: Sequence[str], measure: s
 
 def judge_item(task: str, item: dict[str, Any], likelihoods: Sequence[float]) -> dict[str, Any]:
     """One line of a file of results: what was chosen by the task's headline, whether it is right, and each choice's nats."""
-    chosen = best_choice(likelihoods, item["choices"], HEADLINES.get(task, SUM))
+    choice = best_choice(likelihoods, item["choices"], HEADLINES.get(task, SUM))
     return {
         "task": task,
         "id": item["id"],
         "document": item["document"],
-        "chosen": chosen,
-        "right": chosen == item["gold"],
+        "chosen": choice,
+        "right": choice == item["gold"],
         "log_likelihoods": [round(float(value), DIGITS) for value in likelihoods],
     }
 

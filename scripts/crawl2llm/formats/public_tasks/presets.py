@@ -44,7 +44,7 @@ class Preset:
     """definition: a YAML file below lm_eval/tasks; `{}` stands for what the column `part` holds. files, shot_files: names without ending.
 
     headline: the metric that `accuracy` is, with the filter's name where it has one. shots: examples before each item, as published.
-    every: rows are in several files. hub: the split of the data set on the hub that the items are of, and that of the examples.
+    in_several_files: rows are in several files. hub: the split of the data set on the hub that the items are of, and that of the examples.
     """
 
     definition: str
@@ -169,7 +169,8 @@ PRESETS: dict[str, Preset] = {
     ),
     "mmlu": Preset(  # five examples: Hendrycks et al. 2021, arXiv:2009.03300, section 4.1; the harness's own YAML says none
         "mmlu/default/mmlu_{}.yaml", ("mmlu_test",),
-        (Layout({"subject": FILLED, "question": FILLED, "choices": exactly_texts(4), "answer": place_in("choices")}, integer_column("answer")),),
+        (Layout({"subject": FILLED, "question": FILLED, "choices": exactly_texts(4), "answer": place_in("choices")},
+                integer_column("answer")),),
         shots=5, shot_files=("mmlu_dev",), part="subject", hub=("test", "dev"), configs=("all",),
     ),
     "gsm8k": Preset(  # five examples: the definition's own num_fewshot
@@ -178,7 +179,10 @@ PRESETS: dict[str, Preset] = {
          Layout({"context": FILLED, "chain_of_thought": FILLED, "answer": FILLED}, _gsm8k_row)),
         "exact_match,strict-match", shots=5, shot_files=("gsm8k_train",), hub=("test", "train"),
     ),
-    "blimp": Preset("blimp/{}.yaml", ("blimp",), (Layout({**SENTENCE_PAIR, "UID": FILLED}),), part="UID", in_several_files=True, hub=("train", "")),
+    "blimp": Preset(
+        "blimp/{}.yaml", ("blimp",), (Layout({**SENTENCE_PAIR, "UID": FILLED}),),
+        part="UID", in_several_files=True, hub=("train", ""),
+    ),
 }  # fmt: skip
 
 

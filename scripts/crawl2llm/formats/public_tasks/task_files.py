@@ -87,8 +87,8 @@ def numbered_rows(display_name: str, data: bytes) -> Iterator[tuple[int, Row]]:
             canonical_json(row).encode()  # half of a surrogate pair, which JSON may hold, cannot be written
         except UnicodeEncodeError as error:
             raise InputError(
-                f"{display_name}, line {number}: {_surrogate_column(row)} holds {error.object[error.start]!a}, half of a surrogate pair; it must be text "
-                "that UTF-8 can hold"
+                f"{display_name}, line {number}: {_surrogate_column(row)} holds {error.object[error.start]!a}, half of a surrogate "
+                "pair; it must be text that UTF-8 can hold"
             ) from error
         except (ValueError, RecursionError) as error:
             raise InputError(f"{display_name}, line {number}: not JSON: {error}") from error
@@ -131,7 +131,11 @@ def _short_json(value: Any) -> str:
 
 # What columns may hold.
 def _is_text_list(value: Any, row: Row) -> bool:
-    return isinstance(value, list) and len(value) > 1 and all(isinstance(one, str) and one.strip() for one in value)
+    return (
+        isinstance(value, list)
+        and len(value) > 1
+        and all(isinstance(choice, str) and choice.strip() for choice in value)
+    )
 
 
 TEXT: Allowed = ("text", lambda value, row: isinstance(value, str))
@@ -143,7 +147,7 @@ LABELED: Allowed = (
     lambda value, row: (
         _is_text_list(value["text"], row)
         and len(value["text"]) == len(value["label"])
-        and all(isinstance(one, str) for one in value["label"])
+        and all(isinstance(label, str) for label in value["label"])
     ),
 )
 LABEL: Allowed = ("one of choices.label", lambda value, row: value.strip() in row["choices"]["label"])

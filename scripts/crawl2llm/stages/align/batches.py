@@ -41,22 +41,26 @@ def labelled_answers(rows: Iterable[Row]) -> list[Row]:
     count = len(labelled)
     for at, row in enumerate(labelled):
         following = (labelled[(at + ahead) % count] for ahead in range(1, count))
-        row[OTHER] = next((one["answer"] for one in following if one["question"] != row["question"]), row["answer"])
+        row[OTHER] = next(
+            (other_row["answer"] for other_row in following if other_row["question"] != row["question"]),
+            row["answer"],
+        )
     return labelled
 
 
 def rows_for(method: str, manifest: Path, name: str, step_name: str = "") -> tuple[list[Row], Template]:
     """The rows of align.pairs that a method takes, and their template. Raises InputError where there is none to train on.
 
-    who: a step that takes the rows of that method, where it is not align.train.
+    step_name: a step that takes the rows of that method, where it is not align.train.
     """
     rows, template = read_rows(manifest, name, LEARNS_FROM[method])
     method_rows = labelled_answers(rows) if method == KTO else rows
     if not method_rows and name == "train":
         layout_names = ", ".join(layouts_in(manifest, name)) or "no row"
-        wants = f"rows of layout {PREFERENCE}" + f" or {LABELS}" * (method == KTO)
+        wants = f"rows of layout {PREFERENCE} or {LABELS}" if method == KTO else f"rows of layout {PREFERENCE}"
         raise InputError(
-            f"{step_name or f'align.train.method is {method!r}, which'} takes {wants}; align.pairs has {layout_names}: set align.pairs.files"
+            f"{step_name or f'align.train.method is {method!r}, which'} takes {wants}; align.pairs has {layout_names}: set "
+            "align.pairs.files"
         )
     if method == KTO and name == "train" and len({row["label"] for row in method_rows}) == 1:
         label = str(method_rows[0]["label"]).lower()
@@ -132,7 +136,7 @@ class Preferences(PromptBatches):
         return fit_pairs(rows, self.template, self.tokenizer, self.settings["max_length"], self.trained_texts, also)
 
     def answer_pieces(self, rows: Iterable[Row], *names: str) -> list[Piece]:
-        """The tokens of questions with the answers `names`, in the order of `answers`."""
+        """The tokens of questions with the answers `names`, in the order of `answer_pairs`."""
         return list(
             tokenized_pairs(answer_pairs(rows, *names), self.template, self.tokenizer, self.settings["max_length"])
         )

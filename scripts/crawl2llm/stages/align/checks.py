@@ -62,7 +62,8 @@ def check_alignment(config: dict[str, Any]) -> None:
         check_reward_models(config, name, key("rewards"))
         if settings["max_new_tokens"] >= settings["max_length"]:
             raise InputError(
-                f"{key('max_new_tokens')} is {settings['max_new_tokens']}; allowed is less than {key('max_length')}, {settings['max_length']}"
+                f"{key('max_new_tokens')} is {settings['max_new_tokens']}; allowed is less than {key('max_length')}, "
+                f"{settings['max_length']}"
             )
 
 
@@ -173,15 +174,12 @@ def check_reward_models(config: dict[str, Any], model: str, key: str) -> None:
     for number, entry in enumerate(model_registry.section(config, STEP, model)["rewards"]):
         if (name := entry.get("name")) is None:
             continue
-        allowed = [one for one in reward_models if not depends_on(config, one, model)]
+        allowed = [reward_model for reward_model in reward_models if not depends_on(config, reward_model, model)]
         if name not in allowed:
-            why = (
-                f"which waits for {model} itself"
-                if name in reward_models
-                else "which align.reward does not make"
-                if name in models
-                else "which is no model"
-            )
+            if name in reward_models:
+                why = f"which waits for {model} itself"
+            else:
+                why = "which align.reward does not make" if name in models else "which is no model"
             raise InputError(
                 f"{key}[{number}].name is {name!r}, {why}; allowed: {', '.join(allowed) or 'none is there'}"
             )

@@ -42,7 +42,7 @@ class Comparisons(Preferences):
         ]
 
     def make_micro_batch(self, numbers: Iterable[int], *names: str) -> MicroBatch:
-        """As `Preferences.laid_out`, of what is read."""
+        """As `Preferences.make_micro_batch`, of what is read."""
         rows = [self.rows[number] for number in numbers]
         return micro_batch(self.scored_pieces(rows, *(names or self.trained_texts)), self.tokenizer.eos_token_id)
 
@@ -59,7 +59,7 @@ class ByComparison(OnPairs):
         return reward_inputs.reward_config(super().configuration(source), self.tokenizer.eos_token_id, key)
 
     def memory_shape(self, config: Any) -> Shape:
-        """As `Run.shape`: there are no logits."""
+        """As `Run.memory_shape`: there are no logits."""
         return replace(super().memory_shape(config), vocabulary=1)
 
     def prepare_training(self) -> None:
@@ -67,7 +67,7 @@ class ByComparison(OnPairs):
         self.heldout_pieces = self.batches.scored_pieces(self.heldout_rows, CHOSEN, REJECTED)
 
     def update_by(self, step: int) -> Update:
-        """The update of a step; `shown` has scores, margin, accuracy and lengths in tokens. A collective call."""
+        """The update of a step; `extra_metrics` has scores, margin, accuracy and lengths in tokens. A collective call."""
         numbers, batch = self.batches.row_numbers(step, self.rank), self.batches.micro_batches(step, self.rank)
         share = len(batch) * self.processes / len(self.batches.step_indices(step))
         # chosen and rejected: scores, tokens; pairs that are ordered rightly, pairs
@@ -92,12 +92,12 @@ class ByComparison(OnPairs):
         rows = [self.batches.rows[number] for number in part]
         tokens = [scored for _, scored, _ in self.batches.answer_pieces(rows, CHOSEN, REJECTED)]
         lengths = [float(sum(tokens[: len(part)])), float(sum(tokens[len(part) :]))]
-        sums = [float(one.detach().sum()) for one in (chosen, rejected, losses.pairwise_wins(chosen, rejected))]
+        sums = [float(values.detach().sum()) for values in (chosen, rejected, losses.pairwise_wins(chosen, rejected))]
         self.step_sums += torch.tensor([*sums[:2], *lengths, sums[2], len(part)], dtype=torch.float64)
         return share * losses.bradley_terry_loss(chosen, rejected, self.settings["center_rewards"]).sum()
 
     def heldout_values(self) -> dict[str, float]:
-        """Loss, accuracy and margin of the held-out pairs; their scores are in `last`. A collective call."""
+        """Loss, accuracy and margin of the held-out pairs; their scores are in `heldout_scores`. A collective call."""
         if not self.heldout_rows:
             return {}
         scores = self.piece_values(self.heldout_pieces, lambda batch: self.engine.logits(batch[0])[:, 0])
@@ -108,7 +108,7 @@ class ByComparison(OnPairs):
         return {f"heldout_{name}": float(value) for name, value in values.items()}
 
     def summary_facts(self) -> dict[str, Any]:
-        """As `Measured.facts`, with the error of the accuracy (over questions) and what length has to do with it.
+        """As `Measured.summary_facts`, with the error of the accuracy (over questions) and what length has to do with it.
 
         longer_accuracy: of the rule that the longer answer, in characters, is the better one. longer_preferred: the share of pairs in which
         the model scores the longer one higher. Ties count half, everywhere.

@@ -23,7 +23,7 @@ def check_judge(settings: dict[str, Any], key: str) -> None:
 
 
 class EndpointJudge:
-    """A judge by the settings of align.pairs.judge (model, prompt, scale, max_tokens) and its placement keys, `given`.
+    """A judge by the settings of align.pairs.judge (model, prompt, scale, max_tokens) and its placement keys, `placement`.
 
     Raises InputError for settings, an endpoint or a key that cannot be used.
     """
@@ -50,7 +50,7 @@ class EndpointJudge:
         ]
         values = [parse_score(reply, *self.scale) for reply in self.endpoint.answers(bodies, self.progress)]
         score_by_answer = dict(zip(distinct, (math.nan if each is None else each for each in values), strict=True))
-        worth = [score_by_answer[one] for one in answers]
+        worth = [score_by_answer[answer] for answer in answers]
         self.answers += len(worth)
         self.unscored += sum(map(math.isnan, worth))
         return worth

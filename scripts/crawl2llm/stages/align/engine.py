@@ -28,7 +28,7 @@ class ByLoss(engine.Engine):
     chunked: ChunkedHead | None = None
 
     def _finish_setup(self, job: engine.Job) -> None:
-        """As `engine.Engine._finish`; with `loss_chunk` losses get log-probabilities in the place of logits."""
+        """As `engine.Engine._finish_setup`; with `loss_chunk` losses get log-probabilities in the place of logits."""
         rows = job.settings["loss_chunk"]
         super()._finish_setup(replace(job, settings={**job.settings, "loss_chunk": 0}))
         if rows:
@@ -70,7 +70,7 @@ class ByLoss(engine.Engine):
 
     @contextmanager
     def generation_mode(self) -> Iterator[None]:
-        """Around calls of `following`, which gather sharded weights once where they may stay."""
+        """Around calls of `next_logits`, which gather sharded weights once where they may stay."""
         self.model.eval()
         try:
             with layers.force_eager(self.compiled):
@@ -99,5 +99,5 @@ class ByLoss(engine.Engine):
 
 
 def engine_class(name: str) -> type[ByLoss]:
-    """The class of an engine by its name, as `engine.kind`."""
+    """The class of an engine by its name, as `engine.engine_class`."""
     return cast(type[ByLoss], type("Aligned", (ByLoss, engine.engine_class(name)), {}))

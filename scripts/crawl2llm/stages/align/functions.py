@@ -33,7 +33,7 @@ def _is_in_folder(name: str, module: ModuleType, folder: Path) -> bool:
 
 @contextmanager
 def _folder_imports(folder: Path, modules: dict[str, ModuleType]) -> Iterator[None]:
-    """Import as `python folder/file.py` does, with the modules `held`; those beside the file are added to them, and are gone afterwards.
+    """Import as `python folder/file.py` does, with the modules `modules`; those beside the file are added to them, and are gone afterwards.
 
     Another file may have other modules of the same names beside it.
     """

@@ -1,6 +1,6 @@
 """What PPO makes of drawn answers and of a model of values: rewards of tokens, advantages, and its two clipped losses.
 
-All arrays are [answers, length] in the places of an answer's tokens, `counted` is True where there is one; a row's tokens are in one
+All arrays are [answers, length] in the places of an answer's tokens, `mask` is True where there is one; a row's tokens are in one
 piece. A value is what a model expects of an answer before the token at its place is drawn. As TRL's PPOTrainer computes it
 (trl/experimental/ppo/ppo_trainer.py, which TRL had before 1.16), but that the score is paid at an answer's last token, which is its end
 token where it has one, and not one place behind it, and that advantages are whitened over the answers of all processes.
@@ -18,8 +18,8 @@ def token_rewards(
 ) -> torch.Tensor:
     """What each token is paid, float64: minus what its divergence from the reference costs, and at the last one the answer's score.
 
-    Ziegler et al. 2019, https://arxiv.org/abs/1909.08593, section 2. scores: [answers]. own, reference: log-probabilities of the tokens
-    that were drawn, in nats. coefficient: what a nat costs.
+    Ziegler et al. 2019, https://arxiv.org/abs/1909.08593, section 2. scores: [answers]. logprobs, reference: log-probabilities of the
+    tokens that were drawn, in nats. coefficient: what a nat costs.
     """
     rewards = -coefficient * (logprobs.double() - reference.double()) * mask
     places = torch.arange(mask.shape[1], device=mask.device)
@@ -66,7 +66,7 @@ def policy_loss(
 ) -> torch.Tensor:
     """Each token's loss, to be averaged over those that count: Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equation 7.
 
-    own, before: its log-probability by the model now, and by that which drew it. advantage: of each token.
+    logprobs, old_logprobs: its log-probability by the model now, and by that which drew it. advantage: of each token.
     """
     ratio = (logprobs - old_logprobs).exp()
     advantage = advantage.to(logprobs.dtype)
@@ -90,7 +90,7 @@ def value_loss(values: torch.Tensor, old_values: torch.Tensor, returns: torch.Te
 def explained_variance(returns: torch.Tensor, residuals: torch.Tensor) -> float:
     """The share of the variance of returns that values explain: 1 − var(returns − values) / var(returns); 0 where returns do not vary.
 
-    returns, left: number, sum and sum of squares of returns, and of what values leave of them, float64 [3] (OpenAI's baselines,
+    returns, residuals: number, sum and sum of squares of returns, and of what values leave of them, float64 [3] (OpenAI's baselines,
     common/math_util.py, explained_variance).
     """
     varies, rest = (float(moments[2] - moments[1] ** 2 / moments[0].clamp(min=1)) for moments in (returns, residuals))

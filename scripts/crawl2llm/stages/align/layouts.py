@@ -27,8 +27,11 @@ def parse_messages(value: Any) -> Messages:
     if not isinstance(value, list) or not value or not all(isinstance(message, dict) for message in value):
         raise Bad("no_text")
     return [
-        (ROLES.get(str(one.get("role", one.get("from"))).lower(), ""), text_of(one.get("content", one.get("value"))))
-        for one in value
+        (
+            ROLES.get(str(message.get("role", message.get("from"))).lower(), ""),
+            text_of(message.get("content", message.get("value"))),
+        )
+        for message in value
     ]
 
 
@@ -55,7 +58,7 @@ def parse_answer(value: Any) -> tuple[Messages, str]:
 
 
 def row_questions(row: Row, before: Messages, template: Template) -> tuple[str, str]:
-    """As `asked`, of a row: of its prompt, or of what its answer's conversation says before the answer."""
+    """As `conversation_questions`, of a row: of its prompt, or of what its answer's conversation says before the answer."""
     if "conversations" in row:
         return conversation_questions(parse_messages(row["conversations"]), template)
     for name in PROMPT_NAMES:
@@ -125,5 +128,6 @@ def _texts_in(value: Any) -> list[str]:
     """Every text in a row."""
     if isinstance(value, str):
         return [value]
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [part for item in inside for part in _texts_in(item)]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [part for item in value for part in _texts_in(item)] if isinstance(value, list) else []

@@ -103,7 +103,7 @@ class ByReward(Alignment):
         return prompts
 
     def memory_shape(self, config: Any) -> memory.Shape:
-        """As `Run.shape`, of a model that draws answers, with the reward models that score these."""
+        """As `Run.memory_shape`, of a model that draws answers, with the reward models that score these."""
         shape = super().memory_shape(config)
         judges = [judge.model for judge in self.rewards.calls if isinstance(judge, RewardModel)]
         return replace(
@@ -137,13 +137,13 @@ class ByReward(Alignment):
         return torch.tensor(table, dtype=torch.float64).reshape(len(table), len(self.rewards.names) + 3)
 
     def reward_means(self, table: torch.Tensor) -> dict[str, float]:
-        """The means of `worth` of answers, float64 [answers, …], by their names in metrics.jsonl."""
+        """The means of `answer_rewards` of answers, float64 [answers, …], by their names in metrics.jsonl."""
         total, *values, ended, tokens = table.mean(0).tolist()
         by_name = {f"reward/{name}": value for name, value in zip(self.rewards.names, values, strict=True)}
         return {"reward": total, **(by_name if len(by_name) > 1 else {}), "ended": ended, "answer_tokens": tokens}
 
     def update_by(self, step: int) -> Update:
-        """The update of a step; `shown` has reward, divergence from the reference and lengths. A collective call."""
+        """The update of a step; `extra_metrics` has reward, divergence from the reference and lengths. A collective call."""
         settings, mine = self.settings, self.batches.answer_numbers(step, self.rank)
         rows, generations = (
             [self.batches.rows[number] for number in self.batches.step_indices(step)],
@@ -163,11 +163,13 @@ class ByReward(Alignment):
         return update
 
     def _draw_answers(self, step: int, rows: Sequence[Row], mine: Parts) -> tuple[list[MicroBatch], torch.Tensor]:
-        """(this process's micro-batches of answers `mine` to the step's rows, `worth` of all processes' answers). A collective call."""
+        """(this process's micro-batches of answers `mine` to the step's rows, `answer_rewards` of all processes' answers). A collective
+        call.
+        """
         generations, batch = self.settings["generations"], list[MicroBatch]()
         table = torch.zeros(len(rows) * generations, len(self.rewards.names) + 3, dtype=torch.float64)
         for part in mine:
-            part_rows, keys = [rows[place] for place, _ in part], [("answer", step, *one) for one in part]
+            part_rows, keys = [rows[place] for place, _ in part], [("answer", step, *numbers) for numbers in part]
             answers = self.sample_answers(part_rows, keys, self.settings["temperature"])
             batch.append(self.make_micro_batch(part_rows, answers))
             table[[place * generations + answer for place, answer in part]] = self.answer_rewards(part_rows, answers)
@@ -261,7 +263,7 @@ class ByReward(Alignment):
 
     def with_rewards(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row of the fixed prompts with the rewards of its answers."""
-        references = {one["question"]: one.get("answer") for one in self.fixed_prompts}
+        references = {prompt["question"]: prompt.get("answer") for prompt in self.fixed_prompts}
         values = [
             self.rewards.answer_values(row["question"], row[when], references[row["question"]])
             for when in ("before", "after")

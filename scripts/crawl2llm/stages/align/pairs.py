@@ -48,7 +48,9 @@ Row = dict[str, Any]
 
 def layout_of(row: Row) -> str:
     """The layout that a row is of."""
-    return PREFERENCE if "chosen" in row else LABELS if "label" in row else PROMPTS
+    if "chosen" in row:
+        return PREFERENCE
+    return LABELS if "label" in row else PROMPTS
 
 
 def file_of(name: str, split: str) -> str:
@@ -140,7 +142,7 @@ def from_questions(manifest: Path) -> Iterator[tuple[str, Row]]:
 
 
 def heldout_places(settings: Row, template: Template) -> set[float]:
-    """The places (`place`) of questions that a file holds out, and that another file's share would not."""
+    """The places (`split_place`) of questions that a file holds out, and that another file's share would not."""
     shares = [entry.get("heldout", HELDOUT) for entry in settings["files"]]
     return {
         at
@@ -165,7 +167,7 @@ def rows_with_split(
     mask: Masks | None = None,
     guard: Guard | None = None,
 ) -> Iterator[tuple[str, Row]]:
-    """(split, row) of all rows. asked: the questions, by `key`, that finetune.pairs holds out.
+    """(split, row) of all rows. heldout_questions: the questions, by `key`, that finetune.pairs holds out.
 
     Counted in `dropped` are rows to train on whose question, or the first of their conversation, is one of those (`contaminated`), or is
     held out by another file (`held_elsewhere`), and those of an evaluation set that `guard` knows, by set.

@@ -40,7 +40,7 @@ def token_loss(
     """GRPO's loss, summed over the tokens that count: to be divided by the number of those of all answers of the step (DAPO,
     https://arxiv.org/abs/2503.14476; TRL's loss_type dapo).
 
-    own, reference: log-probabilities, fp32 [n, length]. counted: bool [n, length]. advantage: of each answer, [n].
+    logprobs, reference: log-probabilities, fp32 [n, length]. mask: bool [n, length]. advantage: of each answer, [n].
     """
     terms = -(logprobs - logprobs.detach()).exp() * advantage[:, None].to(logprobs.dtype)
     if coefficient:
@@ -49,6 +49,6 @@ def token_loss(
 
 
 def answer_loss(logprobs: torch.Tensor, mask: torch.Tensor, advantage: torch.Tensor) -> torch.Tensor:
-    """REINFORCE's loss, summed over answers: to be divided by their number. Arguments as for `by_tokens`."""
+    """REINFORCE's loss, summed over answers: to be divided by their number. Arguments as for `token_loss`."""
     total = (logprobs * mask).sum(1)
     return (-(total - total.detach()).exp() * advantage.to(logprobs.dtype)).sum()

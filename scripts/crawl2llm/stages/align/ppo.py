@@ -46,7 +46,7 @@ class ByPPO(ByReward):
     engine_of = staticmethod(value_model.engine_class)
 
     def check_settings(self, config: Any) -> None:
-        """As `Alignment.check`, of PPO's own settings too."""
+        """As `Alignment.check_settings`, of PPO's own settings too."""
         super().check_settings(config)
         check_ppo(self.settings, f"{self.where}.{{}}".format)
 
@@ -59,11 +59,11 @@ class ByPPO(ByReward):
         )
 
     def memory_shape(self, config: Any) -> memory.Shape:
-        """As `Run.shape`, of both bodies."""
+        """As `Run.memory_shape`, of both bodies."""
         return with_value_model(replace(super().memory_shape(config), parameters=model.count_parameters(self.policy)))
 
     def build_engine(self, job: Job) -> Engine:
-        """As `Alignment.built`; what is written down of the model is the language model's alone."""
+        """As `Alignment.build_engine`; what is written down of the model is the language model's alone."""
         key = FROM_KEY.format(task_of(self.args.manifest))
         stored = start_from.check_weights(
             initial.empty_model(self.policy), self.source, self.source / "tokenizer.json", key
@@ -81,7 +81,8 @@ class ByPPO(ByReward):
         return built_engine
 
     def update_by(self, step: int) -> Update:
-        """The updates of a step as one; `shown` has reward, divergence, lengths, both losses, and what values explain. A collective call.
+        """The updates of a step as one; `extra_metrics` has reward, divergence, lengths, both losses, and what values explain. A collective
+        call.
 
         Where one of them is not applied, those after it are left out, and the step counts as skipped.
         """
@@ -90,8 +91,10 @@ class ByPPO(ByReward):
         batch, table = self._draw_answers(step, rows, mine)
         scores = table[:, 0] - settings["missing_end_penalty"] * (1 - table[:, -2])
         estimates = [
-            self._estimate_batch(one, of, scores[[place * settings["generations"] + answer for place, answer in part]])
-            for part, one, of in zip(mine, batch, self.reference_logprobs(batch), strict=True)
+            self._estimate_batch(
+                answers, of, scores[[place * settings["generations"] + answer for place, answer in part]]
+            )
+            for part, answers, of in zip(mine, batch, self.reference_logprobs(batch), strict=True)
         ]
         totals = self._whiten_advantages(estimates)
         tokens = max(1.0, totals.pop("tokens"))
@@ -100,7 +103,9 @@ class ByPPO(ByReward):
         self.step_sums = torch.zeros(3, dtype=torch.float64)
         updates: list[Update] = []
         while len(updates) < settings["passes"] and all(update.applied for update in updates):
-            batch_losses: list[value_model.ValuedLoss] = [partial(self.combined_loss, one, share) for one in estimates]
+            batch_losses: list[value_model.ValuedLoss] = [
+                partial(self.combined_loss, estimate, share) for estimate in estimates
+            ]
             updates.append(self.engine.step_valued(batch, self.rate, batch_losses))
         sums = (self.sum_over_processes(self.step_sums) / tokens / len(updates)).tolist()
         loss_values = zip(("policy_loss", "value_loss", "clipped"), sums, strict=True)
@@ -131,7 +136,7 @@ class ByPPO(ByReward):
         tokens = float(totals[0, 0])
         mean = float(totals[0, 1]) / max(1.0, tokens)
         squares = self.sum_over_processes(
-            sum((gae.moment_sums(one.advantages, one.mask, mean) for one in estimates), torch.zeros(3))
+            sum((gae.moment_sums(estimate.advantages, estimate.mask, mean) for estimate in estimates), torch.zeros(3))
         )
         variance = float(squares[2]) / max(1.0, tokens - 1)
         for estimate in estimates:

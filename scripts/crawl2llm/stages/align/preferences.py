@@ -40,7 +40,9 @@ class ByPreference(OnPairs, Alignment):
         }
 
     def update_by(self, step: int) -> Update:
-        """The update of a step; `shown` has rewards, margin, accuracy, lengths in tokens, and of KTO the divergence. A collective call."""
+        """The update of a step; `extra_metrics` has rewards, margin, accuracy, lengths in tokens, and of KTO the divergence. A collective
+        call.
+        """
         numbers, batch = self.batches.row_numbers(step, self.rank), self.batches.micro_batches(step, self.rank)
         total = len(self.batches.step_indices(step))
         self.kl = self.kl_estimate(numbers, total) if self.batches.method == KTO else 0.0
@@ -104,7 +106,7 @@ class ByPreference(OnPairs, Alignment):
         return self.kto_terms(ratios, labels, self.kl)
 
     def kto_terms(self, ratios: torch.Tensor, labels: torch.Tensor, kl: float) -> tuple[Any, ...]:
-        """As `kto`, of any ratios and labels."""
+        """As `kto_batch_terms`, of any ratios and labels."""
         settings, at = self.settings, torch.as_tensor(kl, dtype=ratios.dtype, device=ratios.device)
         loss = losses.kto_loss(ratios, labels, at, settings["beta"], settings["desirable"], settings["undesirable"])
         return loss, labels.cpu(), ~labels.cpu(), ((ratios > at) == labels).sum()
@@ -141,6 +143,6 @@ class ByPreference(OnPairs, Alignment):
                 piece for piece, label in zip(self.heldout_pieces[ANSWER], labels.tolist(), strict=True) if label
             ]
         tokens = sum(scored for _, scored, _ in good_pieces)
-        found = {"heldout_preference_loss": loss.mean(), "heldout_accuracy": right, "heldout_margin": margin}
-        found["heldout_answer_loss"] = -good.sum() / max(tokens, 1)
-        return {name: float(value) for name, value in found.items()}
+        measures = {"heldout_preference_loss": loss.mean(), "heldout_accuracy": right, "heldout_margin": margin}
+        measures["heldout_answer_loss"] = -good.sum() / max(tokens, 1)
+        return {name: float(value) for name, value in measures.items()}

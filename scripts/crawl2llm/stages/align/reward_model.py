@@ -24,9 +24,9 @@ AT_ONCE = 32  # answers that are judged together
 
 
 class RewardModel:
-    """The reward model of the manifest `found`. own: that is an input of this task.
+    """The reward model of the manifest `manifest`. is_input: that is an input of this task.
 
-    beside: the folder of the model that it judges. template: of its questions.
+    judged_folder: the folder of the model that it judges. template: of its questions.
 
     Raises InputError, naming the key, for a manifest of another step, another tokenizer or another template; ManifestError for damage.
     """

@@ -134,7 +134,9 @@ def length_reward(least: int = 0, most: float = math.inf) -> Reward:
 
     def reward(question: str, answer: str, reference: str | None) -> float:
         words = len(answer.split())
-        return words / least if words < least else most / words if words > most else 1.0
+        if words < least:
+            return words / least
+        return most / words if words > most else 1.0
 
     return reward
 
@@ -193,7 +195,10 @@ class Rewards:
 
     def reward_values(self, answers: Sequence[RewardArguments]) -> list[list[float]]:
         """What each of some answers is worth by each reward, without weights."""
-        columns = [[call(*one) for one in answers] if callable(call) else call.scores(answers) for call in self.calls]
+        columns = [
+            [call(*arguments) for arguments in answers] if callable(call) else call.scores(answers)
+            for call in self.calls
+        ]
         return [list(each) for each in zip(*columns, strict=True)]
 
     def answer_values(self, question: str, answer: str, reference: str | None) -> list[float]:

@@ -39,7 +39,7 @@ class Measured(Run):
     engine_of: Callable[[str], type[ByLoss]] = staticmethod(engine_class)  # the class of an engine by its name
 
     def build_engine(self, job: Job) -> Engine:
-        """The engine, with the weights of the model that it is made from, and what `prepare` and `measure` find of these."""
+        """The engine with the weights of the model that it is made from, prepared, and measured on the held-out rows."""
         self.engine = self.engine_of(self.kind)(job)
         self.prepare_training()
         self.start = self.measure_heldout()
@@ -48,8 +48,8 @@ class Measured(Run):
     def prepare_training(self) -> None:
         """What is made once, with the weights of the model that it is made from. A collective call."""
 
-    def measure_before(self, found: checkpoint.Checkpoint | None) -> dict[str, float]:
-        """What `measure` found before the first step, of this start or of another."""
+    def measure_before(self, resume_point: checkpoint.Checkpoint | None) -> dict[str, float]:
+        """What `measure_heldout` found before the first step, of this start or of another."""
         return self.start
 
     def measure_heldout(self) -> dict[str, float]:
@@ -126,12 +126,12 @@ class Alignment(Measured):
     where, program = STEP, "crawl2llm.stages.align.train"
 
     def check_settings(self, config: Any) -> None:
-        """As `Run.check`, of `loss_chunk` too."""
+        """As `Run.check_settings`, of `loss_chunk` too."""
         super().check_settings(config)
         check_chunks(self.settings, f"{STEP}.loss_chunk")
 
     def build_engine(self, job: Job) -> Engine:
-        """As `Measured.built`; the fixed prompts are answered too."""
+        """As `Measured.build_engine`; the fixed prompts are answered too."""
         self.fixed_prompts = self.batches.fit_prompts(unique_questions([*self.heldout_rows, *self.batches.rows])).rows[
             :FIXED_PROMPTS
         ]
@@ -140,7 +140,7 @@ class Alignment(Measured):
         return built_engine
 
     def measure_heldout(self) -> dict[str, float]:
-        """As `heldout_values`; the answers to the fixed prompts are in `spoken`. A collective call."""
+        """As `heldout_values`; the answers to the fixed prompts are in `fixed_answers`. A collective call."""
         self.fixed_answers = self.sample_answers(
             self.fixed_prompts, [("fixed", row["id"]) for row in self.fixed_prompts], 0.0
         )
@@ -184,5 +184,5 @@ class Alignment(Measured):
         return self.piece_values(rows, lambda batch: -self.engine.evaluate(*batch))
 
     def summary_facts(self) -> dict[str, Any]:
-        """As `Measured.facts`, with the method."""
+        """As `Measured.summary_facts`, with the method."""
         return {"method": self.settings["method"], **super().summary_facts()}

@@ -104,9 +104,9 @@ def sample_preferences(
             )
         )
         total = dict(zip(distinct, map(rewards.weighted_sum, rewards.reward_values(distinct)), strict=True))
-        for (split, row, _), found in zip(batch, texts_by_prompt, strict=True):
-            worth = [(total[row["question"], text, row.get("answer")], text) for text in found]
-            scored = [one for one in worth if not math.isnan(one[0])]
+        for (split, row, _), answer_texts in zip(batch, texts_by_prompt, strict=True):
+            worth = [(total[row["question"], text, row.get("answer")], text) for text in answer_texts]
+            scored = [(score, text) for score, text in worth if not math.isnan(score)]
             progress.add()
             if len(scored) < min(2, len(worth)):
                 dropped["no_score"] += 1

@@ -25,9 +25,9 @@ from crawl2llm.training.tuning import remove_checkpoints, run_tuning
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    method = settings["method"]
-    kind = ByPreference if method in TEXTS_BY_METHOD else ByPPO if method == PPO else ByReward
-    return run_tuning(kind, args, settings, manifest)
+    if (method := settings["method"]) in TEXTS_BY_METHOD:
+        return run_tuning(ByPreference, args, settings, manifest)
+    return run_tuning(ByPPO if method == PPO else ByReward, args, settings, manifest)
 
 
 def main(argv: list[str] | None = None) -> int:

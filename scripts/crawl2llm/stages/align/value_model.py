@@ -42,7 +42,7 @@ class ValuedOutput(ModelOutput):
 
 
 def valued_config(config: PreTrainedConfig, end: int, key: str) -> PreTrainedConfig:
-    """`config`, of a language model, as that of one with a model of values: `initial.empty` makes both of it.
+    """`config`, of a language model, as that of one with a model of values: `initial.empty_model` makes both of it.
 
     end: the id of the end token. key: of the config, for errors. Raises InputError for an architecture of which there is none. A class is
     made for each: transformers finds a model's class by that of its configuration.
@@ -81,9 +81,9 @@ def valued_config(config: PreTrainedConfig, end: int, key: str) -> PreTrainedCon
 
 
 def initial_weights(weights: initial.Weights, parent: Callable[[str], torch.Tensor | None]) -> initial.Weights:
-    """The values to begin with of a model of `configuration`: the body of the model of values is the parent's, its head is 0.
+    """The values to begin with of a model of `valued_config`: the body of the model of values is the parent's, its head is 0.
 
-    given: those of the parent, and any for the model of values. parent: the value of a parameter of the parent, None where it has none.
+    weights: those of the parent, and any for the model of values. parent: the value of a parameter of the parent, None where it has none.
     """
     for name, value in weights:
         if name.startswith(HEAD):
@@ -95,7 +95,7 @@ def initial_weights(weights: initial.Weights, parent: Callable[[str], torch.Tens
 
 
 class Valued(ByLoss):
-    """Any engine of a model of `configuration`. The mean of the weights, and the weights that are given away, lack the model of values."""
+    """Any engine of a model of `valued_config`. The mean of the weights, and the weights that are given away, lack the model of values."""
 
     means: dict[Any, torch.Tensor]
     sizes: dict[str, torch.Size]

@@ -21,7 +21,7 @@ def count_windows(stream: data.Stream, context: int) -> int:
 def first_windows(stream: data.Stream, context: int, tokens: int, seed: int) -> data.Tokens:
     """The first windows of a training by `seed`, of about so many tokens: int64 [n, context]; at most all that the stream has.
 
-    Raises InputError as `count`.
+    Raises InputError as `count_windows`.
     """
     have = count_windows(stream, context)
     number = max(1, min(tokens // context, have))

@@ -95,7 +95,7 @@ def card_metadata(facts: Facts, settings: dict[str, Any], name: str, types: Iter
                         task, f"{task_label(task)}, of held-out documents", "accuracy", scores["accuracy"], words
                     )
                 )
-    ggufs = [one for one in types if one != SAFETENSORS]
+    ggufs = [kind for kind in types if kind != SAFETENSORS]
     languages = settings["kept_languages"] if settings["languages"] is None else settings["languages"]
     return ModelCardData(
         license=settings["licence"] or "unknown",
@@ -184,7 +184,8 @@ def usage_lines(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: st
         yield f"{name} was not fine-tuned: it goes on with a text, and has no chat template.\n"
     if context := facts.base_model.summary.get("shape", {}).get("context"):
         yield (
-            f"Its context is {context:,} tokens. It was trained on what stands below{unlisted_training(facts)}; it may write what is false.\n"
+            f"Its context is {context:,} tokens. It was trained on what stands below{unlisted_training(facts)}; it may write what is "
+            "false.\n"
         )
 
 
@@ -212,12 +213,12 @@ def gguf_lines(ggufs: list[dict[str, Any]]) -> Iterator[str]:
     yield from markdown_table(
         ["file", "MB", "bits per byte", "mean difference", "largest", "same token"],
         (
-            [f"`{one['file']}`", f"{one['bytes'] / 1e6:,.2f}", f"{one['bits_per_byte']:.4f}", f"{one['mean_difference']:.2g}",
-             f"{one['max_difference']:.2g}", f"{one['same_argmax']:.1%}"]
-            for one in ggufs
+            [f"`{gguf['file']}`", f"{gguf['bytes'] / 1e6:,.2f}", f"{gguf['bits_per_byte']:.4f}", f"{gguf['mean_difference']:.2g}",
+             f"{gguf['max_difference']:.2g}", f"{gguf['same_argmax']:.1%}"]
+            for gguf in ggufs
         ),
     )  # fmt: skip
-    if notes := [note for one in ggufs for note in one["notes"]]:
+    if notes := [note for gguf in ggufs for note in gguf["notes"]]:
         yield from [f"- {note}" for note in dict.fromkeys(notes)]
         yield ""
 

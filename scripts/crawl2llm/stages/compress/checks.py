@@ -18,8 +18,10 @@ MOST = 1000  # decoder layers, where their number is not known yet
 
 def linear_layer_names(model: dict[str, Any]) -> list[str]:
     """The names of the linear layers that could be quantized of a model with the settings of pretrain.train.model; [] where not known."""
+    if model["type"] not in TYPES:
+        return []
     count = model["layers"] if isinstance(model["layers"], int) else MOST
-    return [f"model.layers.{number}.{part}" for number in range(count) for part in PARTS] * (model["type"] in TYPES)
+    return [f"model.layers.{number}.{part}" for number in range(count) for part in PARTS]
 
 
 def check_compression(config: dict[str, Any]) -> None:
@@ -58,7 +60,7 @@ def check_kept(config: dict[str, Any]) -> None:
     for name in model_registry.models_made_by(config, model_registry.QUANTIZE_STEP):
         key = model_registry.key_path(config, model_registry.QUANTIZE_STEP, name, "keep")
         above = model_registry.ancestors(config["models"], name)
-        pruned = any(model_registry.making_task(config, one)[0] == PRUNE_STEP for one in above)
+        pruned = any(model_registry.making_task(config, parent)[0] == PRUNE_STEP for parent in above)
         for pattern in model_registry.section(config, model_registry.QUANTIZE_STEP, name)["keep"]:
             try:
                 expression = re.compile(pattern)

@@ -34,9 +34,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     files, ggufs = [], []
-    if types := [one for one in settings["types"] if one != SAFETENSORS]:
+    if types := [kind for kind in settings["types"] if kind != SAFETENSORS]:
         ggufs = gguf.export_gguf(folder, out, name, types, args.tokens, settings, manifest)
-        files += [out / one["file"] for one in ggufs]
+        files += [out / gguf["file"] for gguf in ggufs]
     if SAFETENSORS in settings["types"]:
         # Those that its manifest lists, not what somebody laid beside them.
         for path in sorted(path for path in map(model.file, model.files) if path.parent == folder):
@@ -53,7 +53,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "types": settings["types"],
         "bytes": size,
         "gguf": ggufs,
-        "notes": [f"{name}: {note}" for note in dict.fromkeys(note for one in ggufs for note in one["notes"])],
+        "notes": [f"{name}: {note}" for note in dict.fromkeys(note for gguf in ggufs for note in gguf["notes"])],
     }
     return files
 

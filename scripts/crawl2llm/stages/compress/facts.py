@@ -84,7 +84,9 @@ class Facts:
 
     def datasets(self) -> list[str]:
         """The data sets of the Hugging Face Hub among the sources."""
-        return list(dict.fromkeys(one for of in self.config_facts["sources"].values() for one in of["datasets"]))
+        return list(
+            dict.fromkeys(dataset for of in self.config_facts["sources"].values() for dataset in of["datasets"])
+        )
 
     def task_results(self) -> dict[str, list[tuple[str, dict[str, Any]]]]:
         """For each task: (who, accuracy and the like) of the exported model, those before it, an untrained one, bigrams, unigrams."""
@@ -106,7 +108,7 @@ class Facts:
 
     def fingerprints(self) -> list[tuple[str, str]]:
         """(step, fingerprint) of what the model was made by; of a step with many tasks that of the first."""
-        steps = [(step, made[0].fingerprint) for step, made in self.run.manifests.items()]
+        steps = [(step, manifests[0].fingerprint) for step, manifests in self.run.manifests.items()]
         models = [(f"{model.step} {model.name}", model.manifest.fingerprint) for model in self.models[::-1]]
         return [*steps, *models]
 
@@ -119,9 +121,9 @@ def read_facts(
     Raises ManifestError.
     """
     trained = [
-        TrainedModel(model_name(path), made.step, made, record.read(path))
+        TrainedModel(model_name(path), manifest.step, manifest, record.read(path))
         for path in models
-        for made in [Manifest.read(path)]
+        for manifest in [Manifest.read(path)]
     ]
     summary_by_name = {
         path.name.removesuffix(".manifest.json"): dict(Manifest.read(path).summary) for path in evaluations
@@ -129,7 +131,7 @@ def read_facts(
     order = [*(model.name for model in trained), UNTRAINED]
     return Facts(
         trained,
-        {one: summary_by_name[one] for one in order if one in summary_by_name},
+        {name: summary_by_name[name] for name in order if name in summary_by_name},
         Run.read(recorded),
         config_facts,
     )

@@ -43,8 +43,8 @@ def quantize_model(
 ) -> list[Path]:
     """Quantize the model in `source` into `out`/model, and fill the manifest's summary; the files.
 
-    tokens: manifests of tokenize.encode. taken: of `layers`, those that are quantized. Raises InputError where the environment is not
-    there, and where what it gave back is not what was asked for.
+    tokens: manifests of tokenize.encode. chosen_layers: of `layers`, those that are quantized. Raises InputError where the environment is
+    not there, and where what it gave back is not what was asked for.
     """
     from transformers import AutoConfig
 
@@ -132,7 +132,7 @@ def round_to_nearest(source: Path, chosen_layers: list[Layer], keep: list[str], 
 
 
 def write_result(library_folder: Path, source: Path, chosen_layers: list[Layer], rest: str, folder: Path) -> list[Path]:
-    """Write what the library left in `found` into `folder`, which is there whole or not at all; its files.
+    """Write what the library left in `library_folder` into `folder`, which is there whole or not at all; its files.
 
     source: the folder of the model before. rest: type of the numbers with a floating point. Raises InputError where layers are packed
     that were not asked for, or the other way round, and where a number is not finite.
@@ -146,7 +146,8 @@ def write_result(library_folder: Path, source: Path, chosen_layers: list[Layer],
     if not packed_weights.is_packed(library_folder) or packed_layers != {layer.name for layer in chosen_layers}:
         example = min(packed_layers ^ {layer.name for layer in chosen_layers}, default="")
         raise InputError(
-            f"llm-compressor left {quantization_config.get('format')!r} of {len(packed_layers)} layers, not {packed_weights.FORMAT!r} of {len(chosen_layers)} ({example})"
+            f"llm-compressor left {quantization_config.get('format')!r} of {len(packed_layers)} layers, not {packed_weights.FORMAT!r} of "
+            f"{len(chosen_layers)} ({example})"
         )
     if config.get("tie_word_embeddings"):
         tensors.pop("lm_head.weight", None)  # the embeddings

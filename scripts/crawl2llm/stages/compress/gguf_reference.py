@@ -65,7 +65,7 @@ class LogitReference:
         limit = getattr(model.config, "max_position_embeddings", None) or getattr(model.config, "n_positions", None)
         context = min(limit or CONTEXT, CONTEXT)
         stream = scoring_pieces(documents, self.eos, context, CARRY, by_document=True)
-        self.windows = [([int(one) for one in ids], int(scored_tokens)) for ids, scored_tokens, _ in stream]
+        self.windows = [([int(number) for number in ids], int(scored_tokens)) for ids, scored_tokens, _ in stream]
         self.documents, self.bytes = len(documents), sum(document.bytes for document in documents)
         self.scored = sum(scored for _, scored in self.windows)
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -79,7 +79,7 @@ class LogitReference:
         }  # fmt: skip
 
     def _score_windows(self, model: Any, limit: int) -> tuple[float, npt.NDArray[np.float32]]:
-        """(negative log-likelihood of all scored tokens in nats, logits of the first `most` positions, shape [positions, vocabulary])."""
+        """(negative log-likelihood of all scored tokens in nats, logits of the first `limit` positions, shape [positions, vocabulary])."""
         import torch
 
         lost, logit_parts, have = 0.0, [], 0
@@ -108,7 +108,7 @@ class LogitReference:
         for text, ids in zip(self.texts, token_lists, strict=True):
             if (expected := self.tokenizer.encode(text, add_special_tokens=False).ids) != ids:
                 pairs = enumerate(zip(expected, ids, strict=False))
-                at = next((number for number, (one, other) in pairs if one != other), min(len(expected), len(ids)))
+                at = next((number for number, (ours, theirs) in pairs if ours != theirs), min(len(expected), len(ids)))
                 near = self.tokenizer.decode(expected[max(at - 5, 0) : at + 5])
                 raise InputError(
                     f"llama.cpp cuts a text into other tokens than the model's tokenizer, at {near!r}: "

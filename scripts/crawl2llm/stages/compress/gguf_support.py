@@ -52,7 +52,7 @@ def gguf_exports(config: dict[str, Any]) -> dict[str, list[str]]:
         name: model_registry.section(config, step, name)["types"]
         for name in model_registry.models_made_by(config, step)
     }
-    gguf_types = {name: [one for one in types if one != SAFETENSORS] for name, types in types_by_export.items()}
+    gguf_types = {name: [kind for kind in types if kind != SAFETENSORS] for name, types in types_by_export.items()}
     return {name: types for name, types in gguf_types.items() if types}
 
 
@@ -95,7 +95,7 @@ def check_exports(config: dict[str, Any]) -> None:
 
 
 def check_tools(config: dict[str, Any], present: Container[str] = ()) -> None:
-    """Raise InputError where an export needs tools that are not there. there: exports that are made already."""
+    """Raise InputError where an export needs tools that are not there. present: exports that are made already."""
     for name in gguf_exports(config):
         if name not in present and (why := tools_problem(tools_folder())):
             raise InputError(f"models.{name} is exported as GGUF, and {why}")

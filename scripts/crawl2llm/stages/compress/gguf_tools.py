@@ -90,7 +90,7 @@ def unpack_archive(archive: Path, place: Path) -> Path:
     with open_archive(archive) as tar:
         for member in tar:
             name = member.name.partition("/")[2]
-            if any(name.startswith(one) if one.endswith("/") else name == one for one in wanted):
+            if any(name.startswith(member) if member.endswith("/") else name == member for member in wanted):
                 tar.extract(member, place)
     return next(path for path in place.iterdir() if path.is_dir())
 
@@ -169,7 +169,7 @@ def assemble_tools(folder: Path, source: Path, libraries: Path) -> None:
 
 
 def make_tools(folder: Path) -> None:
-    """Make the tools in `folder`, in place of what is there. Raises InputError as `check`, `pip` and `compiled`."""
+    """Make the tools in `folder`, in place of what is there. Raises InputError as `check_build`, `run_pip` and `compile_libraries`."""
     check_build(folder, os.environ)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch_folder(folder.with_name(f"{folder.name}.{os.getpid()}.part")) as place:

@@ -16,7 +16,7 @@ LINES = 6  # of what a program said last
 def run_program(command: list[str], label: str, **options: Any) -> None:
     """Run a program, which ends with this process, even where it is killed.
 
-    options: of subprocess.run. Raises InputError with `what`, its status and its last lines where it fails.
+    options: of subprocess.run. Raises InputError with `label`, its status and its last lines where it fails.
     """
     process = subprocess.run(
         command,

@@ -78,8 +78,8 @@ def zero_weights(loaded_model: Any, settings: dict[str, Any]) -> tuple[Any, dict
     """(configuration, weights, facts) of a model whose linear layers, but for the output layer, have zeros."""
     if mixture.mixture_of(loaded_model.config):
         raise command_line.InputError(
-            f"{WHERE}.method is {settings['method']!r}, and the model, of type {loaded_model.config.model_type!r}, is a mixture of experts, whose "
-            "matrices are in no linear layer: most of its weights would stay as they are"
+            f"{WHERE}.method is {settings['method']!r}, and the model, of type {loaded_model.config.model_type!r}, is a mixture of "
+            "experts, whose matrices are in no linear layer: most of its weights would stay as they are"
         )
     tensors = {name: value.detach() for name, value in loaded_model.named_parameters()}
     layers = [layer for layer in linear_layers(loaded_model.config) if not layer.output]

@@ -85,7 +85,8 @@ def check_shapes(config: dict[str, Any]) -> None:
         for name in model_registry.models_made_by(config, step):
             settings = model_registry.section(config, step, name)
             if "compress.prune" in (
-                model_registry.making_task(config, one)[0] for one in model_registry.ancestors(config["models"], name)
+                model_registry.making_task(config, parent)[0]
+                for parent in model_registry.ancestors(config["models"], name)
             ):
                 continue
             sizes_text = " and ".join(f"pretrain.train.model.{key}, {size}" for key, size in sizes.items())
@@ -95,15 +96,17 @@ def check_shapes(config: dict[str, Any]) -> None:
                     f"{key} is 'nf4', which takes layers with inputs in a multiple of {BLOCK}; {sizes_text}, are none: take int8"
                 )
             if settings[method] in PACKED and all(size % settings[group] for size in sizes.values()):
-                fitting = [str(one) for one in GROUPS if any(not size % one for size in sizes.values())]
+                fitting = [
+                    str(group_size) for group_size in GROUPS if any(not size % group_size for size in sizes.values())
+                ]
                 raise InputError(
-                    f"{model_registry.key_path(config, step, name, group)} is {settings[group]}, and {sizes_text}, are no multiples of it: take "
-                    f"{' or '.join(fitting) or f'int8 in {key}'}"
+                    f"{model_registry.key_path(config, step, name, group)} is {settings[group]}, and {sizes_text}, are no multiples of it: "
+                    f"take {' or '.join(fitting) or f'int8 in {key}'}"
                 )
 
 
 def check_tools(config: dict[str, Any], present: Container[str] = ()) -> None:
-    """Raise InputError where a model needs an environment that is not there. there: models that are made already."""
+    """Raise InputError where a model needs an environment that is not there. present: models that are made already."""
     for name in model_registry.models_made_by(config, QUANTIZE_STEP):
         if (
             name not in present

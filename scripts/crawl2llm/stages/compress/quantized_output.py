@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.core.console import log
+from crawl2llm.core.phrases import first_few
 from crawl2llm.training import quantized_weights
 from crawl2llm.training.compressible_layers import Layer, quantization_error, weight_bytes
 from crawl2llm.training.model import COMPANIONS
@@ -38,7 +39,7 @@ def weight_errors(model: Any, source: Path, chosen_layers: list[Layer]) -> dict[
     squares, wrong = (sum(pair[part] for pair in error_by_layer.values()) for part in (0, 1))
     worst = max(
         error_by_layer,
-        key=lambda one: error_by_layer[one][1] / error_by_layer[one][0] if error_by_layer[one][0] else 0.0,
+        key=lambda name: error_by_layer[name][1] / error_by_layer[name][0] if error_by_layer[name][0] else 0.0,
     )
     return {
         "weight_error": round((wrong / squares) ** 0.5 if squares else 0.0, 6),
@@ -61,12 +62,12 @@ def manifest_summary(
     """The manifest's summary, which is logged too: what was quantized, sizes in bytes, what else was measured, and a note of layers that
     were left.
 
-    source: the folder of the model before. files: what `put` left. taken: of `layers`, those that are quantized.
+    source: the folder of the model before. files: what `write_folder` left. chosen_layers: of `layers`, those that are quantized.
     """
     before, after = weight_bytes(source), weight_bytes(files[0].parent)
     whole, parts = quantized_weights.count_parameters(model), sum(layer.weight_count for layer in chosen_layers)
     unquantized = sorted(layer.name for layer in layers if layer not in chosen_layers and not layer.output)
-    first_names = f"{', '.join(unquantized[:3])}{', …' * (len(unquantized) > 3)}"
+    first_names = first_few(unquantized, 3)
     log.info(
         "%s of %s parameters; %s bytes of weights instead of %s; %s",
         f"{parts:,}", f"{whole:,}", f"{after:,}", f"{before:,}",

@@ -20,7 +20,7 @@ def markdown_table(heads: list[str], rows: Iterable[Iterable[Any]]) -> list[str]
     """A table in Markdown; columns of numbers are aligned right."""
     cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
     number = [all(row[at][:1] in "+-`" or row[at][:1].isdigit() for row in cells) for at in range(len(heads))]
-    line = ["---:" if one and at else "---" for at, one in enumerate(number)]
+    line = ["---:" if is_number and at else "---" for at, is_number in enumerate(number)]
     return [f"| {' | '.join(row)} |" for row in [heads, line, *cells]] + [""]
 
 
@@ -31,8 +31,8 @@ def evaluation_lines(facts: Facts) -> Iterator[str]:
     if heldout:
         yield f"On {heldout['documents']:,} documents of the run that were held out from training ({heldout['bytes']:,} bytes):\n"
         rows = [
-            [model_label(one, model_name), f"{value:.4f}"]
-            for one, value in sorted(facts.bits_per_byte(), key=lambda row: row[1])
+            [model_label(model, model_name), f"{value:.4f}"]
+            for model, value in sorted(facts.bits_per_byte(), key=lambda row: row[1])
         ]
         yield from markdown_table(["model", "bits per byte"], rows)
     if tasks := facts.task_results():
@@ -40,10 +40,10 @@ def evaluation_lines(facts: Facts) -> Iterator[str]:
         yield from markdown_table(
             ["task", "model", "accuracy", "chance", "score", "items"],
             (
-                [task_label(task), model_label(one, model_name), f"{n['accuracy']:.1%}", f"{n['chance']:.0%}",
+                [task_label(task), model_label(model, model_name), f"{n['accuracy']:.1%}", f"{n['chance']:.0%}",
                  f"{n['centered']:+.3f} ± {n['centered_stderr']:.3f}" if n.get("centered_stderr") is not None else f"{n['centered']:+.3f}",
                  f"{n.get('items', 0):,}"]
-                for task, rows in tasks.items() for one, n in rows
+                for task, rows in tasks.items() for model, n in rows
             ),
         )  # fmt: skip
     if not heldout and not tasks:
@@ -134,8 +134,8 @@ def quantization_lines(facts: Facts) -> Iterator[str]:
     if "calibration_loss" in summary:
         yield (
             f"It was calibrated on {summary['calibration_tokens']:,} tokens of the training text. On these the loss is "
-            f"{summary['calibration_loss']:.4f} nats a token; before it was {summary['calibration_loss_before']:.4f}, and with every weight "
-            f"rounded to the nearest it would be {summary['calibration_loss_nearest']:.4f}.\n"
+            f"{summary['calibration_loss']:.4f} nats a token; before it was {summary['calibration_loss_before']:.4f}, and with every "
+            f"weight rounded to the nearest it would be {summary['calibration_loss_nearest']:.4f}.\n"
         )
     for note in summary.get("notes", []):
         yield f"{note}\n"
@@ -145,11 +145,10 @@ def summary_rows(model: TrainedModel) -> Iterator[list[str]]:
     """(what, value) of a step's summary, as far as it is known here."""
     for key, words in SUMMARY_LABELS.items():
         value = model.summary.get(key)
-        if isinstance(value, int | float | str):
-            yield [
-                words,
-                f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value,
-            ]
+        if isinstance(value, str):
+            yield [words, value]
+        elif isinstance(value, int | float):
+            yield [words, f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"]
     shape = model.summary.get("shape") or {}
     plain = {key: value for key, value in shape.items() if isinstance(value, int | str) and not isinstance(value, bool)}
     if plain:

@@ -55,15 +55,15 @@ def heldout_verdict(row: Row, reference: Reference) -> Row | None:
 
 
 def judge_documents(documents: list[Row], reference: Reference) -> Iterator[Row]:
-    """The verdicts on some documents, in their order. found: `text` and COLUMNS."""
+    """The verdicts on some documents, in their order. documents: `text` and COLUMNS."""
     verdicts = [heldout_verdict(row, reference) for row in documents]
     unjudged = [row for row, result in zip(documents, verdicts, strict=True) if result is None]
     nearest_held = iter(reference.nearest_documents([row["text"] for row in unjudged]))
-    for row, said in zip(documents, verdicts, strict=True):
-        if said is None and (nearest := next(nearest_held)):
-            said = verdict_row(row["id"], NEAR_HELD, *nearest)
-            said |= {"value": nearest[1], "threshold": reference.similarity}
-        yield said or verdict_row(row["id"], None)
+    for row, verdict in zip(documents, verdicts, strict=True):
+        if verdict is None and (nearest := next(nearest_held)):
+            verdict = verdict_row(row["id"], NEAR_HELD, *nearest)
+            verdict |= {"value": nearest[1], "threshold": reference.similarity}
+        yield verdict or verdict_row(row["id"], None)
 
 
 def read_documents(documents: Path, wanted: set[str], edits: list[Path], shard: str) -> Iterator[Row]:

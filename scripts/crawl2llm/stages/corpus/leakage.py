@@ -90,9 +90,9 @@ def cross_pairs(
     for batch in similar_pairs(pairs, threshold):
         low, high = sides.places.places_of(batch["low"].to_numpy()), sides.places.places_of(batch["high"].to_numpy())
         similarity = batch["similarity"].to_numpy()
-        for one, other in ((low, high), (high, low)):
-            leak = (one >= 0) & (other >= 0) & (mask[one] & TRAIN > 0) & (mask[other] & VALIDATION > 0)
-            yield one[leak], other[leak], similarity[leak]
+        for train, validation in ((low, high), (high, low)):
+            leak = (train >= 0) & (validation >= 0) & (mask[train] & TRAIN > 0) & (mask[validation] & VALIDATION > 0)
+            yield train[leak], validation[leak], similarity[leak]
 
 
 def nearest_texts(

@@ -63,7 +63,7 @@ def row_batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 class Reference:
-    """The documents that main holds out. Near-duplicates are found by `nearest`."""
+    """The documents that main holds out. Near-duplicates are found by `nearest_documents`."""
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         """path: REFERENCE. settings: of corpus.reference."""

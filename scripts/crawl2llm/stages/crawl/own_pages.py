@@ -23,6 +23,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.stages.crawl.answers import Answer, encode_chunked, gzip_member
 
 FOLDER = Path(__file__).parent / "pages"
+BLOCK_TAGS = {"## ": "h2", "- ": "li"}
 NO_MAIN_TEXT = {"navigation", "boilerplate"}
 KEYS = {"variant", "of", "slug", "date", "title", "banner", "edits", "keep", "language"}
 
@@ -75,7 +76,7 @@ def text_blocks(text: str) -> list[tuple[str, str]]:
     blocks = []
     for block in text.strip().split("\n\n"):
         for line in block.split("\n") if block.startswith("- ") else [" ".join(block.split("\n"))]:
-            tag = "h2" if line.startswith("## ") else "li" if line.startswith("- ") else "p"
+            tag = next((tag for mark, tag in BLOCK_TAGS.items() if line.startswith(mark)), "p")
             blocks.append((tag, line if tag == "p" else line.lstrip("#- ")))
     return blocks
 

@@ -44,7 +44,7 @@ class Scorer:
         return model, tokenizer, context
 
     def score_texts(self, model: Any, tokenizer: Any, context: int) -> tuple[Row, list[Row]]:
-        """(loss and bits per byte, nats of each document) of a model; see heldout_loss.heldout."""
+        """(loss and bits per byte, nats of each document) of a model; see heldout_loss.measure_heldout."""
         with tempfile.TemporaryDirectory() as scratch:
             documents = encode_texts(self.texts, tokenizer, Path(scratch))
             measures, lines = measure_heldout(
@@ -54,7 +54,7 @@ class Scorer:
         return measures, [{"source": source[line["document"]], **line} for line in lines]
 
     def bits_by_source(self, measures: Row) -> dict[str, float]:
-        """Bits per byte of each source. found: of `score`, which leaves them out where there is one."""
+        """Bits per byte of each source. measures: of `score_texts`, which leaves them out where there is one."""
         only_source = {self.texts[0].source: measures} if self.texts else {}
         return {name: part["bits_per_byte"] for name, part in measures.get("by_source", only_source).items()}
 

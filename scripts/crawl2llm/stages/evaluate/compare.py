@@ -173,7 +173,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 comparison["difference"],
                 comparison["verdict"],
             )
-    heldout_rows = {name: result_rows(made, "heldout") for name, made in evaluations.items()}
+    heldout_rows = {name: result_rows(evaluation, "heldout") for name, evaluation in evaluations.items()}
     origins = document_origins(
         {row["document"] for model_rows in heldout_rows.values() for row in model_rows}, args.tokens, args.languages
     )

@@ -9,9 +9,8 @@ import zstandard
 
 LEVEL = 19  # of zstd, the highest without more memory for the reader
 DICTIONARY = 112_640  # bytes, zstd's own default (`zstd --train`, --maxdict)
-SAMPLES = (
-    100 * DICTIONARY
-)  # bytes of training text for it: "about 100x the target dictionary size" (zstd's lib/zdict.h)
+# Bytes of training text for it: "about 100x the target dictionary size" (zstd's lib/zdict.h).
+SAMPLES = 100 * DICTIONARY
 
 
 def xz_bits_per_byte(texts: Iterable[bytes]) -> float | None:

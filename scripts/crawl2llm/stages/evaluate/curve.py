@@ -52,9 +52,10 @@ def curve_checkpoints(
     if absent := [step for step in needed if step not in by_step]:
         saved_steps = ", ".join(f"{step:,}" for step in sorted(by_step)) or "none"
         raise InputError(
-            f"evaluate.curve.every is {step_interval}, and {folder} has no checkpoint of step {', '.join(f'{step:,}' for step in absent[:5])} "
-            f"(it has those of: {saved_steps}). A training keeps them with pretrain.train.keep_every: {step_interval}, which reruns nothing; one that is "
-            "finished has to train again: remove its manifest"
+            f"evaluate.curve.every is {step_interval}, and {folder} has no checkpoint of step "
+            f"{', '.join(f'{step:,}' for step in absent[:5])} (it has those of: {saved_steps}). A training keeps them with "
+            f"pretrain.train.keep_every: {step_interval}, which reruns nothing; one that is finished has to train again: remove its "
+            "manifest"
         )
     return [by_step[step] for step in needed]
 
@@ -71,7 +72,8 @@ def visit_checkpoints(
 ) -> None:
     """Give `measure` the step, the training tokens and the folder of each checkpoint of the curve, then of the model that it ended with.
 
-    model: manifest of pretrain.train. kept: folder of all runs' checkpoints. Raises InputError where a checkpoint is not there.
+    model: manifest of pretrain.train. checkpoints_folder: folder of all runs' checkpoints. Raises InputError where a checkpoint is not
+    there.
     """
     trained, last = verify_weights(model)
     place, steps = checkpoint_folder(trained, checkpoints_folder), int(trained.summary["steps"])

@@ -49,7 +49,7 @@ def choose_by_hash(
 
 
 def document_tokens(documents: Iterable[Document], limit: int | None = None) -> Iterator[tuple[Document, Ids]]:
-    """Each document with its first `most` ids (None: all), its end-of-text token among them; ManifestError for those that are not there."""
+    """Each document with its first `limit` ids (None: all), its end-of-text token among them; ManifestError for absent ones."""
     file = lru_cache(most_open_datasets())(
         lambda stem: open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx"))
     )

@@ -72,7 +72,7 @@ def set_numbers(sizes: dict[str, dict[str, int]], lines: list[Row]) -> dict[str,
             **sizes[name],
             "found": len(set_lines),
             LEFT: sum(entry["fate"] == LEFT for entry in set_lines),
-            "examples": sorted(set_lines, key=lambda one: (-one["overlap"], one["item"]))[:EXAMPLES],
+            "examples": sorted(set_lines, key=lambda entry: (-entry["overlap"], entry["item"]))[:EXAMPLES],
         }
         for name, set_lines in lines_by_set.items()
     }

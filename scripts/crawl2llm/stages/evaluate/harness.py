@@ -20,7 +20,7 @@ from crawl2llm.stages.evaluate.truncation import BoundedScorer, LeftOutError, Pl
 # At once of the project's own tasks, which are short. The file of results has the log-likelihood of every choice, and how many rows a
 # product of matrices has moves its last digits: `batch_size` decides no byte.
 SEQUENCES = 16
-LEFT_OUT, JOINED = "left_out_too_long", "joined"  # counts of a user's own task, see `from_files`
+LEFT_OUT, JOINED = "left_out_too_long", "joined"  # counts of a user's own task, see `evaluate_task_files`
 
 
 def go_offline() -> None:
@@ -142,7 +142,7 @@ def mean_likelihoods(nats: Sequence[Sequence[float]], rows: list[dict[str, Any]]
 
 
 def question_numbers(evaluation: dict[str, Any], task: Task, shared_numbers: dict[str, Any]) -> dict[str, Any]:
-    """What lm-eval found on the held-out questions, against chance. measured: what multiple_choice.results has of every task."""
+    """What lm-eval found on the held-out questions, against chance. shared_numbers: what multiple_choice.task_results has of every task."""
     harness_numbers, items, chance = (
         task_numbers(evaluation["results"][task.name]),
         len(task.rows),
@@ -160,7 +160,7 @@ def question_numbers(evaluation: dict[str, Any], task: Task, shared_numbers: dic
 def evaluate_tasks(
     lm: Any, tasks: list[Any], seed: int, rows_by_task: dict[str, list[int]] | None = None
 ) -> dict[str, Any]:
-    """What lm-eval finds on tasks: definitions, or paths of YAML files. only: the rows of a task that are put, if not all are."""
+    """What lm-eval finds on tasks: definitions, or paths of YAML files. rows_by_task: the rows of a task that are put, if not all are."""
     import lm_eval
     from lm_eval.tasks import TaskManager
 
@@ -224,7 +224,7 @@ def evaluate_task_files(
 
 
 def task_notes(results: dict[str, dict[str, Any]]) -> list[str]:
-    """What is to be said of the user's own tasks. results: of `from_files`."""
+    """What is to be said of the user's own tasks. results: of `evaluate_task_files`."""
     out = []
     for name, result in results.items():
         prefix, items = f"evaluate.model.tasks: {name}", result["items"]
@@ -244,7 +244,7 @@ def task_notes(results: dict[str, dict[str, Any]]) -> list[str]:
 def run_tasks(
     model: Any, tokenizer: Any, local_tasks: Sequence[Task], tasks: list[str], settings: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(what lm-eval found on the tasks `asked` that have rows, empty without any; results of `tasks` by name).
+    """(what lm-eval found on the tasks `local_tasks` that have rows, empty without any; results of `tasks` by name).
 
     tasks: paths of lm-eval YAML files. settings: `context`, `batch_size` (of `tasks` alone, see SEQUENCES), `seed`.
     Raises InputError for a task file that is absent or that lm-eval cannot load from local data.

@@ -59,7 +59,7 @@ class ItemCollector:
             for at, span_text in maker.text_spans()
             if maker.is_fit_choice(span_text)
         )[:1]
-        self.spans += [(text.id, said) for _, said in spans]
+        self.spans += [(text.id, span_text) for _, span_text in spans]
         self.documents.append(text.id)
 
     def fill_choices(self, item: Item) -> bool:
@@ -68,8 +68,8 @@ class ItemCollector:
             return True
         known_choices, seed = {text.casefold() for text in item.choices}, self.settings["seed"]
         for _, name, span_text in sorted(
-            (uniform_hash(seed, f"{item.id}\x1f{name}", "evaluate.items.others"), name, said)
-            for name, said in self.spans
+            (uniform_hash(seed, f"{item.id}\x1f{name}", "evaluate.items.others"), name, span_text)
+            for name, span_text in self.spans
         ):
             if len(item.choices) == CHOICES:
                 break
@@ -170,7 +170,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             },
             "baselines": by_model,
         }
-    files = {"items": [item for found in rows.values() for item in found]}
+    files = {"items": [item for task_items in rows.values() for item in task_items]}
     files |= {f"{name}.items": results for name, results in lines.items()}
     for name, file_rows in files.items():
         write_atomically(
@@ -188,7 +188,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "heldout_text": text,
         "counted": {"tokens": counts.tokens, "pairs": len(counts.pairs), "discount": round(counts.discount, 6)},
         "notes": notes,
-        "examples": {task: found[:2] for task, found in rows.items()},
+        "examples": {task: task_items[:2] for task, task_items in rows.items()},
     }
     return [args.manifest.with_name(f"{name}.jsonl") for name in files]
 

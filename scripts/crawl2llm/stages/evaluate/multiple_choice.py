@@ -82,7 +82,7 @@ def read_items(manifest: Path) -> list[Row]:
 
 
 def item_tasks(rows: list[Row], tokenizer: Any, context: int) -> list[Task]:
-    """The tasks of rows of `items.jsonl`, in their order there; see `fill`. context: of the model, in tokens."""
+    """The tasks of rows of `items.jsonl`, in their order there; see `fill_tasks`. context: of the model, in tokens."""
     tasks = {row["task"]: Task(row["task"]) for row in rows}
     fill_tasks(
         [(tasks[row["task"]], row) for row in rows], text_encoder(tokenizer, False), context, tokenizer.eos_token_id
@@ -91,7 +91,7 @@ def item_tasks(rows: list[Row], tokenizer: Any, context: int) -> list[Task]:
 
 
 def question_tasks(rows: list[Row], template: Template, tokenizer: Any, context: int) -> list[Task]:
-    """The held-out questions of finetune.pairs, put as in fine-tuning, and a task of each file with labels; see `fill`.
+    """The held-out questions of finetune.pairs, put as in fine-tuning, and a task of each file with labels; see `fill_tasks`.
 
     A question is cut as there if one of its choices would not fit behind it.
     Those are left out, uncounted, that have too few other answers for a choice.

@@ -21,7 +21,7 @@ Nats = npt.NDArray[np.float64]
 class Counts:
     """Counts of tokens and of pairs of adjacent tokens in documents.
 
-    documents: ids of shape [tokens] each; the first token of each follows `eos`. Memory: some 40 bytes a token, `most` at most.
+    documents: ids of shape [tokens] each; the first token of each follows `eos`. Memory: some 40 bytes a token, `token_limit` at most.
     """
 
     def __init__(self, documents: Iterable[Ids], vocabulary: int, eos: int, token_limit: int) -> None:

@@ -113,7 +113,9 @@ def text_measures(texts: Sequence[str]) -> dict[str, float | None]:
 
 
 def answer_measures(rows: Sequence[dict[str, Any]], seed: int) -> dict[str, Any]:
-    """The numbers of answers beside their references. rows: with text, reference, document, and what `common` found of each."""
+    """The numbers of answers beside their references. rows: with text, reference, document, and what `compare_with_reference` found of
+    each.
+    """
     texts, references, documents = ([row[key] for row in rows] for key in ("text", "reference", "document"))
     measures: dict[str, Any] = {"items": len(rows), "documents": len(set(documents))}
     for name in ROUGE:

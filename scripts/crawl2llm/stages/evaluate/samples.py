@@ -30,7 +30,7 @@ def generate_text(
 def continue_tokens(
     model: Any, tokenizer: Any, ids: list[int], max_tokens: int, settings: dict[str, Any], seed: int | None
 ) -> torch.Tensor:
-    """Token ids of `ids` and of what the model writes after them, at most `most` tokens: (1, tokens), on the model's device.
+    """Token ids of `ids` and of what the model writes after them, at most `max_tokens` tokens: (1, tokens), on the model's device.
 
     seed: of a text that is sampled by `temperature` and `top_p`; None takes the likeliest token each time.
     """

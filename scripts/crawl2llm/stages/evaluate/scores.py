@@ -37,10 +37,10 @@ def measure_task(task: str, outcomes: Sequence[Outcome], seed: int) -> tuple[Row
     counted_outcomes = [outcome for outcome in outcomes if not outcome.left_out]
     measures: Row = dict.fromkeys(("accuracy", "chance", "centered", "stderr", "centered_stderr"))
     if counted_outcomes:
-        accuracy = sum(one.right for one in counted_outcomes) / len(counted_outcomes)
-        chance = sum(one.chance for one in counted_outcomes) / len(counted_outcomes)
+        accuracy = sum(outcome.right for outcome in counted_outcomes) / len(counted_outcomes)
+        chance = sum(outcome.chance for outcome in counted_outcomes) / len(counted_outcomes)
         stderr = standard_error(
-            [one.right for one in counted_outcomes], [one.id for one in counted_outcomes], seed, task
+            [outcome.right for outcome in counted_outcomes], [outcome.id for outcome in counted_outcomes], seed, task
         )
         measures = {
             "accuracy": accuracy,
@@ -49,18 +49,18 @@ def measure_task(task: str, outcomes: Sequence[Outcome], seed: int) -> tuple[Row
             "stderr": stderr,
             "centered_stderr": None if stderr is None else stderr / (1 - chance),
             **{
-                name: sum(one.other_metrics[name] for one in counted_outcomes) / len(counted_outcomes)
+                name: sum(outcome.other_metrics[name] for outcome in counted_outcomes) / len(counted_outcomes)
                 for name in counted_outcomes[0].other_metrics
             },
         }
     lines = [
-        {"task": task, "id": one.id, "document": one.id, "right": one.right, **round_numbers(one.line)}
-        for one in counted_outcomes
+        {"task": task, "id": outcome.id, "document": outcome.id, "right": outcome.right, **round_numbers(outcome.line)}
+        for outcome in counted_outcomes
     ]
     return {
         **round_numbers(measures),
         "items": len(counted_outcomes),
-        "cut_to_context": sum(one.cut for one in counted_outcomes),
+        "cut_to_context": sum(outcome.cut for outcome in counted_outcomes),
         "left_out_too_long": len(outcomes) - len(counted_outcomes),
     }, lines
 
@@ -83,11 +83,13 @@ def core_score(results: dict[str, Row], tasks: Sequence[str], missing: Sequence[
     """
     task_results = [results[f"core.{name}"] for name in tasks if f"core.{name}" in results]
     scored_tasks = [result for result in task_results if result["centered"] is not None]
-    errors = [one["centered_stderr"] or 0.0 for one in scored_tasks]
+    errors = [scored_task["centered_stderr"] or 0.0 for scored_task in scored_tasks]
     return {
         **round_numbers(
             {
-                "centered": sum(one["centered"] for one in scored_tasks) / len(scored_tasks) if scored_tasks else None,
+                "centered": sum(scored_task["centered"] for scored_task in scored_tasks) / len(scored_tasks)
+                if scored_tasks
+                else None,
                 "stderr": math.sqrt(sum(value**2 for value in errors)) / len(scored_tasks) if scored_tasks else None,
             }
         ),

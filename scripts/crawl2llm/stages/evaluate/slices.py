@@ -35,7 +35,7 @@ class Origin:
 
 
 def document_origins(documents: set[str], encoded: Iterable[Path], languages: Iterable[Path]) -> dict[str, Origin]:
-    """The origin of each document of `wanted` that is there. encoded, languages: manifests of tokenize.encode and language.score.
+    """The origin of each document of `documents` that is there. encoded, languages: manifests of tokenize.encode and language.score.
 
     Raises ManifestError for a file that is missing or damaged.
     """

@@ -16,6 +16,7 @@ from crawl2llm.chain import command_line
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, canonical_json, json_lines, write_atomically
+from crawl2llm.core.phrases import and_more
 from crawl2llm.formats.documents import uniform_hash
 from crawl2llm.formats.public_tasks import core, hub, presets
 from crawl2llm.formats.public_tasks.presets import PRESETS, Preset
@@ -57,15 +58,13 @@ def stage_preset(
         )
         raise InputError(
             f"evaluate.public.presets has {name!r}, and {KEY} {settings['data']} has no file of its {kind}: "
-            f"{' or '.join(f'{base_name}.jsonl' for base_name in missing_files)} (also .zst, .gz, in folders and tar archives); give it, or set "
-            "evaluate.public.hub, with a network"
+            f"{' or '.join(f'{base_name}.jsonl' for base_name in missing_files)} (also .zst, .gz, in folders and tar archives); give it, "
+            "or set evaluate.public.hub, with a network"
         )
     rows, allowed = rows_in_layout(files, preset), set(presets.definition_parts(preset))
     if preset.in_several_files:  # the same rows may be in a file of all and in those of the parts
         rows = list({canonical_json(row): row for row in rows}.values())
-    where = ", ".join(file_name for file_name, _ in files[:3]) + (
-        f" and {len(files) - 3} more" if len(files) > 3 else ""
-    )
+    where = and_more((file_name for file_name, _ in files), 3)
     keys = row_ids(name, rows)
     chosen_places = choose_places(keys, settings["limit"], settings["seed"])
     items = [
@@ -80,8 +79,8 @@ def stage_preset(
             if shots_by_part[part] < preset.shots:
                 with_part = f" with {preset.part} {part!r}" if part else ""
                 raise InputError(
-                    f"{shots[0][0]}: {shots_by_part[part]} rows{with_part}; {name} has {preset.shots} examples before each item, so it must have "
-                    f"{preset.shots} or more"
+                    f"{shots[0][0]}: {shots_by_part[part]} rows{with_part}; {name} has {preset.shots} examples before each item, so it "
+                    f"must have {preset.shots} or more"
                 )
         out.append(write_rows(folder / f"{name}.shots.jsonl", examples))
     return {"from": where, "rows": len(rows), "items": len(chosen_places), "shots": preset.shots}, out
@@ -161,7 +160,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     task_summaries = [task_summary for name, task_summary in by_preset.items() if name != CORE] + list(
         by_preset.get(CORE, {}).get("tasks", {}).values()
     )
-    rows, items = sum(one["rows"] for one in task_summaries), sum(one["items"] for one in task_summaries)
+    rows, items = (
+        sum(summary["rows"] for summary in task_summaries),
+        sum(summary["items"] for summary in task_summaries),
+    )
     log.info("%s items of %s rows", f"{items:,}", f"{rows:,}")
     manifest.counts = {"in": rows, "kept": items, "dropped": {"over_limit": rows - items} if rows > items else {}}
     manifest.summary = {"presets": by_preset}

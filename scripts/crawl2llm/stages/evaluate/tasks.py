@@ -180,7 +180,7 @@ class Maker:
             else:
                 spans.append((at, span_text))
         candidates: dict[int, Callable[[], Item]] = {
-            at: partial(self._continuation_item, at, said, spans) for at, said in spans
+            at: partial(self._continuation_item, at, span_text, spans) for at, span_text in spans
         }
         return self.limit_items("continuation", candidates, dropped)
 

@@ -15,7 +15,7 @@ Request = tuple[tuple[str, str], list[int], list[int]]  # (context, choice), the
 
 
 class LeftOutError(Exception):
-    """Rows that cannot be scored. places: these. kept: the numbers of the other rows, of each task that has some of these."""
+    """Rows that cannot be scored. places: these. scorable_rows: the numbers of the other rows, of each task that has some of these."""
 
     def __init__(self, places: set[Place], all_places: set[Place]) -> None:
         super().__init__(f"{len(places)} rows cannot be scored")
@@ -29,9 +29,9 @@ class LeftOutError(Exception):
 class BoundedScorer:
     """Mends and watches what lm-eval has a model score.
 
-    A choice that the tokenizer joins to its context can be left without a token by the harness: the choices of that row are then cut
-    by `measures.cut`. It cuts a request that is too long on its left, which is recorded; if a choice alone is longer than the context,
-    or has no token, the row does not count. All other rows are cut as the harness does.
+    A choice that the tokenizer joins to its context can be left without a token by the harness: the choices of that row are then cut by
+    `measures.split_tokens`. It cuts a request that is too long on its left, which is recorded; if a choice alone is longer than the
+    context, or has no token, the row does not count. All other rows are cut as the harness does.
 
     strict: raise LeftOutError, before anything is scored, instead of scoring such a row with a part of its choice.
     """

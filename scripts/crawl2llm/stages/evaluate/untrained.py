@@ -12,7 +12,8 @@ from crawl2llm.training.model_loading import load_tokenizer
 def untrained_model(folder: Path, precision: str, seed: int) -> tuple[Any, Any]:
     """(model, tokenizer) of a model's folder, of which the configuration and the tokenizer are read, and no weight.
 
-    The weights are those of transformers' own initialisation under `seed`. Raises InputError as `crawl2llm.training.model_loading.load_model`.
+    The weights are those of transformers' own initialisation under `seed`. Raises InputError as
+    `crawl2llm.training.model_loading.load_model` does.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM

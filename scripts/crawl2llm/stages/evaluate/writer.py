@@ -74,7 +74,7 @@ class Writer:
     def length_batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Places of prompts of these lengths, in tokens, that are written together; at least one.
 
-        Types that are not known to keep padding out of a text (`TRIED`), as those with a state, get prompts of one length.
+        Types that are not known to keep padding out of a text (`MASKED_TYPES`), as those with a state, get prompts of one length.
         """
         padded, token_limit, batch = (
             self.model.config.model_type in MASKED_TYPES,

@@ -169,15 +169,15 @@ def split_files(manifests: list[Path], name: str) -> list[Path]:
 
 
 def shortage_notes(number: int, least: int, which: str, wording: str, consequence: str, remedy: str) -> list[str]:
-    """A note where fewer pairs than `finetune.pairs.min_<which>` were found, and what follows from it; else none. found: what they are
+    """A note where fewer pairs than `finetune.pairs.min_<which>` were found, and what follows from it; else none. wording: what they are
     called, with {} for the noun.
     """
     if number >= least:
         return []
     return [
-        f"{consequence}: {number} {wording.format(singular_or_plural(number, 'pair'))} {singular_or_plural(number, 'was', 'were')} found, and "
-        f"finetune.pairs.min_{which} is {least}. Add or widen finetune.pairs.patterns "
-        f"(`summary` reads Python documentation, `title` ordinary pages), {remedy}."
+        f"{consequence}: {number} {wording.format(singular_or_plural(number, 'pair'))} {singular_or_plural(number, 'was', 'were')} found, "
+        f"and finetune.pairs.min_{which} is {least}. Add or widen finetune.pairs.patterns (`summary` reads Python documentation, `title` "
+        f"ordinary pages), {remedy}."
     ]
 
 

@@ -14,8 +14,9 @@ def as_warc(line: bytes, length: int, http: bool) -> bytes:
     """
     text = line.decode("utf-8", "replace").strip()
     url, date, kind = _parse_fields(text)
+    record_type = "response" if http else "resource"
     about = {
-        "WARC-Type": "warcinfo" if url.startswith("filedesc:") else "response" if http else "resource",
+        "WARC-Type": "warcinfo" if url.startswith("filedesc:") else record_type,
         "WARC-Target-URI": url,
         "WARC-Date": f"{date[:4]}-{date[4:6]}-{date[6:8]}T{date[8:10]}:{date[10:12]}:{date[12:]}Z",
         "Content-Type": "application/http; msgtype=response" if http else kind,

@@ -33,7 +33,7 @@ CHANCE = np.rint(1000 / (1 + np.exp(np.arange(-SURE_SCORE, SURE_SCORE + 1) / -10
 UNLIKELY_SCORE = -100  # a score: odds of 1 to 2.7
 HEADING = np.zeros(len(CODE) + 1, np.uint8)  # by an element's code; h1 is the title, which gold texts leave out
 HEADING[[CODE[name] for name in ("h2", "h3", "h4", "h5", "h6", "dt", "caption")]] = 1
-PRECISION, RECALL = 5, 2  # weights of precision and recall: see `cut`
+PRECISION, RECALL = 5, 2  # weights of precision and recall: see `least_score`
 
 
 class TooManyBlocks(ValueError):
@@ -64,8 +64,8 @@ def least_score(scores: NDArray[np.int64], length: NDArray[np.int64]) -> int:
 def main_blocks(markup: Markup) -> list[int]:
     """The numbers of the blocks that are main text, in order.
 
-    They are those from the least score on (`cut`), and each heading or defined term that one of them follows, unless it is unlikely by
-    itself.
+    They are those from the least score on (`least_score`), and each heading or defined term that one of them follows, unless it is unlikely
+    by itself.
     """
     first, second, row = _read_forests()
     page = measures.compiled_page(markup)

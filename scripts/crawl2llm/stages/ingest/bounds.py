@@ -2,7 +2,7 @@
 
 A tag costs each parser about the same. What costs more than its size is nesting (a parser looks through the open elements at most tags),
 attributes of one tag (each is compared with those before), formatting elements that are left open (each paragraph opens all of them again)
-and text that is joined to text (all of it is copied). `scan` counts them in one pass (native/bounds.pxi), 1 ns a byte.
+and text that is joined to text (all of it is copied). `scan_page` counts them in one pass (native/bounds.pxi), 1 ns a byte.
 The counts are upper bounds: a page that is within the limits takes lexbor at most 2 s and 1 GB, whatever the page is.
 """
 

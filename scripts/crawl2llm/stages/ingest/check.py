@@ -112,7 +112,7 @@ def copies_to_drop(group: list[dict[str, Any]], order: list[str]) -> list[dict[s
             raise command_line.InputError(
                 f"two documents have the id {first['id']}: {origin_text(first)}; and {origin_text(copy)}"
             )
-    return [{**one, "kept_source": first["source"], "kept_file": first["file"]} for one in copies]
+    return [{**copy, "kept_source": first["source"], "kept_file": first["file"]} for copy in copies]
 
 
 def write_verdicts(documents: Path, out: Path, dropped: dict[int, str]) -> None:
@@ -154,21 +154,21 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             "ingest.extract.sources"
         )
     repeated = [copy for group in origins_by_id.values() for copy in copies_to_drop(group, order)]
-    repeated.sort(key=lambda one: (one["shard"], one["row"]))
+    repeated.sort(key=lambda copy: (copy["shard"], copy["row"]))
     out = args.manifest.with_name("repeated.parquet")
     with Writer(out, REPEATED) as writer:
         for copy in repeated:
             writer.add({name: copy[name] for name in REPEATED.names})
     files, dropped = [out], dict[str, dict[int, str]]()
-    for one in repeated:
-        dropped.setdefault(one["shard"], {})[one["row"]] = one["kept_file"]
+    for copy in repeated:
+        dropped.setdefault(copy["shard"], {})[copy["row"]] = copy["kept_file"]
     digests: dict[str, dict[str, str]] = {}
     for path, shard in zip(paths, shards, strict=True):
         files.append(args.manifest.with_name(f"{shard}.parquet"))
         write_verdicts(path, files[-1], dropped.get(shard, {}))
         digests[shard] = verdict_digests(files[-1])
     manifest.counts = {"in": total, "kept": total - len(repeated), "dropped": {"repeated_record": len(repeated)}}
-    pairs = Counter((one["source"], one["file"], one["kept_source"], one["kept_file"]) for one in repeated)
+    pairs = Counter((copy["source"], copy["file"], copy["kept_source"], copy["kept_file"]) for copy in repeated)
     notes = [
         f"{source}, {file}: {number:,} of its records, also in {kept_source}, {kept_file}, dropped"
         for (source, file, kept_source, kept_file), number in sorted(

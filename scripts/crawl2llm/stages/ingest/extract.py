@@ -133,9 +133,9 @@ def files_to_read(
                     f"source {source['name']!r} is of {source['step']}: --synthesized must name its manifest"
                 )
             # Each shard consumes its own files alone: with other texts few shards are read again.
-            found, shards = manifest_of_step[source["step"]], settings["shards"]
-            numbers = range(int(shard), found.summary_part("files"), shards)
-            out += [(source, found.file(name), name) for name in map(file_of, numbers)]
+            texts_manifest, shards = manifest_of_step[source["step"]], settings["shards"]
+            numbers = range(int(shard), texts_manifest.summary_part("files"), shards)
+            out += [(source, texts_manifest.file(name), name) for name in map(file_of, numbers)]
     if args.list:
         copies = read_copies(args.fetched[0]) if args.fetched else None
         for remote_file in read_remote_files(args.list[0], shard):

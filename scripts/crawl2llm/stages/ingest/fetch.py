@@ -58,7 +58,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     folder = args.manifest.with_name(shard)
     folder.mkdir(exist_ok=True)
     entries = [entry for entry in read_remote_files(args.list[0], shard) if is_url(entry["url"])]
-    files = {copy_path(folder, one["source"], one["name"]): one for one in entries}
+    files = {copy_path(folder, entry["source"], entry["name"]): entry for entry in entries}
     kept_names = {name for path in files for name in (path.name, f".{path.name}.partial", f".{path.name}.json")}
     for path in folder.iterdir():
         if path.name not in kept_names:

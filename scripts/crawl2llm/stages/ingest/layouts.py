@@ -152,9 +152,9 @@ def first_value(
             failed.append(column)
             continue
         try:
-            found = column_value(row, column)
-            if found is not None:
-                return read(found), failed
+            cell = column_value(row, column)
+            if cell is not None:
+                return read(cell), failed
         except Unreadable:
             failed.append(column)
     return None, failed
@@ -227,7 +227,7 @@ def _as_string(cell: Any) -> str:
 
 
 def _as_identifier(cell: Any) -> str:
-    """As `_string`, of an id: without what is no character two ids could be one."""
+    """As `_as_string`, of an id: without what is no character two ids could be one."""
     if isinstance(cell, str) and LONE.search(cell):
         raise Unreadable("lone surrogates")
     return _as_string(cell)

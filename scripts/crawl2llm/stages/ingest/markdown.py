@@ -69,8 +69,10 @@ def _tables_and_lists(markup: Markup) -> tuple[list[int], list[tuple[int, ...]]]
     lists: list[tuple[int, ...]] = [()]
     for node in range(1, len(markup.parent)):
         code, above = markup.code[node], markup.parent[node]
-        # A caption is written before its table.
-        tables.append(node if code == TABLE else tables[markup.parent[above]] if code == CAPTION else tables[above])
+        if code == TABLE:
+            tables.append(node)
+        else:  # a caption is written before its table
+            tables.append(tables[markup.parent[above] if code == CAPTION else above])
         deeper = code in (ITEM, QUOTE) and len(lists[above]) < LEVELS
         lists.append((*lists[above], node) if deeper else lists[above])
     return tables, lists

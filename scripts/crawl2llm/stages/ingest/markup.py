@@ -21,7 +21,7 @@ _READER = make_reader(tags)
 class Markup:
     """The elements and the blocks of a page, each in the order of the page.
 
-    Elements, number 0 being the page: `parent`, `code` (number in BLOCKS), `own` and `bits` (what the element says, what it and those
+    Elements, number 0 being the page: `parent`, `code` (number in BLOCKS), `own_bits` and `bits` (what the element says, what it and those
     around it say), `first` and `last` (its blocks are [first, last)). Blocks: `text` (white space folded but in <pre>; a line for each
     <br>), `node` (the element), `links` and `linked` (number of links and characters in them), `marks` (inline tags). `numbered`: of those
     lists and items that say how items are numbered, by the element: its attributes of tags.ATTRIBUTES.
@@ -29,7 +29,7 @@ class Markup:
 
     parent: Sequence[int]
     code: Sequence[int]
-    own: Sequence[int]
+    own_bits: Sequence[int]
     bits: Sequence[int]
     first: Sequence[int]
     last: Sequence[int]
@@ -48,7 +48,7 @@ def encode_page(page: str) -> bytes:
 
 
 def parse_page(page: str | bytes) -> Tree:
-    """The tree of a page, or of what `encode` makes of it. NUL is left out of texts."""
+    """The tree of a page, or of what `encode_page` makes of it. NUL is left out of texts."""
     return _READER.parse(page if isinstance(page, bytes) else encode_page(page))
 
 

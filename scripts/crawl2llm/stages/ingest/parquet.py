@@ -150,7 +150,7 @@ class ParquetReader(TextReader):
     def page_of_row(
         self, place: Place, row: int, body: tuple[dict[str, Any], dict[str, str | int]], lost_columns: Collection[str]
     ) -> Page | Rejected:
-        """A row as a Page or a Rejected. body: as of `_rows`. beside: columns that are lost in every row."""
+        """A row as a Page or a Rejected. body: as of `_readable_rows`. lost_columns: columns that are lost in every row."""
         values, lost = body
         text = text_of(values, self.layout)
         if text is None:

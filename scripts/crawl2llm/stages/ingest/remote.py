@@ -31,7 +31,7 @@ WHY = ": no server has answered at this address; is it right, and does this mach
 PAGE = re.compile(rb"\s*(?:<!--.{0,200}?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 
 
-STOP_WAITING = threading.Event()  # set while a pool of `workers` ends: threads that wait for a server give up
+STOP_WAITING = threading.Event()  # set while a `worker_pool` ends: threads that wait for a server give up
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def worker_pool(number: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def call_patiently(name: str, patience: float, call: Callable[[], Any]) -> Any:
-    """What `go` returns; it is tried again where it fails in a way that may pass. Raises TransferError."""
+    """What `call` returns; it is tried again where it fails in a way that may pass. Raises TransferError."""
     waits = Waits(name, patience)
     while True:
         try:

@@ -165,13 +165,13 @@ def _matched_bits(words: str) -> int:
     return bits
 
 
-def said(words: str) -> int:
+def name_bits(words: str) -> int:
     """The bits of GROUPS that the words of a class, an id, a role or an itemprop name, and HIDDEN for the word `hidden`."""
     parts = words.split()
     return _matched_bits(" ".join(parts)) | (HIDDEN if "hidden" in parts else 0)
 
 
-def raised(before: str, text: str, numerator: bool) -> str:
+def raised_mark(before: str, text: str, numerator: bool) -> str:
     """What is written between a text and a <sup> that follows it: `10^6`, `e^(n+1)`, `5 1/2`; nothing in `1st`, `word[1]`, `Brand™`.
 
     before: the last characters of the text, two or more if it has so many. text: what the element holds. numerator: whether a slash and a

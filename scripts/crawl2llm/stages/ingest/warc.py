@@ -81,7 +81,7 @@ def _border_kept(match: re.Match[str]) -> str:
 
 def tidy(text: str, code: Collection[str] = ()) -> str:
     """Extracted text with runs of spaces and blank lines folded and line ends trimmed; NUL, lone surrogates and characters that are not
-    seen (`joined`) out. code: lines that keep their white space, without that at their ends.
+    seen (`drop_unseen`) out. code: lines that keep their white space, without that at their ends.
     """
     # In parts: 20 MB of short lines are 7 million strings.
     parts = (_trim_lines(part, code) for part in _text_parts(drop_unseen(clean_verbatim(text))))
@@ -143,7 +143,8 @@ def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
 
 
 def _damage_text(damage: str, places: int, count: int) -> str:
-    return f"after {count} records: {damage}" + f" (and {places - 1} more places)" * (places > 1)
+    more = f" (and {places - 1} more places)" if places > 1 else ""
+    return f"after {count} records: {damage}{more}"
 
 
 def target_uri(record: WarcRecord) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from crawl2llm.chain import command_line, config_schema
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, scratch_folder, write_atomically
+from crawl2llm.core.phrases import and_more
 from crawl2llm.stages.pretrain.mix_parts import Parts, add_by_document, add_by_source, by_language, by_quality, by_topic
 from crawl2llm.training import auto, mix_reader, schedule
 from crawl2llm.training.mix_order import MixOrder, largest_deviation
@@ -25,9 +26,8 @@ from crawl2llm.training.mix_shares import SECTION, Group, Phase, last_steps, pla
 
 STEP, TRAIN = "pretrain.mix", "pretrain.train"
 WARM = 10  # batches before a share is compared with what it should be: in the first, one window more or less is much
-COMPARED_WINDOWS = (
-    1 << 20
-)  # windows at most whose shares are compared one by one; later ones differ less (training/mix_order.py)
+# Windows at most whose shares are compared one by one; later ones differ less (training/mix_order.py).
+COMPARED_WINDOWS = 1 << 20
 LOGGED_GROUPS = 20  # groups in the log, the largest; the manifest's summary has all
 EPOCH_TOLERANCE = 0.01  # a difference from the epochs that were asked for that is said
 
@@ -60,13 +60,6 @@ def phase_summaries(
     return out
 
 
-def first_names(names: Sequence[str]) -> str:
-    """The first SAID names, and how many more there are."""
-    return ", ".join(names[:LOGGED_GROUPS]) + (
-        f" and {len(names) - LOGGED_GROUPS} more" if len(names) > LOGGED_GROUPS else ""
-    )
-
-
 def log_mix(summary: dict[str, Any], mix: dict[str, Any]) -> None:
     """Log what the mix takes of each group, and warn of what a person may not expect."""
     groups = summary["groups"]
@@ -82,10 +75,10 @@ def log_mix(summary: dict[str, Any], mix: dict[str, Any]) -> None:
         capped_text = [f"{name} ({groups[name]['epochs']:.2f} epochs)" for name in capped]
         log.warning(
             "less than is asked for is there, so held at their caps, and the others have the rest: %s",
-            first_names(capped_text),
+            and_more(capped_text, LOGGED_GROUPS),
         )
     if unread := [name for name, group in groups.items() if not group["trained"]]:
-        log.warning("never read: %s", first_names(unread))
+        log.warning("never read: %s", and_more(unread, LOGGED_GROUPS))
     for number, (phase, phase_settings) in enumerate(zip(summary["phases"], mix["phases"], strict=True), 1):
         for name, wanted_epochs in (phase_settings.get("epochs") or {}).items():
             epochs = phase["groups"][name]["epochs"]

@@ -126,9 +126,9 @@ def by_quality(tokens: Sequence[Path], sidecars: Sequence[Path], buckets: int) -
 
     for shard, _, documents, _, _ in stream_files(tokens):
         table = pq.read_table(documents, columns=["id", "tokens"])
-        found = scores(shard, table["id"].combine_chunks()).to_numpy(zero_copy_only=False).astype(float)
-        scored = ~np.isnan(found)
-        histogram += np.bincount(bin_numbers(found[scored]), table["tokens"].to_numpy()[scored], minlength=BINS)
+        qualities = scores(shard, table["id"].combine_chunks()).to_numpy(zero_copy_only=False).astype(float)
+        scored = ~np.isnan(qualities)
+        histogram += np.bincount(bin_numbers(qualities[scored]), table["tokens"].to_numpy()[scored], minlength=BINS)
     below = np.cumsum(histogram)
     targets = below[-1] * np.arange(1, buckets) / buckets
     borders = np.searchsorted(below, targets, side="left") + 1  # the first bin that is above

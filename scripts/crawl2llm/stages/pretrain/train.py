@@ -56,7 +56,7 @@ def train_steps(run: Run, recorder: metrics.Recorder | None, stopping: list[int]
 
 
 def train_stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool | None:
-    """Train from `run.done` on: as `train` returns, and None where the run has gone back and is to go on from there."""
+    """Train from `run.done` on: as `train_steps` returns, and None where the run has gone back and is to go on from there."""
     steps, args, clock = run.plan.steps, run.args, Clock()
     last = run.stopped or steps
     rollback.forget_undone_rows(run, recorder)

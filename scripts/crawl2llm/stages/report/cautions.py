@@ -21,8 +21,9 @@ def few_held_out_notes(counts: dict[str, Any]) -> list[dict[str, Any]]:
     if not held_out or held_out >= LEAST_HELD_OUT:
         return []
     text = (
-        f"Only {format_integer(held_out)} {singular_or_plural(held_out, 'document is', 'documents are')} held out, beside {format_integer(train)} to train on: all that is "
-        f"measured on held-out text rests on {singular_or_plural(held_out, 'it', 'them')}, and may be far off. Raise {FRACTION}, or add documents."
+        f"Only {format_integer(held_out)} {singular_or_plural(held_out, 'document is', 'documents are')} held out, beside "
+        f"{format_integer(train)} to train on: all that is measured on held-out text rests on "
+        f"{singular_or_plural(held_out, 'it', 'them')}, and may be far off. Raise {FRACTION}, or add documents."
     )
     return [{"step": "corpus.split", "text": text, "tasks": 1}]
 
@@ -36,12 +37,12 @@ def worse_than_bigram_notes(counts: dict[str, Any]) -> list[dict[str, Any]]:
         return []
     text = (
         f"The base model is no better than a bigram model, which only counts pairs of tokens: {format_significant(bits)} against "
-        f"{format_significant(bigram)} bits per held-out byte. It has hardly learnt the language: give it more text, or more tokens to train on "
-        "(pretrain.train.tokens)."
+        f"{format_significant(bigram)} bits per held-out byte. It has hardly learnt the language: give it more text, or more tokens to "
+        "train on (pretrain.train.tokens)."
     )
     return [{"step": "evaluate.model", "text": text, "tasks": 1}]
 
 
 def notes(counts: dict[str, Any]) -> list[dict[str, Any]]:
-    """The notes that the numbers of `funnel.counts` ask for, as steps write theirs: `step`, `text`, `tasks`."""
+    """The notes that the numbers of `funnel.run_counts` ask for, as steps write theirs: `step`, `text`, `tasks`."""
     return [*few_held_out_notes(counts), *worse_than_bigram_notes(counts)]

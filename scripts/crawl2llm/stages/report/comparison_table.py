@@ -58,7 +58,9 @@ def comparison_cell(comparison: dict[str, Any] | None) -> dict[str, str]:
 def undecided_tasks(pairs: list[dict[str, Any]]) -> set[str]:
     """The public tasks, of CORE's too, on which no two models are told apart: so many columns that say nothing would hide the others."""
     decided = {row["measure"] for pair in pairs for row in pair["measures"] if row["verdict"] != "unclear"}
-    return {one["measure"] for pair in pairs for one in pair["measures"] if is_public(one["measure"])} - decided
+    return {
+        measure["measure"] for pair in pairs for measure in pair["measures"] if is_public(measure["measure"])
+    } - decided
 
 
 def shows_training_effect(pair: dict[str, Any], parents: dict[str, str | None]) -> bool:
@@ -79,7 +81,7 @@ def table(run: Run, parents: dict[str, str | None] | None = None) -> dict[str, A
     rows: list[dict[str, Any]] = []
     folded: list[dict[str, Any]] = []
     for pair in pairs:
-        by_name = {one["measure"]: one for one in pair["measures"]}
+        by_name = {measure["measure"]: measure for measure in pair["measures"]}
         is_shown = len(pairs) <= PAIRS_SHOWN or shows_training_effect(pair, parents or {})
         (rows if is_shown else folded).append(
             {
@@ -97,9 +99,9 @@ def table(run: Run, parents: dict[str, str | None] | None = None) -> dict[str, A
         "more": folded,
         "about": (
             "The first model less the second, on the items and documents that both answered: bits per byte, where less is better, and "
-            f"accuracy (ROUGE-L, chrF) in percent. Below it its {format_percent(confidence, 0)} interval by bootstrap over documents. Where that "
-            "holds 0, these items cannot tell the two apart. Of so many comparisons, some "
-            f"{format_percent(1 - confidence, 0)} are outside of it by chance alone."
+            f"accuracy (ROUGE-L, chrF) in percent. Below it its {format_percent(confidence, 0)} interval by bootstrap over documents. "
+            f"Where that holds 0, these items cannot tell the two apart. Of so many comparisons, some {format_percent(1 - confidence, 0)} "
+            "are outside of it by chance alone."
             + (
                 f" Without a column, for no two models are told apart: {', '.join(map(public_name, sorted(hidden)))}."
                 if hidden

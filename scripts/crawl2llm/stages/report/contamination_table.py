@@ -40,7 +40,11 @@ def contamination_tables(run: Run) -> dict[str, Any]:
             }
         )
     examples = sorted(
-        ({**example, "set": task_title(of)} for of, one in summary["sets"].items() for example in one["examples"]),
+        (
+            {**example, "set": task_title(of)}
+            for of, set_summary in summary["sets"].items()
+            for example in set_summary["examples"]
+        ),
         key=lambda example: (-example["overlap"], example["set"], example["item"]),
     )
     tasks = [
@@ -58,20 +62,20 @@ def contamination_tables(run: Run) -> dict[str, Any]:
         "sets": sets,
         "examples": [
             {
-                "set": one["set"],
-                "item": one["item"],
-                "overlap": format_percent(one["overlap"]),
-                "documents": format_integer(one["documents"]),
-                "url": next(iter(one["urls"]), ""),
+                "set": example["set"],
+                "item": example["item"],
+                "overlap": format_percent(example["overlap"]),
+                "documents": format_integer(example["documents"]),
+                "url": next(iter(example["urls"]), ""),
             }
-            for one in examples[:EXAMPLES_SHOWN]
+            for example in examples[:EXAMPLES_SHOWN]
         ],
         "tasks": tasks,
         "about": (
             f"Searched for in the text that would have been trained on, by {dig(summary, 'method')} of {dig(summary, 'words')} words; "
             "found: "
             f"an overlap above {dig(summary, 'overlap_max')}. Documents: {format_integer(documents.get('dropped', 0))} dropped, "
-            f"{format_integer(documents.get('cut', 0))} cut, {format_integer(documents.get('left', 0))} left. No model has seen an item whose documents "
-            "were dropped or cut; only those that are left are contaminated."
+            f"{format_integer(documents.get('cut', 0))} cut, {format_integer(documents.get('left', 0))} left. No model has seen an item "
+            "whose documents were dropped or cut; only those that are left are contaminated."
         ),
     }

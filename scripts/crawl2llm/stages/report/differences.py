@@ -51,5 +51,5 @@ def difference_tables(config: dict[str, Any] | None, models: list[Model]) -> lis
 
 
 def contents_entries(step_tables: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """The entry of the page's contents for what `tables` returned."""
+    """The entry of the page's contents for what `difference_tables` returned."""
     return [("differences", "What models differ in")] if step_tables else []

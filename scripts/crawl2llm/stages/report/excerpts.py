@@ -38,7 +38,7 @@ def text_segments(
 ) -> dict[str, Any]:
     """`parts` of a text of about `limit` characters, `skipped` before it, `characters` of the whole, and whether it is `cut`.
 
-    own: the filter whose edits are shown as such. around: the parts begin near its first edit where that is far down.
+    own_filter: the filter whose edits are shown as such. around: the parts begin near its first edit where that is far down.
     """
     joined = spans.merge_spans(edits)
     first_own = next((span.start for span in joined if span.stage == own_filter), 0)
@@ -83,16 +83,16 @@ def rows_by_id(
 def document_details(
     run: Run, filter_: str, shown_documents: Iterable[ShownDocument], limit: int
 ) -> list[dict[str, Any]]:
-    """What the page shows of each document, in their order: `one` (Shown), `verdict`, `url`, `source`, `language`, `text` of `segments`,
-    and `compared` of a duplicate.
+    """What the page shows of each document, in their order: `document` (ShownDocument), `verdict`, `url`, `source`, `language`, `text` of
+    `text_segments`, and `compared` of a duplicate.
     """
     order = list(shown_documents)
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     duplicate_texts: dict[str, str] = {}  # of duplicates
     of_edits = {document.id for document in order if document.group[0] == EDITED}
-    pair_partners = {one.id: one.other for one in order if one.other}
-    for shard in sorted({one.shard for one in order}):
-        shard_ids = {one.id for one in order if one.shard == shard}
+    pair_partners = {document.id: document.other for document in order if document.other}
+    for shard in sorted({document.shard for document in order}):
+        shard_ids = {document.id for document in order if document.shard == shard}
         wanted_ids = pa.array(sorted(shard_ids), pa.string())
         verdicts = rows_by_id(run, f"{filter_}.select", shard, wanted_ids, VERDICT)
         about = rows_by_id(run, DOCUMENTS, shard, wanted_ids, ["url", "source", "date"])
@@ -121,9 +121,9 @@ def document_details(
                 "compared": None,
             }
     add_keepers(run, rows, duplicate_texts, limit)
-    with_text = [one for one in order if (one.shard, one.id) in rows]
-    out = [{"one": one, **rows[one.shard, one.id]} for one in with_text]
-    return [{**row, "text": row["around"]} if row["one"].group[0] == EDITED else row for row in out]
+    with_text = [document for document in order if (document.shard, document.id) in rows]
+    out = [{"document": document, **rows[document.shard, document.id]} for document in with_text]
+    return [{**row, "text": row["around"]} if row["document"].group[0] == EDITED else row for row in out]
 
 
 def wanted_texts(run: Run, shard: str, wanted_ids: pa.Array) -> Iterable[tuple[str, str]]:

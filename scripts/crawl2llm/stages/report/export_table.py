@@ -21,7 +21,7 @@ def table(run: Run, page: Path) -> dict[str, Any]:
         if manifest.path
         for row in _table_rows(manifest, manifest.path, page)
     ]
-    measured = [gguf for made in run.manifests_of(EXPORT_STEP) for gguf in dig(made.summary, "gguf") or []]
+    measured = [gguf for manifest in run.manifests_of(EXPORT_STEP) for gguf in dig(manifest.summary, "gguf") or []]
     about = "Each folder has its model card, README.md."
     if measured:
         first = measured[0]

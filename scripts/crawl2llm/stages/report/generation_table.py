@@ -51,10 +51,10 @@ def measure_rows(
             "reference": write(dig(first, reference_key))
             if reference_key and dig(first, reference_key) is not None
             else NOTHING,
-            "cells": [measure_text(one, key, write) for one in results],
+            "cells": [measure_text(result, key, write) for result in results],
         }
         for name, key, write, reference_key in measures
-        if first and any(dig(one, key) is not None for one in results)
+        if first and any(dig(result, key) is not None for result in results)
     ]
 
 
@@ -71,16 +71,18 @@ def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
     judged = [dict(manifest.summary) if (manifest := run.task(JUDGE, model)) else None for model, _ in summaries]
     if first := next((result for result in judged if result), None):
         low, high = first["scale"]
-        scores = [one and {"judge": one["score"], "judge_stderr": one["stderr"]} for one in judged]
+        scores = [
+            judgement and {"judge": judgement["score"], "judge_stderr": judgement["stderr"]} for judgement in judged
+        ]
         table_rows += measure_rows(
             scores, f"{low:g} to {high:g}, by {first['judge']}", [("Judge's score", "judge", format_significant, "")]
         )
     table_rows += measure_rows(samples, "samples", [(name, key, write, "") for name, key, write, _ in TEXT_MEASURES])
     about = []
-    if first := next((one for one in answers if one), None):
+    if first := next((answer for answer in answers if answer), None):
         about.append(
             f"Greedy answers to {format_integer(first['items'])} held-out questions of {format_integer(first['documents'])} documents."
         )
-    if first := next((one for one in samples if one), None):
+    if first := next((sample for sample in samples if sample), None):
         about.append(f"{format_integer(first['items'])} texts sampled without a prompt.")
     return {"heads": [model_title(model) for model, _ in summaries], "rows": table_rows, "about": " ".join(about)}

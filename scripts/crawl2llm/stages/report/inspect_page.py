@@ -46,7 +46,7 @@ def security_policy(style: str, script: str = "") -> str:
 
 
 def trim_text(text: dict[str, Any], limit: int) -> dict[str, Any]:
-    """What `excerpts.segments` gives, of at most `limit` characters."""
+    """What `excerpts.text_segments` gives, of at most `limit` characters."""
     parts, room = [], limit
     for piece, kind, label in text["parts"]:
         if room > 0:
@@ -66,7 +66,7 @@ def near_rules(document: ShownDocument) -> list[dict[str, Any]]:
 
 def document_row(number: int, details: dict[str, Any], limit: int) -> dict[str, Any]:
     """A document as the template shows it."""
-    document, verdict = details["one"], details["verdict"]
+    document, verdict = details["document"], details["verdict"]
     kind, rule = document.group
     near = near_rules(document)
     rule = rule or (near[0]["rule"] if near else "")
@@ -102,21 +102,29 @@ def order_rows(rows: Sequence[dict[str, Any]], sizes: dict[tuple[str, str], int]
     In the random order the groups take turns by the sizes of their samples, so that whoever stops halfway has marked half of each.
     """
     by_near = sorted(
-        (entry for entry in rows if entry["one"].near),
-        key=lambda each: (near_rules(each["one"])[0]["place"], each["one"].group, near_rules(each["one"])[0]["rule"]),
+        (entry for entry in rows if entry["document"].near),
+        key=lambda each: (
+            near_rules(each["document"])[0]["place"],
+            each["document"].group,
+            near_rules(each["document"])[0]["rule"],
+        ),
     )
     by_chance = sorted(
-        (each for each in rows if each["one"].random is not None),
-        key=lambda each: ((each["one"].random + 0.5) / max(1, sizes.get(each["one"].group, 1)), each["one"].group),
+        (each for each in rows if each["document"].random is not None),
+        key=lambda each: (
+            (each["document"].random + 0.5) / max(1, sizes.get(each["document"].group, 1)),
+            each["document"].group,
+        ),
     )
     for name, rows_in_order in (("near_order", by_near), ("random_order", by_chance)):
         for place, each in enumerate(rows_in_order):
             each[name] = place
-    return [*by_near, *(each for each in by_chance if not each["one"].near)]
+    return [*by_near, *(each for each in by_chance if not each["document"].near)]
 
 
 def filter_page(about: dict[str, Any], details: list[dict[str, Any]], filters: Sequence[str], characters: int) -> Page:
-    """The page of a filter. about: `filter, variant, run, groups, exempt`; details: of `excerpts.details`; characters: shown of each text.
+    """The page of a filter. about: `filter, variant, run, groups, exempt`; details: of `excerpts.document_details`; characters: shown of
+    each text.
 
     Where it would be larger than MOST, less of each text is shown, and then fewer of the near documents; of the random sample all.
     """
@@ -128,7 +136,7 @@ def filter_page(about: dict[str, Any], details: list[dict[str, Any]], filters: S
         selected = [
             dict(each)
             for each in details
-            if each["one"].random is not None or near_rules(each["one"])[0]["place"] < nearest
+            if each["document"].random is not None or near_rules(each["document"])[0]["place"] < nearest
         ]
         order = order_rows(selected, sizes)
         rows = [
@@ -163,7 +171,7 @@ def filter_page(about: dict[str, Any], details: list[dict[str, Any]], filters: S
 
 
 def index_page(variant: str, filters: dict[str, dict[str, Any]], marks: dict[str, Any] | None = None) -> str:
-    """The page that leads to those of the filters. filters: the step's summary; marks: of `mark_words.shown`."""
+    """The page that leads to those of the filters. filters: the step's summary; marks: of `mark_words.marks_for_page`."""
     style = read_files("style.css", "inspect.css")
     text = template_environment().get_template("inspect_index.html.j2").render(
         variant=variant, filters=filters, marks=marks, policy=security_policy(style), style=Markup(style)  # noqa: S704

@@ -69,7 +69,7 @@ class Smallest:
 
 
 def smallest_rows(size: int, key: Numbers, tie_key: Numbers, among: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Of the rows `among` the `size` with the smallest keys, of equal keys those with the smallest `then`."""
+    """Of the rows `among` the `size` with the smallest keys, of equal keys those with the smallest `tie_key`."""
     if len(among) > size > 0:
         largest_key = np.partition(key[among], size - 1)[size - 1]
         among = among[key[among] <= largest_key]
@@ -150,8 +150,8 @@ class DocumentSampler:
                 if name in places and kept[places[name]]:
                     places_by_rule.setdefault(rule or "", []).append(places[name])
             self.edited += len({place for rule_places in places_by_rule.values() for place in rule_places})
-            for rule, found in places_by_rule.items():
-                add_random((EDITED, rule), np.array(sorted(found), np.int64))
+            for rule, edited_places in places_by_rule.items():
+                add_random((EDITED, rule), np.array(sorted(edited_places), np.int64))
 
     def add_pair(self, similarity: float, threshold: float, name: str, shard: str, other: str) -> None:
         """Offer a kept document of dedup that is nearly a duplicate of another."""
@@ -173,7 +173,7 @@ class DocumentSampler:
             for group, items in sorted(samples.by_group.items()):
                 for place, (_, name, shard) in enumerate(items):
                     documents.setdefault((group, name), ShownDocument(name, shard, group)).random = place
-        return [one for one in documents.values() if one.near or one.random is not None]
+        return [document for document in documents.values() if document.near or document.random is not None]
 
     def _limit_near(self, documents: Iterable[ShownDocument]) -> None:
         """Of each group only NEAR_SHARE of its documents stay near: those of the best rank under any rule."""
@@ -182,9 +182,9 @@ class DocumentSampler:
             groups.setdefault(document.group, []).append(document)
         for group, group_documents in groups.items():
             group_documents.sort(
-                key=lambda one: (
-                    min(place for *_, place in one.near.values()),
-                    uniform_hash(self.seed, one.id, self.salt),
+                key=lambda document: (
+                    min(place for *_, place in document.near.values()),
+                    uniform_hash(self.seed, document.id, self.salt),
                 )
             )
             for document in group_documents[math.ceil(NEAR_SHARE * self.population.get(group, 0)) :]:

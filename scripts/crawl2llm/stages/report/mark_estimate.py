@@ -37,7 +37,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class StratifiedShare:
-    """What the marks of several groups say of all their documents: `share` that is right, the same leaning (see `known`), its variance."""
+    """What the marks of several groups say of all their documents: `share` that is right, the same leaning (see `stratified_share`), its
+    variance.
+    """
 
     share: float
     smooth: float
@@ -52,18 +54,18 @@ def stratified_share(groups: Sequence[Group]) -> StratifiedShare:
     by one document towards the share over all marks, itself with one right and one wrong document more, or a group without a wrong mark
     would count as known for sure. Raises ValueError where a group has no marks.
     """
-    total, marks = sum(group.documents for group in groups), sum(one.marked for one in groups)
-    if not total or any(not one.marked for one in groups):
+    total, marks = sum(group.documents for group in groups), sum(group.marked for group in groups)
+    if not total or any(not group.marked for group in groups):
         raise ValueError("a group without documents or marks")
-    over_all = (sum(one.right for one in groups) + 1) / (marks + 2)
+    over_all = (sum(group.right for group in groups) + 1) / (marks + 2)
     share = smooth = variance = 0.0
-    for one in groups:
-        weight = one.documents / total
-        leaning = (one.right + over_all) / (one.marked + 1)
-        share += weight * one.right / one.marked
+    for group in groups:
+        weight = group.documents / total
+        leaning = (group.right + over_all) / (group.marked + 1)
+        share += weight * group.right / group.marked
         smooth += weight * leaning
-        finite_correction = (one.documents - one.marked) / max(1, one.documents - 1)
-        variance += weight**2 * max(0.0, finite_correction) * leaning * (1 - leaning) / one.marked
+        finite_correction = (group.documents - group.marked) / max(1, group.documents - 1)
+        variance += weight**2 * max(0.0, finite_correction) * leaning * (1 - leaning) / group.marked
     return StratifiedShare(share, smooth, variance)
 
 
@@ -108,17 +110,20 @@ def jeffreys_interval(share: float, size: float) -> tuple[float, float]:
 def mover_interval(groups: Sequence[Group]) -> tuple[float, float, float]:
     """(share that is right over all documents of several groups, how far down and up its interval reaches), from the intervals of each.
 
-    MOVER (Zou and Donner 2008, Statistics in Medicine 27(10)): down = sqrt of the sum of (W_h (p_h - low_h))^2, and up alike.
-    One size for all groups, as `effective` has it, does not do here: where the largest group's marks are all alike, the others move the
-    share away from that end, and the interval would be as narrow as if it had been found in many marks. To no side it is narrower than the
-    normal interval by the variance of `known`, which matters where many groups have hardly a wrong mark.
+    MOVER (Zou and Donner 2008, Statistics in Medicine 27(10)): down = sqrt of the sum of (W_h (p_h - low_h))^2, and up alike. One size for
+    all groups, as `effective_sample` has it, does not do here: where the largest group's marks are all alike, the others move the share
+    away from that end, and the interval would be as narrow as if it had been found in many marks. To no side it is narrower than the normal
+    interval by the variance of `stratified_share`, which matters where many groups have hardly a wrong mark.
     """
     total, down, up = sum(group.documents for group in groups), 0.0, 0.0
-    for one in groups:
-        share, finite_correction = one.right / one.marked, (one.documents - one.marked) / max(1, one.documents - 1)
-        low, high = jeffreys_interval(share, one.marked / finite_correction if finite_correction > 0 else math.inf)
-        down += (one.documents / total * (share - low)) ** 2
-        up += (one.documents / total * (high - share)) ** 2
+    for group in groups:
+        share, finite_correction = (
+            group.right / group.marked,
+            (group.documents - group.marked) / max(1, group.documents - 1),
+        )
+        low, high = jeffreys_interval(share, group.marked / finite_correction if finite_correction > 0 else math.inf)
+        down += (group.documents / total * (share - low)) ** 2
+        up += (group.documents / total * (high - share)) ** 2
     stratified = stratified_share(groups)
     least = Z**2 * stratified.variance
     return stratified.share, math.sqrt(max(down, least)), math.sqrt(max(up, least))
@@ -127,7 +132,7 @@ def mover_interval(groups: Sequence[Group]) -> tuple[float, float, float]:
 def precision(groups: Sequence[Group]) -> Estimate | None:
     """The share of the groups' documents that are rightly there; None where one of them has no marks, or there are no documents."""
     filled = [group for group in groups if group.documents]
-    if not filled or any(not one.marked for one in filled):
+    if not filled or any(not group.marked for group in filled):
         return None
     if len(filled) == 1:
         return wilson_interval(*effective_sample(filled))
@@ -138,7 +143,7 @@ def precision(groups: Sequence[Group]) -> Estimate | None:
 def recall(dropped: Sequence[Group], kept: Group, rules: Sequence[Group] | None = None) -> Estimate | None:
     """Of the documents that should be dropped, the share that is: rightly dropped / (rightly dropped + wrongly kept).
 
-    dropped: by rule; kept: `right` are rightly kept. of: some of the rules alone: the share that they drop, first of all rules; those of
+    dropped: by rule; kept: `right` are rightly kept. rules: some of the rules alone: the share that they drop, first of all rules; those of
     all rules add up to the filter's recall. The interval is that of Webber (2013, Approximate Recall Confidence Intervals, ACM TOIS
     31(1)): posteriors of the number rightly dropped and of the number wrongly kept, under Jeffreys' prior, and the distribution of their
     ratio by drawing from both. None where a group that has documents has no marks, or no mark says that
@@ -146,20 +151,20 @@ def recall(dropped: Sequence[Group], kept: Group, rules: Sequence[Group] | None 
     """
     counted = [group for group in (dropped if rules is None else rules) if group.documents]
     rest = [
-        one
-        for one in dropped
-        if one.documents and rules is not None and all(one is not rule_group for rule_group in rules)
+        group
+        for group in dropped
+        if group.documents and rules is not None and all(group is not rule_group for rule_group in rules)
     ]
     if (
         not [*counted, *rest]
-        or any(not one.marked for one in [*counted, *rest])
+        or any(not group.marked for group in [*counted, *rest])
         or (kept.documents and not kept.marked)
     ):
         return None
     generator = np.random.default_rng(SEED)
     some_draws, rest_draws = draw_right_counts(counted, generator), draw_right_counts(rest, generator)
     missed, wrong = _wrongly_kept(kept, generator)
-    middle = [sum(one.documents * one.right / one.marked for one in part) for part in (counted, rest)]
+    middle = [sum(group.documents * group.right / group.marked for group in part) for part in (counted, rest)]
     total = sum(middle) + missed
     if not total:
         return None
@@ -177,7 +182,7 @@ def recall(dropped: Sequence[Group], kept: Group, rules: Sequence[Group] | None 
 def draw_right_counts(groups: Sequence[Group], generator: np.random.Generator) -> np.ndarray:
     """Draws of the number of documents of the groups that are right, (DRAWS,).
 
-    Of one group from Jeffreys' posterior; of several from a normal distribution of two halves, whose interval is that of `sides`.
+    Of one group from Jeffreys' posterior; of several from a normal distribution of two halves, whose interval is that of `mover_interval`.
     """
     total = sum(group.documents for group in groups)
     if not total:

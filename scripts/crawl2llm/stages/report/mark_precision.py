@@ -52,16 +52,16 @@ def current_marks(run: Run, filter_: str, marks: Iterable[Mark]) -> Iterator[Mar
         if spans is not None:
             wanted_spans = spans.filter(pc.is_in(spans["id"], value_set=wanted_ids))
             edited |= set(zip(wanted_spans["id"].to_pylist(), wanted_spans["rule"].to_pylist(), strict=True))
-    for one in mark_list:
-        verdict = verdicts.get(one.id)
+    for mark in mark_list:
+        verdict = verdicts.get(mark.id)
         if verdict is None:
             continue
-        if one.verdict == DROPPED:
-            is_current = not verdict["kept"] and verdict["rule"] == one.rule
+        if mark.verdict == DROPPED:
+            is_current = not verdict["kept"] and verdict["rule"] == mark.rule
         else:
-            is_current = verdict["kept"] and (one.verdict == KEPT or (one.id, one.rule) in edited)
+            is_current = verdict["kept"] and (mark.verdict == KEPT or (mark.id, mark.rule) in edited)
         if is_current:
-            yield one
+            yield mark
 
 
 def group_sizes(run: Run, filter_: str) -> dict[tuple[str, str], int]:
@@ -75,9 +75,9 @@ def group_sizes(run: Run, filter_: str) -> dict[tuple[str, str], int]:
 
 
 def filter_row(filter_: str, sizes: dict[tuple[str, str], int], marks: list[Mark]) -> Row:
-    """What the marks say of a filter. sizes: of `populations`; marks: those that count."""
+    """What the marks say of a filter. sizes: of `group_sizes`; marks: those that count."""
     random = [item for item in marks if item.sample == "random"]
-    tally = Counter((one.key[1], one.key[2], one.mark) for one in random)
+    tally = Counter((mark.key[1], mark.key[2], mark.mark) for mark in random)
 
     def sampled_group(verdict: str, rule: str) -> Group:
         right, wrong = (tally[verdict, rule, mark] for mark in ("right", "wrong"))
@@ -86,27 +86,27 @@ def filter_row(filter_: str, sizes: dict[tuple[str, str], int], marks: list[Mark
 
     dropped = {rule: sampled_group(DROPPED, rule) for verdict, rule in sorted(sizes) if verdict == DROPPED}
     kept = sampled_group(KEPT, NO_RULE)
-    marked = [one for one in dropped.values() if one.marked]
+    marked = [group for group in dropped.values() if group.marked]
     rules = [
         _estimate_row(
             DROPPED,
             rule,
-            one,
-            precision([one]) if one.marked else None,
-            recall(marked, kept, [one]) if one.marked else None,
+            group,
+            precision([group]) if group.marked else None,
+            recall(marked, kept, [group]) if group.marked else None,
         )
-        for rule, one in dropped.items()
+        for rule, group in dropped.items()
     ]
     edited = [
-        _estimate_row(EDITED, rule, one, precision([one]) if one.marked else None, None)
+        _estimate_row(EDITED, rule, group, precision([group]) if group.marked else None, None)
         for verdict, rule in sorted(sizes)
         if verdict == EDITED
-        for one in [sampled_group(EDITED, rule)]
+        for group in [sampled_group(EDITED, rule)]
     ]
     all_dropped = Group(
-        sum(one.documents for one in dropped.values()),
-        sum(one.marked for one in dropped.values()),
-        sum(one.right for one in dropped.values()),
+        sum(group.documents for group in dropped.values()),
+        sum(group.marked for group in dropped.values()),
+        sum(group.right for group in dropped.values()),
     )
     return {
         "filter": filter_,
@@ -117,9 +117,9 @@ def filter_row(filter_: str, sizes: dict[tuple[str, str], int], marks: list[Mark
         "rules": rules,
         "edited": edited,
         "faults": [
-            {"verdict": one.verdict, "rule": one.rule, "id": one.id, "url": one.url, "sample": one.sample}
-            for one in sorted(marks, key=lambda fault: (fault.verdict, fault.rule, fault.id))
-            if one.mark == "wrong"
+            {"verdict": mark.verdict, "rule": mark.rule, "id": mark.id, "url": mark.url, "sample": mark.sample}
+            for mark in sorted(marks, key=lambda fault: (fault.verdict, fault.rule, fault.id))
+            if mark.mark == "wrong"
         ],
         "notes": list(uncertainty_notes(dropped, kept, rules)),
     }  # fmt: skip
@@ -143,12 +143,12 @@ def uncertainty_notes(dropped: dict[str, Group], kept: Group, rules: list[Row]) 
     """What cannot be said with so few marks."""
     without = {rule: item for rule, item in dropped.items() if item.documents and not item.marked}
     if without and len(without) < len(dropped):
-        number = sum(one.documents for one in without.values())
+        number = sum(row.documents for row in without.values())
         yield (
             f"nothing is known of {', '.join(without)}: none of {number:,} dropped documents is marked, and the numbers of the filter "
             "are without them"
         )
-    if not any(one.marked for one in dropped.values()) and dropped:
+    if not any(row.marked for row in dropped.values()) and dropped:
         yield "no dropped document of the random sample is marked: nothing can be said of precision or recall"
     elif kept.documents and not kept.marked:
         yield "no kept document of the random sample is marked: nothing can be said of recall"
@@ -158,17 +158,17 @@ def uncertainty_notes(dropped: dict[str, Group], kept: Group, rules: list[Row]) 
             f"none of {format_quantity(kept.marked, 'marked kept document', 'marked kept documents')} is wrong: "
             f"still up to about {min(1.0, most):.1%} of {kept.documents:,} may be (95 %), which recall's lower end allows for"
         )
-    for one in rules:
-        estimate = one["precision"]
+    for row in rules:
+        estimate = row["precision"]
         if estimate and (estimate["high"] - estimate["low"]) / 2 > WIDE:
-            marks_wanted = marks_needed(estimate["value"], one["documents"])
-            if marks_wanted > one["marks"]:
-                few = format_quantity(one["marks"], "mark is", "marks are")
-                yield f"{one['rule']}: {few} few; about {marks_wanted:,} make its precision certain to ±{WIDE:.0%}"
+            marks_wanted = marks_needed(estimate["value"], row["documents"])
+            if marks_wanted > row["marks"]:
+                few = format_quantity(row["marks"], "mark is", "marks are")
+                yield f"{row['rule']}: {few} few; about {marks_wanted:,} make its precision certain to ±{WIDE:.0%}"
 
 
 def marks_summary(run: Run, marks: Marks) -> Row:
-    """What marks say of a run: `filters`, each of `of_filter`, with `run` and how many marks count; and what was left out."""
+    """What marks say of a run: `filters`, each of `filter_row`, with `run` and how many marks count; and what was left out."""
     marks_by_filter: dict[str, list[Mark]] = {}
     for each_mark in marks.by_key.values():
         marks_by_filter.setdefault(each_mark.filter, []).append(each_mark)
@@ -181,7 +181,11 @@ def marks_summary(run: Run, marks: Marks) -> Row:
         mark = verdict_digest(run, filter_)
         left_out["verdict"] += len(filter_marks) - len(current)
         row = filter_row(filter_, group_sizes(run, filter_), current)
-        row |= {"run": mark, "given": len(filter_marks), "other_runs": sum(one.run != mark for one in current)}
+        row |= {
+            "run": mark,
+            "given": len(filter_marks),
+            "other_runs": sum(current_mark.run != mark for current_mark in current),
+        }
         filter_rows.append(row)
     return {
         "filters": filter_rows,
@@ -190,5 +194,5 @@ def marks_summary(run: Run, marks: Marks) -> Row:
         "bad": marks.bad,
         "differing": len(marks.differing),
         "other_verdict": left_out["verdict"],
-        "other_filters": {name: len(given) for name, given in sorted(marks_by_filter.items())},
+        "other_filters": {name: len(filter_marks) for name, filter_marks in sorted(marks_by_filter.items())},
     }

@@ -28,7 +28,8 @@ def marks_sentence(summary: Row) -> str:
     parts = [format_quantity(counted, "mark on a document counts", "marks on documents count")]
     if on_other_verdicts := sum(of["other_runs"] for of in summary["filters"]):
         parts.append(
-            f"{format_quantity(on_other_verdicts, 'of them was', 'of them were')} made on other verdicts of their filter, and the document's is the same"
+            f"{format_quantity(on_other_verdicts, 'of them was', 'of them were')} made on other verdicts of their filter, and the "
+            "document's is the same"
         )
     if summary["other_verdict"]:
         parts.append(

@@ -42,7 +42,7 @@ def heldout_size_text(text: Any) -> str:
 
 
 def evaluation_table(run: Run, models: list[dict[str, Any]]) -> dict[str, Any]:
-    """The evaluation table (models as columns) and the generated samples side by side. made: `models` of counts.json.
+    """The evaluation table (models as columns) and the generated samples side by side. models: `models` of counts.json.
 
     A model that was not trained has no column: it is the one that it is made from.
     """
@@ -69,11 +69,11 @@ def evaluation_table(run: Run, models: list[dict[str, Any]]) -> dict[str, Any]:
         ("Chance", "accuracy of a guess", format_percent, ("questions", "chance")),
         ("Distance from chance", "standard errors", distance_from_chance, ("questions",)),
     ]  # fmt: skip
-    for task in sorted({name for found in results for name in dig(found, "tasks", "results") or {}}):
+    for task in sorted({name for result in results for name in dig(result, "tasks", "results") or {}}):
         item_words = f"{format_integer(dig(tasks, 'results', task, 'items'))} items"
         plan.append((f"{task}: accuracy", item_words, accuracy_text, ("tasks", "results", task)))
     rows = [
-        {"name": name, "cells": [write(dig(found, *keys)) for found in results], "note": note}
+        {"name": name, "cells": [write(dig(result, *keys)) for result in results], "note": note}
         for name, note, write, keys in plan
     ]
     about = ["The same held-out data for all models."] if len(shown_models) > 1 else []
@@ -88,7 +88,7 @@ def evaluation_table(run: Run, models: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def distance_from_chance(questions: Any) -> str:
-    """`+1.2`: the standard errors, as `accuracy` shows them, between an accuracy and that of a guess."""
+    """`+1.2`: the standard errors, as `accuracy_text` shows them, between an accuracy and that of a guess."""
     value, chance, error = (finite_number(dig(questions, key)) for key in ("acc", "chance", "stderr"))
     if value is None or chance is None or not error:
         return format_signed(dig(questions, "acc_z"), 1)

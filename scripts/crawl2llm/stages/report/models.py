@@ -99,14 +99,14 @@ def comparable_models(tuned: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     with_loss = [model for model in tuned if finite_number(dig(model, "training", "heldout_loss_after")) is not None]
     pair_sets = {
-        (found.get("step"), *(dig(found, "training", key) for key in ("heldout_pairs", "heldout_tokens")))
-        for found in with_loss
+        (evaluation.get("step"), *(dig(evaluation, "training", key) for key in ("heldout_pairs", "heldout_tokens")))
+        for evaluation in with_loss
     }
     return with_loss if len(pair_sets) == 1 else []
 
 
 def best_model(tuned: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The fine-tuned model with the lowest held-out loss of those that are `comparable`; else the last."""
+    """The fine-tuned model with the lowest held-out loss of those that are `comparable_models`; else the last."""
     if candidates := comparable_models(tuned):
         return min(candidates, key=lambda model: float(model["training"]["heldout_loss_after"]))
     return tuned[-1] if tuned else None

@@ -142,7 +142,7 @@ def html_id(text: str) -> str:
 
 
 def as_markup(figures: Any) -> Any:
-    """The figures marked as markup; matplotlib and `figures.themed` have escaped the text in them."""
+    """The figures marked as markup; matplotlib and `figures.themed_svg` have escaped the text in them."""
     if isinstance(figures, dict):
         return {name: as_markup(value) for name, value in figures.items()}
     return None if figures is None else Markup(figures)  # noqa: S704

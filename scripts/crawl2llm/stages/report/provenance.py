@@ -30,7 +30,8 @@ def machine_rows(run: Run) -> list[dict[str, str]]:
         for manifest in manifests:
             for name, value in record_values(record.read(manifest.path)).items() if manifest.path else ():
                 step_names = steps_by_value.setdefault(name, {}).setdefault(value, [])
-                step_names += [step] * (step not in step_names)
+                if step not in step_names:
+                    step_names.append(step)
     return [
         {"name": name, "value": value, "steps": ", ".join(of) if len(values) > 1 or name == "devices" else ""}
         for name, values in steps_by_value.items()

@@ -59,7 +59,9 @@ def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
             {
                 "name": task_title(task),
                 "chance": format_percent(first["chance"]),
-                "cells": [(accuracy_text(one), centered_text(one)) if one else (NOTHING, "") for one in results],
+                "cells": [
+                    (accuracy_text(result), centered_text(result)) if result else (NOTHING, "") for result in results
+                ],
                 "note": task_note(first),
             }
         )

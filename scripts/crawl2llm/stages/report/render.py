@@ -69,7 +69,7 @@ MORE_CONTENTS = (
 
 
 def complete_config(configs: Sequence[str], variant: str) -> dict[str, Any] | None:
-    """The whole configuration of a variant; `given` are config files, each laid over those before it, or the mapping that the workflow
+    """The whole configuration of a variant; `configs` are config files, each laid over those before it, or the mapping that the workflow
     passes; None for nothing.
 
     Raises InputError or ConfigError where it is neither.
@@ -87,7 +87,7 @@ def complete_config(configs: Sequence[str], variant: str) -> dict[str, Any] | No
 
 
 def other_variants(configs: Sequence[str], variant: str) -> list[str]:
-    """The other variants of a run, main first; given: as of `complete`. None without a config."""
+    """The other variants of a run, main first; configs: as of `complete_config`. None without a config."""
     if not configs:
         return []
     main_config = complete_config(configs, "main") or {}
@@ -221,7 +221,7 @@ def template_values(
 
 
 def figures_of(run: Run, page_values: dict[str, Any], config: dict[str, Any] | None) -> dict[str, Any]:
-    """Every figure of the page; those of a training are put into its part of `shown` too."""
+    """Every figure of the page; those of a training are put into its part of `page_values` too."""
     svgs = plots.all_figures(run, page_values["funnel"], page_values["costs"], page_values["models"], config)
     for part in page_values["trainings"]:
         part["figures"] = page.as_markup(svgs[part["model"].anchor])

@@ -226,8 +226,8 @@ def gather_samples(run: Run, size: int, limit: int, seed: int) -> dict[str, Any]
         has_both = keeper in text_by_id and row["id"] in text_by_id
         row["compared"] = side_by_side(text_by_id[row["id"]], text_by_id[keeper], limit) if has_both else None
     by_stage: dict[str, list[dict[str, Any]]] = {}
-    for (stage, reason), found in dropped.items():
-        by_stage.setdefault(stage, []).append({"reason": reason, "rows": found})
+    for (stage, reason), dropped_rows in dropped.items():
+        by_stage.setdefault(stage, []).append({"reason": reason, "rows": dropped_rows})
     return {
         "kept": kept,
         "dropped": by_stage,

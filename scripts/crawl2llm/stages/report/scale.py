@@ -40,7 +40,8 @@ class Axis:
         if value <= 0:
             return 0.0
         start = ZERO if first <= 0 else 0.0
-        return start + (1 - start) * math.log(value / self.low) / math.log(last / self.low)
+        above_low, whole = (math.log(end) - math.log(self.low) for end in (value, last))  # a quotient may overflow
+        return start + (1 - start) * above_low / whole
 
     def ticks(self) -> list[float]:
         """Round values to write at the axis, ascending; with 0 on a logarithmic axis that has it."""
@@ -53,7 +54,8 @@ class Axis:
             return [float(f"{number * step:.12g}") for number in numbers]
         powers = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(last) + 1e-9) + 1)
         stride = math.ceil(len(powers) / TICKS)
-        return [0.0] * (first <= 0) + [float(f"1e{power}") for power in powers[::stride]]
+        round_values = [float(f"1e{power}") for power in powers[::stride]]
+        return [0.0, *round_values] if first <= 0 else round_values
 
 
 def _round_step(step: float) -> float:

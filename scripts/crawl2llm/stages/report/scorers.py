@@ -37,7 +37,11 @@ def table(run: Run) -> dict[str, Any]:
     for number in range(max(map(len, sides))):
         pairs = [side[number] if number < len(side) else None for side in sides]
         tables["ngrams"].append(
-            [text for one in pairs for text in ((one["ngram"], format_significant(one["effect"])) if one else ("", ""))]
+            [
+                text
+                for pair in pairs
+                for text in ((pair["ngram"], format_significant(pair["effect"])) if pair else ("", ""))
+            ]
         )
     if tables["ngrams"]:
         tables["about"] = (

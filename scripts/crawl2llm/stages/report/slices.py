@@ -29,12 +29,13 @@ def table(run: Run) -> dict[str, Any]:
     rows = []
     for key in dict.fromkeys(key for parts in slices_by_model.values() for key in parts):
         first = next(parts[key] for parts in slices_by_model.values() if key in parts)
+        documents = first["documents"]
         rows.append(
             {
                 "kind": HEADS[key[0]],
                 "name": key[1],
                 "cells": [slice_cell(parts.get(key)) for parts in slices_by_model.values()],
-                "note": f"{format_integer(first['documents'])} {singular_or_plural(first['documents'], 'document')}, {format_bytes(first['bytes'])}",
+                "note": f"{format_integer(documents)} {singular_or_plural(documents, 'document')}, {format_bytes(first['bytes'])}",
             }
         )
     return {"heads": [model_title(model) for model in slices_by_model], "rows": rows}

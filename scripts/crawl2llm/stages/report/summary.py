@@ -52,10 +52,10 @@ def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> 
         ("report", str(page)),
         (
             "corpus",
-            f"{format_integer(documents)} {singular_or_plural(documents, 'document')}{f' to train on, {format_integer(held_out)} held out' if held_out else ''}, "
-            f"{format_bytes(dig(train, 'bytes'))} of text, "
-            f"{format_short(dig(counts, 'tokens', 'train', 'tokens'))} tokens; "
-            f"from {format_integer(records)} crawl {singular_or_plural(records, 'record')}{outdated_mark('corpus.write', 'tokenize.encode')}",
+            f"{format_integer(documents)} "
+            f"{singular_or_plural(documents, 'document')}{f' to train on, {format_integer(held_out)} held out' if held_out else ''}, "
+            f"{format_bytes(dig(train, 'bytes'))} of text, {format_short(dig(counts, 'tokens', 'train', 'tokens'))} tokens; from "
+            f"{format_integer(records)} crawl {singular_or_plural(records, 'record')}{outdated_mark('corpus.write', 'tokenize.encode')}",
         ),
         (
             "trained",
@@ -66,10 +66,10 @@ def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> 
         ),
     ]
     for model in models:
-        name, found = model_title(model["name"]).lower(), model["evaluation"]
-        text, questions = dig(found, "heldout_text"), dig(found, "questions")
+        name, evaluation = model_title(model["name"]).lower(), model["evaluation"]
+        text, questions = dig(evaluation, "heldout_text"), dig(evaluation, "questions")
         bits = format_significant(dig(text, "bits_per_byte"))
-        if not found:
+        if not evaluation:
             rows.append((name, reward_text(model)))
             continue
         if not is_trained(model):

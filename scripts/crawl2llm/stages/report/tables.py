@@ -51,8 +51,8 @@ def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[s
     ]
     corpus = dig(counts, "corpus", "train") or {}
     corpus_note = (
-        f"{format_bytes(corpus.get('bytes'))} of text, from {format_integer(counts['documents_read'])} crawl records in {format_bytes(counts['bytes_read'])} of "
-        "files as stored, mostly compressed"
+        f"{format_bytes(corpus.get('bytes'))} of text, from {format_integer(counts['documents_read'])} crawl records in "
+        f"{format_bytes(counts['bytes_read'])} of files as stored, mostly compressed"
     )
     tokens_note = f"{format_short(dig(counts, 'tokens', 'train', 'tokens'))} tokens in the training corpus"
     start_words = f"the weights of {start_model}" if (start_model := pretrain.get("start_from")) else "random weights"
@@ -130,6 +130,7 @@ def source_rows(run: Run) -> list[dict[str, Any]]:
     before = run.summary("ingest.extract", "by_source") or {}
     after = run.summary("corpus.write", "by_source") or {}
     encoded = run.summary("tokenize.encode", "by_source") or {}
+    none_kept = 0 if after else None
     rows = []
     for name in sorted(before):
         tokens, bytes_ = (
@@ -140,8 +141,8 @@ def source_rows(run: Run) -> list[dict[str, Any]]:
                 "name": name,
                 "documents": dig(before, name, "documents"),
                 "bytes": dig(before, name, "bytes"),
-                "kept_documents": dig(after, name, "documents") if name in after else (0 if after else None),
-                "kept_bytes": dig(after, name, "bytes") if name in after else (0 if after else None),
+                "kept_documents": dig(after, name, "documents") if name in after else none_kept,
+                "kept_bytes": dig(after, name, "bytes") if name in after else none_kept,
                 "tokens": tokens if encoded else None,
                 "bytes_per_token": bytes_ / tokens if tokens else None,
                 "epochs": source_epochs(run, name),
@@ -300,7 +301,10 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
     when = (
         f"after step {format_integer(best_step)}, whose weights the model has" if best_step else "after the last step"
     )
-    validation_words = f"{format_integer(facts.get('validation_tokens'))} validation tokens, {format_bytes(facts.get('validation_bytes'))}, {when}"
+    validation_words = (
+        f"{format_integer(facts.get('validation_tokens'))} validation tokens, "
+        f"{format_bytes(facts.get('validation_bytes'))}, {when}"
+    )
     rows = [
         ("Parameters", format_integer(parameter_count(facts)), "weights of the model"),
         (
@@ -375,7 +379,11 @@ def progress_facts(run: Run, model: Model, config: dict[str, Any] | None) -> lis
     last_written = max((path.stat().st_mtime for path in measurement_files(folder)), default=None)
     written_text = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(last_written)) if last_written else NOTHING
     facts: list[Fact] = [
-        ("Steps so far", format_integer(last.get("step")), f"of {format_integer(planned_steps)} optimizer steps" if planned_steps else "optimizer steps"),
+        (
+            "Steps so far",
+            format_integer(last.get("step")),
+            f"of {format_integer(planned_steps)} optimizer steps" if planned_steps else "optimizer steps",
+        ),
         ("Tokens so far", format_integer(last.get("tokens")), "training tokens, repeated passes counted"),
         ("Training loss, latest", format_significant(last.get("loss")), "nats per token"),
         ("Validation loss, latest", format_significant(last.get("validation_loss")), "nats per token"),

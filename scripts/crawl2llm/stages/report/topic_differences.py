@@ -34,43 +34,44 @@ class Difference:
     freedom: int
 
     @property
-    def difference(self) -> float:
+    def excess_share(self) -> float:
         """How much more of the topic is dropped, from -1 to 1."""
         return self.share - self.other
 
-    def wide(self, comparisons: int = 1) -> float:
+    def half_width(self, comparisons: int = 1) -> float:
         """Half the width of the interval around the difference, for so many comparisons at once (Bonferroni)."""
         return float(stdtrit(self.freedom, 1 - LEVEL / (2 * comparisons))) * self.stderr
 
 
-def compared(documents: npt.NDArray[np.int64], dropped: npt.NDArray[np.int64], topic: int) -> Difference | None:
+def topic_difference(documents: npt.NDArray[np.int64], dropped: npt.NDArray[np.int64], topic: int) -> Difference | None:
     """The difference of a topic from the others of its model; None where it has documents of fewer than PARTS_MIN parts of the hosts,
     there are no others, or nothing was dropped.
 
     documents, dropped: [topics, parts], those that got to a filter and those that it dropped.
     """
-    own, own_gone = documents[topic], dropped[topic]
-    rest, rest_gone = documents.sum(axis=0) - own, dropped.sum(axis=0) - own_gone
-    there = (own + rest) > 0
-    if (own > 0).sum() < PARTS_MIN or (rest > 0).sum() < PARTS_MIN or not dropped.any():
+    topic_counts, topic_dropped = documents[topic], dropped[topic]
+    rest_counts, rest_dropped = documents.sum(axis=0) - topic_counts, dropped.sum(axis=0) - topic_dropped
+    present = (topic_counts + rest_counts) > 0
+    if (topic_counts > 0).sum() < PARTS_MIN or (rest_counts > 0).sum() < PARTS_MIN or not dropped.any():
         return None
 
-    def difference(without: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        sums = [part.sum() - without * part for part in (own_gone, own, rest_gone, rest)]
+    def share_difference(without: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        sums = [part.sum() - without * part for part in (topic_dropped, topic_counts, rest_dropped, rest_counts)]
         return np.asarray(sums[0] / sums[1] - sums[2] / sums[3])
 
-    parts = int(there.sum())
-    each = difference(np.ones(len(own), np.int64))[there]
-    spread = (parts - 1) / parts * float(((each - each.mean()) ** 2).sum())
+    parts = int(present.sum())
+    estimates = share_difference(np.ones(len(topic_counts), np.int64))[present]
+    spread = (parts - 1) / parts * float(((estimates - estimates.mean()) ** 2).sum())
     pooled = float(dropped.sum() / documents.sum())
-    added = (own_gone - pooled * own) / own.sum() - (rest_gone - pooled * rest) / rest.sum()
-    even = parts / (parts - 1) * float((added**2).sum()) if added.sum() < 0 else 0.0
-    least = pooled * (1 - pooled) * float(1 / own.sum() + 1 / rest.sum())
+    topic_excess = (topic_dropped - pooled * topic_counts) / topic_counts.sum()
+    excess = topic_excess - (rest_dropped - pooled * rest_counts) / rest_counts.sum()
+    even = parts / (parts - 1) * float((excess**2).sum()) if excess.sum() < 0 else 0.0
+    least = pooled * (1 - pooled) * float(1 / topic_counts.sum() + 1 / rest_counts.sum())
     return Difference(
-        int(own.sum()),
-        int(own_gone.sum()),
-        float(own_gone.sum() / own.sum()),
-        float(rest_gone.sum() / rest.sum()),
+        int(topic_counts.sum()),
+        int(topic_dropped.sum()),
+        float(topic_dropped.sum() / topic_counts.sum()),
+        float(rest_dropped.sum() / rest_counts.sum()),
         max(spread, even, least) ** 0.5,
-        int((own > 0).sum()) - 1,
+        int((topic_counts > 0).sum()) - 1,
     )

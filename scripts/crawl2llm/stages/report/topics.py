@@ -16,7 +16,7 @@ from crawl2llm.formats.documents import open_parquet, rows
 from crawl2llm.formats.run_records import Run, dig
 from crawl2llm.stages.report.figures import BLUE, GREEN, INK, ORANGE, PURPLE, figure_svg
 from crawl2llm.stages.report.page import NOTHING, format_integer, format_percent, format_signed
-from crawl2llm.stages.report.topic_differences import Difference, compared
+from crawl2llm.stages.report.topic_differences import Difference, topic_difference
 
 TRAIN, COUNT = "topics.train", "topics.count"
 MOST = 40  # rows of the table, the topics with most documents
@@ -71,7 +71,7 @@ def topic_differences(
             ]
             documents, dropped = step_counts[model_places][:, :, 0], step_counts[model_places][:, :, 2]
             for number, place in enumerate(model_places):
-                if (difference := compared(documents, dropped, number)) is not None:
+                if (difference := topic_difference(documents, dropped, number)) is not None:
                     out.append((step, str(names[place]), difference))
     return out
 
@@ -108,7 +108,7 @@ def table(run: Run) -> dict[str, Any] | None:
     names, counts_by_step = topic_counts(run)
     before = [next(iter(counts_by_step.values()))[:, :, :2].sum(axis=1)] if counts_by_step else []
     dropping = {step: step_counts for step, step_counts in counts_by_step.items() if step_counts[:, :, 2].any()}
-    after = [(held[:, :, :2] - held[:, :, 2:]).sum(axis=1) for held in dropping.values()]
+    after = [(step_counts[:, :, :2] - step_counts[:, :, 2:]).sum(axis=1) for step_counts in dropping.values()]
     places = (
         sorted(range(len(names)), key=lambda place: (-int(before[0][place, 0]), names[place] or "")) if before else []
     )
@@ -125,8 +125,8 @@ def table(run: Run) -> dict[str, Any] | None:
         for place in places[:MOST]
     ]
     differences = topic_differences(names, counts_by_step, topic_facts)
-    certain = [entry for entry in differences if abs(entry[2].difference) > entry[2].wide(len(differences))]
-    certain.sort(key=lambda one: (-abs(one[2].difference), one[0], one[1]))
+    certain = [entry for entry in differences if abs(entry[2].excess_share) > entry[2].half_width(len(differences))]
+    certain.sort(key=lambda entry: (-abs(entry[2].excess_share), entry[0], entry[1]))
     models = dig(run.fact(TRAIN), "documents") or {}
     model_words = (
         ""
@@ -135,7 +135,8 @@ def table(run: Run) -> dict[str, Any] | None:
     )
     sample = f"{format_integer(sum(models.values()))} documents{model_words}, chosen by hash"
     return {
-        "about": f"{format_integer(len(topic_facts))} topics of {sample}. A topic is named by the terms that its documents have more of than others.",
+        "about": f"{format_integer(len(topic_facts))} topics of {sample}. A topic is named by the terms that its documents have more "
+        "of than others.",
         "steps": [step_label(step) for step in dropping],
         "idle": ", ".join(step_label(step) for step in counts_by_step if step not in dropping),
         "rows": table_rows,
@@ -145,12 +146,12 @@ def table(run: Run) -> dict[str, Any] | None:
                 "step": step_label(step),
                 "topic": topic,
                 "terms": topic_label(topic, topic_facts),
-                "dropped": f"{format_integer(one.dropped)} of {format_integer(one.documents)}",
-                "share": format_percent(one.share),
-                "other": format_percent(one.other),
-                "difference": f"{format_signed(100 * one.difference, 1)} ± {100 * one.wide():.1f}",
+                "dropped": f"{format_integer(difference.dropped)} of {format_integer(difference.documents)}",
+                "share": format_percent(difference.share),
+                "other": format_percent(difference.other),
+                "difference": f"{format_signed(100 * difference.excess_share, 1)} ± {100 * difference.half_width():.1f}",
             }
-            for step, topic, one in certain[:DIFFERENCES_SHOWN]
+            for step, topic, difference in certain[:DIFFERENCES_SHOWN]
         ],
         "compared": f"{format_integer(len(certain))} of {format_integer(len(differences))} comparisons"
         + (f", the largest {DIFFERENCES_SHOWN} of them here" if len(certain) > DIFFERENCES_SHOWN else ""),

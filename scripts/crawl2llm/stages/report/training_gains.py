@@ -32,7 +32,7 @@ def baseline_accuracies(counts: dict[str, Any], task: str, result: dict[str, Any
 
 
 def distance_from_baseline(counts: dict[str, Any], task: str, result: dict[str, Any]) -> float:
-    """Standard errors between an accuracy and the best of what stands `beside` it; without an error, the difference alone."""
+    """Standard errors between an accuracy and the best of `baseline_accuracies`; without an error, the difference alone."""
     best = max((value for _, value in baseline_accuracies(counts, task, result)), default=0.0)
     return float((result["accuracy"] - best) / (finite_number(result.get("stderr")) or 1.0))
 
@@ -68,4 +68,4 @@ def answer_tiles(tuned: dict[str, Any] | None) -> list[Tile]:
 def gain_tiles(counts: dict[str, Any], tuned: dict[str, Any] | None, choice: str) -> list[Tile]:
     """What moved. choice: why `tuned` is the one of several models that is shown, or ""."""
     tuned_tiles = [(*tile[:3], "; ".join(filter(None, (tile[3], choice)))) for tile in answer_tiles(tuned)]
-    return [*(one for one in task_tiles(counts) if one[1] != NOTHING), *tuned_tiles]
+    return [*(tile for tile in task_tiles(counts) if tile[1] != NOTHING), *tuned_tiles]

@@ -47,7 +47,8 @@ class Step:
         if step == "dedup.select":
             self.signals = []
         compared = tables.has("language.compare") and step == "language.select"
-        self.signals += ["language.compare"] * compared
+        if compared:
+            self.signals.append("language.compare")
         calibrated = (
             thresholds.read_thresholds(tables.manifests_of("heuristics.calibrate"))
             if step == "heuristics.select"

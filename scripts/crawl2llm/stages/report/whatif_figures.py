@@ -81,7 +81,10 @@ def upset_plot(step: str, overlap: Mapping[str, Any]) -> Markup:
     for at, (rule, y) in enumerate(place.items()):
         if at % 2 == 0:
             inside += f'<rect x="0" y="{y - STEP / 2:g}" width="{width}" height="{STEP}" fill="var(--raised)"/>'
-        inside += f'<text x="{left_edge - 8}" y="{y + 4:g}" text-anchor="end" font-size="11" fill="var(--ink)">{html.escape(escape_controls(rule))}</text>'
+        inside += (
+            f'<text x="{left_edge - 8}" y="{y + 4:g}" text-anchor="end" font-size="11" fill="var(--ink)">'
+            f"{html.escape(escape_controls(rule))}</text>"
+        )
     for at, column in enumerate(columns):
         x, bar = left_edge + STEP * at + STEP / 2, max(1.0, (BARS - 14) * column["documents"] / most)
         inside += f'<rect x="{x - 6:g}" y="{BARS - bar:.1f}" width="12" height="{bar:.1f}" fill="var(--blue)"/>'

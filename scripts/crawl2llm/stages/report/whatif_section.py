@@ -55,7 +55,9 @@ def largest_groups(groups: Mapping[str, Any], kept: Sequence[Sequence[int]]) -> 
     kept: documents of each group at each point.
     """
     weights = [max(row) for row in kept]
-    names = [shown_name(name) for name in groups["names"]] + [f"{groups['more']} more"] * bool(groups["more"])
+    names = [shown_name(name) for name in groups["names"]]
+    if groups["more"]:
+        names.append(f"{groups['more']} more")
     order = sorted((row for row, weight in enumerate(weights) if weight), key=lambda row: (-weights[row], row))
     out = [(names[row], [row]) for row in order[:GROUPS]]
     if rest := order[GROUPS:]:
@@ -88,7 +90,7 @@ def script_payload(counts: Mapping[str, Any], variant: str) -> dict[str, Any]:
                     "key": rule["key"],
                     "about": [
                         KEEPS_SENTENCES.get(rule["key"], f"A document stays with a value of {rule['keeps']} this."),
-                        *["The rule is off now."] * (rule["now"] is None),
+                        *(["The rule is off now."] if rule["now"] is None else []),
                         *rule["about"],
                     ],
                     "points": [plain_number(value) for value in rule["points"]],
@@ -124,7 +126,7 @@ def section(run: Run, variant: str = "main") -> dict[str, Any] | None:
         "template": TEMPLATE,
         "policy": Markup(f"; script-src '{csp_hash(script)}'"),  # noqa: S704 - a hash
         "script": Markup(script),  # noqa: S704 - a file of this project
-        "data": Markup(inert_json(data)),  # noqa: S704 - escaped by `inert`
+        "data": Markup(inert_json(data)),  # noqa: S704 - escaped by `inert_json`
         "rules": data["rules"],
         "tokens": counts["tokens_known"],
         "small": [

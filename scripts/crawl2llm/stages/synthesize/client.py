@@ -30,7 +30,7 @@ class _QueuedRequest:
 class RequestQueue:
     """Asks for texts. settings: model, temperature, max_tokens, request of the step.
 
-    `left` counts texts that were not asked for, for lack of budget; `known` the replies that were on the disk.
+    `over_budget` counts texts that were not asked for, for lack of budget; `cached` the replies that were on the disk.
     """
 
     def __init__(self, writer: Writer, budget: Budget, settings: dict[str, Any], progress: Progress) -> None:
@@ -42,7 +42,7 @@ class RequestQueue:
         self.waiting: dict[str, list[_QueuedRequest]] = {}  # for each of these
 
     def replies(self, requests: Iterable[TextRequest]) -> Iterator[tuple[TextRequest, Reply]]:
-        """(text asked for, reply), in the order of `wanted`.
+        """(text asked for, reply), in the order of `requests`.
 
         Raises InputError where a request fails for good: no other is begun then, and the replies that came are kept.
         """

@@ -162,7 +162,8 @@ def report_notes(text_writer: TextWriter) -> list[str]:
         sentences.append("No text came of the replies.")
     if text_writer.uncounted:
         sentences.append(
-            f"The endpoint did not say how many tokens {format_quantity(text_writer.uncounted, 'reply has', 'replies have')}: 4 bytes are counted as one."
+            f"The endpoint did not say how many tokens {format_quantity(text_writer.uncounted, 'reply has', 'replies have')}: 4 bytes are "
+            "counted as one."
         )
     return sentences
 

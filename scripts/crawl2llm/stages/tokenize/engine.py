@@ -47,7 +47,7 @@ def reference_engine(tokenizer: Tokenizer) -> Engine:
 
 
 def tiktoken_engine(tokenizer: Tokenizer) -> Engine:
-    """The same ids by tiktoken, in `threads` threads. Raises ranks.InexpressibleError where there is none.
+    """The same ids by tiktoken, in `thread_count` threads. Raises ranks.InexpressibleError where there is none.
 
     Unlike `encode_ordinary`, `encode_to_numpy` has no list of Python integers, lets other threads run, and answers with an
     exception, not with a panic, where the regular expression gives up: on a million spaces in a row. `tokenizers` encodes that text.

@@ -1,7 +1,7 @@
 """A byte-level BPE of `tokenizers` as tiktoken takes one: a regular expression, and a rank for each entry's bytes.
 
-tiktoken merges the two neighbours whose joined bytes have the lowest rank; `tokenizers` merges the pair that comes first in a list
-of pairs. These are the same where every entry has one pair that it can come from. `ranks` proves that for the vocabulary it is given, and
+tiktoken merges the two neighbours whose joined bytes have the lowest rank; `tokenizers` merges the pair that comes first in a list of
+pairs. These are the same where every entry has one pair that it can come from. `byte_ranks` proves that for the vocabulary it is given, and
 refuses what it cannot prove:
 
 Let the entry t come from the pair (p, q), and let the merges of lower rank than t, applied to the bytes of t alone, end in (p, q).
@@ -38,8 +38,8 @@ def byte_alphabet() -> dict[str, int]:
 def piece_pattern(pre_tokenizer: dict[str, Any] | None) -> str:
     """The regular expression whose matches are the pre-tokenizer's pieces. Raises InexpressibleError.
 
-    pre_tokenizer: of tokenizer.json. Known are those of `crawl2llm.stages.tokenize.train.untrained_tokenizer`: GPT-2's, with or without groups of
-    digits, and with marks by themselves or as letters.
+    pre_tokenizer: of tokenizer.json. Known are those of `crawl2llm.stages.tokenize.train.untrained_tokenizer`: GPT-2's, with or without
+    groups of digits, and with marks by themselves or as letters.
     """
     outer = pre_tokenizer or {}
     steps = outer.get("pretokenizers", []) if outer.get("type") == "Sequence" else [outer]
@@ -77,7 +77,7 @@ def merge_below(text: bytes, rank_by_bytes: Mapping[bytes, int], below: int) -> 
 def byte_ranks(tokenizer_json: dict[str, Any]) -> dict[bytes, int]:
     """Bytes → id of every entry that is no special token, such that tiktoken gives the same ids. Raises InexpressibleError.
 
-    given: the content of tokenizer.json.
+    tokenizer_json: the content of tokenizer.json.
     """
     model = tokenizer_json["model"]
     if model["type"] != "BPE":

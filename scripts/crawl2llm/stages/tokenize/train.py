@@ -59,7 +59,7 @@ def sample_texts(paths: list[Path], limit: int, total: int, seed: int) -> Iterat
 def cut_long_pieces(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterator[str]:
     """The texts, each cut in several if a piece has over PIECE characters: after every PIECE of that piece, and after it.
 
-    All other pieces stay as they are, and a text without a long one comes whole. pieces: of the tokenizer, see `unigram.pieces`.
+    All other pieces stay as they are, and a text without a long one comes whole. pieces: of the tokenizer, see `unigram.piece_expression`.
     """
     # A piece is white space, or one space at most and what is none.
     run = regex.compile(rf"(?<!\S)\S{{{PIECE}}}|(?<!\s)\s{{{PIECE}}}")  # searched at the start of each run alone
@@ -77,7 +77,7 @@ def cut_long_pieces(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterato
 
 
 def train_bpe(texts: Iterator[str], tokenizer: Tokenizer, entries: int) -> Tokenizer:
-    """Trains `tokenizer`, which is as `untrained` makes it."""
+    """Trains `tokenizer`, which is as `untrained_tokenizer` makes it."""
     trainer = trainers.BpeTrainer(
         vocab_size=entries,
         special_tokens=list(SPECIAL),

@@ -42,7 +42,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def piece_expression(tokenizer: Tokenizer) -> regex.Pattern[str]:
-    """The expression whose matches are the pieces of the tokenizer's pre-tokenizer, see `ranks.pattern`."""
+    """The expression whose matches are the pieces of the tokenizer's pre-tokenizer, see `ranks.piece_pattern`."""
     return regex.compile(ranks.piece_pattern(json.loads(tokenizer.to_str())["pre_tokenizer"]))
 
 

@@ -72,10 +72,10 @@ def vocabulary_idf(sample: Sample, most: int) -> dict[str, float]:
         for term, number in sample.numbers.items()
         if DOCUMENTS_MIN <= frequency[number] <= SHARE_MAX * documents
     ]
-    kept.sort(key=lambda one: (-one[0], one[1]))
+    kept.sort(key=lambda count_and_term: (-count_and_term[0], count_and_term[1]))
     return {
         term: float(np.log((1 + documents) / (1 + times)) + 1)
-        for times, term in sorted(kept[:most], key=lambda one: one[1])
+        for times, term in sorted(kept[:most], key=lambda count_and_term: count_and_term[1])
     }
 
 

@@ -78,7 +78,7 @@ class Model:
 
 @dataclass
 class Models:
-    """settings: those of topics.train that a score needs: `by`, `characters`, `seed`. of: a model by name of its language, or ALL."""
+    """settings: those of topics.train that a score needs: `by`, `characters`, `seed`. by_language: models by their language, or ALL."""
 
     settings: dict[str, Any]
     by_language: dict[str, Model]

@@ -44,9 +44,9 @@ class Staged:
         dist.broadcast_object_list(box)
         self.plan = self.planner.finish_plan(box[0][rank])
         self.planner.copies = {
-            name: torch.empty(own.shape, dtype=own.dtype, pin_memory=own.is_cuda)
+            name: torch.empty(part.shape, dtype=part.dtype, pin_memory=part.is_cuda)
             for name in dict.fromkeys(item.index.fqn for item in self.plan.items)
-            for own in [local_part(state[name])]
+            for part in [local_part(state[name])]
         }
 
     def copy_state(self, state: Mapping[str, torch.Tensor]) -> None:

@@ -121,7 +121,7 @@ class DeepSpeed(engine.Engine):
     def _update_scaled(self) -> tuple[float | None, bool]:
         """As `_update` under fp16, whose optimizers ask for the norm of scaled gradients: the norm here is without the scale.
 
-        Raises Told if the scale is at its minimum and gradients overflow all the same, where DeepSpeed gives up.
+        Raises CollectiveError if the scale is at its minimum and gradients overflow all the same, where DeepSpeed gives up.
         """
         try:
             self.engine.step()
@@ -227,7 +227,7 @@ class DeepSpeed(engine.Engine):
             shutil.rmtree(path, ignore_errors=True)
 
     def update_average(self, weight: float) -> None:
-        """As `engine.Engine.follow`."""
+        """As `engine.Engine.update_average`."""
         for part, value in self._own_parts().items():
             self.means[part].lerp_(value, weight)
 
@@ -242,7 +242,7 @@ class DeepSpeed(engine.Engine):
 
     @contextlib.contextmanager
     def using_average(self) -> Iterator[None]:
-        """As `engine.Engine.averaged`; without ZeRO in fp32 the weights wait in a copy, elsewhere they come from the fp32 ones."""
+        """As `engine.Engine.using_average`; without ZeRO in fp32 the weights wait in a copy, elsewhere they come from the fp32 ones."""
         kept = {} if self.zero or self.low else {part: value.clone() for part, value in self._own_parts().items()}
         self.put_weights(self.average_weights())
         try:
@@ -262,7 +262,7 @@ class DeepSpeed(engine.Engine):
                     parameters[name].copy_(value)
 
     def average_weights(self) -> engine.Weights:
-        """As `weights`, of the mean."""
+        """As `master_weights`, of the mean."""
         for name, value in deepspeed_ema.whole_tensors(self.means, self.sizes, bool(self.zero)):
             yield name, value.cpu()
 

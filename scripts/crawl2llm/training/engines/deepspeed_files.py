@@ -1,6 +1,6 @@
 """DeepSpeed's checkpoints as files: read without pickles of unknown types, put together for other processes, and as whole tensors.
 
-Under ZeRO each process has written its part. What puts the parts together, `universal`, is DeepSpeed's own conversion
+Under ZeRO each process has written its part. What puts the parts together, `convert_to_universal`, is DeepSpeed's own conversion
 (https://arxiv.org/abs/2406.18820), run by process 0 alone.
 """
 
@@ -83,7 +83,7 @@ def saved_parameters(checkpoint: Checkpoint, names: Iterable[str], folder: Path)
 
 
 def _saved_without_mean(checkpoint: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
-    """As `saved`, without the mean of the weights."""
+    """As `saved_parameters`, without the mean of the weights."""
     restrict_unpickling()
     names = list(names)
     if checkpoint.zero_stage:

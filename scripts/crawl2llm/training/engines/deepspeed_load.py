@@ -26,7 +26,7 @@ STEP = "step"
 
 @dataclass(frozen=True)
 class Place:
-    """This process's part of a parameter: `count` elements from `first` on, which lie in `held` from `start` on."""
+    """This process's part of a parameter: `count` elements from `first` on, which lie in `master` from `start` on."""
 
     master: torch.Tensor  # fp32, what the optimizer moves: the parameter's own, or this process's part of a whole group
     start: int
@@ -38,7 +38,7 @@ class Place:
         return self.master.detach().view(-1)[self.start : self.start + self.count]
 
     def copy_part(self, whole: torch.Tensor, into: torch.Tensor) -> None:
-        """Copy the part out of a whole tensor into `into`, which is laid out as `held` is."""
+        """Copy the part out of a whole tensor into `into`, which is laid out as `master` is."""
         into.view(-1)[self.start : self.start + self.count] = whole.reshape(-1)[self.first : self.first + self.count]
 
 

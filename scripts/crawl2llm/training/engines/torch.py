@@ -108,7 +108,7 @@ class Torch(engine.Engine):
             if isinstance(optimizer, Muon):
                 optimizer.matrix_group = self.cut.shared.get_group()
             split = [list(self.cut.groups_by_mesh(group)) for group in optimizer.param_groups]
-            self.scales = [own for own, groups in zip(self.scales, split, strict=True) for _ in groups]
+            self.scales = [scale for scale, groups in zip(self.scales, split, strict=True) for _ in groups]
             optimizer.param_groups = [group for groups in split for group in groups]
         return optimizer
 
@@ -206,13 +206,13 @@ class Torch(engine.Engine):
         return norm, applied
 
     def update_average(self, weight: float) -> None:
-        """As `engine.Engine.follow`."""
+        """As `engine.Engine.update_average`."""
         for name, parameter in self.model.named_parameters():
             local_part(self.means[name]).lerp_(local_part(parameter.detach()), weight)
 
     @contextlib.contextmanager
     def using_average(self) -> Iterator[None]:
-        """As `engine.Engine.averaged`: mean and weights change places, one parameter after another."""
+        """As `engine.Engine.using_average`: mean and weights change places, one parameter after another."""
         self._swap_mean()
         try:
             yield
@@ -227,7 +227,7 @@ class Torch(engine.Engine):
             mean.copy_(before)
 
     def average_weights(self) -> engine.Weights:
-        """As `weights`, of the mean."""
+        """As `master_weights`, of the mean."""
         return self._whole_weights(self.means)
 
     def _begin_mean(self) -> None:
@@ -250,7 +250,7 @@ class Torch(engine.Engine):
         torch_files.write_state(self._checkpoint_state(), folder)
 
     def stage_checkpoint(self) -> Callable[[Path], list[str]]:
-        """As `engine.Engine.staged`: the files are those of `save`."""
+        """As `engine.Engine.stage_checkpoint`: the files are those of `save`."""
         malloc_tuning.release_free_pages()  # as for `save`
         state = self._checkpoint_state()
         self.copy = self.copy or Staged(state)
@@ -281,12 +281,12 @@ class Torch(engine.Engine):
         return self._whole_weights({name: value.detach() if value.requires_grad else value for name, value in every})
 
     def _whole_weights(self, tensors: dict[str, torch.Tensor]) -> engine.Weights:
-        """Each parameter's name and what all processes together have for it. own: this process's."""
+        """Each parameter's name and what all processes together have for it. tensors: this process's."""
         stages = self.cut.gather_stages(list(tensors)) if self.cut else [list(tensors)]
         for name, shape in self.names.items():
             value = whole_tensor(tensors[name]) if name in tensors else torch.empty(shape, device=self.device)
             if self.cut and len(stages) > 1:
-                holder = next(number for number, held in enumerate(stages) if name in held)
+                holder = next(number for number, stage in enumerate(stages) if name in stage)
                 value = self.cut.from_stage(value.clone(memory_format=torch.contiguous_format), holder)
             yield name, value.cpu().clone()
 

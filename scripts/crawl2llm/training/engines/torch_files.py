@@ -34,7 +34,7 @@ def write_state(state: State, folder: Path) -> None:
 def read_state(state: State, all_keys: Collection[str], path: Path, folder: Path) -> bool:
     """Fill a state from the checkpoint at `path`; False where that has no mean of the weights. A collective call.
 
-    every: the keys of all processes together. folder: the run's. Raises InputError where the checkpoint has other keys, but for a mean.
+    all_keys: the keys of all processes together. folder: the run's. Raises InputError where the checkpoint has other keys, but for a mean.
     """
     reader = HuggingFaceStorageReader(str(path))
     stored_keys = reader.read_metadata().state_dict_metadata.keys()
@@ -78,7 +78,7 @@ def _is_mean(key: str) -> bool:
 
 
 def shard_like(value: torch.Tensor, parameter: torch.Tensor | None) -> torch.Tensor:
-    """This process's part of a whole tensor, as the parameter `own` has it; all where it is not sharded."""
+    """This process's part of a whole tensor, as the parameter `parameter` has it; all where it is not sharded."""
     if not isinstance(parameter, DTensor):
         return value
     return distribute_tensor(

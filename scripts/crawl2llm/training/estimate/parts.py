@@ -18,7 +18,7 @@ TRANSIENT_PARTS = (
 
 
 def training_setup(settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> Training:
-    """How a model is trained, by settings and placement as `parts` has them."""
+    """How a model is trained, by settings and placement as `memory_parts` has them."""
     parallel, micro_batch = placement.get("parallel", {}), placement["micro_batch"]
     processes = max(1, placement["processes"] // (parallel.get("tensor", 1) * parallel.get("pipeline", 1)))
     at_once = micro_batch * processes // parallel.get("sequence", 1)
@@ -42,18 +42,17 @@ def training_setup(settings: dict[str, Any], placement: dict[str, Any], cuda: bo
 
 
 def offloaded_bytes(shape: Shape, settings: dict[str, Any], placement: dict[str, Any]) -> dict[str, int]:
-    """Bytes of one process that DeepSpeed's offload keeps beside a GPU: `host` and `nvme`, as `deepspeed.offloaded`."""
+    """Bytes of one process that DeepSpeed's offload keeps beside a GPU: `host` and `nvme`, as `deepspeed.offloaded_bytes`."""
     return deepspeed.offloaded_bytes(shape, training_setup(settings, placement, True))
 
 
 def memory_parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
     """The peak memory of one process of pretrain.train, or of what trains by its engines, in bytes, by what takes it.
 
-    Where the model draws answers while it trains (`shape.drawn`) the moment in which it does so may need most: it has keys and values in
-    the place of activations. Reward models are there at all times.
-    settings: precision, zero_stage, loss_chunk, compile_layers, ema, engine, and of finetune.train quantize_aware; placement: micro_batch,
-    processes (all), activation_checkpointing, selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the
-    sequences of a step. cuda: of a GPU.
+    Where the model draws answers while it trains (`shape.cached_layers`) the moment in which it does so may need most: it has keys and
+    values in the place of activations. Reward models are there at all times. settings: precision, zero_stage, loss_chunk, compile_layers,
+    ema, engine, and of finetune.train quantize_aware; placement: micro_batch, processes (all), activation_checkpointing,
+    selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the sequences of a step. cuda: of a GPU.
     """
     how = training_setup(settings, placement, cuda)
     parallel = placement.get("parallel", {})
@@ -74,6 +73,6 @@ def format_bytes(size: float) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
 
 
-def parts_text(found: dict[str, int]) -> str:
+def parts_text(parts: dict[str, int]) -> str:
     """Parts in words: `program 0.6 GB, weights 1.2 GB`."""
-    return ", ".join(f"{name} {format_bytes(size)}" for name, size in found.items())
+    return ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())

@@ -58,8 +58,8 @@ class Shape:
 class Training:
     """How a model is trained; `processes` are those that share it out by ZeRO, of all nodes.
 
-    recomputed: activations are computed again in the backward pass (activation_checkpointing); selective: but for those of matrix
-    products. logit: bytes for each; 0: those of pre-training, in fp32 and where they are made in bf16 beside; their gradient takes their
+    recomputed: activations are computed again in the backward pass (activation_checkpointing); selective: but for those of matrix products.
+    bytes_per_logit: bytes for each; 0: those of pre-training, in fp32 and where they are made in bf16 beside; their gradient takes their
     place (fused_cross_entropy.py). chunk: tokens whose logits are there at once; 0: all. accumulated: a step has several micro-batches.
     """
 
@@ -105,7 +105,8 @@ def layer_activations(shape: Shape, tokens: int, low: int, cast: bool = False) -
 
 
 def compiled_activations(shape: Shape, tokens: int, low: int, cast: bool = False) -> int:
-    """As `activations`, of a layer that is compiled for a GPU: the stream before each norm, and what matrix products and attention read.
+    """As `layer_activations`, of a layer that is compiled for a GPU: the stream before each norm, and what matrix products and attention
+    read.
 
     All that is between them is fused and computed again in the backward pass (torch/_functorch/partitioners.py,
     min_cut_rematerialization_partition): norms in fp32, the feed-forward layer's activation. Measured on an H100: docs/memory.md.
@@ -146,7 +147,7 @@ def recomputed_activations(shape: Shape, how: Training, cast: bool = False) -> i
 
 
 def validation_bytes(shape: Shape, how: Training) -> dict[str, int]:
-    """Bytes of activations and logits while a micro-batch's loss is measured without a gradient (fused_cross_entropy.by_row).
+    """Bytes of activations and logits while a micro-batch's loss is measured without a gradient (fused_cross_entropy.loss_by_row).
 
     Of a layer what is there at once, at most: its input and the stream beside it, and either queries, keys, values and output or both
     projections and their product. Logits as the model gives them, and of a piece of them a copy in fp32 and its softmax's logarithm.
@@ -178,9 +179,8 @@ def logit_bytes(shape: Shape, how: Training) -> int:
 def with_value_model(shape: Shape) -> Shape:
     """A language model with a model of values beside it (stages/align/value_model.py): its body once more, with a head of one number."""
     table = shape.vocabulary * shape.hidden
-    extra_parameters = (
-        shape.parameters - (shape.outside_parameters - table) + shape.hidden
-    )  # where the language model has a head of its own, that is left out
+    # A head of its own that the language model has is left out.
+    extra_parameters = shape.parameters - (shape.outside_parameters - table) + shape.hidden
     return replace(
         shape,
         parameters=shape.parameters + extra_parameters,

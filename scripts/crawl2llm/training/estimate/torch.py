@@ -64,7 +64,9 @@ def gradient_bytes(shape: Shape, how: Training) -> tuple[int, int]:
     whole, share = 4 * shape.updated_parameters, 4 * shape.updated_parameters // how.shard_count
     if not how.zero_stage:
         return (whole if how.accumulated or how.processes > 1 else 0), whole
-    return (0 if not how.accumulated else whole if how.zero_stage == 1 else share), share
+    if not how.accumulated:
+        return 0, share
+    return (whole if how.zero_stage == 1 else share), share
 
 
 def backward_buffers(shape: Shape, how: Training) -> int:
@@ -98,13 +100,10 @@ def heap_bytes(shape: Shape, how: Training, passing: int) -> int:
     if maps_large_blocks(how):
         bytes_per_width = how.number_bytes * how.micro_batch * shape.context
         smallest = bytes_per_width * (shape.kv or shape.width or shape.hidden)
-        factor = (
-            HEAP_ALL_LARGE
-            if smallest >= MAPPED_BYTES
-            else HEAP_SOME_LARGE
-            if bytes_per_width * shape.hidden >= MAPPED_BYTES
-            else HEAP_NONE_LARGE
-        )
+        if smallest >= MAPPED_BYTES:
+            factor = HEAP_ALL_LARGE
+        else:
+            factor = HEAP_SOME_LARGE if bytes_per_width * shape.hidden >= MAPPED_BYTES else HEAP_NONE_LARGE
         return round(factor * passing) + 4 * shape.layer_parameters + kernels
     factor = HEAP_RECOMPUTED if how.recomputed and not how.selective else HEAP_SHARE
     holes = 4 * shape.parameters if how.zero_stage else 0
@@ -114,7 +113,7 @@ def heap_bytes(shape: Shape, how: Training, passing: int) -> int:
 def pass_moments(shape: Shape, how: Training, base: dict[str, int]) -> list[dict[str, int]]:
     """The memory of the last forward and backward pass of a step on a GPU: the head's forward pass, its backward pass, a layer's.
 
-    own: what is there when it begins. On a CPU the heap keeps the holes of what is gone, so that these moments count together there.
+    base: what is there when it begins. On a CPU the heap keeps the holes of what is gone, so that these moments count together there.
     Under autocast with recomputation a layer's copies are kept until the forward pass ends, and made again for the layer that is
     done again; without it the graph keeps them. What FSDP2 reduced last, the root's gradients in fp32, stays until the step's last
     backward pass ends (_fsdp_state.py, _root_post_backward_final_callback).

@@ -49,12 +49,15 @@ def made(results: Results, name: str, trained: bool, tokens: int = 5) -> None:
     """The corpus and the model of a variant; the document is in its training text, or was dropped."""
     one = results.of_variant(name)
     if not (path := one.manifest_path("corpus.write", "00000")).exists():
-        rows = [("y", "dedup", "x"), ("z", "corpus", "x")] + [("x", "language", None)] * (not trained)
+        rows = [("y", "dedup", "x"), ("z", "corpus", "x")]
+        if not trained:
+            rows.append(("x", "language", None))
         columns = dict(zip(("id", "stage", "duplicate_of"), map(list, zip(*rows, strict=True)), strict=True))
         dropped = table(path.parent / "dropped/00000.parquet", **columns)
         Manifest("corpus.write", "test", sources={"00000": "x"}).write(path, [dropped])
     if not (path := one.manifest_path("tokenize.encode", "00000")).exists():
-        told = table(path.parent / "train/00000.docs.parquet", id=["x"] * trained, tokens=[tokens] * trained)
+        columns = {"id": ["x"], "tokens": [tokens]} if trained else {"id": [], "tokens": []}
+        told = table(path.parent / "train/00000.docs.parquet", **columns)
         read(one, ("corpus.write", "00000"), "tokenize.encode", "00000", [told])
     if not one.manifest_path("pretrain.train").exists():
         read(one, ("tokenize.encode", "00000"), "pretrain.train")
@@ -139,10 +142,8 @@ def test_the_document_that_a_dropped_one_is_a_duplicate_of_is_named(run: Any) ->
         found = asked(Results([]))
         text = "\n".join(takedown.takedown_lines(found))
         assert found["copies"] == [] and found["edit"] == {}
-        assert (
-            found["originals"]
-            == [{"id": "y", "url": "https://copy.example/y", "source": "web", "duplicate": "x"}] * kept
-        )
+        original = {"id": "y", "url": "https://copy.example/y", "source": "web", "duplicate": "x"}
+        assert found["originals"] == ([original] if kept else [])
         assert ("whose text stays: 1. To leave them out" in text) is kept
 
 
@@ -180,7 +181,9 @@ def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
         Path("checkpoints", name).mkdir()
         pointer = {
             "manifest": str(
-                results.manifest_path("finetune.train", "sft").parents[2] / step.replace(".", "/") / f"{model}.manifest.json"
+                results.manifest_path("finetune.train", "sft").parents[2]
+                / step.replace(".", "/")
+                / f"{model}.manifest.json"
             ),
             "fingerprint": "x",
             "others": {},
@@ -218,7 +221,9 @@ def test_no_model_learnt_from_a_document_that_is_held_out(run: Any) -> None:
     columns = {"id": ["y", "z"], "stage": ["dedup"] * 2, "duplicate_of": ["x"] * 2}
     again = table(path.parent / "dropped/00000.parquet", **columns)
     Manifest("corpus.write", "test", sources={"00000": "x"}).write(path, [again])
-    encoded = table(results.manifest_path("tokenize.encode").parent / "validation/00000.docs.parquet", id=["x"], tokens=[5])
+    encoded = table(
+        results.manifest_path("tokenize.encode").parent / "validation/00000.docs.parquet", id=["x"], tokens=[5]
+    )
     read(results, ("corpus.write", "00000"), "tokenize.encode", "00000", [encoded])
     read(results, ("tokenize.encode", "00000"), "pretrain.train")
     read(results, ("tokenize.encode", "00000"), "evaluate.items")

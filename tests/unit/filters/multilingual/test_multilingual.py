@@ -32,7 +32,7 @@ LINES = st.lists(st.sampled_from(["aaaa", "bbbb", "cccc", "a", "b", "", "  aaaa 
 
 @given(LINES, st.booleans(), st.sets(st.sampled_from("abc"), min_size=1))
 def test_cuts_are_whole_lines_and_leave_the_wanted_ones(lines: list[str], broken: bool, wanted: set[str]) -> None:
-    text = "\n".join(lines) + "\n" * broken
+    text = "\n".join([*lines, ""] if broken else lines)
     found = classify_lines(text, letters, "a", 3, 0.5)
     assert "".join(text[line.start : line.end] for line in found) == text
     cut = list(foreign_spans(text, found, wanted))

@@ -36,9 +36,9 @@ def test_the_cut_is_that_of_all_scores_sorted(values: list[float], fraction: flo
     """Whatever parts they come in: the histogram only says where to look."""
     parts = [np.array(values[start : start + size]) for start in range(0, len(values), size)]
     drop = len(values) - round(len(values) * fraction)
-    wanted = (
-        0.0 if fraction >= 1 else sorted(values)[drop] if drop < len(values) else float(np.nextafter(max(values), 2))
-    )
+    wanted = sorted(values)[drop] if drop < len(values) else float(np.nextafter(max(values), 2))
+    if fraction >= 1:
+        wanted = 0.0
     assert top_fraction_threshold(lambda: parts, fraction) == wanted
 
 

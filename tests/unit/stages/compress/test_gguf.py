@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {"max_tokens": 600, "compared_tokens": 200, "max_diff
 
 
 def exported(folder: Path, out: Path, tokens: Path, types: list[str], **changes: Any) -> dict[str, dict[str, Any]]:
-    """What `gguf.exported` found of a model's files, by type."""
+    """What `gguf.export_gguf` found of a model's files, by type."""
     out.mkdir()
     found = gguf.export_gguf(
         folder, out, "small", types, [tokens], {**SETTINGS, **changes}, Manifest("compress.export", "0" * 16)

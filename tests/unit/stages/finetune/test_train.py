@@ -106,7 +106,9 @@ def found(tmp_path_factory: pytest.TempPathFactory, base_model: Path, pairs_mani
     folders = {}
     for processes in (1, 2):
         out = tmp_path_factory.mktemp(f"tuned-{processes}")
-        cases = [*CASES, *SMALLER, *CHUNKED, *PACKED, *ADAPTED, *["of:torch-0", "torch-0"] * (processes == 2)]
+        cases = [*CASES, *SMALLER, *CHUNKED, *PACKED, *ADAPTED]
+        if processes == 2:
+            cases += ["of:torch-0", "torch-0"]
         said = finished(
             launched(
                 arguments(base_model, pairs_manifest, out),

@@ -76,7 +76,7 @@ class Page:
         self.links, self.marks = np.array(markup.links, np.int64), np.array(markup.marks, np.int64)
         self.linked = np.minimum(np.array(markup.linked, np.int64), self.length)
         self.parent, self.code = np.array(markup.parent, np.int64), np.array(markup.code, np.int64)
-        self.own, self.bits = np.array(markup.own, np.int64), np.array(markup.bits, np.int64)
+        self.own_bits, self.bits = np.array(markup.own_bits, np.int64), np.array(markup.bits, np.int64)
         self.begin, self.end = np.array(markup.first, np.int64), np.array(markup.last, np.int64)
         self.above = np.empty((7, count), np.int64)  # the element of each block, the one around it, …
         self.above[0] = node = np.array(markup.node, np.int64)
@@ -117,7 +117,7 @@ class Page:
             "end": found[END], "upper first": found[FIRST],
             "code": code, "code above": self.code[above[1]], "code two above": self.code[above[2]],
         }  # fmt: skip
-        own = self.own[above[:4]]
+        own = self.own_bits[above[:4]]
         for where, words in (("near", own[0] | own[1] | own[2] | own[3]), ("in", self.bits[node])):
             out.update((f"{where} {name}", words >> bit & 1) for bit, name in enumerate(BITS))
         # The elements around: how many blocks, how much of the page, how much of it links and paragraphs.

@@ -27,7 +27,7 @@ TAGS = "<p> </p> <pre> </pre> <ul> <li> </ul> <table> <td> </table> <svg> </svg>
 def test_any_page_makes_elements_and_blocks(pieces: list[str]) -> None:
     found = read_markup(parse_page("".join(pieces)))
     elements, blocks = len(found.parent), len(found.text)
-    assert {len(each) for each in (found.code, found.own, found.bits, found.first, found.last)} == {elements}
+    assert {len(each) for each in (found.code, found.own_bits, found.bits, found.first, found.last)} == {elements}
     assert {len(each) for each in (found.node, found.links, found.linked, found.marks)} == {blocks}
     assert all(found.parent[number] < number for number in range(1, elements))
     assert all(0 <= first <= last <= blocks for first, last in zip(found.first, found.last, strict=True))

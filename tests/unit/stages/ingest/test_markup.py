@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from crawl2llm.stages.ingest import render
 from crawl2llm.stages.ingest.head import read_head
 from crawl2llm.stages.ingest.markup import Markup, parse_page, read_markup
-from crawl2llm.stages.ingest.tags import BIT, BLOCKS, HIDDEN, said
+from crawl2llm.stages.ingest.tags import BIT, BLOCKS, HIDDEN, name_bits
 from crawl2llm.stages.ingest.warc import drop_unseen
 
 
@@ -174,7 +174,7 @@ def test_blocks_of_an_element() -> None:
 
 def bits(attributes: str) -> int:
     """What an element with these attributes says."""
-    return of(f"<div {attributes}>a").own[2]
+    return of(f"<div {attributes}>a").own_bits[2]
 
 
 def test_what_attributes_say() -> None:
@@ -229,9 +229,9 @@ def test_a_class_says_what_its_words_say(words: list[str], new: int) -> None:
     value = " ".join([*words, *fresh, *words])
     every = 0
     for word in [*words, *fresh]:
-        every |= said(word)
+        every |= name_bits(word)
     for _ in range(8):
-        assert bits(f'class="{value}"') == said(value) == every
+        assert bits(f'class="{value}"') == name_bits(value) == every
 
 
 def test_more_words_than_are_remembered() -> None:
@@ -239,7 +239,7 @@ def test_more_words_than_are_remembered() -> None:
     many = "".join(f"<div class='word{number} xy{number}'>a</div>" for number in range(40_000))
     for _ in range(2):
         markup = of(many + "<div class='comment new-word'>b")
-        assert markup.own[-1] & BIT["comment"] and set(markup.own[2:-1]) == {0}
+        assert markup.own_bits[-1] & BIT["comment"] and set(markup.own_bits[2:-1]) == {0}
     assert bits("class=sidebar") & BIT["side"] and bits("class='x hidden'") & HIDDEN
 
 

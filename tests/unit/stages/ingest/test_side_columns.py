@@ -98,7 +98,7 @@ NOT_READ: dict[str, tuple[str, pa.Array]] = {
 @pytest.mark.parametrize("kind", NOT_READ)
 def test_a_value_of_parquet_that_cannot_be_read_is_null(tmp_path: Path, kind: str) -> None:
     name, array = NOT_READ[kind]
-    source = {"id_key": "key"} if name == "key" else {"metadata_keys": ["more"]} if name == "more" else {}
+    source = {"key": {"id_key": "key"}, "more": {"metadata_keys": ["more"]}}.get(name, {})
     (page,) = kept(parquet(tmp_path / "x", pa.table({"text": [TEXT], name: array}), source))
     assert (page.text, page.unreadable, page.date) == (TEXT, (name,), None)
     assert page.url == "file:set/x#0" and page.id == document_id("set", "x", "", "0")

@@ -208,7 +208,7 @@ class Processes:
 
 def serve(answers: IO[str]) -> None:
     """Copy this process for each request on stdin, and say how copies ended; until the end of stdin."""
-    os.environ["DS_ACCELERATOR"] = "cpu"  # as group.start has it; transformers looks for one
+    os.environ["DS_ACCELERATOR"] = "cpu"  # as group.join_group has it; transformers looks for one
     import crawl2llm.stages.finetune.train
     import crawl2llm.stages.pretrain.train
     import crawl2llm.training.engines.torch

@@ -48,7 +48,8 @@ DEVICE = torch.device("cuda", 0) if sys.argv[2:] == ["cuda"] else CPU
 
 def named(name: str, stage: int, precision: str, optimizer: str) -> str:
     """A case, such as `torch-3-bf16` or `deepspeed-0-fp32-muon`."""
-    return f"{name}-{stage}-{precision}" + "-muon" * (optimizer == "muon")
+    suffix = "-muon" if optimizer == "muon" else ""
+    return f"{name}-{stage}-{precision}{suffix}"
 
 
 def shape() -> PreTrainedConfig:

@@ -39,7 +39,7 @@ def test_a_step_waits_for_the_norm_alone(steps: list[dict[str, Any]], case: str,
 
 
 def test_each_question_more_is_counted(steps: list[dict[str, Any]]) -> None:
-    """Under document masking a forward pass asked once for a value, before masking.documents."""
+    """Under document masking a forward pass asked once for a value, before masking.document_numbers."""
     for step in steps:
         assert step["documents asked for"]["values"] == 1 + MICRO_BATCHES
         assert step["gradients asked for"]["values"] == 1 + step["gradients asked for"]["parameters"]

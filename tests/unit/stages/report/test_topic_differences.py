@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from crawl2llm.stages.report.topic_differences import PARTS_MIN, Difference, compared
+from crawl2llm.stages.report.topic_differences import PARTS_MIN, Difference, topic_difference
 
 TOPICS, PARTS = 8, 32
 
@@ -30,17 +30,17 @@ def crawl(seed: int, lift: float = 0.0) -> tuple[Counts, Counts]:
 
 
 def sure(found: list[Difference | None]) -> list[bool]:
-    return [one is not None and abs(one.difference) > one.wide(len(found)) for one in found]
+    return [one is not None and abs(one.excess_share) > one.half_width(len(found)) for one in found]
 
 
 def test_noise_is_no_finding() -> None:
     """With pages that share their host's fate: in 5 % of runs at most one of the comparisons may find something."""
-    wrong = [any(sure([compared(*crawl(seed), topic) for topic in range(TOPICS)])) for seed in range(200)]
+    wrong = [any(sure([topic_difference(*crawl(seed), topic) for topic in range(TOPICS)])) for seed in range(200)]
     assert sum(wrong) <= 16, "5 % of 200, and what chance adds to it (99 %)"
 
 
 def test_what_is_there_is_found() -> None:
-    found = [sure([compared(*crawl(seed, 0.5), topic) for topic in range(TOPICS)]) for seed in range(20)]
+    found = [sure([topic_difference(*crawl(seed, 0.5), topic) for topic in range(TOPICS)]) for seed in range(20)]
     assert sum(one[0] for one in found) >= 18
 
 
@@ -56,9 +56,9 @@ def test_the_spread_is_no_less_than_that_of_leaving_each_part_out() -> None:
 
         each = [difference([part for part in range(PARTS) if part != out]) for out in range(PARTS)]
         least = ((PARTS - 1) / PARTS * sum((one - np.mean(each)) ** 2 for one in each)) ** 0.5
-        found = compared(documents, dropped, 2)
+        found = topic_difference(documents, dropped, 2)
         assert found is not None and found.stderr >= least * (1 - 1e-9)
-        assert found.difference == pytest.approx(difference(list(range(PARTS))))
+        assert found.excess_share == pytest.approx(difference(list(range(PARTS))))
         larger += found.stderr > least * (1 + 1e-9)
     assert 0 < larger < 20, "either may be the larger"
 
@@ -68,14 +68,14 @@ def test_few_documents_none_of_which_is_dropped_are_no_finding() -> None:
     documents, dropped = crawl(0)
     documents[3], dropped[3] = 0, 0
     documents[3, :PARTS_MIN] = 1
-    found = compared(documents, dropped, 3)
-    assert found is not None and found.share == 0 and found.other > 0.1 and abs(found.difference) < found.wide()
+    found = topic_difference(documents, dropped, 3)
+    assert found is not None and found.share == 0 and found.other > 0.1 and abs(found.excess_share) < found.half_width()
 
 
 def test_one_host_says_nothing() -> None:
     documents, dropped = crawl(0)
     documents[3], dropped[3] = 0, 0
     documents[3, 5] = dropped[3, 5] = 1000
-    assert compared(documents, dropped, 3) is None
-    assert compared(documents, np.zeros_like(dropped), 2) is None, "nothing was dropped"
-    assert compared(documents[2:3], dropped[2:3], 0) is None, "there are no others"
+    assert topic_difference(documents, dropped, 3) is None
+    assert topic_difference(documents, np.zeros_like(dropped), 2) is None, "nothing was dropped"
+    assert topic_difference(documents[2:3], dropped[2:3], 0) is None, "there are no others"

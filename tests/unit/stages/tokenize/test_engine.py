@@ -186,7 +186,8 @@ def test_whatever_merges_are_accepted_give_the_same_ids_for_every_string(picked:
         pair = entries[left % len(entries)], entries[right % len(entries)]
         if pair not in merges:
             merges.append(pair)
-            entries += ["".join(pair)] * ("".join(pair) not in entries)
+            if (entry := "".join(pair)) not in entries:
+                entries.append(entry)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {entry: number for number, entry in enumerate([*alphabet, *entries[3:]])}
     made = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))

@@ -26,8 +26,8 @@ Edge = tuple[str, str]  # (key of a box, key of a box that reads from it)
 class Box:
     """A step in a variant's folder. state: one of STATES; "" in a picture of the workflow alone, which has no plan.
 
-    tasks: how many it has, `run` of which the plan runs. reasons: (words, tasks) as `crawl2llm plan` prints them. changes: every key,
-    module and file that differs from what its result was made with, in full; differs: the same from main's, of a variant. about,
+    tasks: how many it has, `tasks_to_run` of which the plan runs. reasons: (words, tasks) as `crawl2llm plan` prints them. changes: every
+    key, module and file that differs from what its result was made with, in full; differs: the same from main's, of a variant. about,
     gpu_hours: the estimate in words, empty where nothing runs or no GPU is used.
     """
 
@@ -97,7 +97,7 @@ def reduce_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
     for source, target in unique_edges:
         needs.setdefault(target, []).append(source)
     return tuple(
-        (one, other)
-        for one, other in unique_edges
-        if not any(one in far.get(near, ()) for near in needs[other] if near != one)
+        (source, target)
+        for source, target in unique_edges
+        if not any(source in far.get(near, ()) for near in needs[target] if near != source)
     )

@@ -32,7 +32,7 @@ class Grid:
 
 def steps_by_stage(graph: Graph) -> dict[str, list[str]]:
     """Stage → its steps, each after those of the stage that it reads from."""
-    pairs = {(graph.boxes[one].step, graph.boxes[other].step) for one, other in graph.edges}
+    pairs = {(graph.boxes[source].step, graph.boxes[target].step) for source, target in graph.edges}
     steps_of: dict[str, list[str]] = {}
     for step in graph.steps:
         steps_of.setdefault(stage_of(step), []).append(step)
@@ -44,7 +44,7 @@ def steps_by_stage(graph: Graph) -> dict[str, list[str]]:
 
 def step_depths(steps: list[str], pairs: Iterable[Edge]) -> dict[str, int]:
     """Step → how many of these steps are above it, one reading from the next."""
-    needs = {step: [one for one, other in pairs if other == step and one in steps] for step in steps}
+    needs = {step: [source for source, target in pairs if target == step and source in steps] for step in steps}
     depth_of = dict.fromkeys(steps, 0)
     for _ in steps:  # the longest way has no more steps than there are
         depth_of = {step: max((depth_of[near] + 1 for near in needs[step]), default=0) for step in steps}
@@ -76,7 +76,7 @@ def layered_layout(
         layout_graph.edge(*pair)
     drawing = graphlay.layout(layout_graph, options={"direction": "topbottom", "routing": {"merge_edges": "forks"}})
     at = drawing.positions()
-    middle = [at[held[0]][1] for held in rows]
+    middle = [at[row_steps[0]][1] for row_steps in rows]
     passes = {}
     for (source, target), route in zip(edges, drawing.edges, strict=True):
         first, last = sorted((layer[source], layer[target]))
@@ -97,7 +97,7 @@ def choose_gutter(passed: list[tuple[int, int]], columns: int, near: int) -> int
     """
 
     def gutter_cost(place: int) -> int:
-        distance = sum(max(0, left - place) if left == held else abs(left - place) for left, held in passed)
+        distance = sum(max(0, left - place) if left == boxes else abs(left - place) for left, boxes in passed)
         return distance + abs(2 * place - (2 * near + 1))  # half columns to where it leads
 
     return min(range(columns + 1), key=gutter_cost)
@@ -115,13 +115,13 @@ def common_layout(graph: Graph, most: int) -> tuple[list[tuple[str, int]], dict[
     for row in rows:  # graphlay's order, but a step never stands left of one that it reads from
         depth = step_depths(row, pairs)
         row.sort(key=lambda step: (depth[step], right[step]))
-    cells = {step: (row, column) for row, held in enumerate(rows) for column, step in enumerate(held)}
+    cells = {step: (row, column) for row, row_steps in enumerate(rows) for column, step in enumerate(row_steps)}
     columns = max(map(len, rows))
     lanes = {}
-    for one, other in pairs:
-        held = passes.get((one, other), {})
-        passed = [(sum(right[step] < x for step in rows[row]), len(rows[row])) for row, x in held.items()]
-        lanes[one, other] = choose_gutter(passed, columns, cells[other][1])
+    for source, target in pairs:
+        x_by_row = passes.get((source, target), {})
+        passed = [(sum(right[step] < x for step in rows[row]), len(rows[row])) for row, x in x_by_row.items()]
+        lanes[source, target] = choose_gutter(passed, columns, cells[target][1])
     return bands, cells, lanes
 
 

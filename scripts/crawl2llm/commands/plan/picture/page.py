@@ -16,6 +16,7 @@ from crawl2llm.commands.plan.picture import svg
 from crawl2llm.commands.plan.picture.graph import STATES, Box, Graph
 from crawl2llm.commands.plan.picture.routes import Picture, draw_graph
 from crawl2llm.core.console import format_quantity
+from crawl2llm.core.phrases import with_suffix
 
 HERE = Path(__file__).parent
 
@@ -36,8 +37,8 @@ class Summary:
         """All of it as one line."""
         if not self.tasks:
             return "nothing to do: every result is up to date"
-        known = [self.about, f"{self.gpu_hours} GPU-hours" * bool(self.gpu_hours)]
-        cost = f"about {' and '.join(filter(None, known))}" if self.about != "?" else "not measured yet"
+        amounts = [self.about, with_suffix(self.gpu_hours, " GPU-hours")]
+        cost = f"about {' and '.join(filter(None, amounts))}" if self.about != "?" else "not measured yet"
         return f"{format_quantity(self.tasks, 'task')} to run, {cost}"
 
 

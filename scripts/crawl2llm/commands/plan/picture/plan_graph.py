@@ -56,7 +56,7 @@ class GraphBuilder:
 
     def tasks_of(self, variant: str) -> Iterator[Task]:
         """The planned tasks of a variant's own."""
-        return (task for (owner, _), held in self.tasks.items() if owner == variant for task in held)
+        return (task for (owner, _), step_tasks in self.tasks.items() if owner == variant for task in step_tasks)
 
     def add_edges(self, variant: str, needed: str, place: Place) -> None:
         """Add the edges into a place from all folders that hold the results of a step."""

@@ -7,7 +7,7 @@ but never lie on each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from crawl2llm.commands.plan.picture.graph import Edge, Graph
@@ -106,7 +106,9 @@ class Drawing:
         for number, lane in enumerate(self.lane):
             around = self.grid.columns[max(0, number - 1) : number + 1]
             outer = number in (0, len(self.grid.columns))
-            space = GUTTER / 2 if outer else VARIANT_GUTTER if len(set(around)) > 1 else GUTTER
+            space = VARIANT_GUTTER if len(set(around)) > 1 else GUTTER
+            if outer:
+                space = GUTTER / 2
             lines = max(lane.values(), default=-1) + 1
             # The arrow of a neighbour, or the air at the sides, is there beside the lines.
             width = space + TRACK * max(0, lines - 1) + (TRACK if lines and not outer else 0)
@@ -189,6 +191,11 @@ class Drawing:
         self.bottom = y - self.high
         return top[:-1], line
 
+    def variant_rect(self, columns: Sequence[int]) -> Rect:
+        """The rectangle of a variant's columns, over the whole height."""
+        left = self.column_left[columns[0]]
+        return Rect(left, 0, self.column_left[columns[-1]] + WIDTH - left, self.bottom)
+
     def corners_of(self, edge: Edge) -> tuple[Point, ...]:
         """The corners of an edge, from box to box."""
         source, kind = edge[0], self.kinds[edge]
@@ -225,18 +232,7 @@ class Drawing:
                 for key, (row, column) in self.grid.cells.items()
             },
             bands=tuple((stage, Rect(MARGIN, top, wide, end - top)) for (stage, _), (top, end) in bands),
-            variants=tuple(
-                (
-                    name,
-                    Rect(
-                        self.column_left[held[0]],
-                        0,
-                        self.column_left[held[-1]] + WIDTH - self.column_left[held[0]],
-                        self.bottom,
-                    ),
-                )
-                for name, held in columns.items()
-            ),
+            variants=tuple((name, self.variant_rect(numbers)) for name, numbers in columns.items()),
             edges={edge: self.corners_of(edge) for edge in self.graph.edges},
         )
 

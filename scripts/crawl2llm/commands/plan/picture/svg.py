@@ -6,13 +6,14 @@ import html
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
 from crawl2llm.commands.plan.picture.graph import LEFT_OUT, MISSING, RUNS, STATES, UP_TO_DATE, Box, Graph
 from crawl2llm.commands.plan.picture.routes import LABEL, MARGIN, PADDING, Picture, Point, Rect
 from crawl2llm.core.console import format_quantity
+from crawl2llm.core.phrases import with_prefix, with_suffix
 
 STYLE = Path(__file__).with_name("picture.css")
 CLASSES = {RUNS: "runs", MISSING: "missing", UP_TO_DATE: "fresh", LEFT_OUT: "left", "": "plain"}
@@ -74,15 +75,15 @@ def rounded_path(points: tuple[Point, ...]) -> str:
     return "".join([*words, f"L{points[-1][0]:g} {points[-1][1]:g}"])
 
 
-def line_length(one: Point, other: Point) -> float:
+def line_length(start: Point, end: Point) -> float:
     """Of a horizontal or vertical line."""
-    return abs(one[0] - other[0]) + abs(one[1] - other[1])
+    return abs(start[0] - end[0]) + abs(start[1] - end[1])
 
 
-def point_toward(one: Point, other: Point, far: float) -> Point:
-    """The point on the line from one to the other, so far along."""
-    share = far / (line_length(one, other) or 1)
-    return round(one[0] + (other[0] - one[0]) * share, 2), round(one[1] + (other[1] - one[1]) * share, 2)
+def point_toward(start: Point, end: Point, far: float) -> Point:
+    """The point on the line from `start` to `end`, `far` from its start."""
+    share = far / (line_length(start, end) or 1)
+    return round(start[0] + (end[0] - start[0]) * share, 2), round(start[1] + (end[1] - start[1]) * share, 2)
 
 
 def amount_text(box: Box) -> str:
@@ -96,7 +97,7 @@ def amount_text(box: Box) -> str:
 
 def cost_text(box: Box) -> str:
     """`1m20s · 0.40 GPU-h`; empty where nothing runs."""
-    return " · ".join(filter(None, [box.about, f"{box.gpu_hours} GPU-h" * bool(box.gpu_hours)]))
+    return " · ".join(filter(None, [box.about, with_suffix(box.gpu_hours, " GPU-h")]))
 
 
 def reason_text(box: Box) -> str:
@@ -105,11 +106,15 @@ def reason_text(box: Box) -> str:
     A missing result of a variant says what the variant sets otherwise: that it was never made is its sign already.
     """
     if box.state == MISSING and box.differs:
-        return box.differs[0] + f" (+{len(box.differs) - 1})" * (len(box.differs) > 1)
+        return _first_of(box.differs)
     if not box.reasons:
         return box.state
-    more = len(box.reasons) - 1
-    return RUNS_AGAIN.sub("", box.reasons[0][0]) + f" (+{more})" * bool(more)
+    return _first_of([RUNS_AGAIN.sub("", words) for words, _ in box.reasons])
+
+
+def _first_of(texts: Sequence[str]) -> str:
+    """`a`, or `a (+2)` of three."""
+    return f"{texts[0]} (+{len(texts) - 1})" if len(texts) > 1 else texts[0]
 
 
 def box_description(box: Box) -> str:
@@ -118,7 +123,7 @@ def box_description(box: Box) -> str:
         amount_text(box),
         *(words for words, _ in box.reasons),
         *box.differs,
-        f"about {cost_text(box)}" * bool(cost_text(box)),
+        with_prefix("about ", cost_text(box)),
     ]
     where = "" if box.variant == "main" else f" of variant {box.variant}"
     return f"{box.step}{where}: {'; '.join(filter(None, [box.state, *facts]))}"
@@ -150,7 +155,8 @@ def box_svg(box: Box, rect: Rect, name: str, role: str = "img") -> str:
             else amount_text(box).removesuffix(" tasks")
         )
         words += f'<text class="facts" x="12" y="54">{escape_text(fit_text(number, 11, room_left - 4))}</text>'
-        words += f'<text class="cost" x="{rect.width - 12:g}" y="54">{escape_text(about)}</text>' * bool(about)
+        if about:
+            words += f'<text class="cost" x="{rect.width - 12:g}" y="54">{escape_text(about)}</text>'
     description = escape_text(box_description(box))
     return (
         f'<g class="box {CLASSES[box.state]}" id="{name}" transform="translate({rect.x:g} {rect.y:g})" role="{role}" '
@@ -180,10 +186,8 @@ def heading_svg(graph: Graph, picture: Picture, notes: dict[str, str]) -> Iterat
         note = notes.get(variant, "")
         name = fit_text(variant, 13, rect.width - 70 if note else rect.width)
         yield f'<text class="variant" x="{rect.x:g}" y="19">{escape_text(name)}</text>'
-        yield (
-            f'<text class="note" text-anchor="end" x="{rect.x + rect.width:g}" y="19">{escape_text(note)}</text>'
-            * bool(note)
-        )
+        if note:
+            yield f'<text class="note" text-anchor="end" x="{rect.x + rect.width:g}" y="19">{escape_text(note)}</text>'
         yield f'<path class="rule" d="M{rect.x:g} 29h{rect.width:g}"/>'
 
 

@@ -107,7 +107,7 @@ cdef class Page:
     cdef const whole_number* marks
     cdef const whole_number* parent
     cdef const whole_number* code
-    cdef const whole_number* own
+    cdef const whole_number* own_bits
     cdef const whole_number* bits
     cdef const whole_number* begin
     cdef const whole_number* end
@@ -135,7 +135,7 @@ cdef class Page:
         self.first_heading, self.last_heading = tables.HEADINGS
         self.own_room = Room()
         self.parent, self.code = self.numbers(markup.parent, self.elements), self.numbers(markup.code, self.elements)
-        self.own, self.bits = self.numbers(markup.own, self.elements), self.numbers(markup.bits, self.elements)
+        self.own_bits, self.bits = self.numbers(markup.own_bits, self.elements), self.numbers(markup.bits, self.elements)
         self.begin, self.end = self.numbers(markup.first, self.elements), self.numbers(markup.last, self.elements)
         self.links, self.marks = self.numbers(markup.links, self.count), self.numbers(markup.marks, self.count)
         node, linked = self.numbers(markup.node, self.count), self.numbers(markup.linked, self.count)
@@ -393,7 +393,7 @@ cdef class Page:
         for block in range(self.count):
             within[block] = self.bits[self.around(0, block)]
             for number in range(4):
-                near[block] |= self.own[self.around(number, block)]
+                near[block] |= self.own_bits[self.around(number, block)]
         for number, (by, inside) in enumerate(self.groups):
             self.bits_put(by, near, number)
             self.bits_put(inside, within, number)

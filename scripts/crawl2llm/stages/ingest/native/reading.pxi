@@ -130,7 +130,7 @@ cdef struct Word:
 
 @cython.final
 cdef class Words:
-    """Words of classes, which pages share, with the bits of the groups that they name. match: tags.said."""
+    """Words of classes, which pages share, with the bits of the groups that they name. match: tags.name_bits."""
 
     cdef object match
     cdef Word* slots
@@ -210,7 +210,7 @@ cdef class Reader:
     it must be, so if the fields of lexbor's structs lie elsewhere.
     """
 
-    cdef object parser, conceals, raised
+    cdef object parser, conceals, raised_mark
     cdef Words words
     cdef unsigned char kinds[KNOWN]
     cdef unsigned char roles[KNOWN]
@@ -236,7 +236,7 @@ cdef class Reader:
         kinds = (*kinds, tags.TEMPLATE, tags.RAISED)
         if kinds != (NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE, RAISED):
             raise ValueError("scripts/crawl2llm/stages/ingest/tags.py numbers its kinds in another way")
-        self.parser, self.words, self.conceals, self.raised = parser, Words(tags.said), tags.conceals, tags.raised
+        self.parser, self.words, self.conceals, self.raised_mark = parser, Words(tags.name_bits), tags.conceals, tags.raised_mark
         self.hidden = tags.HIDDEN
         self.attributes = [None, *tags.ATTRIBUTES]
         names, attributes, self.html = self.known(tags.PROBE)
@@ -646,7 +646,7 @@ cdef class Tree:
         cdef Reading page = Reading(self.reader)
         if self.root != NULL:
             page.all(self)
-        elements = [each.array() for each in (page.parent, page.code, page.own, page.bits, page.first, page.last)]
+        elements = [each.array() for each in (page.parent, page.code, page.own_bits, page.bits, page.first, page.last)]
         return *elements, page.text, *[each.array() for each in (page.node, page.links, page.linked, page.marks)], page.numbered
 
 
@@ -654,7 +654,7 @@ cdef class Reading:
     """One page on its way to elements and blocks."""
 
     cdef Reader reader
-    cdef Numbers parent, code, own, bits, first, last, node, links, linked, marks
+    cdef Numbers parent, code, own_bits, bits, first, last, node, links, linked, marks
     cdef list text
     cdef dict numbered  # attributes of lists and items, by their element
     cdef Node** opened  # the nodes of the open elements of blocks, the innermost last
@@ -673,7 +673,7 @@ cdef class Reading:
 
     def __cinit__(self, Reader reader not None):
         self.reader = reader
-        self.parent, self.code, self.own, self.bits, self.first, self.last = [Numbers() for _ in range(6)]
+        self.parent, self.code, self.own_bits, self.bits, self.first, self.last = [Numbers() for _ in range(6)]
         self.node, self.links, self.linked, self.marks = [Numbers() for _ in range(4)]
         self.text, self.numbered = [], {}
         self.room, self.size = 64, 4096
@@ -811,7 +811,7 @@ cdef class Reading:
     cdef bint element(self, Py_ssize_t around, short code, long long bits) except -1:
         self.parent.add(around)
         self.code.add(code)
-        self.own.add(bits)
+        self.own_bits.add(bits)
         self.bits.add(bits | self.bits.data[around] if self.bits.count else bits)
         self.first.add(len(self.text))
         self.last.add(-1)
@@ -874,7 +874,7 @@ cdef class Reading:
         """What stands before a <sup>."""
         cdef size_t begin = self.used - min(self.used, <size_t>8)
         before = PyUnicode_DecodeUTF8(<char*>self.out + begin, self.used - begin, "ignore")
-        mark = self.reader.raised(before, self.reader.raised_text(node), self.reader.is_numerator(node))
+        mark = self.reader.raised_mark(before, self.reader.raised_text(node), self.reader.is_numerator(node))
         if mark == "^(" and self.raised == NULL:
             self.raised = node
         elif mark == "^(":

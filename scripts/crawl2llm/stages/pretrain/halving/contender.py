@@ -38,9 +38,9 @@ class Kept(checkpoint.KeepPolicy):
 
     rungs: frozenset[int] = frozenset()
 
-    def checkpoints_to_keep(self, found: list[checkpoint.Checkpoint]) -> list[checkpoint.Checkpoint]:
-        stay = {one.step for one in super().checkpoints_to_keep(found)}
-        return [one for one in found if one.step in stay | self.rungs]
+    def checkpoints_to_keep(self, checkpoints: list[checkpoint.Checkpoint]) -> list[checkpoint.Checkpoint]:
+        stay = {kept.step for kept in super().checkpoints_to_keep(checkpoints)} | self.rungs
+        return [candidate for candidate in checkpoints if candidate.step in stay]
 
 
 class Contender(Run):
@@ -61,10 +61,17 @@ class Contender(Run):
             self.reached = self.done
 
     def at_rung(self) -> checkpoint.Checkpoint:
-        """The checkpoint of the rung. A collective call; raises Told where it is gone."""
+        """The checkpoint of the rung. A collective call; raises CollectiveError if it is gone."""
         box: list[Any] = [None]
         if self.rank == 0:
-            box[0] = next((one for one in checkpoint.complete_checkpoints(self.folder) if one.step == self.limit), None)
+            box[0] = next(
+                (
+                    candidate
+                    for candidate in checkpoint.complete_checkpoints(self.folder)
+                    if candidate.step == self.limit
+                ),
+                None,
+            )
         dist.broadcast_object_list(box, device=self.device)
         if box[0] is None:
             raise checkpoint.CollectiveError(
@@ -116,7 +123,9 @@ class Contender(Run):
 
 def folder_of(args: argparse.Namespace, train: dict[str, Any], rungs: list[float]) -> Path:
     """The folder of a contender's checkpoints: the same at every rung and to the end."""
-    inputs = {key: made for key, made in command_line.input_manifests(args).items() if key.startswith(WEIGHT_INPUTS)}
+    inputs = {
+        key: manifest for key, manifest in command_line.input_manifests(args).items() if key.startswith(WEIGHT_INPUTS)
+    }
     _, mark = command_line.parse_settings(args.step, args.config, task_of(args.manifest))
     return checkpoint_folders.training_folder(
         args.checkpoints, {**train, "rungs": rungs}, inputs, json.loads(mark).get("files", {})

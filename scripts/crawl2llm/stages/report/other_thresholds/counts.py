@@ -51,7 +51,7 @@ class Table:
                 sums[unit] += sums_by_cell.astype(np.int64).reshape(shape)
 
     def as_dict(self, summarize: Any = lambda sums: sums) -> dict[str, Any]:
-        """`documents`, `bytes` and `tokens`, each `all`, `source` and `language`. of: what is made of an array of sums."""
+        """`documents`, `bytes` and `tokens`, each `all`, `source` and `language`. summarize: what is made of an array of sums."""
         out = {}
         for unit in UNITS:
             by_source, by_language = (summarize(sums[unit]) for sums in self.sums)

@@ -62,7 +62,8 @@ class Fraction(Curve):
 
     def __init__(self, tables: Tables, step: str, settings: Mapping[str, Any], skipped_by: list[str]) -> None:
         about = ["The fraction is of the documents that get here; the classifier and its scores are those of the run."]
-        about += ["Each language has its own cut."] * (settings["by"] == "language")
+        if settings["by"] == "language":
+            about.append("Each language has its own cut.")
         super().__init__(RuleThreshold(KEY, ("fraction",), MOST, settings["keep_fraction"], self.measure, about))
         self.paths = [tables.table(step, shard) for shard in tables.shards]
         self.settings, self.skipped_by = settings, skipped_by

@@ -6,7 +6,7 @@ Every rule here is that of the step's own `judge`; a threshold at which the two 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +62,7 @@ def column_measure(name: str, only: Callable[[Rows], np.ndarray] | None = None) 
 def column_thresholds(
     step: str, settings: Mapping[str, Any], *names: tuple[str, str, str], **options: Any
 ) -> list[RuleThreshold]:
-    """Asks of (key, rule, column) whose key says by its end whether it is the least or the most."""
+    """The thresholds of (key, rule, column) whose key says by its end whether it is the least or the most."""
     return [
         RuleThreshold(
             f"{step}.{key}",
@@ -76,8 +76,13 @@ def column_thresholds(
 
 
 def by_label(labels: Iterable[str], lookup: Callable[[str], Any]) -> dict[int, Any]:
-    """Code of a label → what `of` has of it, where it has anything."""
+    """Code of a label → what `lookup` has of it, if it has anything."""
     return {code: result for code, label in enumerate(labels) if (result := lookup(label)) is not None}
+
+
+def list_sentence(start: str, names: Collection[str]) -> list[str]:
+    """`<start>: <names>.`; no sentence without names."""
+    return [f"{start}: {', '.join(names)}."] if names else []
 
 
 def heuristics_thresholds(settings: Mapping[str, Any], calibrated: Mapping[str, Thresholds]) -> Iterator[RuleThreshold]:
@@ -103,8 +108,10 @@ def heuristics_thresholds(settings: Mapping[str, Any], calibrated: Mapping[str, 
             values, failing = rows.values(name), None
             for code, (limit,) in by_label(rows.label_names, looser_limit).items():
                 # The looser threshold holds: what passes it never fails.
-                passes = True if limit is None else values >= limit if low else values <= limit
-                values = np.where((rows.labels == code) & passes, np.nan, values)
+                in_language = rows.labels == code
+                if limit is not None:
+                    in_language &= values >= limit if low else values <= limit
+                values = np.where(in_language, np.nan, values)
             if fixed_labels := list(by_label(rows.label_names, has_fixed_threshold)):
                 in_fixed = np.isin(rows.labels, fixed_labels)
                 values, failing = np.where(in_fixed, np.nan, values), in_fixed & rows.rule_fires(rule)
@@ -116,16 +123,14 @@ def heuristics_thresholds(settings: Mapping[str, Any], calibrated: Mapping[str, 
         for name in names if family in settings["families"] else ():
             rule, low = f"{family}.{name}", name.endswith("_min")
             languages = [language for language, rules in rules_by_language.items() if rule in rules]
-            about = [f"Languages with a threshold of their own keep it: {', '.join(sorted(languages))}."] * bool(
-                languages
-            )
+            about = list_sentence("Languages with a threshold of their own keep it", sorted(languages))
             if derived := sorted({language for language, table in calibrated.items() if rule in table} - {*languages}):
                 about.append(
                     f"For {', '.join(derived)} the threshold that heuristics.calibrate derived is kept here; a run may derive another from "
                     "this one, as crawl2llm whatif does."
                 )
             loose = [language for language, table in LOOSER.items() if rule in table]
-            about += [f"Looser in any case: {', '.join(loose)}."] * bool(loose)
+            about += list_sentence("Looser in any case", loose)
             measure = rule_measure(rule, f"{family}_{name.rsplit('_', 1)[0]}", low)
             yield RuleThreshold(
                 f"heuristics.select.{rule}", (rule,), LEAST if low else MOST, settings[family][name], measure, about
@@ -151,10 +156,8 @@ def language_thresholds(settings: Mapping[str, Any], compared: bool) -> Iterator
             failing |= in_language & fixed & fired
         return values, failing
 
-    about = [f"Languages with a threshold of their own keep it: {', '.join(sorted(settings['thresholds']))}."] * bool(
-        settings["thresholds"]
-    )
-    about += [f"Lower in any case: {', '.join(sorted(loose))}."] * bool(loose)
+    about = list_sentence("Languages with a threshold of their own keep it", sorted(settings["thresholds"]))
+    about += list_sentence("Lower in any case", sorted(loose))
     yield RuleThreshold("language.select.threshold", ("score",), LEAST, settings["threshold"], measure, about)
     for name, key in COMPARED_RULES.items() if compared else ():
         yield RuleThreshold(f"language.select.{key}", (key,), LEAST, settings[key], column_measure(name))
@@ -214,8 +217,7 @@ def toxicity_thresholds(settings: Mapping[str, Any]) -> Iterator[RuleThreshold]:
     if most is not None:
         counted = lambda rows: (np.where(term_share(rows) > most, rows.values("terms"), np.nan), None)  # noqa: E731
         yield RuleThreshold("toxicity.select.share_terms_min", ("share",), LESS, least, counted)
-    own = sorted(settings["thresholds"])
-    about = [f"Classifiers with a threshold of their own keep it: {', '.join(own)}."] * bool(own)
+    about = list_sentence("Classifiers with a threshold of their own keep it", sorted(settings["thresholds"]))
     yield RuleThreshold(
         "toxicity.select.threshold", ("classifier",), MOST, settings["threshold"], classifier_values, about
     )
@@ -252,48 +254,38 @@ def thresholds_of_step(
     """The thresholds of a select step that one document's own measures decide. compared: whether the run has language.compare;
     calibrated: thresholds of heuristics.calibrate; method: that of decontaminate.score.
     """
-    multilingual_rules = [
-        ("characters_min", "characters_min", "characters"),
-        ("foreign_max", "foreign_max", "foreign"),
-    ]
-    thresholds_by_step: dict[str, Callable[[], Iterable[RuleThreshold]]] = {
-        "url.select": lambda: column_thresholds(step, settings, ("words_max", "words", "words")),
-        "language.select": lambda: language_thresholds(settings, compared),
-        "multilingual.select": lambda: column_thresholds(step, settings, *multilingual_rules),
-        "heuristics.select": lambda: heuristics_thresholds(settings, calibrated or {}),
-        "lines.select": lambda: column_thresholds(
-            step, settings, ("sentences_min", "sentences_min", "sentences"), ("flagged_max", "flagged_max", "flagged")
-        ),
-        "licence.select": lambda: column_thresholds(
-            step, settings, ("beside_max", "beside", "beside"), only=lambda rows: rows.has_value("licence")
-        ),
-        "sourcecode.select": lambda: sourcecode_thresholds(settings),
-        "toxicity.select": lambda: toxicity_thresholds(settings),
-        "pii.select": lambda: pii_thresholds(settings),
-        **{
-            f"{name}.select": lambda: edit_thresholds(step, settings)
-            for name in ("boilerplate", "paragraphs", "substrings")
-        },
-        "quality.select": lambda: (
-            [RuleThreshold(f"{step}.threshold", ("threshold",), LEAST, settings["threshold"], column_measure("score"))]
-            if settings["method"] == "threshold"
-            else []
-        ),
-        "decontaminate.select": lambda: (
-            [
-                RuleThreshold(
-                    f"{step}.overlap_max",
-                    (cuts.OVERLAP_RULE,),
-                    MOST,
-                    cuts.overlap_limit(settings, method),
-                    column_measure("overlap"),
-                )
-            ]
-            if settings["action"] == cuts.DROP
-            else []
-        ),
-    }
-    return list(thresholds_by_step[step]()) if step in thresholds_by_step else []
+    thresholds: Iterable[RuleThreshold] = ()
+    match step:
+        case "url.select":
+            thresholds = column_thresholds(step, settings, ("words_max", "words", "words"))
+        case "language.select":
+            thresholds = language_thresholds(settings, compared)
+        case "multilingual.select":
+            rules = ("characters_min", "characters_min", "characters"), ("foreign_max", "foreign_max", "foreign")
+            thresholds = column_thresholds(step, settings, *rules)
+        case "heuristics.select":
+            thresholds = heuristics_thresholds(settings, calibrated or {})
+        case "lines.select":
+            rules = ("sentences_min", "sentences_min", "sentences"), ("flagged_max", "flagged_max", "flagged")
+            thresholds = column_thresholds(step, settings, *rules)
+        case "licence.select":
+            has_licence = lambda rows: rows.has_value("licence")  # noqa: E731
+            thresholds = column_thresholds(step, settings, ("beside_max", "beside", "beside"), only=has_licence)
+        case "sourcecode.select":
+            thresholds = sourcecode_thresholds(settings)
+        case "toxicity.select":
+            thresholds = toxicity_thresholds(settings)
+        case "pii.select":
+            thresholds = pii_thresholds(settings)
+        case "boilerplate.select" | "paragraphs.select" | "substrings.select":
+            thresholds = edit_thresholds(step, settings)
+        case "quality.select" if settings["method"] == "threshold":
+            now, measure = settings["threshold"], column_measure("score")
+            thresholds = [RuleThreshold(f"{step}.threshold", ("threshold",), LEAST, now, measure)]
+        case "decontaminate.select" if settings["action"] == cuts.DROP:
+            now, measure = cuts.overlap_limit(settings, method), column_measure("overlap")
+            thresholds = [RuleThreshold(f"{step}.overlap_max", (cuts.OVERLAP_RULE,), MOST, now, measure)]
+    return list(thresholds)
 
 
 # Keys that are a number and are not shown, and why.

@@ -36,7 +36,7 @@ def comparable_settings(
     stopped: Mapping[str, Any],
     trainings: Mapping[str, str],
 ) -> ComparedSettings:
-    """The settings with a model in `found` that was not stopped early; main is the first, or there is none.
+    """The settings with a model in `manifests` that was not stopped early; main is the first, or there is none.
 
     trainings: variant → what names its training. Of variants with the same the first alone counts: the same numbers twice are no two seeds.
     """
@@ -81,12 +81,12 @@ def compare_model(
     comparisons = {measure.name: Comparison(measure, options) for measure in measured}
     measures = []
     for family in measure_families(measured):
-        pairs = [(one, pair) for one in family for pair in comparisons[one.name].pairs_with_main()]
-        rows = [comparisons[one.name].difference_row(*pair, family=len(pairs)) for one, pair in pairs]
+        pairs = [(measure, pair) for measure in family for pair in comparisons[measure.name].pairs_with_main()]
+        rows = [comparisons[measure.name].difference_row(*pair, family=len(pairs)) for measure, pair in pairs]
         set_verdicts(rows, options["confidence"])
-        for one in family:
-            measure_rows = [row for row, (of_measure, _) in zip(rows, pairs, strict=True) if of_measure is one]
-            measures.append(measure_row(comparisons[one.name], measure_rows))
+        for measure in family:
+            measure_rows = [row for row, (of_measure, _) in zip(rows, pairs, strict=True) if of_measure is measure]
+            measures.append(measure_row(comparisons[measure.name], measure_rows))
     main_comparison = comparisons[scores.BITS]
     any_two = main_comparison.all_pairs() if len(compared.settings) <= MOST_PAIRS else []
     rows = [main_comparison.difference_row(*pair, family=len(any_two), planned=False) for pair in any_two]
@@ -212,7 +212,7 @@ def scaling_law(
         ]
         if points and (points[0][:2] not in best or values.means[place] < best[points[0][:2]][0]):
             best[points[0][:2]] = (values.means[place], points)
-    points = [point for _, own in best.values() for point in own]
+    points = [point for _, points in best.values() for point in points]
     repeated = max((float(rows[name]["epochs"] or 0) for name in model["variants"]), default=0.0)
     law = scaling.law_row([p[0] for p in points], [p[1] for p in points], [p[2] for p in points], options)
     return {**law, "left_out": left_out, "most_epochs": repeated, "at": [list(point) for point in points]}

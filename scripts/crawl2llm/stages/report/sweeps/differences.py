@@ -106,7 +106,7 @@ class Comparison:
         return list(combinations(range(len(self.means)), 2))
 
     def difference_row(self, first_place: int, second_place: int, family: int, planned: bool = True) -> Row:
-        """The second setting less the first, as one of `family` comparisons; `decide` gives the verdict.
+        """The second setting less the first, as one of `family` comparisons; `set_verdicts` gives the verdict.
 
         Where the noise of seeds is not known, it is `unknown`, and the interval is that of documents alone. planned: also what could be
         seen with these seeds, and how many the difference needs.

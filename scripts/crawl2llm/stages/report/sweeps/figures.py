@@ -24,6 +24,15 @@ def clip_name(text: str, most: int = 30) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def _line_format(name: str, is_best: bool, is_main: bool, widths: tuple[float, float]) -> dict[str, Any]:
+    """The keywords of `Axes.plot` for a setting's line, of which the best and main stand out. widths: of these two."""
+    if is_best:
+        return {"color": BLUE, "linewidth": widths[0], "linestyle": "-", "label": f"best: {clip_name(name, 40)}"}
+    if is_main:
+        return {"color": ORANGE, "linewidth": widths[1], "linestyle": "--", "label": "main"}
+    return {"color": MUTED, "linewidth": 0.8, "linestyle": "-"}
+
+
 def differences_figure(names: Sequence[str], rows: Sequence[Row], unit: str) -> str | None:
     """Each setting's difference to main, the best on top: a thick bar of its own interval, a thin one of all together.
 
@@ -79,8 +88,9 @@ def _axis_places(values: Sequence[Any]) -> tuple[list[float], list[tuple[float, 
 
 
 def _value_text(value: Any) -> str:
-    text = "null" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return clip_name(text, 20)
+    if value is None:
+        return "null"
+    return clip_name(", ".join(map(str, value)) if isinstance(value, list) else str(value), 20)
 
 
 def parallel_figure(keys: Sequence[str], rows: Sequence[tuple[str, Sequence[Any], float]], unit: str) -> str | None:
@@ -101,20 +111,8 @@ def parallel_figure(keys: Sequence[str], rows: Sequence[tuple[str, Sequence[Any]
         order = sorted(range(len(shown_rows)), key=lambda place: (place == best, place == 0))
         for place in order:
             heights = [*(at[place] for at, _ in columns), last[place]]
-            colour, width, style = (
-                (BLUE, 2.4, "-") if place == best else (ORANGE, 2.0, "--") if place == 0 else (MUTED, 0.8, "-")
-            )
-            label = f"best: {clip_name(shown_rows[place][0], 40)}" if place == best else "main" if place == 0 else None
-            axes.plot(
-                range(len(heights)),
-                heights,
-                style,
-                color=colour,
-                linewidth=width,
-                marker="o",
-                markersize=3,
-                label=label,
-            )
+            line_format = _line_format(shown_rows[place][0], place == best, place == 0, (2.4, 2.0))
+            axes.plot(range(len(heights)), heights, marker="o", markersize=3, **line_format)
         for column, (_, marks) in enumerate([*columns, ([], [(1.0, f"{low:.4g}"), (0.0, f"{high:.4g}")])]):
             axes.axvline(column, color=GRID, linewidth=1)
             for at_height, word in marks:
@@ -148,10 +146,9 @@ def curves_figure(rows: Sequence[tuple[str, Sequence[float], Sequence[float]]], 
 
     def draw(axes: Axes) -> None:
         for name, x, y in sorted(shown_rows, key=lambda row: (row[0] == best, row[0] == "main")):
-            line = (BLUE, 2.2, "-") if name == best else (ORANGE, 1.8, "--") if name == "main" else (MUTED, 0.8, "-")
-            label = f"best: {clip_name(name, 40)}" if name == best else "main" if name == "main" else None
             marker = "o" if len(x) <= 40 else None
-            axes.plot(x, y, line[2], color=line[0], linewidth=line[1], label=label, marker=marker, markersize=2.8)
+            line_format = _line_format(name, name == best, name == "main", (2.2, 1.8))
+            axes.plot(x, y, marker=marker, markersize=2.8, **line_format)
         axes.set(xlabel="tokens trained", ylabel=y_label)
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(compact_number))
         axes.xaxis.set_major_locator(ticker.MaxNLocator(6))

@@ -65,6 +65,6 @@ def _merge_same_results(groups: Iterable[SettingGroup], results: Mapping[str, st
             continue
         for duplicate in alike[1:]:
             alike[0][1].extend(duplicate[1])
-            out = [one for one in out if one is not duplicate]
+            out = [group for group in out if group is not duplicate]
         alike[0][1].extend(variants)
     return out

@@ -23,8 +23,8 @@ Row = dict[str, Any]
 class Variant:
     """A variant's manifests by step and task, with what is not there: `missing`, its steps; `damaged`, why a file could not be read.
 
-    owners: the variant whose folder holds each step of READ. makes: the path of the manifest of each model's training: variants with
-    the same are one training.
+    owners: the variant whose folder holds each step of READ. training_manifests: the path of the manifest of each model's training:
+    variants with the same are one training.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Variant:
         for manifest in self.manifests.get(CORPUS, {}).values():
             if "in" in manifest.counts:
                 add_counts(total, manifest.counts)
-        tokens = sum_summaries(made.summary.get("train") for made in self.manifests.get(TOKENS, {}).values())
+        tokens = sum_summaries(manifest.summary.get("train") for manifest in self.manifests.get(TOKENS, {}).values())
         return {
             "in": total.get("in"),
             "documents": total.get("kept"),

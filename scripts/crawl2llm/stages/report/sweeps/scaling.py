@@ -260,12 +260,14 @@ def law_row(
         if (best := law.optimum(operations)) is None:
             continue
         row = {"operations": operations, "parameters": best[0], "tokens": best[1], "loss": float(law.loss(*best))}
-        optimums = [optimum for one in laws if (optimum := one.optimum(operations))]
+        optimums = [optimum for law in laws if (optimum := law.optimum(operations))]
         if len(optimums) >= 20:
             row["parameters_low"], row["parameters_high"] = percentile_interval(
-                [one[0] for one in optimums], confidence
+                [optimum[0] for optimum in optimums], confidence
             )
-            row["tokens_low"], row["tokens_high"] = percentile_interval([one[1] for one in optimums], confidence)
+            row["tokens_low"], row["tokens_high"] = percentile_interval(
+                [optimum[1] for optimum in optimums], confidence
+            )
         optima.append(row)
     predicted = law.loss(np.asarray(parameters, float), np.asarray(tokens, float))
     error = float(np.mean(np.abs(np.log(predicted) - np.log(np.asarray(losses, float)))))

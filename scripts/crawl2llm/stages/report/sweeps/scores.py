@@ -66,7 +66,7 @@ def task_measures(manifests: Mapping[str, Manifest], model: str, groups: Groups)
     for task, facts in first.summary.get("tasks", {}).items():
         # An item that is longer than a model's context in its tokens was not asked there.
         rows_by_id = [{row["id"]: row for row in items_by_id if row["task"] == task} for items_by_id in rows.values()]
-        common = [name for name in rows_by_id[0] if all(name in own for own in rows_by_id)]
+        common = [name for name in rows_by_id[0] if all(name in rows for rows in rows_by_id)]
         if not common:
             continue
         documents = list(dict.fromkeys(str(rows_by_id[0][name]["document"]) for name in common))
@@ -75,7 +75,7 @@ def task_measures(manifests: Mapping[str, Manifest], model: str, groups: Groups)
         for name in common:
             at = place[str(rows_by_id[0][name]["document"])]
             items[at] += 1
-            right[:, at] += [float(own[name]["right"]) for own in rows_by_id]
+            right[:, at] += [float(rows[name]["right"]) for rows in rows_by_id]
         chance = float(facts["chance"])
         out.append(Measure(f"{TASK}{task}", (right - chance * items) / (1 - chance), items, groups, False))
     return out

@@ -78,7 +78,9 @@ def measure_name(name: str) -> str:
 
 def measure_text(name: str, amount: float | None) -> str:
     """A value of a measure."""
-    return NOTHING if amount is None else format_signed(amount, 3) if name.startswith(scores.TASK) else f"{amount:.4f}"
+    if amount is None:
+        return NOTHING
+    return format_signed(amount, 3) if name.startswith(scores.TASK) else f"{amount:.4f}"
 
 
 def difference_text(name: str, difference: float | None) -> str:
@@ -124,6 +126,7 @@ def verdict_rows(model: Row, settings: Mapping[str, Row], options: Row) -> list[
             ]
         else:
             level, smallest = format_percent(options["confidence"], 0), comparison.get("smallest")
+            low, high = (difference_text(measure["name"], comparison[end]) for end in ("low", "high"))
             cells = [
                 cell(
                     SIGNS[comparison["verdict"]] + WORDS[comparison["verdict"]],
@@ -134,7 +137,7 @@ def verdict_rows(model: Row, settings: Mapping[str, Row], options: Row) -> list[
                 cell(
                     difference_text(measure["name"], comparison["difference"]),
                     comparison["difference"],
-                    note=f"{level}: {difference_text(measure['name'], comparison['low'])} to {difference_text(measure['name'], comparison['high'])}",
+                    note=f"{level}: {low} to {high}",
                 ),
                 cell(p_text(comparison.get("p_corrected")), comparison.get("p_corrected", "")),
                 cell(difference_text(measure["name"], smallest).lstrip("+"), smallest if smallest is not None else ""),
@@ -146,7 +149,9 @@ def verdict_rows(model: Row, settings: Mapping[str, Row], options: Row) -> list[
 
 def p_text(p_value: float | None) -> str:
     """A p-value; the smallest are not written out."""
-    return NOTHING if p_value is None else "< 0.0001" if p_value < 1e-4 else f"{p_value:.4f}"
+    if p_value is None:
+        return NOTHING
+    return "< 0.0001" if p_value < 1e-4 else f"{p_value:.4f}"
 
 
 def measure_matrix(model: Row) -> Row:

@@ -72,7 +72,7 @@ def power(difference: float, error: Part, alpha: float) -> float:
 
 
 def smallest_visible(error: Part, alpha: float, target_power: float) -> float:
-    """The smallest true difference that is seen with probability `wanted`; 0 without any error."""
+    """The smallest true difference that is seen with probability `target_power`; 0 without any error."""
     if error.variance <= 0:
         return 0.0
     wide = math.sqrt(error.variance)
@@ -83,7 +83,8 @@ def smallest_visible(error: Part, alpha: float, target_power: float) -> float:
 
 
 def seeds_needed(difference: float, error: Callable[[int], Part], alpha: float, target_power: float) -> int | None:
-    """How many seeds each setting needs, so that a true `difference` is seen with probability `wanted`; None for more than MOST_SEEDS.
+    """How many seeds each setting needs, so that a true `difference` is seen with probability `target_power`; None for more than
+    MOST_SEEDS.
 
     error: of the difference with so many seeds each. It becomes smaller with every seed, so the number is found by halving.
     """

@@ -85,8 +85,8 @@ def reader_notes(comparison: Row, base: Row | None) -> list[str]:
     elif base and min(base["seeds"]) == 1 and comparison["options"]["noise"] == POOLED:
         alone = [name for name, seeds in zip(base["settings"], base["seeds"], strict=True) if seeds == 1]
         out.append(
-            f"One seed alone{' so far' * bool(waiting)}: {', '.join(alone)}; the noise that the other settings have between seeds is taken "
-            "for theirs."
+            f"One seed alone{' so far' if waiting else ''}: {', '.join(alone)}; the noise that the other settings have between seeds is "
+            "taken for theirs."
         )
     return out
 
@@ -96,10 +96,10 @@ def about_verdicts(base: Row, options: Row) -> str:
     family = len(base["measures"][0]["to_main"])
     noise_words = "pooled over all settings" if options["noise"] == POOLED else "of the two settings themselves (Welch)"
     return (
-        f"The error of a difference has two parts: the noise between trainings with other seeds, {noise_words}, and that of the documents, by a "
-        f"bootstrap over the same documents for both. A verdict is given where the p-value, corrected for {family} "
-        f"{singular_or_plural(family, 'comparison')} (Holm), is at most {1 - options['confidence']:.2g}. Would be seen from: the smallest difference "
-        f"that these seeds and documents would show with probability {format_percent(options['power'], 0)}."
+        f"The error of a difference has two parts: the noise between trainings with other seeds, {noise_words}, and that of the documents, "
+        f"by a bootstrap over the same documents for both. A verdict is given where the p-value, corrected for {family} "
+        f"{singular_or_plural(family, 'comparison')} (Holm), is at most {1 - options['confidence']:.2g}. Would be seen from: the smallest "
+        f"difference that these seeds and documents would show with probability {format_percent(options['power'], 0)}."
     )
 
 
@@ -110,9 +110,9 @@ def law_section(fitted: Row, options: Row) -> Row:
     constants = fitted["constants"]
     kinds = ("alpha" in constants, "beta" in constants)
     about = (
-        f"Fitted to {fitted['points']} trainings of {fitted['sizes']} sizes and {fitted['token_counts']} numbers of tokens. L: bits per byte "
-        "on the common held-out text. N: all parameters, with embeddings, as in Hoffmann et al. D: tokens trained. Mean error of the fit: "
-        f"{format_percent(fitted['error'], 2)}. Intervals by bootstrap over trainings ({fitted['resamples']:,} resamples)."
+        f"Fitted to {fitted['points']} trainings of {fitted['sizes']} sizes and {fitted['token_counts']} numbers of tokens. L: bits per "
+        "byte on the common held-out text. N: all parameters, with embeddings, as in Hoffmann et al. D: tokens trained. Mean error of the "
+        f"fit: {format_percent(fitted['error'], 2)}. Intervals by bootstrap over trainings ({fitted['resamples']:,} resamples)."
     )
     if kinds == (False, True):
         about += " Sizes do not vary enough: E holds A / N^α too."
@@ -161,8 +161,9 @@ def formula_rows(options: Row) -> list[tuple[str, str]]:
         ),
         (
             "What would be seen",
-            f"Power {format_percent(options['power'], 0)} by the noncentral t distribution (Cohen 1988), at the level of the correction's first "
-            "step. More seeds make the seeds' part smaller, not that of documents. The noise that was measured is taken for the true one.",
+            f"Power {format_percent(options['power'], 0)} by the noncentral t distribution (Cohen 1988), at the level of the correction's "
+            "first step. More seeds make the seeds' part smaller, not that of documents. The noise that was measured is taken for the "
+            "true one.",
         ),
         (
             "Scaling law",

@@ -79,7 +79,8 @@ class Page:
     async def press(self, *keys: str) -> None:
         """Press keys, one after the other, as a person does."""
         for key in keys:
-            text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
+            typed = "\r" if key == "Enter" else key
+            text = {"text": typed} if len(typed) == 1 else {}
             code = CODES.get(key, ord(key[0].upper()))
             named = {"key": key, "windowsVirtualKeyCode": code}
             await self.do("Input.dispatchKeyEvent", type="keyDown", **named, **text)

@@ -107,8 +107,9 @@ STEPS = ("a.one", "a.two", "b.one", "b.two")
 def small() -> Graph:
     """a.one → a.two → b.one → b.two, and a.one → b.two."""
     states = {"a.one": "up to date", "a.two": "up to date", "b.one": RUNS, "b.two": MISSING}
+    change = "threshold 0.4 → 0.7"
     boxes = [
-        Box("main", step, state, 4, 4, (("threshold 0.4 → 0.7", 4),) * (state == RUNS), ("threshold 0.4 → 0.7",))
+        Box("main", step, state, 4, 4, ((change, 4),) if state == RUNS else (), (change,))
         for step, state in states.items()
     ]
     pairs = [("a.one", "a.two"), ("a.two", "b.one"), ("b.one", "b.two"), ("a.one", "b.two")]

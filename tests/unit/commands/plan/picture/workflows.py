@@ -43,7 +43,7 @@ def workflow(steps: int, variants: int = 1, seed: int = 0, alone: float = 0.3) -
             run = tasks if state in (RUNS, MISSING) else 0
             box = Box(
                 variant, name, state, tasks, run,
-                reasons=(("threshold 0.4 → 0.77; needs stage01.step1, which runs again", tasks),) * bool(run),
+                reasons=(("threshold 0.4 → 0.77; needs stage01.step1, which runs again", tasks),) if run else (),
                 about="1h12m" if run else "", gpu_hours="3.20" if run and tasks == 1 else "",
             )  # fmt: skip
             boxes[box.key] = box

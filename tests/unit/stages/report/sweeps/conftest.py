@@ -41,7 +41,9 @@ class Sweep:
             own = self.chance.normal(0, 0.01, 40)
             size = (sizes or {}).get(name, (30_000, 40_000))
             for seed in range(seeds):
-                label = name if not seed else f"{name}-seed-{seed}" if name != "main" else f"seed-{seed}"
+                label = name
+                if seed:
+                    label = f"seed-{seed}" if name == "main" else f"{name}-seed-{seed}"
                 train = {"seed": seed, "learning_rate": 0.001 + effect, "model": {"layers": size[0] // 10_000}}
                 self.configs[label] = {
                     "filters": ["dedup", "quality"] if name != "without-dedup" else ["quality"],
