@@ -42,16 +42,17 @@ def worker(stage: int, is_beside: bool, saves: int, folder: Path) -> None:
 
     from crawl2llm.chain import config
     from crawl2llm.training import async_checkpoints, checkpoint, engine, group, initial, model
+    from crawl2llm.training.engines.by_name import ENGINES
 
     device, shape = torch.device("cpu"), AutoConfig.for_model("llama", **SHAPE)
-    group.join_group("torch", device, 1)
+    group.join_group(device, 1)
     settings = config.validate({})["pretrain"]["train"]
     settings |= {"learning_rate": 0.001, "zero_stage": stage, "precision": "fp32", "engine": "torch"}
     job = engine.Job(
         config=shape, settings=settings, device=device, micro_batch=2, accumulation=1, recomputed=False,
         values=partial(initial.random_weights, shape, 0),
     )  # fmt: skip
-    built = engine.engine_class("torch")(job)
+    built = ENGINES["torch"](job)
     batch = torch.randint(0, 32768, (1, 2, 129), generator=torch.Generator().manual_seed(dist.get_rank()))
     writer, kept = async_checkpoints.AsyncWriter(folder), checkpoint.KeepPolicy(2)
 

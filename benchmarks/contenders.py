@@ -63,9 +63,10 @@ def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
 
         stand_in()
         from crawl2llm.training import engine, group, initial
+        from crawl2llm.training.engines.by_name import ENGINES
 
         device = device_of(plan)
-        group.join_group(name, device, plan.threads)
+        group.join_group(device, plan.threads)
         own = {"zero_stage": plan.zero_stage, "precision": plan.precision, "engine": name, "learning_rate": RATE}
         settings = completed(own | plan.settings)
         job = engine.Job(
@@ -78,7 +79,7 @@ def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
             selective=settings["selective_checkpointing"],
             values=partial(initial.random_weights, shape(plan), 0),
         )
-        built, made = engine.engine_class(name)(job), batches(plan, device)
+        built, made = ENGINES[name](job), batches(plan, device)
 
         def run(steps: int, done: Callable[[int], None]) -> None:
             for step in range(1, steps + 1):

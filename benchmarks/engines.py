@@ -55,9 +55,10 @@ def worker(name: str, stage: int, precision: str, steps: int) -> None:
 
     from crawl2llm.chain import config
     from crawl2llm.training import engine, group, initial, model
+    from crawl2llm.training.engines.by_name import ENGINES
 
     world, rank, device = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"]), torch.device("cpu")
-    group.join_group(name, device, max(1, 2 // world))
+    group.join_group(device, max(1, 2 // world))
     shape = AutoConfig.for_model("llama", **SHAPE)
     settings = config.validate({})["pretrain"]["train"]
     settings |= {"learning_rate": 0.001, "zero_stage": stage, "precision": precision}
@@ -72,7 +73,7 @@ def worker(name: str, stage: int, precision: str, steps: int) -> None:
         recomputed=False,
         values=partial(initial.random_weights, shape, 0),
     )
-    built = engine.engine_class(name)(job)
+    built = ENGINES[name](job)
     spent = []
     for step in range(1, steps + 1):
         mine = batch(step).reshape(accumulation, world, MICRO, -1)[:, rank]

@@ -129,6 +129,7 @@ def measure(
 
     stand_in()
     from crawl2llm.training import engine, initial, measures
+    from crawl2llm.training.engines.by_name import ENGINES
 
     torch._dynamo.reset()  # compiled code holds the model of the row before
     gc.collect()
@@ -141,7 +142,7 @@ def measure(
         values=lambda: draw_weights(config, device),
     )  # fmt: skip
     began = time.perf_counter()
-    trainer = engine.engine_class(settings["engine"])(job)
+    trainer = ENGINES[settings["engine"]](job)
     tokens = torch.randint(0, config.vocab_size, (1, micro_batch, context + 1), device=device)
 
     def step() -> float:
@@ -195,8 +196,7 @@ def main(argv: list[str] | None = None) -> int:
         print("No GPU is here: a tiny model on the CPU shows that this runs, and nothing of its speed.", flush=True)
         args.size, vocabulary, context, micro_batch = "tiny", 512, 64, 2
     os.environ.update(*environments(0, 1, 1, "127.0.0.1", free_port()))
-    for engine in ("torch", "deepspeed"):
-        join_group(engine, device, 1)
+    join_group(device, 1)
     rows: dict[str, Any] = {}
     print("| settings | tokens/s | MFU | allocated, GiB | estimated | waits |\n|---|---|---|---|---|---|")
     for name in args.only:

@@ -68,16 +68,17 @@ def worker(kind: str, stage: int, degrees: Degrees, steps: int) -> None:
 
     from crawl2llm.chain import config
     from crawl2llm.training import engine, group, initial, parallel
+    from crawl2llm.training.engines.by_name import ENGINES
 
     place, device = Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), degrees), torch.device("cpu")
-    group.join_group("torch", device, 1)
+    group.join_group(device, 1)
     shape = AutoConfig.for_model(kind, **SHAPE, **(EXPERTS if kind == "mixtral" else {}))
     settings = config.validate({})["pretrain"]["train"]
     settings |= {"engine": "torch", "zero_stage": stage, "learning_rate": 0.001}
     parallel.check_degrees(degrees, place.processes, settings)
     parallel.check_model(degrees, shape, CONTEXT, BATCH)
     micro = SEQUENCES // BATCH // place.data_processes
-    built = engine.engine_class("torch")(
+    built = ENGINES["torch"](
         engine.Job(
             config=shape,
             settings=settings,

@@ -13,6 +13,7 @@ from transformers import AutoConfig
 
 from crawl2llm.chain.config import validate
 from crawl2llm.training import engine, initial
+from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.group import join_group
 from crawl2llm.training.processes import environments, free_port
 
@@ -69,8 +70,7 @@ def group(gpu: torch.device) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in place.items():
             patch.setenv(name, value)
-        join_group("torch", gpu, 4)
-        join_group("deepspeed", gpu, 4)
+        join_group(gpu, 4)
         yield
         torch.distributed.destroy_process_group()
 
@@ -84,7 +84,7 @@ def build(kind: str, device: torch.device, recomputed: bool = False, selective: 
         config=config, settings=settings, device=device, micro_batch=MICRO, accumulation=ACCUMULATION,
         recomputed=recomputed, selective=selective, values=partial(initial.random_weights, config, 1),
     )  # fmt: skip
-    return engine.engine_class(settings["engine"])(job)
+    return ENGINES[settings["engine"]](job)
 
 
 def batch(device: torch.device) -> torch.Tensor:

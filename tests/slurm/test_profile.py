@@ -117,7 +117,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     }
     (folder / "every.yaml").write_text(yaml.safe_dump(config))
     every = ["--configfile", str(folder / "every.yaml")]
-    where = {tools.VARIABLE: str(programs)}
+    where = {tools.KENLM.variable: str(programs)}
     # Trainings with phases are not judged at rungs: a plan of its own.
     halved = {"grid": {"pretrain.train.learning_rate": [0.001]}, "halving": {"rungs": [0.5]}}
     (folder / "halved.yaml").write_text(yaml.safe_dump({"sweep": halved}))

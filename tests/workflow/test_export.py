@@ -42,7 +42,7 @@ def test_an_export_reruns_nothing_else(complete: Path, monkeypatch: pytest.Monke
     assert planned(complete, tree({"sft": SFT, "give": {**GIVE, "from": "base"}})) == ADDED
     assert planned(complete, tree({"sft": SFT}, **licensed("MIT"))) == set(), "a licence is for cards alone"
     assert planned(complete, tree({"sft": SFT}, compress={"export": {"types": ["q8_0"]}})) == set()
-    monkeypatch.setenv(gguf_support.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(gguf_support.TOOLS.variable, str(tmp_path))
     with pytest.raises(BaseException, match="make gguf-tools"):
         planned(complete, tree({"sft": SFT, "give": {**GIVE, "types": ["q8_0"]}}, tokenize={"train": {"digits": 1}}))
 

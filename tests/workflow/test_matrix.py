@@ -94,7 +94,7 @@ def test_every_filter_can_be_skipped_by_a_source() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_leaf(complete: Path, case: str) -> None:
     path, entry = CASES[case]
-    if path in KENLM and (why := tools.missing_reason(tools.tools_folder())):
+    if path in KENLM and (why := tools.KENLM.problem()):
         pytest.skip(why)
     tree = changed(path, entry["to"], **entry.get("also", {}))
     before = config.lookup(config.validate(yaml.safe_load(TINY.read_text(encoding="utf-8"))), path)
@@ -139,7 +139,7 @@ EDITS: dict[str, tuple[list[Edit], str | None]] = {
         [
             ("scripts/crawl2llm/filters/language/select.py",
              lambda text: text.replace('"""The verdict on', '"""A word on') + "\n# a comment\n"),
-            ("scripts/crawl2llm/core/console.py", lambda text: text.replace("every: float = 5.0", "every: float = 6.0")),
+            ("scripts/crawl2llm/core/console.py", lambda text: text.replace("interval: float = 5.0", "interval: float = 6.0")),
             ("scripts/crawl2llm/chain/command_line.py", lambda text: text.replace("is neither a file nor", "is no file and not")),
             ("scripts/crawl2llm/chain/steps.py", lambda text: text.replace("TASKS = 256", "TASKS = 255")),
             ("rules/filters/language.smk", lambda text: text.replace("python -m", "nice python -m")),

@@ -15,7 +15,6 @@ import yaml
 from crawl2llm.commands import partial_report, verify
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.compress import quantize_tools
-from crawl2llm.stages.compress.quantize_tools import environment_problem
 from crawl2llm.workflow import unused
 from tests.unit.stages.evaluate.endpoints import says, serving  # noqa: F401 - the fixture `served`
 from tests.workflow.conftest import TINY, run
@@ -211,7 +210,7 @@ def test_a_run_with_a_reward_model_and_models_of_four_bits(copy_of: Callable[[],
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     models = {"sft": SFT, "scores": SCORES, "liked": LIKED, "int4": INT4}
     more = {"align": {"pairs": {"files": [{"path": str(file), "heldout": 0.2}]}}}
-    if not environment_problem(quantize_tools.environment_folder()):
+    if not quantize_tools.ENVIRONMENT.problem():
         models["gptq"] = {**INT4, "method": "gptq", "calibration_tokens": 2000}
     config.write_text(yaml.safe_dump(tree(models, **more), sort_keys=False))
     before = {path: path.read_bytes() for path in (folder / "results/main").rglob("*sft*.json")}

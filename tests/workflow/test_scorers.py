@@ -54,7 +54,7 @@ def config(folder: Path) -> dict[str, Any]:
 @pytest.mark.slow
 @needs_kenlm
 def test_scorers_through_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(tools.VARIABLE, str(tools.tools_folder().absolute()))
+    monkeypatch.setenv(tools.KENLM.variable, str(tools.KENLM.folder().absolute()))
     tree = config(tmp_path)
     run(tmp_path, "--until", "quality_select", "quality_ngrams", config=tmp_path / "mine.yaml")
     place = tmp_path / "results/main/quality"

@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 from crawl2llm.chain.model_registry import MAKERS
 from crawl2llm.core.console import singular_or_plural
+from crawl2llm.core.free_memory import memory_groups
 
-CGROUPS = Path("/sys/fs/cgroup")
 VMSTAT = Path("/proc/vmstat")
-OWN_CGROUP = Path("/proc/self/cgroup")
 KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 # What to lower where memory was too small, by step.
@@ -44,20 +42,6 @@ OTHER_SIGNALS = {
     signal.SIGXCPU: "the limit of CPU time (`ulimit -t`) was reached",
     signal.SIGXFSZ: "the limit of a file's size (`ulimit -f`) was reached",
 }
-
-
-def memory_groups(root: Path = CGROUPS, cgroup_file: Path = OWN_CGROUP) -> Iterator[list[Path]]:
-    """The folders of this process's control group of memory and of those above it, its own first, for each version there is.
-
-    Inside a container the group's own name may not be below its root: the root is the group then, and the last folder.
-    """
-    for line in cgroup_file.read_text(encoding="utf-8").splitlines() if cgroup_file.is_file() else []:
-        _, names, name = line.split(":", 2)
-        if names and "memory" not in names.split(","):
-            continue
-        base = root / "memory" if names else root
-        group = base / name.lstrip("/")
-        yield [folder for folder in (group, *group.parents) if folder.is_relative_to(base)]
 
 
 def oom_kill_counts() -> dict[Path, int]:

@@ -51,8 +51,11 @@ def main_config(config: Config) -> Config | None:
 
     config: complete; that of main has its `variants`.
     """
-    reference = config[KEY].main if KEY in config else config if config["variants"] else None
-    is_compared = reference and all(each["evaluate"]["common"]["enabled"] for each in (config, reference))
+    is_main = KEY not in config
+    if is_main and not config["variants"]:
+        return None
+    reference = config if is_main else config[KEY].main
+    is_compared = all(each["evaluate"]["common"]["enabled"] for each in (config, reference))
     return reference if is_compared else None
 
 

@@ -140,6 +140,11 @@ def task_of(path: Path) -> str:
     return path.name.removesuffix("manifest.json").rstrip(".")
 
 
+def variant_of(path: Path) -> str:
+    """`results/<variant>/<stage>/<step>/manifest.json` → `<variant>`."""
+    return path.absolute().parents[2].name
+
+
 def pretty_json(value: Any) -> str:
     """JSON as manifests and records are written: sorted, indented, the same every time."""
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -186,6 +191,10 @@ class Manifest:
         """Remove a manifest with its copy: the task runs again, also with the same inputs."""
         cls.copy_of(path).unlink(missing_ok=True)
         path.unlink(missing_ok=True)
+
+    def count_all_kept(self, number: int) -> None:
+        """Fill `counts` for a task that reads so many documents and drops none."""
+        self.counts = {"in": number, "kept": number, "dropped": {}}
 
     @property
     def folder(self) -> Path:

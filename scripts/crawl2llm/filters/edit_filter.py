@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import Writer, select_shard, shard_of
-from crawl2llm.formats.spans import SCHEMA, EditedText, Span, file_of
+from crawl2llm.formats.spans import SCHEMA, EditedText, Span, file_of, original_row
 from crawl2llm.formats.verdicts import FailedRule, verdict_row
 from crawl2llm.text.c4_lines import count_words
 from crawl2llm.text.characters import SPACELESS
@@ -86,10 +86,7 @@ class EditWriter:
     def add_document(self, row: dict[str, Any], spans: Sequence[Span], removed_units: int) -> None:
         """Add a document of surviving_texts.texts(…, originals=True). spans: see `edit_signals`. taken: units in these places."""
         for span in spans:
-            start, end = row["original"](span.start, span.end)
-            self.writers[1].add(
-                {"id": row["id"], "start": start, "end": end, "replacement": span.replacement, "rule": span.rule}
-            )
+            self.writers[1].add(original_row(row, span))
         self.writers[0].add({**edit_signals(row, spans), "taken": removed_units})
         self.documents += 1
         self.edited_documents += bool(spans)
@@ -97,5 +94,5 @@ class EditWriter:
 
     def fill_manifest(self, manifest: Manifest, unit: str) -> None:
         """Counts and summary. unit: the units that were taken out, in the plural."""
-        manifest.counts = {"in": self.documents, "kept": self.documents, "dropped": {}}
+        manifest.count_all_kept(self.documents)
         manifest.summary = {"edited": self.edited_documents, "taken": {unit: self.removed_units}}

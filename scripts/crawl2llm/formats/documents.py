@@ -246,6 +246,11 @@ def shard_of(manifest: Path) -> str:
     return manifest.name.removesuffix(".manifest.json")
 
 
+def sidecar_file(manifest: Path, folder: str) -> Path:
+    """`…/00017.manifest.json` → `…/<folder>/00017.parquet`: where a step writes more about the documents of its shard."""
+    return manifest.parent / folder / f"{shard_of(manifest)}.parquet"
+
+
 def parquet_file(manifest: Path | str, shard: str | None = None) -> Path:
     """The Parquet file that a manifest names: its own shard's, or that of `shard` in a one-task step's manifest."""
     manifest = Path(manifest)

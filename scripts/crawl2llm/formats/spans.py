@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from crawl2llm.chain.step import stage_of
 from crawl2llm.core.manifest import Manifest, ManifestError
-from crawl2llm.formats.documents import batches, shard_of
+from crawl2llm.formats.documents import batches, sidecar_file
 
 SCHEMA = pa.schema(
     [
@@ -42,9 +42,15 @@ class Span:
     stage: str = ""
 
 
+def original_row(row: dict[str, Any], span: Span) -> dict[str, Any]:
+    """A row of SCHEMA for a span of a document's text as a filter reads it. row: of surviving_texts.texts(…, originals=True)."""
+    start, end = row["original"](span.start, span.end)
+    return {"id": row["id"], "start": start, "end": end, "replacement": span.replacement, "rule": span.rule}
+
+
 def file_of(manifest: Path) -> Path:
     """Where a step that edits writes the spans of its shard: spans/<shard>.parquet beside its manifest."""
-    return manifest.parent / "spans" / f"{shard_of(manifest)}.parquet"
+    return sidecar_file(manifest, "spans")
 
 
 def read(manifests: Iterable[Path], shard: str, wanted: pa.Array | None = None) -> dict[str, list[Span]]:

@@ -105,6 +105,18 @@ def read(path: Path) -> Checkpoint | None:
         return None
 
 
+def readable_checkpoints(folder: Path) -> list[Checkpoint]:
+    """The complete checkpoints of a run, oldest first, without the newest ones that cannot be read, which are renamed. For process 0."""
+    checkpoints = complete_checkpoints(folder)
+    readable = list(checkpoints)
+    while readable and (why := checkpoint_integrity.damage_text(readable[-1].path)):
+        checkpoint_integrity.set_aside(readable.pop().path, why)
+    if number := len(checkpoints) - len(readable):
+        where = f"after step {readable[-1].step:,}" if readable else "from its beginning"
+        log.warning("%d of %d checkpoints cannot be read: training goes on %s", number, len(checkpoints), where)
+    return readable
+
+
 def checkpoint_to_resume(folder: Path, code: dict[str, str], settings: str, steps: int) -> Checkpoint | None:
     """The newest complete checkpoint of a run of `steps` steps that is to be resumed under `code`, or None.
 
@@ -113,7 +125,7 @@ def checkpoint_to_resume(folder: Path, code: dict[str, str], settings: str, step
     this code's work, and one that took `auto` for other values is another run: it is moved into a folder beside `folder`, and
     the run starts from the beginning.
     """
-    checkpoints = checkpoint_integrity.set_aside_unreadable(complete_checkpoints(folder))
+    checkpoints = readable_checkpoints(folder)
     if not checkpoints:
         return None
     last, modules = checkpoints[-1], checkpoint_folders.changed_modules(checkpoints[-1].code, code)

@@ -10,17 +10,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from safetensors import safe_open
 
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
-
-if TYPE_CHECKING:
-    from crawl2llm.training.checkpoint import Checkpoint
 
 DAMAGED_PREFIX = "damaged-"  # before the name of a checkpoint that a run leaves behind
 
@@ -67,17 +63,6 @@ def set_aside(path: Path, why: str) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     path.rename(aside)
     log.warning("%s is not used: %s. The folder is now %s; remove it", path, why, aside.name)
-
-
-def set_aside_unreadable(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """The checkpoints of a run, oldest first, without the newest ones that cannot be read, which are renamed. For process 0."""
-    left = list(checkpoints)
-    while left and (why := damage_text(left[-1].path)):
-        set_aside(left.pop().path, why)
-    if number := len(checkpoints) - len(left):
-        where = f"after step {left[-1].step:,}" if left else "from its beginning"
-        log.warning("%d of %d checkpoints cannot be read: training goes on %s", number, len(checkpoints), where)
-    return left
 
 
 @contextlib.contextmanager

@@ -7,15 +7,13 @@ whatever `keep_best` says, so that the result depends on no placement.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.distributed as dist
 
 from crawl2llm.core.console import log
 from crawl2llm.training import checkpoint, group
-
-if TYPE_CHECKING:
-    from crawl2llm.training.run import Run
+from crawl2llm.training.run import Run
 
 
 def should_stop(run: Run, step: int) -> bool:

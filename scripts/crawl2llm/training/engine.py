@@ -29,7 +29,7 @@ from crawl2llm.training.fused_cross_entropy import (
     summed_cross_entropy,
 )
 from crawl2llm.training.initial import Weights
-from crawl2llm.training.loss_scale import LossScale
+from crawl2llm.training.loss_scale import LossScale, State
 from crawl2llm.training.muon import Muon
 from crawl2llm.training.parallel import Degrees
 
@@ -86,10 +86,6 @@ class Engine(ABC):
     micro_batches: int  # of the step that is under way
     experts: mixture.Mixture | None  # None: the model has no experts
     scaling: LossScale | None = None  # of fp16, by an engine that scales the loss itself
-
-    @staticmethod  # noqa: B027 - most need nothing
-    def prepare(device: torch.device) -> None:
-        """Called once the processes have met, before anything is built."""
 
     @abstractmethod
     def __init__(self, job: Job) -> None:
@@ -240,14 +236,19 @@ class Engine(ABC):
         Raises InputError for a checkpoint that this engine cannot take, and says why.
         """
 
-    def loss_scale(self) -> tuple[float, int] | None:
-        """(fp16's scale of the next backward pass, updates that count toward its doubling); None for other precisions."""
+    def loss_scale(self) -> State | None:
+        """The state of fp16's loss scale; None for other precisions."""
         return (self.scaling.value, self.scaling.steady) if self.scaling else None
 
     def set_loss_scale(self, value: float, steady: int) -> None:
         """Go on with the scale of a checkpoint; nothing for other precisions."""
         if self.scaling:
             self.scaling.value, self.scaling.steady = value, steady
+
+    def restore_loss_scale(self, checkpoint: Checkpoint) -> None:
+        """Go on with the scale of a checkpoint of any engine; one of another precision has none."""
+        if checkpoint.loss_scale is not None:
+            self.set_loss_scale(checkpoint.loss_scale, checkpoint.steady)
 
     @abstractmethod
     def master_weights(self) -> Weights:
@@ -266,32 +267,6 @@ class Engine(ABC):
     @abstractmethod
     def average_weights(self) -> Weights:
         """As `master_weights`, of the mean."""
-
-
-def engine_class(name: str) -> type[Engine]:
-    """The class of an engine, by pretrain.train.engine. Its library is imported now: DeepSpeed's import takes seconds."""
-    if name == "deepspeed":
-        from crawl2llm.training.engines.deepspeed import DeepSpeed
-
-        return DeepSpeed
-    from crawl2llm.training.engines.torch import Torch
-
-    return Torch
-
-
-def saved_parameters(checkpoint: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
-    """The neutral form of a checkpoint of any engine, one parameter at a time. A collective call, where processes have met.
-
-    names: the parameters of the model, a tied one once. folder: a place for files on the way. Raises InputError where the checkpoint has
-    others.
-    """
-    if checkpoint.engine == "deepspeed":
-        from crawl2llm.training.engines import deepspeed_files
-
-        return deepspeed_files.saved_parameters(checkpoint, names, folder)
-    from crawl2llm.training.engines import torch_files
-
-    return torch_files.saved_parameters(checkpoint.path, names)
 
 
 def check_names(stored_names: Iterable[str], names: Iterable[str], path: Path) -> None:

@@ -32,6 +32,7 @@ def export_checkpoint(source: Path, target: Path, dtype: str | None) -> list[Pat
 
     from crawl2llm.training import checkpoint_integrity, engine, initial, model
     from crawl2llm.training.average import EMA
+    from crawl2llm.training.engines.saved_parameters import saved_parameters
 
     if target.exists():
         raise InputError(f"{target} is there already: name a folder that is not")
@@ -56,7 +57,7 @@ def export_checkpoint(source: Path, target: Path, dtype: str | None) -> list[Pat
     names = {str(kind).removeprefix("torch."): name for name, kind in model.DTYPES.items()}
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as place:
-        parameters = engine.saved_parameters(source_checkpoint, shapes, Path(place))
+        parameters = saved_parameters(source_checkpoint, shapes, Path(place))
         weights = {
             name: kinds.get(EMA, kinds[engine.WEIGHT]).float().reshape(shapes[name]) for name, kinds in parameters
         }

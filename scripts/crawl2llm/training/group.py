@@ -117,13 +117,8 @@ def meet_on_loopback() -> dist.Store:
     return dist.TCPStore(host, port, world, rank == 0, LONGEST_WAIT, **listening)
 
 
-def join_group(name: str, device: torch.device, threads: int) -> None:
-    """Join the process group that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe, deterministic on a CPU.
-
-    name: the engine that will train.
-    """
-    from crawl2llm.training.engine import engine_class
-
+def join_group(device: torch.device, threads: int) -> None:
+    """Join the process group that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe, deterministic on a CPU."""
     os.environ["DS_ACCELERATOR"] = device.type  # DeepSpeed's import warns without it, and transformers imports it too
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed|deepspeed")
     torch.set_num_threads(threads)
@@ -143,7 +138,6 @@ def join_group(name: str, device: torch.device, threads: int) -> None:
                 "world_size": int(os.environ["WORLD_SIZE"]),
             }
         dist.init_process_group("gloo" if device.type == "cpu" else "nccl", timeout=LONGEST_WAIT, **store_options)
-    engine_class(name).prepare(device)
 
 
 def wait_at_most(time: timedelta) -> None:

@@ -8,20 +8,18 @@ gradients that a process has; here the norm of the whole gradient says it, the s
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from crawl2llm.core.console import log
 from crawl2llm.training.checks import FP16
 
-if TYPE_CHECKING:
-    from crawl2llm.training.checkpoint import Checkpoint
-    from crawl2llm.training.engine import Engine
-
 LOW_PRECISION = {"bf16": torch.bfloat16, FP16: torch.float16}  # what is computed with beside fp32, by `precision`
 OVERFLOW = "overflow"  # in losses.jsonl, the reason of an update that was left out for the scale
 LEAST_SCALE = 1.0  # the smallest scale: an overflow there is none, but a gradient that is not finite
+
+State = tuple[float, int]  # the scale of the next backward pass, and updates that count toward its doubling
 
 
 class LossScale:
@@ -57,22 +55,15 @@ def is_overflow(scale: float | None, loss: float, norm: float | None, applied: b
     return scale > LEAST_SCALE and (norm is None or not math.isfinite(norm))
 
 
-def checkpoint_facts(engine: Engine, overflows: int) -> dict[str, Any]:
+def checkpoint_facts(state: State | None, overflows: int) -> dict[str, Any]:
     """What a checkpoint says of the scale, by its names there; {} for other precisions."""
-    if (state := engine.loss_scale()) is None:
+    if state is None:
         return {}
     return {"loss_scale": state[0], "steady": state[1], "overflows": overflows}
 
 
-def restore(engine: Engine, checkpoint: Checkpoint) -> None:
-    """Go on with the scale of a checkpoint of any engine; one of another precision has none."""
-    if checkpoint.loss_scale is not None:
-        engine.set_loss_scale(checkpoint.loss_scale, checkpoint.steady)
-
-
-def metrics_row(engine: Engine, overflows: int) -> dict[str, float]:
+def metrics_row(state: State | None, overflows: int) -> dict[str, float]:
     """What a row of metrics.jsonl says of the scale; {} for other precisions."""
-    state = engine.loss_scale()
     return {} if state is None else {"loss_scale": state[0], "overflow_steps": overflows}
 
 
@@ -84,9 +75,8 @@ def log_overflow(step: int) -> None:
     )
 
 
-def report_notes(engine: Engine, overflows: int, steps: int) -> list[str]:
+def report_notes(state: State | None, overflows: int, steps: int) -> list[str]:
     """A note for the report on the updates that were left out for the loss scale; none without any."""
-    state = engine.loss_scale()
     if state is None or not overflows:
         return []
     return [

@@ -5,11 +5,8 @@ What a process needs is estimated in training/estimate, by engine; what helps wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.exit_signals import CGROUPS, OWN_CGROUP, memory_groups
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.advice import changes_that_fit
 from crawl2llm.training.estimate import deepspeed
@@ -21,40 +18,7 @@ SECTION = "pretrain.train"
 # A run is refused where it needs this many times what there is: so far may the estimate be from the peak.
 TOLERANCE = 1.15
 MACHINE = "this machine (or its control group)"
-LIMITS = (  # (limit, used, before the names in memory.stat) of cgroup v2 and v1
-    ("memory.max", "memory.current", ""),
-    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
-)
 LOGIT_BYTES = 16  # bytes for each logit of a loss of torch: itself, its logarithm and the gradients of both, in fp32
-CACHE_KEYS = (
-    "inactive_file",
-    "active_file",
-)  # the page cache that can be given back; active: files that were read twice
-
-
-def available_bytes(root: Path = CGROUPS, cgroup_file: Path = OWN_CGROUP, machine: Path = Path("/proc/meminfo")) -> int:
-    """Bytes that processes of this machine can still take: what is free, or left below the limit of a control group.
-
-    A limit of any group above this process counts, of version 1 and 2 (https://docs.kernel.org/admin-guide/cgroup-v2.html).
-    """
-    lines = machine.read_text(encoding="utf-8").splitlines()
-    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    return min([free, *_cgroup_free_bytes(root, cgroup_file)])
-
-
-def _cgroup_free_bytes(root: Path, cgroup_file: Path) -> Iterator[int]:
-    for folders in memory_groups(root, cgroup_file):
-        for folder in folders:
-            for limit, usage_name, prefix in LIMITS:
-                try:
-                    limit_bytes = int((folder / limit).read_text(encoding="utf-8"))
-                    used_bytes = int((folder / usage_name).read_text(encoding="utf-8"))
-                    facts = dict(
-                        row.split() for row in (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
-                    )
-                except (OSError, ValueError):  # no such file, or `max`
-                    continue
-                yield limit_bytes - used_bytes + sum(int(facts.get(prefix + name, 0)) for name in CACHE_KEYS)
 
 
 def check_host(parameters: int, available: int, processes_here: int, where: str = SECTION) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from crawl2llm.core import free_memory
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import memory
@@ -30,9 +31,9 @@ def check_memory(
     if cuda:
         if settings["zero_stage"] < 3 and settings["engine"] == "deepspeed":
             # Elsewhere a process holds a block of the model.
-            memory.check_host(shape.parameters, memory.available_bytes(), processes_here, where)
+            memory.check_host(shape.parameters, free_memory.available_bytes(), processes_here, where)
         if settings["engine"] == "deepspeed":
-            memory.check_offload(shape, settings, placement, memory.available_bytes(), processes_here, where)
+            memory.check_offload(shape, settings, placement, free_memory.available_bytes(), processes_here, where)
         free, _ = torch.cuda.mem_get_info()
         try:
             parts = memory.check_fits(shape, settings, placement, free, 1, cuda=True, where=where)
@@ -40,7 +41,9 @@ def check_memory(
             log.warning("%s", error)
             return 0
     else:
-        parts = memory.check_fits(shape, settings, placement, memory.available_bytes(), processes_here, where=where)
+        parts = memory.check_fits(
+            shape, settings, placement, free_memory.available_bytes(), processes_here, where=where
+        )
     estimated = sum(parts.values())
     if os.environ["RANK"] == "0":
         log.info("memory of a process, estimated: %s (%s)", memory.format_bytes(estimated), memory.parts_text(parts))

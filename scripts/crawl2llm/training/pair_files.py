@@ -127,8 +127,3 @@ def pairs(number: int, entry: Row, template: Template, dropped: Counter[str]) ->
             f"{KEY}[{number}]: no row of {path} is a pair by layout {entry.get('layout', 'columns')!r}"
             + (f"; the first row has {', '.join(sorted(map(str, names)))}" if names else "; the file has no row")
         )
-
-
-def text_key(text: str) -> str:
-    """What two texts must share to be the same: letters' case and white space do not count."""
-    return " ".join(text.casefold().split())

@@ -40,6 +40,7 @@ from crawl2llm.training import (
     schedule,
     start_from,
 )
+from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.finetune_settings import check_quantize_aware, complete_settings
 from crawl2llm.training.loss_scale import OVERFLOW
 from crawl2llm.training.model_loading import load_tokenizer
@@ -121,7 +122,7 @@ class Run:
         )
 
         self.kind = self.settings["engine"]
-        group.join_group(self.kind, self.device, settings["threads"])
+        group.join_group(self.device, settings["threads"])
         self.code = code_hashes(self.program)
         self.mark = digest(canonical_json([settings, self.steps]))
         resume_point = checkpoint.agree_on_checkpoint(folder, self.code, self.mark, self.steps, self.device)
@@ -157,7 +158,7 @@ class Run:
             if resume_point:
                 with checkpoint_integrity.explain_damage(resume_point.path, folder):
                     self.engine.load(resume_point, folder)
-                loss_scale.restore(self.engine, resume_point)
+                self.engine.restore_loss_scale(resume_point)
         except InputError as error:  # the same on every process
             raise checkpoint.CollectiveError(str(error)) from error
         self.before = self.measure_before(resume_point)  # of the model that it is made from
@@ -205,7 +206,7 @@ class Run:
 
     def build_engine(self, job: engine.Job) -> engine.Engine:
         """The engine, with the weights of the model that it is made from."""
-        built_engine = engine.engine_class(self.kind)(job)
+        built_engine = ENGINES[self.kind](job)
         rounding.round_linear_layers(built_engine.model, self.settings, self.where)
         return built_engine
 
@@ -266,12 +267,12 @@ class Run:
         total[0], total[1] = self.update.loss / self.processes, float(stopping)
         dist.all_reduce(total)  # of the loss, and whether any process was told to stop, so that all stop together
         loss, stop = total.tolist()
-        self.extra_metrics |= loss_scale.metrics_row(self.engine, self.overflows)
+        self.extra_metrics |= loss_scale.metrics_row(self.engine.loss_scale(), self.overflows)
         if self.update.applied:
             return {"step": step, "loss": loss}, stop > 0
         if loss_scale.is_overflow(scale and scale[0], loss, self.update.norm, self.update.applied):
             self.overflows += 1
-            self.extra_metrics |= loss_scale.metrics_row(self.engine, self.overflows)
+            self.extra_metrics |= loss_scale.metrics_row(self.engine.loss_scale(), self.overflows)
             if self.rank == 0:
                 loss_scale.log_overflow(step)
             return {"step": step, "loss": loss, "skipped": "gradient", "reason": OVERFLOW}, stop > 0
@@ -324,7 +325,7 @@ class Run:
             changed=self.changed,
             engine=self.kind,
             before=self.before.get("heldout_loss"),
-            **loss_scale.checkpoint_facts(self.engine, self.overflows),
+            **loss_scale.checkpoint_facts(self.engine.loss_scale(), self.overflows),
         )
         saving.save_checkpoint(self, new_checkpoint, KEEP_POLICY, self.save_dtype, self.companions, end)
 

@@ -6,16 +6,13 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 
 from crawl2llm.core.console import format_duration, log
 from crawl2llm.training import loss_scale, measures, process_stats, schedule
-
-if TYPE_CHECKING:
-    from crawl2llm.training.metrics import Recorder
-    from crawl2llm.training.run import Run
+from crawl2llm.training.metrics import Recorder
+from crawl2llm.training.run import Run
 
 TIMED_STEPS = 10  # steps after which the rest is foretold
 DAY = 86_400.0  # seconds
@@ -104,7 +101,7 @@ class Pace:
             "mfu": mfu,
             "seconds": round(recorder.seconds + self.clock.total_seconds, 3),
             "skipped_steps": len(run.skipped),
-            **loss_scale.metrics_row(run.engine, run.overflows),
+            **loss_scale.metrics_row(run.engine.loss_scale(), run.overflows),
             **process_stats.per_device(rate, run.flops, run.processes, since // step_count),
             **self.vital.metrics_row(step, everyone, seconds / step_count),
         }

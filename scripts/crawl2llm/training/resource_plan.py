@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from math import gcd
 from typing import Any
 
+from crawl2llm.core import free_memory
 from crawl2llm.core.console import format_duration, format_quantity
 from crawl2llm.training import auto, checks, cost_estimate, gpus, memory, offload
 from crawl2llm.training.parallel import Degrees
@@ -71,7 +72,7 @@ def plan_resources(
     placement["largest"] = whole
     parts = memory.memory_parts(shape, train, placement, cuda)
     processes_here = 1 if cuda else train["processes"]
-    has = has or (gpu.memory if gpu else memory.available_bytes())
+    has = has or (gpu.memory if gpu else free_memory.available_bytes())
     total = processes_here * sum(parts.values())
     fits, refused = total <= has, total > memory.TOLERANCE * has
     estimate: dict[str, Any] = {

@@ -9,32 +9,20 @@ says, so that the result depends on no placement. The sequences of a step are th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.distributed as dist
 
 from crawl2llm.core.console import log
 from crawl2llm.training import checkpoint, group
 from crawl2llm.training.metrics import ROLL_BACK_KEY as ROW
-
-if TYPE_CHECKING:
-    from crawl2llm.training.metrics import Recorder
-    from crawl2llm.training.run import Run
-
-
-def point_every(settings: dict[str, Any]) -> int:
-    """Steps between the checkpoints that a run may go back to; 0 where it never does."""
-    return settings["roll_back_every"] if settings["roll_backs"] else 0
-
-
-def kept_points(settings: dict[str, Any]) -> tuple[int, int]:
-    """(steps between those checkpoints, steps of the window): what `checkpoint.Kept.points` is."""
-    return point_every(settings), settings["spike_window"]
+from crawl2llm.training.metrics import Recorder
+from crawl2llm.training.run import Run
 
 
 def target_step(run: Run, step: int) -> int:
     """The step to go back to after `step`; 0 where the run goes on. The same on every process."""
-    settings, interval = run.settings, point_every(run.settings)
+    settings, interval = run.settings, run.rollback_interval
     if not interval or run.update.applied or run.overflowed or len(run.rolled) >= settings["roll_backs"]:
         return 0
     window = settings["spike_window"]
@@ -90,7 +78,7 @@ def rows_until(rows: list[dict[str, Any]], step: int) -> list[dict[str, Any]]:
 
 def forget_undone_rows(run: Run, recorder: Recorder | None) -> None:
     """Forget rows of a going back that a kill undid."""
-    if recorder and point_every(run.settings):
+    if recorder and run.rollback_interval:
         recorder.rewrite_rows(lambda rows: [row for row in rows if row.get(ROW, 0) <= len(run.rolled)])
 
 

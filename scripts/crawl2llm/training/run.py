@@ -27,7 +27,6 @@ from crawl2llm.training import (
     average,
     checkpoint,
     checkpoint_integrity,
-    checkpoint_state,
     checks,
     compiler,
     data,
@@ -47,12 +46,12 @@ from crawl2llm.training import (
     offload,
     parallel,
     resource_plan,
-    rollback,
     saving,
     schedule,
-    skips,
+    spikes,
     start_from,
 )
+from crawl2llm.training.engines.by_name import ENGINES
 
 STEP = "pretrain.train"
 Room = Callable[[str], contextlib.AbstractContextManager[None]]  # see memory_guard.explain_out_of_memory
@@ -109,7 +108,7 @@ class Run:
         self.estimated, self.room = self.check_memory(shape)
 
         self.kind = settings["engine"]
-        group.join_group(self.kind, self.device, settings["threads"])
+        group.join_group(self.device, settings["threads"])
         self.code = code_hashes("crawl2llm.stages.pretrain.train")
         self.mark = digest(canonical_json([self.tracked, self.plan.steps]))
         resume_point = checkpoint.agree_on_checkpoint(folder, self.code, self.mark, self.plan.steps, self.device)
@@ -145,7 +144,7 @@ class Run:
         self.checkpoint_writer = async_checkpoints.AsyncWriter(folder) if args.async_checkpoints else None
         self.begun = resume_point.begun if resume_point else 0  # the step after which a branch of another run begins
         try:
-            self.engine = engine.engine_class(self.kind)(job)
+            self.engine = ENGINES[self.kind](job)
             self.restore(resume_point)
         except InputError as error:  # the same on every process
             raise checkpoint.CollectiveError(str(error)) from error
@@ -164,17 +163,22 @@ class Run:
         self.lowest, self.stale = (resume_point.lowest, resume_point.stale) if resume_point else (None, 0)
         # Steps: of an early stop, and whose weights were taken then.
         self.stopped, self.best = resume_point.stopped if resume_point else 0, 0
-        self.spikes = skips.spike_detector(self.settings, resume_point.recent if resume_point else ())
+        self.spikes = spikes.spike_detector(self.settings, resume_point.recent if resume_point else ())
         self.ahead, self.rolled = (resume_point.ahead, list(resume_point.rolled)) if resume_point else (0, [])
         if resume_point is not None:
             with checkpoint_integrity.explain_damage(resume_point.path, self.folder):
                 self.engine.load(resume_point, self.folder)
-            loss_scale.restore(self.engine, resume_point)
+            self.engine.restore_loss_scale(resume_point)
 
     @property
     def keeps_best(self) -> bool:
         """Whether the checkpoint of the best validation stays, whatever its age."""
         return self.args.keep_best or bool(self.settings["early_stop"])
+
+    @property
+    def rollback_interval(self) -> int:
+        """Steps between the checkpoints that the run may go back to; 0 if it never does."""
+        return self.settings["roll_back_every"] if self.settings["roll_backs"] else 0
 
     def wants_validation(self, step: int) -> bool:
         """Whether the run validates after this step."""
@@ -183,7 +187,7 @@ class Run:
 
     def wants_checkpoint(self, step: int) -> bool:
         """Whether a checkpoint is due after this step, whatever came of it."""
-        intervals = (self.args.checkpoint_every, self.args.keep_every, rollback.point_every(self.settings))
+        intervals = (self.args.checkpoint_every, self.args.keep_every, self.rollback_interval)
         return step == self.plan.steps or any(step % each == 0 for each in intervals if each)
 
     def check_memory(self, config: PreTrainedConfig) -> tuple[int, Room]:
@@ -241,7 +245,7 @@ class Run:
         if self.checkpoint_writer:
             self.checkpoint_writer.raise_failure()
         rate = schedule.learning_rate(step, self.plan.steps, self.settings)
-        fits = partial(skips.update_fits, self) if self.spikes else None
+        fits = self.spikes.update_fits if self.spikes else None
         scale = self.engine.loss_scale()
         self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
@@ -321,10 +325,36 @@ class Run:
 
     def save(self, step: int, validation: float | None = None, end: bool = True) -> None:
         """A checkpoint of all processes; `validation`: the loss of one after this very step. The rest: see `saving.save_checkpoint`."""
-        new_checkpoint, tokenizer = (
-            checkpoint_state.build_checkpoint(self, step, validation),
-            partial(model.companion_files, self.args.tokenizer),
-        )
-        saving.save_checkpoint(
-            self, new_checkpoint, checkpoint_state.keep_policy(self), self.settings["save_dtype"], tokenizer, end
+        new_checkpoint = self.build_checkpoint(step, validation)
+        tokenizer = partial(model.companion_files, self.args.tokenizer)
+        saving.save_checkpoint(self, new_checkpoint, self.keep_policy(), self.settings["save_dtype"], tokenizer, end)
+
+    def keep_policy(self) -> checkpoint.KeepPolicy:
+        """Which checkpoints stay when a new one is whole: what a run may resume from, go back to or end with."""
+        points = (self.rollback_interval, self.settings["spike_window"])
+        return checkpoint.KeepPolicy(self.args.keep_checkpoints, self.args.keep_every, self.keeps_best, points)
+
+    def build_checkpoint(self, step: int, validation: float | None) -> checkpoint.Checkpoint:
+        """What a checkpoint after `step` says of the run; `restore` takes it back."""
+        return checkpoint.Checkpoint(
+            path=self.folder / f"step-{step:06d}",
+            step=step,
+            processes=self.processes,
+            zero_stage=self.settings["zero_stage"],
+            settings=self.mark,
+            code=self.code,
+            skipped=tuple(self.skipped),
+            changed=self.changed,
+            engine=self.kind,
+            validation=validation,
+            lowest=self.lowest,
+            recent=tuple(self.spikes.recent) if self.spikes else (),
+            ahead=self.ahead,
+            seen=self.plan.window_span(step + 1)[0] + self.ahead,
+            rolled=tuple(self.rolled),
+            stale=self.stale,
+            stopped=self.stopped,
+            begun=self.begun,
+            optimizer=self.settings["optimizer"],
+            **loss_scale.checkpoint_facts(self.engine.loss_scale(), self.overflows),
         )

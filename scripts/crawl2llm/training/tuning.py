@@ -185,10 +185,10 @@ def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest
         "loss_first": losses[0],
         "loss_last": losses[-1],
         "skipped_steps": run.skipped,
-        **loss_scale.metrics_row(run.engine, run.overflows),
+        **loss_scale.metrics_row(run.engine.loss_scale(), run.overflows),
         "notes": [
             *(notes if run.skipped else []),
-            *loss_scale.report_notes(run.engine, run.overflows, run.steps),
+            *loss_scale.report_notes(run.engine.loss_scale(), run.overflows, run.steps),
             *cut,
             *mixture.report_notes(run.engine.model.config),
             *run.report_notes(),

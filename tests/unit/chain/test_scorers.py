@@ -300,7 +300,7 @@ def test_steps_are_used_where_they_are_asked_for() -> None:
 
 
 def test_programs_that_are_not_there_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(tools.VARIABLE, str(tmp_path / "none"))
+    monkeypatch.setenv(tools.KENLM.variable, str(tmp_path / "none"))
     with pytest.raises(
         InputError, match=r"quality\.lm\.enabled is true, and KenLM's programs are not in .*none: .* make kenlm-tools"
     ):

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from crawl2llm.training import average, checkpoint, engine, export, initial
+from crawl2llm.training.engines.saved_parameters import saved_parameters
 from tests.unit.stages.pretrain.runs import finish, kill, kill_after, rows, same, wait_for
 from tests.unit.stages.pretrain.test_nonfinite import poisoned
 
@@ -41,7 +42,7 @@ def test_as_a_plain_loop(start: Any, tmp_path: Path, more: dict[str, Any]) -> No
     names = list(dict(initial.empty_model(AutoConfig.from_pretrained(found[0].path / "model")).named_parameters()))
     mean: dict[str, torch.Tensor] = {}
     for each in found:
-        kinds = dict(engine.saved_parameters(each, names, tmp_path))
+        kinds = dict(saved_parameters(each, names, tmp_path))
         weights = {name: kind[engine.WEIGHT].float().reshape(-1).clone() for name, kind in kinds.items()}
         if each.step == 1:  # w is 1 − 2/11 of the way from the initial weights
             mean = {name: kind[average.EMA].reshape(-1).clone() for name, kind in kinds.items()}

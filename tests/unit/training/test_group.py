@@ -32,7 +32,7 @@ except InputError as error:
     print(error)
     raise SystemExit(1)
 if device.type == "cpu":
-    group.join_group("torch", device, 1)
+    group.join_group(device, 1)
     total = torch.ones(1)
     torch.distributed.all_reduce(total)
     print(device, int(total))
@@ -103,7 +103,7 @@ LISTENING = """if True:
     import torch.distributed as dist
     from crawl2llm.training import group
 
-    group.join_group("torch", torch.device("cpu"), 1)
+    group.join_group(torch.device("cpu"), 1)
     own = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:

@@ -202,10 +202,8 @@ def test_what_does_not_go_with_it_is_refused(changes: dict[str, Any], words: str
 
 
 def test_a_note_says_how_often() -> None:
-    engine: Any = SimpleNamespace(loss_scale=lambda: (2.0**12, 3))
-    assert (
-        loss_scale.report_notes(engine, 0, 10) == [] and "4 of 10 updates" in loss_scale.report_notes(engine, 4, 10)[0]
-    )
+    state = (2.0**12, 3)
+    assert loss_scale.report_notes(state, 0, 10) == [] and "4 of 10 updates" in loss_scale.report_notes(state, 4, 10)[0]
     assert fill_defaults("pretrain.train", {})["loss_scale_power"] == 16
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crawl2llm.training.skips import Spikes
+from crawl2llm.training.spikes import Spikes
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.stages.pretrain.test_nonfinite import KINDS, SHARED_OUT, poisoned
 

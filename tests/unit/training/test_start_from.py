@@ -23,12 +23,12 @@ from crawl2llm.training import (
     architecture_match,
     checkpoint,
     checkpoint_integrity,
-    engine,
     initial,
     model,
     start_from,
     weight_files,
 )
+from crawl2llm.training.engines.saved_parameters import saved_parameters
 from crawl2llm.training.heldout import CARRY, choose_documents
 from crawl2llm.workflow.project_checks import check_project
 from tests.unit.stages.pretrain.conftest import TINY, build
@@ -302,12 +302,12 @@ def test_a_parameter_that_the_model_lacks_is_refused(short: Any, tmp_path: Path,
     """Half of a checkpoint's layers would be left out in silence."""
     found, names = short(name, stage), [name for name, _ in tiny().named_parameters()]
     assert found.optimizer == "adamw"
-    assert [name for name, _ in engine.saved_parameters(found, names, tmp_path)] == names
+    assert [name for name, _ in saved_parameters(found, names, tmp_path)] == names
     for other in (names[:-1], [*names, "other.weight"]):
         with pytest.raises(
             InputError, match=rf"is of another model: ({re.escape(names[-1])}|other\.weight) is a parameter"
         ):
-            list(engine.saved_parameters(found, other, tmp_path))
+            list(saved_parameters(found, other, tmp_path))
 
 
 def flipped(file: Path) -> Path:

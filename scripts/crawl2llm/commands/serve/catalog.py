@@ -52,7 +52,7 @@ def choose_offers(args: argparse.Namespace) -> tuple[dict[str, Offer], str, Spec
     obstacle = (
         "--draft and --lookup are of models that transformers runs"
         if speculation != Speculation()
-        else gguf_support.tools_problem(gguf_support.tools_folder())
+        else gguf_support.TOOLS.problem()
     )
     first = choose_first(models, exports_by_name, args.model, args.type)
     if first in files and obstacle:

@@ -62,8 +62,8 @@ class Export:
 @cache
 def load_library() -> Any:
     """llama.cpp's bindings; its errors are logged. Raises InputError where the tools are not there, or cannot be loaded."""
-    folder = gguf_support.tools_folder()
-    if obstacle := gguf_support.tools_problem(folder):
+    folder = gguf_support.TOOLS.folder()
+    if obstacle := gguf_support.TOOLS.problem(folder):
         raise InputError(obstacle)
     sys.path.append(str(folder / "site"))
     # Threads that spin while they wait slow each other down beside other work.
@@ -105,7 +105,7 @@ def _read_header(path: Path, _: int) -> dict[str, Any]:
     command = [sys.executable, "-P", gguf_header.__file__, str(path)]
     environment = {
         **os.environ,
-        "PYTHONPATH": str(gguf_support.tools_folder() / "site"),
+        "PYTHONPATH": str(gguf_support.TOOLS.folder() / "site"),
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "GGML_NO_BACKTRACE": "1",

@@ -1,6 +1,6 @@
 """The steps of a training whose loss stands out: how many standard deviations it is above the mean of the steps before.
 
-The measure of the trainer's own guard (training/skips.py), over the same window, whether that is switched on or not. The guard
+The measure of the trainer's own guard (training/spikes.py), over the same window, whether that is switched on or not. The guard
 waits for half of its window too; here short trainings have an answer as well.
 """
 

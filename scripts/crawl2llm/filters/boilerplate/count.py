@@ -34,7 +34,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 dealer.add(keys.line_rows(row["text"], host))
                 counted_documents += 1
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"counted": counted_documents, "rows": dealer.rows}
     return [out]
 

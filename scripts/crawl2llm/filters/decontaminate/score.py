@@ -24,7 +24,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import items
 from crawl2llm.filters.decontaminate.search import Index, Match, build_index
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import Writer, shard_of
+from crawl2llm.formats.documents import Writer, shard_of, sidecar_file
 
 BATCH = 64  # documents that are searched at once
 SIGNAL = pa.schema(
@@ -63,11 +63,6 @@ def load_index(manifest: Path) -> Index:
     return build_index(searched_items, search_settings)
 
 
-def matches_file(manifest: Path) -> Path:
-    """Where the matches of a shard's manifest are."""
-    return manifest.parent / "matches" / f"{shard_of(manifest)}.parquet"
-
-
 def rows_with_matches(rows: Iterator[dict[str, Any]], index: Index) -> Iterator[tuple[dict[str, Any], list[Match]]]:
     """Each row with its matches, in characters of its `text`."""
     while batch := list(islice(rows, BATCH)):
@@ -78,7 +73,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress, documents = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents"), 0
     columns = ["source", "curated", "url"]
-    with Writer(out, SIGNAL) as writer, Writer(matches_file(args.manifest), MATCH_SCHEMA) as places:
+    with Writer(out, SIGNAL) as writer, Writer(sidecar_file(args.manifest, "matches"), MATCH_SCHEMA) as places:
         texts = surviving_texts.texts(args.documents, args.verdicts, args.edits, columns, originals=True)
         for row, matches in rows_with_matches(texts, load_index(args.index)):
             for match in matches:
@@ -108,9 +103,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             )
             documents += bool(matches)
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"method": load_index(args.index).method, "with_matches": documents}
-    return [out, matches_file(args.manifest)]
+    return [out, sidecar_file(args.manifest, "matches")]
 
 
 def main(argv: list[str] | None = None) -> int:

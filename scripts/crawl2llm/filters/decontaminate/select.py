@@ -19,14 +19,9 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import cuts
 from crawl2llm.filters.decontaminate.score import MATCH_SCHEMA
 from crawl2llm.formats import spans
-from crawl2llm.formats.documents import Writer, rows, select_shard, shard_of
+from crawl2llm.formats.documents import Writer, rows, select_shard, shard_of, sidecar_file
 
 FOUND_SCHEMA = MATCH_SCHEMA.append(pa.field("fate", pa.string()))
-
-
-def found_items_file(manifest: Path) -> Path:
-    """Where the items that were found in a shard are."""
-    return manifest.parent / "found" / f"{shard_of(manifest)}.parquet"
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -55,7 +50,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 fates[row["id"]] = "left"
 
     files = select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"], record_fate)
-    places, found_file = spans.file_of(args.manifest), found_items_file(args.manifest)
+    places, found_file = spans.file_of(args.manifest), sidecar_file(args.manifest, "found")
     counts_by_set: dict[str, dict[str, int]] = {}
     with Writer(places, spans.SCHEMA) as writer, Writer(found_file, FOUND_SCHEMA) as items:
         for name, matches in matches_by_document.items():

@@ -63,7 +63,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     totals[key] += signal[key]
             writer.add_table(pa.Table.from_pylist(signals, schema=columns))
             progress.add(len(batch))
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {
         **totals,
         "documents": progress.done,

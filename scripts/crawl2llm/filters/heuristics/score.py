@@ -53,7 +53,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             writer.add({**identity, **measure_document(row["text"], words, limits)})
             characters += len(row["text"])
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"characters": characters, "without_stop_words": dict(without_list)}
     return [out]
 

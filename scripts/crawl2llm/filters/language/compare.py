@@ -78,7 +78,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             agreement_counts[share] = agreement_counts.get(share, 0) + 1
             script_counts[signals["script"] or "none"] = script_counts.get(signals["script"] or "none", 0) + 1
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"agreement": agreement_counts, "scripts": script_counts}
     return [out]
 

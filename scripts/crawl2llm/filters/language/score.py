@@ -43,7 +43,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             signals = {"language": language, "score": score, "characters": len(row["text"])}
             writer.add({"id": row["id"], "source": row["source"], **signals})
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     return [out]
 
 

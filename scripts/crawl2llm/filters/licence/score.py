@@ -47,7 +47,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             writer.add({**row, "licence": licence, "said": evidence, "beside": others_named})
             licence_counts[licence or ""] = licence_counts.get(licence or "", 0) + 1
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     without = licence_counts.pop("", 0)
     manifest.summary = {"licences": dict(sorted(licence_counts.items())), "unknown": without}
     return [out]

@@ -45,8 +45,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             is_untouched = row["curated"] or row["source"] in settings["skipped_by"]
             removed_spans = [] if is_untouched else list(rules.removed_spans(row["text"], settings))
             for span in removed_spans:
-                start, end = row["original"](span.start, span.end)
-                places.add({"id": row["id"], "start": start, "end": end, "replacement": "", "rule": span.rule})
+                places.add(spans.original_row(row, span))
                 spans_by_rule[span.rule] = spans_by_rule.get(span.rule, 0) + 1
             left = spans.EditedText(row["text"], removed_spans).text
             lines = sum(span.rule not in rules.RULES_INSIDE_LINES for span in removed_spans)
@@ -55,7 +54,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             counts["flagged"] = rules.flagged_share(row["text"], removed_spans)
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts})
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"taken": spans_by_rule}
     return [out, spans_file]
 

@@ -68,8 +68,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             is_untouched = row["curated"] or row["source"] in settings["skipped_by"] or not settings["cut"]
             cut = [] if is_untouched else list(foreign_spans(text, passages, kept_languages))
             for span in cut:
-                start, end = row["original"](span.start, span.end)
-                places.add({"id": row["id"], "start": start, "end": end, "replacement": "", "rule": span.rule})
+                places.add(spans.original_row(row, span))
                 spans_by_language[span.rule] += 1
             mixed_documents += len(languages) > 1
             measures = {
@@ -79,7 +78,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             }
             writer.add({**{name: row[name] for name in ("id", "source", "curated")}, **measures})
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"mixed": mixed_documents, "taken": dict(sorted(spans_by_language.items()))}
     return [out, spans_file]
 

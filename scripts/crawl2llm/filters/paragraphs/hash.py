@@ -46,7 +46,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 paragraphs += len(at)
             document += 1
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"paragraphs": paragraphs, "by": settings["by"], "bytes_min": settings["bytes_min"]}
     return [out]
 

@@ -18,7 +18,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.pii.detect import Detector
 from crawl2llm.filters.pii.kinds import KINDS
 from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import Writer, shard_of
+from crawl2llm.formats.documents import Writer, shard_of, sidecar_file
 from crawl2llm.formats.labels_by_document import language_lookup
 
 SIGNAL = pa.schema(
@@ -35,15 +35,10 @@ FINDING_SCHEMA = pa.schema(
 )
 
 
-def findings_file(manifest: Path) -> Path:
-    """Where the places of a shard are written: found/<shard>.parquet beside the manifest."""
-    return manifest.parent / "found" / f"{shard_of(manifest)}.parquet"
-
-
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     language_of = language_lookup(args.languages, args.documents)
     detect = Detector(settings["kinds"], settings["regions"])
-    out, places = args.manifest.with_name(f"{shard_of(args.documents)}.parquet"), findings_file(args.manifest)
+    out, places = args.manifest.with_name(f"{shard_of(args.documents)}.parquet"), sidecar_file(args.manifest, "found")
     progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     total: dict[str, dict[str, int]] = {}
     with Writer(out, SIGNAL) as writer, Writer(places, FINDING_SCHEMA) as findings:
@@ -62,7 +57,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 counts_by_detail[finding.detail] = counts_by_detail.get(finding.detail, 0) + 1
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts})
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"found": {kind: dict(sorted(total[kind].items())) for kind in sorted(total)}}
     return [out, places]
 

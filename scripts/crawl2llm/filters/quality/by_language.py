@@ -1,12 +1,12 @@
 """The top fraction of each language: where the curated sources are in one language, the top of all documents would be too.
 
-Languages with fewer than LEAST scored documents of the crawl are taken together. Memory: a histogram of 512 kB for each language, the
-scores of one bin of each, and the ids of one shard.
+Languages with fewer than LEAST_DOCUMENTS scored documents of the crawl are taken together. Memory: that of top_fraction.py, and the ids of
+one shard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,48 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crawl2llm.filters.quality.top_fraction import fraction_cuts
 from crawl2llm.formats.documents import batches, parquet_file, rows, shard_of
 
 LEAST_DOCUMENTS = 100  # documents; with fewer, a top fraction of them alone would be chance
 OTHER_LANGUAGES = "other languages"
-FINE_BINS = 1 << 16  # bins of the histogram that a cut is found by
 BATCH = 1 << 16  # rows read at a time
-Parts = Callable[[], Iterable[tuple[str, np.ndarray]]]  # (group, scores), all of them at each call
-
-
-def fine_bins(scores: np.ndarray) -> np.ndarray:
-    """The bin of each score in [0, 1] among FINE of equal width."""
-    return np.clip((scores * FINE_BINS).astype(np.int64), 0, FINE_BINS - 1)
-
-
-def group_thresholds(parts: Parts, fraction: float) -> dict[str, float]:
-    """Group → the score at or above which the top `fraction` of its scores lies. parts: is called twice, as in
-    `select.top_fraction_threshold`.
-    """
-    counts: dict[str, np.ndarray] = {}
-    highest: dict[str, float] = {}
-    for group, scores in parts():
-        counts[group] = counts.get(group, 0) + np.bincount(fine_bins(scores), minlength=FINE_BINS)
-        highest[group] = max(highest.get(group, 0.0), float(scores.max(initial=0.0)))
-    threshold_by_group: dict[str, float] = {}
-    places: dict[str, tuple[int, int]] = {}  # (bin of the cut, how many scores of the bin lie below it)
-    for group, histogram in counts.items():
-        number = int(histogram.sum())
-        drop = number - round(number * fraction)
-        if fraction >= 1 or drop == number:
-            threshold_by_group[group] = 0.0 if fraction >= 1 else float(np.nextafter(highest[group], 2))
-            continue
-        below = np.cumsum(histogram)
-        bin_ = int(np.searchsorted(below, drop, side="right"))
-        places[group] = bin_, drop - int(below[bin_] - histogram[bin_])
-    inside: dict[str, list[np.ndarray]] = {group: [] for group in places}
-    for group, scores in parts():
-        if group in places:
-            inside[group].append(scores[fine_bins(scores) == places[group][0]])
-    threshold_by_group |= {
-        group: float(np.partition(np.concatenate(inside[group]), at)[at]) for group, (_, at) in places.items()
-    }
-    return threshold_by_group
 
 
 class LanguageThresholds:
@@ -76,7 +40,8 @@ class LanguageThresholds:
         self.group_of = {
             language: OTHER_LANGUAGES if language in small_languages else language for language in self.documents
         }
-        self.threshold_by_group = group_thresholds(self._scores_by_group, settings["keep_fraction"])
+        cuts = fraction_cuts(self._scores_by_group, np.array([settings["keep_fraction"]]))
+        self.threshold_by_group = {group: float(cut) for group, (cut,) in cuts.items()}
 
     def row_thresholds(self, path: Path, signals: pa.RecordBatch) -> np.ndarray:
         """The threshold of each row of signals of a shard; 0 of one that takes no part."""

@@ -74,7 +74,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     out = args.manifest.with_name(f"{shard_of(args.manifest)}.parquet")
     with Writer(out, combined_table.schema) as writer:
         writer.add_table(combined_table)
-    manifest.counts = {"in": len(combined_table), "kept": len(combined_table), "dropped": {}}
+    manifest.count_all_kept(len(combined_table))
     by_language: dict[str, dict[str, int]] = {}
     for language, bucket in zip(
         combined_table["language"].to_pylist(), combined_table["bucket"].to_pylist(), strict=True

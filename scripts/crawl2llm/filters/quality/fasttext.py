@@ -69,7 +69,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             scores = {name: model(line) for name, model in models.items()}
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **scores})
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"scorers": sidecars.describe_scorers(entries, "fasttext")}
     return [out]
 

@@ -61,7 +61,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         ):
             scores = {name: scores_by_id.get(row["id"]) for name, scores_by_id in perplexities.items()}
             writer.add({**row, "language": document_languages.get(row["id"]), **scores})
-    manifest.counts = {"in": number, "kept": number, "dropped": {}}
+    manifest.count_all_kept(number)
     trained = [{"name": LM}] if args.lm else []
     manifest.summary = {
         "scorers": sidecars.describe_scorers([*settings["models"], *trained], "kenlm", better="low"),

@@ -32,7 +32,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             score = classify(one_line(row["text"][:limit])) if classify else None
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, "score": score})
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     return [out]
 
 

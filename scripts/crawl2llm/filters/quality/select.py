@@ -23,6 +23,7 @@ from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality import by_language, threshold_logic
+from crawl2llm.filters.quality.top_fraction import fraction_cuts
 from crawl2llm.formats.documents import (
     VERDICT,
     VERDICTS,
@@ -37,7 +38,6 @@ from crawl2llm.formats.documents import (
 )
 
 BINS = 20  # of the histogram of scores over [0, 1]
-FINE_BINS = 1 << 16  # of the histogram that the cut is found by
 BATCH = 1 << 16  # rows read at a time
 
 
@@ -58,32 +58,10 @@ def crawl_scores(paths: list[Path], skipped_by: list[str]) -> Iterator[np.ndarra
             yield scores[~exempt & ~np.isnan(scores)]
 
 
-def fine_bins(scores: np.ndarray) -> np.ndarray:
-    """The bin of each score among FINE of equal width; a higher score is in no lower bin."""
-    return np.clip((scores * FINE_BINS).astype(np.int64), 0, FINE_BINS - 1)
-
-
 def top_fraction_threshold(parts: Callable[[], Iterable[np.ndarray]], fraction: float) -> float:
-    """The score at or above which the top `fraction` of the scores lies; 0 where there are none.
-
-    parts: gives all scores, and is called twice. The first pass finds the bin of the score, the second the score in it, so that memory
-    is a bin's.
-    """
-    counts, highest = np.zeros(FINE_BINS, np.int64), 0.0
-    for scores in parts():
-        counts += np.bincount(fine_bins(scores), minlength=FINE_BINS)
-        highest = max(highest, float(scores.max(initial=0.0)))
-    number = int(counts.sum())
-    if not number or fraction >= 1:
-        return 0.0
-    drop = number - round(number * fraction)
-    if drop == number:
-        return float(np.nextafter(highest, 2))
-    below = np.cumsum(counts)
-    bin_ = int(np.searchsorted(below, drop, side="right"))
-    inside = np.concatenate([scores[fine_bins(scores) == bin_] for scores in parts()])
-    place = drop - int(below[bin_] - counts[bin_])
-    return float(np.partition(inside, place)[place])
+    """The score at or above which the top `fraction` of the scores lies; 0 where there are none. parts: all scores, is called twice."""
+    cuts = fraction_cuts(lambda: (("", scores) for scores in parts()), np.array([fraction]))
+    return float(cuts[""][0]) if cuts else 0.0
 
 
 def pareto_draw(seed: int, identifier: str, alpha: float) -> float:

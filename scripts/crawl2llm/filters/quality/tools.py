@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import scorers
-from crawl2llm.core import code_snapshot
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.root import ROOT
+from crawl2llm.core.external_tools import ExternalTool
 from crawl2llm.core.shard_pool import end_with_parent
 
-FOLDER = ".kenlm"  # beside .venv
-VARIABLE = "CRAWL2LLM_KENLM"
 VERSION = "0.3.0"  # of kenlm's archive; in envs/lock-kenlm.txt
 PROGRAMS = ("lmplz", "build_binary", "query")
 VERSION_FILE = "version"  # the file in the folder that says which version it is of
@@ -28,28 +25,25 @@ SECONDS, BYTES_PER_SECOND = (
 )  # of the clock, and bytes of its files for each of which there is time beside these
 
 
-def tools_folder() -> Path:
-    """The folder of KenLM's programs, that of `make kenlm-tools` where the variable CRAWL2LLM_KENLM names no other."""
-    return Path(os.environ.get(VARIABLE) or code_snapshot.project_folder(ROOT) / FOLDER)
-
-
-def missing_reason(folder: Path) -> str | None:
-    """Why the programs in a folder cannot be used, and how to make them; None where they can."""
-    hint = f"make them once, where there is a network: make kenlm-tools (two minutes; {VARIABLE} names another folder)"
-    if not all(os.access(folder / name, os.X_OK) for name in PROGRAMS) or not (folder / VERSION_FILE).is_file():
-        return f"KenLM's programs are not in {folder}: {hint}"
-    if (folder / VERSION_FILE).read_text(encoding="utf-8").strip() != VERSION:
-        return f"KenLM's programs in {folder} are of another version than {VERSION}: {hint}"
-    return None
+KENLM = ExternalTool(
+    name="KenLM's programs",
+    plural=True,
+    target="kenlm-tools",
+    cost="two minutes",
+    variable="CRAWL2LLM_KENLM",
+    default_folder=".kenlm",
+    mark=VERSION_FILE,
+    requirement=f"another version than {VERSION}",
+    is_complete=lambda folder: (
+        all(os.access(folder / name, os.X_OK) for name in PROGRAMS) and (folder / VERSION_FILE).is_file()
+    ),
+    is_required=lambda folder: (folder / VERSION_FILE).read_text(encoding="utf-8").strip() == VERSION,
+)
 
 
 def check_tools(config: dict[str, Any]) -> None:
     """Raise InputError where a run trains or asks language models and the programs are not there."""
-    if (
-        "quality" in config["filters"]
-        and scorers.scorer_names(config, "kenlm")
-        and (reason := missing_reason(tools_folder()))
-    ):
+    if "quality" in config["filters"] and scorers.scorer_names(config, "kenlm") and (reason := KENLM.problem()):
         key = (
             "quality.lm.enabled is true" if config["quality"]["lm"]["enabled"] else "quality.kenlm.models names models"
         )
@@ -61,13 +55,13 @@ def run_program(program: str, *options: str, text: Path, out: Path | None = None
 
     Raises InputError with its last words if it fails, and if it takes longer than files of this size can take.
     """
-    if reason := missing_reason(tools_folder()):
+    if reason := KENLM.problem():
         raise InputError(reason)
     seconds = SECONDS + sum(file.stat().st_size for file in (text, model) if file) // BYTES_PER_SECOND
     with text.open("rb") as text_file, (out or Path(os.devnull)).open("wb") as out_file:
         try:
             result = subprocess.run(
-                [str(tools_folder() / program), *options],
+                [str(KENLM.folder() / program), *options],
                 stdin=text_file,
                 stdout=out_file,
                 stderr=subprocess.PIPE,

@@ -169,7 +169,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 row_scores = {name: score_or_none(values[number]) for name, values in scores.items()}
                 writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **row_scores})
             progress.add(len(rows))
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"scorers": sidecars.describe_scorers(settings["models"], "transformers")}
     return [out]
 

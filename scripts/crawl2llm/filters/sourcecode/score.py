@@ -64,7 +64,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             else:
                 writer.add(identity)
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     notes = []
     if not sources and not extensions:
         notes.append("sourcecode.score names neither sources nor extensions: no document counts as code.")

@@ -39,7 +39,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             rows["hash"] = fingerprints
             dealer.add(rows)
             words, fingerprint_count = words + len(batch.words), fingerprint_count + len(fingerprints)
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"words": words, "marks": fingerprint_count, "length": settings["words"]}
     return [out]
 

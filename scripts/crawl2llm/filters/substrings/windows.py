@@ -40,7 +40,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             documents = np.array([row["document"] for row in batch.rows], np.int64)
             dealer.add(unit_rows(ngram_hashes(batch.words, length)[candidates], ranks[row], documents[row], at))
             number += len(candidates)
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"windows": number}
     return [out]
 

@@ -51,7 +51,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             }
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts, **probabilities})
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     notes = []
     if not settings["lists"] and not classifiers:
         notes.append("toxicity.score names neither lists nor classifiers: nothing was compared.")

@@ -57,7 +57,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             } if name else {"words": 0}  # fmt: skip
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **measures})
             progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     notes = [] if any(settings.values()) else ["url.score names no list: no URL was compared."]
     if suffix_entries := sorted(set(lists.listed_public_suffixes)):
         notes.append(

@@ -14,6 +14,7 @@ from torch.distributed.fsdp import FSDPModule
 from crawl2llm.stages.align.chunked_logprobs import ChunkedHead
 from crawl2llm.training import engine, layers, sampling
 from crawl2llm.training.batch import MicroBatch
+from crawl2llm.training.engines.by_name import ENGINES
 
 # What a micro-batch adds to the loss of this process's step: fp32 logits [n, length, vocabulary] and int64 targets [n, length] → a number.
 # With `loss_chunk` log-probabilities of the targets, fp32 [n, length], stand in the place of logits; of a reward model scores, [n, 1].
@@ -99,5 +100,5 @@ class ByLoss(engine.Engine):
 
 
 def engine_class(name: str) -> type[ByLoss]:
-    """The class of an engine by its name, as `engine.engine_class`."""
-    return cast(type[ByLoss], type("Aligned", (ByLoss, engine.engine_class(name)), {}))
+    """The class of an engine by its name, as in `ENGINES`."""
+    return cast(type[ByLoss], type("Aligned", (ByLoss, ENGINES[name]), {}))

@@ -30,8 +30,8 @@ from crawl2llm.stages.align.endpoint import EndpointJudge
 from crawl2llm.stages.align.layouts import KEY, LABELS, PREFERENCE, PROMPTS, parse_row
 from crawl2llm.stages.align.rewards import ENDPOINT
 from crawl2llm.stages.align.self_preferences import sample_preferences
+from crawl2llm.text.text_key import text_key
 from crawl2llm.training import pair_files
-from crawl2llm.training.pair_files import text_key
 from crawl2llm.training.pair_layouts import Bad
 from crawl2llm.training.pair_masks import REASON, Masks, pii_masks
 from crawl2llm.training.template import CHAT, Template, read_pairs

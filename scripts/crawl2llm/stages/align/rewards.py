@@ -19,6 +19,7 @@ import regex
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align.functions import Reward, load_function, parse_function_path
+from crawl2llm.text.text_key import text_key
 
 SECONDS = 10.0  # that an expression may take on one answer
 MODEL, ENDPOINT = "model", "endpoint"
@@ -31,11 +32,6 @@ KEYS = {
     ENDPOINT: set[str](),
 }
 RewardArguments = tuple[str, str, str | None]  # as the arguments of Reward
-
-
-def fold_text(text: str) -> str:
-    """What two answers must share to be the same."""
-    return " ".join(text.casefold().split())
 
 
 def check_entries(entries: Sequence[dict[str, Any]], key: str, endpoint: bool = False) -> None:
@@ -116,7 +112,7 @@ def exact_reward(pattern: str = "") -> Reward:
         if pattern:
             matches = _match_in_time(lambda: list(expression.finditer(answer, timeout=SECONDS)), pattern)
             answer = (matches[-1]["answer"] or "") if matches else ""
-        return float(bool(fold_text(reference or "")) and fold_text(answer) == fold_text(reference or ""))
+        return float(bool(text_key(reference or "")) and text_key(answer) == text_key(reference or ""))
 
     return reward
 

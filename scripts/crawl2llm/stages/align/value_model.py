@@ -23,6 +23,7 @@ from crawl2llm.stages.align import reward_inputs
 from crawl2llm.stages.align.engine import ByLoss, Loss
 from crawl2llm.training import engine, initial
 from crawl2llm.training.batch import MicroBatch
+from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.engines.deepspeed_ema import Parts
 from crawl2llm.training.muon import local_part
 
@@ -167,4 +168,4 @@ class Valued(ByLoss):
 
 def engine_class(name: str) -> type[Valued]:
     """The class of an engine by its name, as stages/align/engine.py has it, of a model with a model of values."""
-    return cast(type[Valued], type("Valued", (Valued, engine.engine_class(name)), {}))
+    return cast(type[Valued], type("Valued", (Valued, ENGINES[name]), {}))

@@ -22,8 +22,8 @@ from safetensors.torch import save_file
 from crawl2llm.chain import model_registry
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, pretty_json, scratch_folder
+from crawl2llm.core.programs import run_program
 from crawl2llm.stages.compress import calibration, llm_compressor, quantize_tools, quantized_output
-from crawl2llm.stages.compress.programs import run_program
 from crawl2llm.training import data, packed_weights, quantization_grids, quantized_weights
 from crawl2llm.training.compressible_layers import Layer
 from crawl2llm.training.model_loading import context_of
@@ -48,11 +48,11 @@ def quantize_model(
     """
     from transformers import AutoConfig
 
-    home, ids = quantize_tools.environment_folder(), None
+    home, ids = quantize_tools.ENVIRONMENT.folder(), None
     # What the rule reserves; more threads are for reading text.
     torch.set_num_threads(settings["threads"] if settings["method"] in model_registry.CALIBRATED_METHODS else 1)
     if settings["method"] in model_registry.CALIBRATED_METHODS:
-        if why := quantize_tools.environment_problem(home):
+        if why := quantize_tools.ENVIRONMENT.problem(home):
             raise InputError(why)
         config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
         ids = calibration.calibration_windows(

@@ -17,10 +17,10 @@ from typing import Any
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, scratch_folder
+from crawl2llm.core.programs import run_program
 from crawl2llm.core.root import CODE
 from crawl2llm.stages.compress import gguf_support, llama_worker
 from crawl2llm.stages.compress.gguf_reference import LogitReference
-from crawl2llm.stages.compress.programs import run_program
 
 UNQUANTIZED = ("f32", "f16")  # what is not quantized, and has to be the same model
 BLOCK = 256  # weights of a block of k-quants: a row has a whole number of them, or another type
@@ -40,8 +40,8 @@ def export_gguf(
     tokens: manifests of tokenize.encode. Raises InputError where the tools are not there, where llama.cpp does not take the model, where
     it cuts texts into other tokens, and where a file that is not quantized has other logits.
     """
-    home = gguf_support.tools_folder()
-    if why := gguf_support.tools_problem(home):
+    home = gguf_support.TOOLS.folder()
+    if why := gguf_support.TOOLS.problem(home):
         raise InputError(why)
     pre = pre_tokenizer(folder)
     with scratch_folder(out.with_name(f".{out.name}.gguf")) as place:

@@ -6,15 +6,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import model_registry
-from crawl2llm.core import code_snapshot
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.root import ROOT
+from crawl2llm.core.external_tools import ExternalTool
 
 SAFETENSORS = "safetensors"
 TYPES = ("llama", "mistral", "qwen2", "qwen3", "mixtral", "olmoe", "gpt2", "gpt_neox")
@@ -24,25 +22,28 @@ EQUAL_HEADS_TYPES = ("olmoe",)  # its norms of keys have the width of queries
 # alone, and after every digit was cut off by itself. Groups of up to three digits are there only before other expressions: minicpm5,
 # deepseek-v3, hunyuan-dense, llama-bpe (read in the source of llama_cpp_python 0.3.36).
 PRE = {0: "gpt-2", 1: "smollm"}
-FOLDER = ".gguf"  # beside .venv
-VARIABLE = "CRAWL2LLM_GGUF"
 VERSION = "0.3.36"  # of llama_cpp_python, which carries llama.cpp; in envs/lock-gguf.txt
+BINDINGS = "site/llama_cpp"  # below the folder of the tools
 
 
-def tools_folder() -> Path:
-    """The folder of llama.cpp's tools, that of `make gguf-tools` where the variable CRAWL2LLM_GGUF names no other."""
-    return Path(os.environ.get(VARIABLE) or code_snapshot.project_folder(ROOT) / FOLDER)
+def has_version(folder: Path) -> bool:
+    """Whether a folder holds bindings of VERSION."""
+    module = folder / BINDINGS / "__init__.py"
+    return module.is_file() and f'"{VERSION}"' in module.read_text(encoding="utf-8")
 
 
-def tools_problem(folder: Path) -> str | None:
-    """Why the tools in a folder cannot be used, and how to make them; None where they can."""
-    how = f"make them once, where there is a network: make gguf-tools (minutes; {VARIABLE} names another folder)"
-    if not (folder / "llama.cpp/convert_hf_to_gguf.py").is_file():
-        return f"llama.cpp's tools are not in {folder}: {how}"
-    bindings = folder / "site/llama_cpp/__init__.py"
-    if not bindings.is_file() or f'"{VERSION}"' not in bindings.read_text(encoding="utf-8"):
-        return f"llama.cpp's tools in {folder} are of another version than {VERSION}: {how}"
-    return None
+TOOLS = ExternalTool(
+    name="llama.cpp's tools",
+    plural=True,
+    target="gguf-tools",
+    cost="minutes",
+    variable="CRAWL2LLM_GGUF",
+    default_folder=".gguf",
+    mark=BINDINGS,
+    requirement=f"another version than {VERSION}",
+    is_complete=lambda folder: (folder / "llama.cpp/convert_hf_to_gguf.py").is_file(),
+    is_required=has_version,
+)
 
 
 def gguf_exports(config: dict[str, Any]) -> dict[str, list[str]]:
@@ -97,5 +98,5 @@ def check_exports(config: dict[str, Any]) -> None:
 def check_tools(config: dict[str, Any], present: Container[str] = ()) -> None:
     """Raise InputError where an export needs tools that are not there. present: exports that are made already."""
     for name in gguf_exports(config):
-        if name not in present and (why := tools_problem(tools_folder())):
+        if name not in present and (why := TOOLS.problem()):
             raise InputError(f"models.{name} is exported as GGUF, and {why}")

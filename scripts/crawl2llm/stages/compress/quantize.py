@@ -17,6 +17,7 @@ from typing import Any
 from crawl2llm.chain import command_line
 from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.chain.model_registry import QUANTIZE_STEP
+from crawl2llm.core import free_memory
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
@@ -68,7 +69,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     _, source = verify_weights(args.model)
     if quantized_weights.is_quantized(source):
         raise InputError(f"{source} is quantized already; {STEP} takes a model whose weights are not")
-    check_memory(source, memory.available_bytes(), copies=2 if settings["method"] in quantize_tools.PACKED else 0.5)
+    check_memory(
+        source, free_memory.available_bytes(), copies=2 if settings["method"] in quantize_tools.PACKED else 0.5
+    )
     config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
     quantize_tools.check_type(settings["method"], config.model_type, f"{STEP}.method", "config.json's model_type")
     layers = linear_layers(config)

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container
 from pathlib import Path
 from typing import Any
@@ -14,38 +13,39 @@ from typing import Any
 from crawl2llm.chain import model_registry
 from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, parse_pins
 from crawl2llm.chain.model_registry import QUANTIZE_STEP
-from crawl2llm.core import code_snapshot
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.external_tools import ExternalTool
 from crawl2llm.core.root import ROOT
 from crawl2llm.training.quantized_sizes import BLOCK, GROUPS, LLAMA_LIKE
 
 PACKED = ("int4", *model_registry.CALIBRATED_METHODS)  # whose layers training/packed_weights.py reads
 TYPES = LLAMA_LIKE
-FOLDER = ".quantize"  # beside .venv
-VARIABLE = "CRAWL2LLM_QUANTIZE"
-INSTALLED = ".installed"  # in the folder: the lock that it was made of
+INSTALLED = ".installed"  # in the environment's folder: the lock that it was made of
 
 
-def environment_folder() -> Path:
-    """The quantizers' environment, that of `make quantize-tools` where the variable CRAWL2LLM_QUANTIZE names no other."""
-    return Path(os.environ.get(VARIABLE) or code_snapshot.project_folder(ROOT) / FOLDER)
-
-
-def python_path(where: Path) -> Path:
+def python_path(folder: Path) -> Path:
     """The environment's Python."""
-    return where / "bin/python"
+    return folder / "bin/python"
 
 
-def environment_problem(where: Path) -> str | None:
-    """Why the environment in a folder cannot be used, and how to make it; None where it can."""
-    how = f"make it once, where there is a network: make quantize-tools (some minutes, 1.5 GB; {VARIABLE} names another folder)"
-    if not python_path(where).is_file() or not (where / INSTALLED).is_file():
-        return f"the quantizers' environment is not in {where}: {how}"
-    if parse_pins((where / INSTALLED).read_text(encoding="utf-8")) != parse_pins(
-        (ROOT / QUANTIZE_LOCK).read_text(encoding="utf-8")
-    ):
-        return f"the quantizers' environment in {where} is of other packages than {QUANTIZE_LOCK}: {how}"
-    return None
+def has_locked_packages(folder: Path) -> bool:
+    """Whether the environment in a folder is of the lock's packages."""
+    installed, locked = (path.read_text(encoding="utf-8") for path in (folder / INSTALLED, ROOT / QUANTIZE_LOCK))
+    return parse_pins(installed) == parse_pins(locked)
+
+
+ENVIRONMENT = ExternalTool(
+    name="the quantizers' environment",
+    plural=False,
+    target="quantize-tools",
+    cost="some minutes, 1.5 GB",
+    variable="CRAWL2LLM_QUANTIZE",
+    default_folder=".quantize",
+    mark=INSTALLED,
+    requirement=f"other packages than {QUANTIZE_LOCK}",
+    is_complete=lambda folder: python_path(folder).is_file() and (folder / INSTALLED).is_file(),
+    is_required=has_locked_packages,
+)
 
 
 def check_methods(config: dict[str, Any]) -> None:
@@ -108,10 +108,6 @@ def check_shapes(config: dict[str, Any]) -> None:
 def check_tools(config: dict[str, Any], present: Container[str] = ()) -> None:
     """Raise InputError where a model needs an environment that is not there. present: models that are made already."""
     for name in model_registry.models_made_by(config, QUANTIZE_STEP):
-        if (
-            name not in present
-            and model_registry.is_calibrated(config, name)
-            and (why := environment_problem(environment_folder()))
-        ):
+        if name not in present and model_registry.is_calibrated(config, name) and (why := ENVIRONMENT.problem()):
             method = model_registry.section(config, QUANTIZE_STEP, name)["method"]
             raise InputError(f"models.{name} is made by method {method}, and {why}")

@@ -59,7 +59,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     writer.add({**row, "bands": row_bands, "shingles": row_shingles.tolist()})
                     number, shingles = number + 1, shingles + len(row_shingles)
             progress.add()
-    manifest.counts = {"in": number, "kept": number, "dropped": {}}
+    manifest.count_all_kept(number)
     manifest.summary = {"documents": number, "shingles": shingles, "by": split.summary_part("by"), "settings": settings}
     log.info("main holds out %s documents", f"{number:,}")
     return [out]

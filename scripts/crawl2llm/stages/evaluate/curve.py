@@ -126,7 +126,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     files = [args.manifest.with_name("curve.json"), args.manifest.with_name("curve.items.jsonl")]
     write_atomically(files[0], pretty_json({"points": points}))
     write_atomically(files[1], json_lines(lines))
-    manifest.counts = {"in": len(rows), "kept": len(rows), "dropped": {}}
+    manifest.count_all_kept(len(rows))
     manifest.summary = {"points": points}
     return files
 

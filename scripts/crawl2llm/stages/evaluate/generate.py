@@ -15,6 +15,7 @@ from typing import Any
 import xxhash
 
 from crawl2llm.chain import command_line
+from crawl2llm.core import free_memory
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
 from crawl2llm.formats.documents import uniform_hash
@@ -83,7 +84,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if settings["questions"] and not questions:
         notes.append("No held-out question was answered: finetune.pairs found too few.")
         log.warning(notes[-1])
-    memory_before = memory.available_bytes()
+    memory_before = free_memory.available_bytes()
     model, tokenizer = load_model(verify_weights(args.model)[1], settings["precision"])
     quantized_weights.place_model(model)
     writer = Writer(model, tokenizer, settings)

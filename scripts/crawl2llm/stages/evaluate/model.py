@@ -16,6 +16,7 @@ from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import UNTRAINED
+from crawl2llm.core import free_memory
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
 from crawl2llm.formats import generation_speed
@@ -39,7 +40,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     source, folder = verify_weights(args.model)
     rows, template = read_pairs(args.pairs, "heldout")
     documents, available = choose_documents(args.tokens, settings["max_tokens"], settings["seed"])
-    memory_before = memory.available_bytes()
+    memory_before = free_memory.available_bytes()
     random = name == UNTRAINED
     model_and_tokenizer = (
         untrained_model(folder, settings["precision"], settings["seed"])

@@ -15,6 +15,7 @@ from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import UNTRAINED
+from crawl2llm.core import free_memory
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
 from crawl2llm.formats.public_tasks import core
@@ -150,7 +151,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     torch.set_num_threads(settings["threads"])
     name, stage = task_of(args.manifest), Manifest.read(args.staged)
     _, folder = verify_weights(args.model)
-    memory_before = memory.available_bytes()
+    memory_before = free_memory.available_bytes()
     if name == UNTRAINED:
         model, tokenizer = untrained_model(folder, settings["precision"], settings["seed"])
     else:

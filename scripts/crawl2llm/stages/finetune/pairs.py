@@ -25,8 +25,8 @@ from crawl2llm.core.console import Progress, log, singular_or_plural
 from crawl2llm.core.manifest import Manifest, json_lines, write_atomically
 from crawl2llm.filters.decontaminate.pairs import Guard
 from crawl2llm.formats.documents import count_rows, document_id, rows, uniform_hash
+from crawl2llm.text.text_key import text_key
 from crawl2llm.training import pair_files
-from crawl2llm.training.pair_files import text_key
 from crawl2llm.training.pair_layouts import check_pair_settings
 from crawl2llm.training.pair_masks import REASON, Masks, pii_masks
 from crawl2llm.training.pair_patterns import Pattern, bounded_text, compile_patterns, document_title, matched_pairs

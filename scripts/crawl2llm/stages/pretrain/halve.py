@@ -11,8 +11,6 @@ from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, pretty_json, write_atomically
 from crawl2llm.stages.pretrain.halving import judging
 
-FILE = "halving.json"
-
 
 def judge_rungs(rows: list[dict[str, Any]], settings: dict[str, Any]) -> dict[str, Any]:
     """{rungs: [{rung, share, settings}], stopped: {contender: {rung, step, why}}} of what all contenders reached at all rungs."""
@@ -34,7 +32,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     judgement = judge_rungs(judging.read_rungs(args.rungs), settings)
     for name, facts in judgement["stopped"].items():
         log.info("%s stops at rung %d, after step %s: %s", name, facts["rung"], f"{facts['step']:,}", facts["why"])
-    out = args.manifest.with_name(FILE)
+    out = args.manifest.with_name(judging.FATES_FILE)
     write_atomically(out, pretty_json(judgement))
     going_on = sorted(settings["settings"].keys() - judgement["stopped"].keys())
     manifest.summary = {"rungs": settings["rungs"], "contenders": len(settings["settings"]), "to the end": going_on}

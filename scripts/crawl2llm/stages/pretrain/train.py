@@ -217,7 +217,7 @@ def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest
         notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
     notes += (
         skips.report_notes(rows, done)
-        + loss_scale.report_notes(run.engine, run.overflows, done)
+        + loss_scale.report_notes(run.engine.loss_scale(), run.overflows, done)
         + rollback.report_notes(run.rolled)
         + early_stopping.report_notes(run)
     )
@@ -245,7 +245,7 @@ def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest
         "validation_bytes": run.validation_bytes,
         "validation_documents": run.validation_documents,
         "skipped_steps": run.skipped,
-        **loss_scale.metrics_row(run.engine, run.overflows),
+        **loss_scale.metrics_row(run.engine.loss_scale(), run.overflows),
         **({"rolled_back": run.rolled} if run.rolled else {}),
         **early_stopping.manifest_summary(run),
         "notes": notes,

@@ -15,18 +15,13 @@ from typing import Any
 
 from crawl2llm.chain import command_line, steps
 from crawl2llm.core.console import Progress
-from crawl2llm.core.manifest import Manifest, write_atomically
+from crawl2llm.core.manifest import Manifest, variant_of, write_atomically
 from crawl2llm.formats.run_records import Run
 from crawl2llm.stages.report import excerpts, inspect_page, inspect_sampling, mark_precision, mark_words
 from crawl2llm.stages.report import mark_lines as marked
 from crawl2llm.stages.report.inspect_sampling import DocumentSampler
 
 SAMPLES = "samples.jsonl"
-
-
-def variant_of(manifest: Path) -> str:
-    """`results/<variant>/report/inspect/manifest.json` → `<variant>`."""
-    return manifest.absolute().parents[2].name
 
 
 def group_rows(sampler: DocumentSampler) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from crawl2llm.chain import command_line, config_schema, shared_reference, yaml_
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.fingerprint import config_of_variant
 from crawl2llm.core.console import log
-from crawl2llm.core.manifest import Manifest, write_atomically
+from crawl2llm.core.manifest import Manifest, variant_of, write_atomically
 from crawl2llm.formats.run_records import Run, step_costs
 from crawl2llm.stages.report import (
     alarms,
@@ -97,11 +97,6 @@ def other_variants(configs: Sequence[str], variant: str) -> list[str]:
 def is_mapping(config: str) -> bool:
     """Whether a config is named by what it holds, as JSON, and not by its file."""
     return config.lstrip().startswith("{")
-
-
-def variant_of(manifest: Path) -> str:
-    """`results/<variant>/report/render/manifest.json` → `<variant>`."""
-    return manifest.absolute().parents[2].name
 
 
 def rank_groups(groups: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:

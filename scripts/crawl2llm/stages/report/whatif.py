@@ -189,7 +189,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     write_atomically(out, json.dumps(result, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n")
     rules = sum(len(step["rules"]) for step in step_rows)
     documents_read = sum(sources.values())
-    manifest.counts = {"in": documents_read, "kept": documents_read, "dropped": {}}
+    manifest.count_all_kept(documents_read)
     left_out = sum(len(step["left_out"]) for step in step_rows)
     manifest.summary = {"steps": len(steps), "rules": rules, "left_out": left_out}
     return [out]

@@ -64,7 +64,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 writer.add(
                     {"step": Manifest.read(path).step, "topic": names[cell // PARTS], "part": cell % PARTS, **numbers}
                 )
-    manifest.counts = {"in": len(ids), "kept": len(ids), "dropped": {}}
+    manifest.count_all_kept(len(ids))
     return [out]
 
 

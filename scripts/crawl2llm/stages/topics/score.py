@@ -70,7 +70,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 writer.add({name: row[name] for name in SIGNAL.names})
                 counts[row["topic"] or ""] += 1
                 progress.add()
-    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.count_all_kept(progress.done)
     manifest.summary = {"documents": dict(sorted(counts.items()))}
     return [out]
 

@@ -22,6 +22,7 @@ from crawl2llm.training.checkpoint import Checkpoint, CollectiveError
 from crawl2llm.training.checks import FP16
 from crawl2llm.training.engines import deepspeed_ema, deepspeed_load
 from crawl2llm.training.engines.deepspeed_files import ORDER, convert_to_universal, restrict_unpickling
+from crawl2llm.training.engines.saved_parameters import saved_parameters
 from crawl2llm.training.group import LONGEST_WAIT
 
 BUCKET = 500_000_000  # elements that are reduced in one piece at most: DeepSpeed's default
@@ -31,20 +32,11 @@ NEEDLESS_FILES = ("zero_to_fp32.py", "zero_to_torch.py", "latest_universal")  # 
 class DeepSpeed(engine.Engine):
     """A DeepSpeed engine with torch's AdamW, or Muon beside it, for one optimizer update at a time."""
 
-    @staticmethod
-    def prepare(device: torch.device) -> None:
-        """Have DeepSpeed use the process group that there is, and read no pickle but of known types."""
-        import deepspeed
-
-        # Compiled on first use otherwise, for over a minute; without it CPU processes talk through gloo.
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-        logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
-        deepspeed.init_distributed("gloo" if device.type == "cpu" else "nccl", timeout=LONGEST_WAIT, verbose=False)
-        restrict_unpickling()
-
     def __init__(self, job: engine.Job) -> None:
-        import deepspeed
+        import deepspeed  # which takes seconds
 
+        use_process_group(job.device)
+        restrict_unpickling()
         settings, cuda = job.settings, job.device.type == "cuda"
         self.accumulation = job.accumulation
         self.zero, self.low = settings["zero_stage"], settings["precision"] != "fp32"
@@ -200,7 +192,7 @@ class DeepSpeed(engine.Engine):
     def load(self, checkpoint: Checkpoint, folder: Path) -> None:
         """A checkpoint of any engine and stage; where other processes saved this stage's parts, they are put together first."""
         if checkpoint.engine != "deepspeed" or checkpoint.zero_stage != self.zero:
-            deepspeed_load.adopt_tensors(self, engine.saved_parameters(checkpoint, self.sizes, folder), checkpoint.path)
+            deepspeed_load.adopt_tensors(self, saved_parameters(checkpoint, self.sizes, folder), checkpoint.path)
             dist.barrier()
             return
         convert = checkpoint.zero_stage > 0 and checkpoint.processes != dist.get_world_size()
@@ -274,6 +266,16 @@ class DeepSpeed(engine.Engine):
         for name, parameter in self.model.named_parameters():
             whole = masters.get(id(parameter)) if self.zero == 0 else safe_get_full_fp32_param(parameter)
             yield name, (parameter if whole is None else whole).detach().float().cpu().clone()
+
+
+def use_process_group(device: torch.device) -> None:
+    """Have DeepSpeed use the process group that there is."""
+    import deepspeed
+
+    # Compiled on first use otherwise, for over a minute; without it CPU processes talk through gloo.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    deepspeed.init_distributed("gloo" if device.type == "cpu" else "nccl", timeout=LONGEST_WAIT, verbose=False)
 
 
 def deepspeed_config(job: engine.Job, clipping: float) -> dict[str, Any]:

@@ -9,19 +9,34 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+from transformers import PreTrainedModel
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import engine
 from crawl2llm.training.average import EMA
-
-if TYPE_CHECKING:
-    from crawl2llm.training.engines.deepspeed import DeepSpeed
+from crawl2llm.training.engines.deepspeed_ema import Parts
 
 STEP = "step"
+
+
+class Built(Protocol):
+    """What tensors are put into: a model as DeepSpeed has shared it out."""
+
+    engine: Any  # DeepSpeed's own
+    model: PreTrainedModel
+    optimizer: torch.optim.Optimizer
+    zero: int  # its stage
+    low: bool  # whether it computes in bf16 or fp16
+    sizes: dict[str, torch.Size]  # of the whole parameters, by name
+    means: Parts
+
+    def put_weights(self, values: engine.Weights) -> None: ...
+
+    def begin_mean(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,7 @@ def masters_of(engine: Any) -> dict[int, torch.Tensor]:
     return {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
 
 
-def places_by_name(built: DeepSpeed) -> dict[str, Place]:
+def places_by_name(built: Built) -> dict[str, Place]:
     """The parts that this process holds, by the parameter's name; a process may hold nothing of one."""
     masters = masters_of(built.engine) if built.low and built.zero == 0 else {}
     own_places = {}
@@ -70,7 +85,7 @@ def places_by_name(built: DeepSpeed) -> dict[str, Place]:
 
 
 @torch.no_grad()
-def adopt_tensors(built: DeepSpeed, neutral_form: engine.Saved, path: Path) -> None:
+def adopt_tensors(built: Built, neutral_form: engine.Saved, path: Path) -> None:
     """Take each parameter's weights and optimizer state from the neutral form of the checkpoint at `path`. A collective call.
 
     Raises InputError, the same on every process, where the state is that of another optimizer, or steps were counted apart that ZeRO
@@ -104,7 +119,7 @@ def adopt_tensors(built: DeepSpeed, neutral_form: engine.Saved, path: Path) -> N
         built.begin_mean()
 
 
-def _state_kinds(built: DeepSpeed) -> dict[str, tuple[str, ...]]:
+def _state_kinds(built: Built) -> dict[str, tuple[str, ...]]:
     """The optimizer's tensors of each parameter, by its name."""
     if built.zero:  # a group's parameters are one; Muon needs zero_stage 0
         return dict.fromkeys(built.sizes, engine.MOMENTS)
@@ -115,7 +130,7 @@ def _state_kinds(built: DeepSpeed) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _fill_parameter(built: DeepSpeed, place: Place, tensors: dict[str, torch.Tensor], kinds: tuple[str, ...]) -> None:
+def _fill_parameter(built: Built, place: Place, tensors: dict[str, torch.Tensor], kinds: tuple[str, ...]) -> None:
     """Fill this process's part of a parameter's fp32 weights and of its state."""
     state = _optimizer_state(built, place.master, kinds, float(tensors[STEP]))
     for kind in kinds:
@@ -124,7 +139,7 @@ def _fill_parameter(built: DeepSpeed, place: Place, tensors: dict[str, torch.Ten
 
 
 def _optimizer_state(
-    built: DeepSpeed, master: torch.Tensor, kinds: tuple[str, ...], step: float
+    built: Built, master: torch.Tensor, kinds: tuple[str, ...], step: float
 ) -> dict[str, torch.Tensor]:
     """The optimizer's state of what it moves, after `step` updates; of zeros where there has been none."""
     state: dict[str, torch.Tensor] = built.optimizer.state[master]

@@ -39,6 +39,7 @@ from crawl2llm.training.engines import torch_files
 from crawl2llm.training.engines.checkpoint_staging import Staged
 from crawl2llm.training.engines.model_parallel import Cut
 from crawl2llm.training.engines.pipe import Pipe, Stage
+from crawl2llm.training.engines.saved_parameters import saved_parameters
 from crawl2llm.training.engines.torch_files import shard_like
 from crawl2llm.training.muon import Muon, local_part
 
@@ -270,7 +271,7 @@ class Torch(engine.Engine):
         else:
             names = {name for name, _ in self.model.named_parameters()}
             averaged = torch_files.adopt_tensors(
-                state, names, engine.saved_parameters(checkpoint, self.names, folder), checkpoint.path
+                state, names, saved_parameters(checkpoint, self.names, folder), checkpoint.path
             )
         if not averaged:  # of a run without, it begins here
             self._begin_mean()

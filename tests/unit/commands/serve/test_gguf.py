@@ -66,16 +66,16 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for one, path in files.items():
             if one in gguf.UNQUANTIZED:
                 told = {
-                    "converter": str(gguf_support.tools_folder() / "llama.cpp"),
+                    "converter": str(gguf_support.TOOLS.folder() / "llama.cpp"),
                     "pre": "smollm",
                     "model": str(made[of]),
                 }
                 gguf.run_job(
-                    gguf_support.tools_folder(), place, do="convert", type=one, name=name, file=str(path), **told
+                    gguf_support.TOOLS.folder(), place, do="convert", type=one, name=name, file=str(path), **told
                 )
             else:
                 gguf.run_job(
-                    gguf_support.tools_folder(),
+                    gguf_support.TOOLS.folder(),
                     place,
                     do="quantize",
                     source=str(files["f32"]),
@@ -297,13 +297,13 @@ def test_a_header_is_read_in_a_process_of_its_own(tmp_path: Path) -> None:
 def test_a_header_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     export = hostile(tmp_path / "good", header(["<|endoftext|>", *map(chr, range(33, 127))]))
     with monkeypatch.context() as change:
-        change.setenv(gguf_support.VARIABLE, str(tmp_path / "no tools"))
+        change.setenv(gguf_support.TOOLS.variable, str(tmp_path / "no tools"))
         assert describe_file(export) == {}
     with monkeypatch.context() as change:
         change.setattr("crawl2llm.commands.serve.gguf.WALL", 0.001)
         assert describe_file(export) == {}
     assert describe_file(export) == {"context": 128, "chats": False}
-    monkeypatch.setenv(gguf_support.VARIABLE, str(tmp_path / "no tools"))
+    monkeypatch.setenv(gguf_support.TOOLS.variable, str(tmp_path / "no tools"))
     assert describe_file(export) == {"context": 128, "chats": False}, "what could be read is kept"
 
 
@@ -384,7 +384,7 @@ def test_without_the_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     """Models are served as ever; an export says what is lacking, and one of safetensors whose weights it has."""
     from tests.unit.stages.finetune import tiny
 
-    monkeypatch.setenv(gguf_support.VARIABLE, str(tmp_path / "none"))
+    monkeypatch.setenv(gguf_support.TOOLS.variable, str(tmp_path / "none"))
     tiny.write_model(tmp_path / "main/pretrain/train", tiny.pages())
     for name, files in {"gguf": [{"type": "q8_0", "file": "gguf-Q8_0.gguf"}], "give": []}.items():
         (tmp_path / "main/compress/export").mkdir(parents=True, exist_ok=True)

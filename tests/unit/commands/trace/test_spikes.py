@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.commands.trace.spikes import LEAST_STEPS, loss_deviations
-from crawl2llm.training.skips import LEAST as GUARDS
-from crawl2llm.training.skips import Spikes
+from crawl2llm.training.spikes import LEAST as GUARDS
+from crawl2llm.training.spikes import Spikes
 
 LOSS = st.floats(0, 10, allow_nan=False, width=32)
 

@@ -13,9 +13,7 @@ from tests.unit import making
 
 GOOD = ("the proof", "of the lemma", "follows from", "the theorem", "by induction", "on the degree")
 BAD = ("buy now", "the discount", "click here", "free offer", "best price", "sign up")
-needs_kenlm = pytest.mark.skipif(
-    tools.missing_reason(tools.tools_folder()) is not None, reason=str(tools.missing_reason(tools.tools_folder()))
-)
+needs_kenlm = pytest.mark.skipif(tools.KENLM.problem() is not None, reason=str(tools.KENLM.problem()))
 
 
 def sentence(good: bool, number: int, words: int = 6) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crawl2llm.chain import config
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.filters.quality import by_language, select
+from crawl2llm.filters.quality import by_language, select, top_fraction
 from crawl2llm.filters.quality.score import SIGNAL
 from crawl2llm.formats.documents import Writer, rows
 
@@ -33,7 +33,8 @@ def test_each_group_has_the_cut_that_it_would_have_alone(
         name: select.top_fraction_threshold(lambda values=values: [np.array(values)], fraction)
         for name, values in groups.items()
     }
-    assert by_language.group_thresholds(lambda: parts, fraction) == wanted
+    cuts = top_fraction.fraction_cuts(lambda: parts, np.array([fraction]))
+    assert {name: float(cut) for name, (cut,) in cuts.items()} == wanted
 
 
 def judged(folder: Path, by: str) -> tuple[Manifest, dict[str, dict[str, Any]]]:

@@ -18,7 +18,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / tools.VERSION_FILE).write_text(tools.VERSION)
-    monkeypatch.setenv(tools.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(tools.KENLM.variable, str(tmp_path))
     return tmp_path
 
 

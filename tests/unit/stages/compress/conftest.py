@@ -21,13 +21,13 @@ from tests.unit.stages.finetune import tiny
 
 VOCABULARY = 600
 needs_llama = pytest.mark.skipif(
-    gguf_support.tools_problem(gguf_support.tools_folder()) is not None,
-    reason=str(gguf_support.tools_problem(gguf_support.tools_folder())),
+    gguf_support.TOOLS.problem() is not None,
+    reason=str(gguf_support.TOOLS.problem()),
 )
 
 needs_quantizers = pytest.mark.skipif(
-    quantize_tools.environment_problem(quantize_tools.environment_folder()) is not None,
-    reason=str(quantize_tools.environment_problem(quantize_tools.environment_folder())),
+    quantize_tools.ENVIRONMENT.problem() is not None,
+    reason=str(quantize_tools.ENVIRONMENT.problem()),
 )
 
 

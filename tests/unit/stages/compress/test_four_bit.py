@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import locked_packages, model_registry
 from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.core import free_memory
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
@@ -63,7 +64,7 @@ def test_the_library_itself_computes_the_same(made: tuple[str, Path], base: Path
     model, _ = model_loading.load_model(folder)
     ids = torch.arange(1, 49).unsqueeze(0)
     np.save(tmp_path / "ids.npy", ids.numpy())
-    command = [str(quantize_tools.python_path(quantize_tools.environment_folder())), "-I", "-c", ELSEWHERE, str(folder)]
+    command = [str(quantize_tools.python_path(quantize_tools.ENVIRONMENT.folder())), "-I", "-c", ELSEWHERE, str(folder)]
     subprocess.run([*command, str(tmp_path / "ids.npy"), str(tmp_path / "logits.npy")], check=True)
     with torch.no_grad():
         found = model(ids).logits
@@ -208,7 +209,7 @@ def test_what_was_packed_is_not_trained(
 
 def test_int4_needs_nothing_else(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its weights are those of the grid, and the summary has their error; the same bytes again."""
-    monkeypatch.setenv(quantize_tools.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(quantize_tools.ENVIRONMENT.variable, str(tmp_path))
     keys = {"method": "int4", "group_size": 32, "rest": "same"}
     (status, out), (_, again) = (quantized(base, tmp_path / name, "small", **keys) for name in "ab")
     assert status == 0 and out.read_bytes() == again.read_bytes()
@@ -253,7 +254,7 @@ def test_the_memory_of_both_models_is_asked_for(
 ) -> None:
     """int4 expands what it made into fp32 to measure it."""
     held = compressible_layers.weight_bytes(base.parent / "model")
-    monkeypatch.setattr(memory, "available_bytes", lambda: int((memory.PROGRAM + 2 * held) / memory.TOLERANCE))
+    monkeypatch.setattr(free_memory, "available_bytes", lambda: int((memory.PROGRAM + 2 * held) / memory.TOLERANCE))
     assert quantized(base, tmp_path, "small", method="int4", group_size=32)[0] == 1
     assert "compress.quantize needs about" in capsys.readouterr().err
     assert quantized(base, tmp_path, "small")[0] == 0
@@ -331,19 +332,19 @@ def test_an_environment_that_is_not_there_is_told_before_a_run(tmp_path: Path, m
         (tmp_path / "none", r"models.small is made by method awq, and the quantizers' environment is not in .*make quantize-tools"),
         (environment(tmp_path / "old", "llmcompressor==0.1\n"), "is of other packages than envs/lock-quantize.txt"),
     ):  # fmt: skip
-        monkeypatch.setenv(quantize_tools.VARIABLE, str(found))
+        monkeypatch.setenv(quantize_tools.ENVIRONMENT.variable, str(found))
         with pytest.raises(InputError, match=said):
             quantize_tools.check_tools(config)
         quantize_tools.check_tools(config, {"small"})  # made already
     quantize_tools.check_tools(configuration.validate({"models": {"int8": entry}}))
-    monkeypatch.setenv(quantize_tools.VARIABLE, str(environment(tmp_path / "new")))
+    monkeypatch.setenv(quantize_tools.ENVIRONMENT.variable, str(environment(tmp_path / "new")))
     quantize_tools.check_tools(config)
 
 
 def test_a_library_that_fails_is_told_with_its_last_words(
     base: Path, tokens: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(quantize_tools.VARIABLE, str(environment(tmp_path / "bare")))
+    monkeypatch.setenv(quantize_tools.ENVIRONMENT.variable, str(environment(tmp_path / "bare")))
     assert quantized(base, tmp_path / "out", "small", tokens, method="gptq", **KEYS)[0] == 1
     said = capsys.readouterr().err
     assert "gptq by llm-compressor in" in said and "No module named" in said

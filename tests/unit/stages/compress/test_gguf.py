@@ -109,7 +109,7 @@ def test_what_llama_cpp_cannot_read_is_told_in_its_words(tmp_path: Path) -> None
         "threads": 1,
     }
     with pytest.raises(InputError, match=r"llama.cpp, quantize q8_0, status 1: .*cannot make q8_0 of"):
-        gguf.run_job(gguf_support.tools_folder(), tmp_path, **job)
+        gguf.run_job(gguf_support.TOOLS.folder(), tmp_path, **job)
 
 
 @needs_llama
@@ -119,7 +119,7 @@ def test_llama_cpp_has_no_other_name_for_groups_of_digits(
     random_model: Callable[..., Path], tmp_path: Path, digits: int
 ) -> None:
     """Of all that its converter knows. If this fails for an update of llama.cpp, it has learnt more: add the name to PRE."""
-    folder, home = random_model("llama"), gguf_support.tools_folder()
+    folder, home = random_model("llama"), gguf_support.TOOLS.folder()
     numbers = " ".join(str(number * number) for number in range(90))
     tokenizer_files(
         folder, train_bpe([numbers, *TEXTS] * 20, untrained_tokenizer(digits), VOCABULARY)
@@ -203,7 +203,7 @@ def test_refused_by_the_plan(model: dict[str, Any], tokenizer: dict[str, Any], w
 
 
 def test_tools_that_are_not_there_are_told_how_to_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(gguf_support.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(gguf_support.TOOLS.variable, str(tmp_path))
     with pytest.raises(
         InputError, match=r"models.give is exported as GGUF, and llama.cpp's tools are not in .*: make gguf-tools"
     ):
@@ -212,7 +212,7 @@ def test_tools_that_are_not_there_are_told_how_to_make(tmp_path: Path, monkeypat
     (tmp_path / "llama.cpp").mkdir()
     (tmp_path / "llama.cpp/convert_hf_to_gguf.py").touch()
     (tmp_path / "site/llama_cpp_python-0.0.1.dist-info").mkdir(parents=True)
-    assert "of another version than" in str(gguf_support.tools_problem(tmp_path))
+    assert "of another version than" in str(gguf_support.TOOLS.problem(tmp_path))
 
 
 def test_the_lock_names_the_version_that_is_asked_for() -> None:
@@ -231,7 +231,7 @@ def test_the_card_s_lines_for_llama_cpp_work(
     found = exported(random_model("llama", tie_embeddings=False), tmp_path / "out", heldout[1], ["q8_0"])
     text = card.GGUF_CODE.format(file=found["q8_0"]["file"], call=card.CALLS[False])
     code = text.partition("```python\n")[2].partition("```")[0]
-    environment = {**os.environ, "PYTHONPATH": str(gguf_support.tools_folder() / "site")}
+    environment = {**os.environ, "PYTHONPATH": str(gguf_support.TOOLS.folder() / "site")}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path / "out", env=environment, capture_output=True, text=True, check=False
     )

@@ -31,7 +31,7 @@ def keep(graph: Any, _: Any) -> Any:
 
 
 def main() -> None:
-    group.join_group("torch", torch.device("cpu"), 1)
+    group.join_group(torch.device("cpu"), 1)
     layers.BACKEND = aot_autograd(fw_compiler=keep, bw_compiler=keep)  # type: ignore[assignment]
     found = {}
     for kind in ("llama", "mixtral"):

@@ -71,7 +71,7 @@ def case(zero: int, optimizer: str, foreach: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    group.join_group("torch", torch.device("cpu"), 1)
+    group.join_group(torch.device("cpu"), 1)
     for name in ("_foreach_norm", "_foreach_mul_"):
         setattr(torch, name, watched(name))
     found = {

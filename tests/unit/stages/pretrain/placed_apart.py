@@ -21,6 +21,8 @@ import torch.distributed as dist
 from transformers import AutoConfig, PreTrainedConfig
 
 from crawl2llm.training import average, checkpoint, engine, group, initial, parallel, schedule
+from crawl2llm.training.engines.by_name import ENGINES
+from crawl2llm.training.engines.saved_parameters import saved_parameters
 from tests.unit.stages.pretrain.side_by_side import CPU, HALF, STEPS, settings, state
 
 SEQUENCES, CONTEXT, VOCABULARY = 16, 16, 101
@@ -110,7 +112,7 @@ class Case:
             values=values,
             parallel=self.degrees,
         )
-        return engine.engine_class("torch")(job)
+        return ENGINES["torch"](job)
 
     def train(self, built: engine.Engine, steps: range) -> list[tuple[float, float | None]]:
         """(loss over all processes, norm) of each step, as training/run.py makes them."""
@@ -148,7 +150,7 @@ class Case:
 
     def run(self, out: Path) -> dict[str, Any]:
         """All that is compared. out: with a folder of each case and number of processes."""
-        group.join_group("torch", CPU, 1)
+        group.join_group(CPU, 1)
         place = out / str(self.place.processes) / self.name
         built = self.made()
         begun = state(built.master_weights())[0]
@@ -184,7 +186,7 @@ class Case:
         found["resumed"] = self.went_on(whole)
         sizes = {name: value.shape for name, value in initial.empty_model(self.config).named_parameters()}
         neutral = [
-            (name, kinds["weight"].reshape(sizes[name])) for name, kinds in engine.saved_parameters(whole, sizes, place)
+            (name, kinds["weight"].reshape(sizes[name])) for name, kinds in saved_parameters(whole, sizes, place)
         ]
         found["neutral"] = state(iter(neutral))[0] == half
         for other in ELSEWHERE.get(self.name, ()):
@@ -203,7 +205,7 @@ class Case:
 
 def main() -> None:
     out, world = Path(sys.argv[1]), int(os.environ["WORLD_SIZE"])
-    group.join_group("torch", CPU, 1)
+    group.join_group(CPU, 1)
     found = {name: Case(name).run(out) for name in sys.argv[2:]}
     if dist.get_rank() == 0:
         (out / f"{world}.json").write_text(json.dumps(found))

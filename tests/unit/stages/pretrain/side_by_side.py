@@ -23,6 +23,8 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from crawl2llm.chain import config
 from crawl2llm.training import checkpoint, engine, initial, model, schedule
+from crawl2llm.training.engines.by_name import ENGINES
+from crawl2llm.training.engines.saved_parameters import saved_parameters
 from crawl2llm.training.group import join_group
 from crawl2llm.training.initial import Weights
 
@@ -85,7 +87,7 @@ def made(name: str, wanted: dict[str, Any]) -> engine.Engine:
         recomputed=False,
         values=values,
     )
-    return engine.engine_class(name)(job)
+    return ENGINES[name](job)
 
 
 def train(built: engine.Engine, wanted: dict[str, Any], steps: range) -> list[tuple[float, float | None]]:
@@ -147,7 +149,7 @@ def went_on(found: checkpoint.Checkpoint, wanted: dict[str, Any], name: str = ""
 
 def case(name: str, stage: int, precision: str, optimizer: str, place: Path, others: Path | None) -> dict[str, Any]:
     """One engine under one stage and precision. place: for its checkpoint; others: where the same case of other processes has one."""
-    join_group(name, DEVICE, 1)
+    join_group(DEVICE, 1)
     wanted = settings(zero_stage=stage, precision=precision, optimizer=optimizer)
     built = made(name, wanted)
     begun = state(built.master_weights())
@@ -192,9 +194,7 @@ def case(name: str, stage: int, precision: str, optimizer: str, place: Path, oth
         "weights": state(built.master_weights())[0],
     }
     sizes = {name: value.shape for name, value in initial.empty_model(shape()).named_parameters()}
-    neutral = [
-        (name, kinds["weight"].reshape(sizes[name])) for name, kinds in engine.saved_parameters(whole, sizes, place)
-    ]
+    neutral = [(name, kinds["weight"].reshape(sizes[name])) for name, kinds in saved_parameters(whole, sizes, place)]
     found["neutral"] = state(iter(neutral))[0] == half
     both = name == "torch" and not (stage and optimizer == "muon")  # which DeepSpeed does not have
     if both:

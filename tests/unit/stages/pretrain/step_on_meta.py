@@ -80,7 +80,7 @@ def case(made: type[Torch], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    group.join_group("torch", torch.device("cpu"), 1)
+    group.join_group(torch.device("cpu"), 1)
     FSDPParamGroup._validate_no_meta_params = lambda _: None  # type: ignore[method-assign]
     torch.meta = Handle()  # type: ignore[attr-defined]
     torch.autocast = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment,misc]

@@ -26,9 +26,10 @@ from crawl2llm.filters.heuristics.measures import MEASURES
 from crawl2llm.filters.pii.kinds import KINDS
 from crawl2llm.filters.pii.score import FINDING_SCHEMA
 from crawl2llm.filters.quality import select as quality
+from crawl2llm.filters.quality.top_fraction import fraction_cuts
 from crawl2llm.formats.documents import DOCUMENT, Writer, document_id, rows
 from crawl2llm.stages.report import whatif
-from crawl2llm.stages.report.other_thresholds import fractions, overlap
+from crawl2llm.stages.report.other_thresholds import overlap
 from crawl2llm.stages.report.other_thresholds.points import Spread, choose_thresholds, threshold_bounds
 from crawl2llm.stages.report.other_thresholds.shards import aligned_batches
 
@@ -345,7 +346,7 @@ def test_a_rule_that_is_read_otherwise_is_not_shown(
 )
 def test_cuts_are_those_of_quality_select(scores: list[float], shares: list[float]) -> None:
     parts = [np.array(scores[at : at + 64], float) for at in range(0, len(scores), 64)]
-    found_ = fractions.fraction_cuts(lambda: (("", part) for part in parts), np.array(sorted(shares)))[""]
+    found_ = fraction_cuts(lambda: (("", part) for part in parts), np.array(sorted(shares)))[""]
     assert found_.tolist() == [quality.top_fraction_threshold(lambda: iter(parts), share) for share in sorted(shares)]
 
 

@@ -22,9 +22,8 @@ from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.stages.pretrain import train
-from crawl2llm.stages.pretrain.halve import FILE
-from crawl2llm.stages.pretrain.halving.judging import step_of
-from crawl2llm.training import checkpoint, checkpoint_state, heartbeat, metrics, model, program, saving, token_staging
+from crawl2llm.stages.pretrain.halving.judging import FATES_FILE, step_of
+from crawl2llm.training import checkpoint, heartbeat, metrics, program, token_staging
 from crawl2llm.training.processes import RESUBMIT, on_stop_signal
 from crawl2llm.training.run import Run
 
@@ -95,14 +94,9 @@ class Contender(Run):
     def wants_checkpoint(self, step: int) -> bool:
         return step in self.rungs or super().wants_checkpoint(step)
 
-    def save(self, step: int, validation: float | None = None, end: bool = True) -> None:
-        state, base_kept = checkpoint_state.build_checkpoint(self, step, validation), checkpoint_state.keep_policy(self)
-        kept = Kept(base_kept.newest, base_kept.interval, base_kept.best, base_kept.points, self.rungs)
-
-        def tokenizer_files() -> list[Path]:
-            return model.companion_files(self.args.tokenizer)
-
-        saving.save_checkpoint(self, state, kept, self.settings["save_dtype"], tokenizer_files, end)
+    def keep_policy(self) -> checkpoint.KeepPolicy:
+        policy = super().keep_policy()
+        return Kept(policy.newest, policy.interval, policy.best, policy.points, self.rungs)
 
     def validation_bits(self) -> float | None:
         """Bits per byte of the validation documents with the weights as they are; None where the loss is not finite. A collective call.
@@ -188,7 +182,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     on_stop_signal(lambda number, _: stopping.append(number))
     judged = Manifest.read(args.halving)
     rungs = judged.summary_part("rungs")
-    fate = json.loads(judged.file(FILE).read_text(encoding="utf-8"))["stopped"].get(args.contender)
+    fate = json.loads(judged.file(FATES_FILE).read_text(encoding="utf-8"))["stopped"].get(args.contender)
     rung, folder = fate["rung"] if fate else 0, folder_of(args, settings, rungs)
     args.tokens = token_staging.stage_tokens(args.tokens, args.stage_to)
     if os.environ["RANK"] != "0":

@@ -11,6 +11,7 @@ from typing import Any
 from crawl2llm.core.manifest import Manifest
 
 MAIN = "main"
+FATES_FILE = "halving.json"  # of pretrain.halve: who goes on after which rung
 Losses = Mapping[str, float | None]  # bits per byte by contender; None where it was not finite
 
 

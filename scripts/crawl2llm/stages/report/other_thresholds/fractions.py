@@ -6,13 +6,14 @@ bin of each fraction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from crawl2llm.filters.quality import by_language
-from crawl2llm.filters.quality.select import FINE_BINS, crawl_scores, fine_bins
+from crawl2llm.filters.quality.select import crawl_scores
+from crawl2llm.filters.quality.top_fraction import fraction_cuts
 from crawl2llm.stages.report.other_thresholds.counts import Curve, Groups, Table
 from crawl2llm.stages.report.other_thresholds.rows import Rows
 from crawl2llm.stages.report.other_thresholds.shards import LANGUAGE_STEP, Tables
@@ -20,41 +21,6 @@ from crawl2llm.stages.report.other_thresholds.thresholds import MOST, MeasuredRo
 
 KEY = "quality.select.keep_fraction"
 ALL = ""  # the only group where languages are not apart
-Parts = Callable[[], Iterable[tuple[str, np.ndarray]]]
-
-
-def fraction_cuts(parts: Parts, fractions: np.ndarray) -> dict[str, np.ndarray]:
-    """Group → the score at or above which the top of each fraction lies, (fractions,). parts: (group, scores), is called twice."""
-    counts: dict[str, np.ndarray] = {}
-    highest: dict[str, float] = {}
-    for group, scores in parts():
-        counts[group] = counts.get(group, 0) + np.bincount(fine_bins(scores), minlength=FINE_BINS)
-        highest[group] = max(highest.get(group, 0.0), float(scores.max(initial=0.0)))
-    places: dict[str, list[tuple[int, int] | None]] = {}  # (bin of the cut, how many scores of it lie below)
-    for group, bin_counts in counts.items():
-        below, number = np.cumsum(bin_counts), int(bin_counts.sum())
-        places[group] = []
-        for fraction in fractions:
-            drop = number - round(number * float(fraction))
-            at = int(np.searchsorted(below, drop, side="right"))
-            sharp = number and fraction < 1 and drop < number
-            places[group].append((at, drop - int(below[at] - bin_counts[at])) if sharp else None)
-    inside: dict[tuple[str, int], list[np.ndarray]] = {
-        (group, place[0]): [] for group, of_group in places.items() for place in of_group if place
-    }
-    for group, scores in parts():
-        bins = fine_bins(scores)
-        for at in {place[0] for place in places[group] if place}:
-            inside[group, at].append(scores[bins == at])
-    sorted_ = {key: np.sort(np.concatenate(chunks)) for key, chunks in inside.items()}
-    out = {}
-    for group, of_group in places.items():
-        none = counts[group].sum() == 0
-        ends = [0.0 if fraction >= 1 or none else float(np.nextafter(highest[group], 2)) for fraction in fractions]
-        out[group] = np.array(
-            [sorted_[group, place[0]][place[1]] if place else end for place, end in zip(of_group, ends, strict=True)]
-        )
-    return out
 
 
 class Fraction(Curve):

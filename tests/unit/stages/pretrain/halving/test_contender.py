@@ -14,6 +14,7 @@ from crawl2llm.chain.config import validate
 from crawl2llm.chain.fingerprint import config_of_variant, fingerprint
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.pretrain import halve
+from crawl2llm.stages.pretrain.halving import judging
 from tests.unit.stages.pretrain import copies
 from tests.unit.stages.pretrain.conftest import TINY
 from tests.unit.stages.pretrain.runs import finish, kill, rows, wait_for
@@ -93,7 +94,7 @@ class Sweep:
             )
             == 0
         )
-        return dict(json.loads((out.parent / halve.FILE).read_text()))
+        return dict(json.loads((out.parent / judging.FATES_FILE).read_text()))
 
     def end(self, name: str, **more: Any) -> Manifest:
         judged = self.folder / "results/main/pretrain/halve/manifest.json"
@@ -135,11 +136,11 @@ def test_who_goes_on_has_the_model_of_a_training_without_rungs_and_who_stops_tha
 
     # Another judgement, as where a variant is added: the one that went on stops now, and its model is that of the rung.
     out = sweep.folder / "results/main/pretrain/halve"
-    made = json.loads((out / halve.FILE).read_text())
+    made = json.loads((out / judging.FATES_FILE).read_text())
     made["stopped"] = {good: {"rung": 2, "step": 8, "why": "a test"}}
-    (out / halve.FILE).write_text(json.dumps(made))
+    (out / judging.FATES_FILE).write_text(json.dumps(made))
     rungs = Manifest.read_unchecked(out / "manifest.json").summary
-    Manifest("pretrain.halve", "test", {}, rungs).write(out / "manifest.json", [out / halve.FILE])
+    Manifest("pretrain.halve", "test", {}, rungs).write(out / "manifest.json", [out / judging.FATES_FILE])
     again = sweep.end(good)
     assert again.summary["steps"] == 8 and again.summary["stopped"]["why"] == "a test"
     assert max(row["step"] for row in rows(sweep.train(good).with_name("losses.jsonl"))) == 8
