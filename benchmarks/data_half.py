@@ -305,12 +305,7 @@ def main(argv: list[str] | None = None) -> int:
     result = {
         "what": "WARC files to tokens: extraction, filters, tokens",
         "filters": filters,
-        "input": {
-            "files": len(files),
-            "bytes": size,
-            "copies": args.copies,
-            "languages": args.languages,
-        },
+        "input": {"files": len(files), "bytes": size, "copies": args.copies, "languages": args.languages},
         "whole_seconds": wholes,
         "times_as_fast": round(wholes["datatrove"] / wholes["ours"], 2),
         "by_work_seconds": beside(mine[0], peer[0], args),

@@ -32,7 +32,7 @@ from benchmarks.gold_pages import GoldPage, crawl, gram_f1, options, pages, word
 from benchmarks.machine import processor, versions
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest.bounds import scan_page, too_hard
-from crawl2llm.stages.ingest.extractors import EXTRACTORS, TooHard, missing_extractor
+from crawl2llm.stages.ingest.extractors import EXTRACTORS, PageTooComplexError, missing_extractor
 from crawl2llm.stages.ingest.markup import encode_page, parse_page, read_markup
 from crawl2llm.stages.ingest.warc import tidy
 
@@ -46,7 +46,7 @@ def extractor(name: str) -> Callable[[str], str]:
             return ""
         try:
             return EXTRACTORS[name](page, parse_page(encoded), True)
-        except TooHard:
+        except PageTooComplexError:
             return ""
 
     return run

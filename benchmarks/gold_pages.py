@@ -32,7 +32,7 @@ from fastwarc.warc import WarcRecord
 
 from benchmarks.gold import TAG
 from crawl2llm.stages.ingest.charsets import decode_text
-from crawl2llm.stages.ingest.warc import Rejected, WarcReader, drop_unseen
+from crawl2llm.stages.ingest.warc import RejectedRecord, WarcReader, drop_unseen
 
 WORD = re.compile(r"\w+")
 PARAGRAPH = re.compile(rb"<p\b[^<>]*>", re.IGNORECASE)
@@ -125,13 +125,13 @@ class Bodies(WarcReader):
         super().__init__({"name": "gold"}, {"max_body_bytes": 20_000_000})
         self.charsets, self.decoded = charsets, dict[str, str]()
 
-    def page_of_html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> Rejected:
+    def page_of_html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> RejectedRecord:
         name = record.record_id or ""
         charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
         if name in self.charsets:
             body = spoil(body, self.charsets[name])
         self.decoded[name] = decode_text(body, charset.group(1) if charset else None)[0]
-        return Rejected("gold", name, "")
+        return RejectedRecord("gold", name, "")
 
 
 def crawl(folder: Path, variant: str = "original", bad_byte: bool = False) -> Iterator[GoldPage]:

@@ -30,7 +30,7 @@ from typing import Any
 
 from benchmarks import gold
 from crawl2llm.chain import config
-from crawl2llm.chain.heuristics_rules import FAMILIES, ByLanguage
+from crawl2llm.chain.heuristics_rules import FAMILIES, LanguageRules
 from crawl2llm.core.root import ROOT
 from crawl2llm.filters.heuristics.measures import Limits, measure_document
 from crawl2llm.filters.language.select import judge_document, thresholds_by_language
@@ -117,7 +117,7 @@ class Filters:
         self.settings = settings
         self.identify = Identifier(model_path(settings["language"]["score"]["model"]))
         self.stop_words = stop_words_by_language(settings["heuristics"]["score"]["stop_words"])
-        self.chosen = ByLanguage(settings["heuristics"]["select"])
+        self.chosen = LanguageRules(settings["heuristics"]["select"])
 
     def __call__(self, language: str, text: str) -> tuple[set[str], float]:
         """(the rules that drop a text of this language, the share of its characters that `lines` takes out)."""
@@ -211,10 +211,9 @@ def main(argv: list[str] | None = None) -> int:
     judge_ = Filters(settings)
     result = {}
     for name, documents in sets.items():
-        of_crawl = name != "declaration"
-        quality = (
-            classifier(english(args.data / "corpora"), documents, settings["quality"]["train"]) if of_crawl else None
-        )
+        quality = None
+        if name != "declaration":
+            quality = classifier(english(args.data / "corpora"), documents, settings["quality"]["train"])
         result[name] = measured(documents, judge_, quality)
         print(f"\n{name}, percent dropped\n\n{table(result[name])}\n")
         for language, one in result[name].items():

@@ -166,10 +166,7 @@ def main(argv: list[str] | None = None) -> int:
         for label, (name, keys) in settings.items():
             found, took = ours(folder / label, read, name, keys)
             readings = sum(needs[0] == "" for needs in STEPS[name].values())
-            result["ours"][label] = {
-                **each(found, all=sum(found.values()), floor=readings * once),
-                "taken": took,
-            }
+            result["ours"][label] = {**each(found, all=sum(found.values()), floor=readings * once), "taken": took}
         if (array := suffix_array(all_texts)) is not None:
             result["suffix array in memory (pydivsufsort)"] = {"bytes": array.pop("bytes"), **each(array)}
         if args.peer:

@@ -29,7 +29,7 @@ from crawl2llm.stages.ingest import http
 from crawl2llm.stages.ingest.charsets import decode_text
 from crawl2llm.stages.ingest.http import DECODERS
 from crawl2llm.stages.ingest.text_check import is_text, kind_of, why_not_text, wrong_characters
-from crawl2llm.stages.ingest.warc import Rejected, records, target_uri
+from crawl2llm.stages.ingest.warc import RejectedRecord, records, target_uri
 
 ENCODINGS = (
     "utf-8", "utf-16-le", "utf-16-be", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258",
@@ -50,7 +50,7 @@ def pages(data: Path) -> Iterator[tuple[str, bytes, str]]:
     """(where it is from, body, charset of its header) of HTML responses, and of their like in ARC."""
     for path in sorted([*data.glob("crawl/*.warc.gz"), *data.glob("warc-real/*")]):
         for _, record in records(path, 100_000_000):
-            headers = None if isinstance(record, Rejected) else record.http_headers
+            headers = None if isinstance(record, RejectedRecord) else record.http_headers
             if headers is None or headers.status_code != 200 or "html" not in (headers.get("Content-Type") or ""):
                 continue
             body = record.reader.read()

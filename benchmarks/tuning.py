@@ -56,10 +56,7 @@ def settings(case: Case, steps: int) -> dict[str, Any]:
     model = train["model"] | case.get("model", {})
     train |= copy.deepcopy(case) | {"model": model}
     batch = train["global_batch_tokens"]
-    train |= {
-        "steps": tokens // batch,
-        "validate_every": 0,
-    }
+    train |= {"steps": tokens // batch, "validate_every": 0}
     return dict(made)
 
 

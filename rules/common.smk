@@ -65,7 +65,7 @@ try:
     else:  # a job is told what was planned
         SOURCES = code_snapshot.sources_path(Path(workflow.overwrite_configfiles[0]))
         PROJECT = Project(config, code_snapshot.read_sources(SOURCES))
-except (ConfigError, InputError, run_folder.Unusable) as error:
+except (ConfigError, InputError, run_folder.RunFolderError) as error:
     raise WorkflowError(console.safe_message(str(error))) from None
 VARIANTS = PROJECT.variants
 
@@ -527,7 +527,7 @@ onstart:
         start.prepare_run(workflow, PROJECT, logger.warning)
         if not workflow.touch:
             snakemake_internals.start_only_if(workflow, cutoff_planning.CutoffPlanner(PROJECT).has_nothing_to_do)
-    except run_lock.Busy as error:
+    except run_lock.RunInProgressError as error:
         raise WorkflowError(str(error)) from None
     except OSError as error:
         raise WorkflowError(run_folder.error_line(error, Path.cwd())) from None

@@ -67,13 +67,11 @@ def table_cells(path: Path) -> list[str]:
         summary, placement = training_plan(path)
     except InputError:
         return ["by the corpus: [the table](stages/pretrain.md#what-auto-stands-for)", *["–"] * 5]
-    sizes, memory_parts = summary["parameters"], dict(placement["memory"])
+    sizes, memory_parts, gpu = summary["parameters"], dict(placement["memory"]), placement["gpu"]
     total = memory_parts.pop("total")
     if summary["tokens"]:
         tokens = f"{resource_plan.format_count(summary['tokens'])}, {summary['tokens_per_parameter']:.1f} a parameter"
-        hours = (
-            f"{placement['gpu_hours']:,.0f} GPU-hours" if placement["gpu"] else f"{60 * placement['hours']:.0f} minutes"
-        )
+        hours = f"{placement['gpu_hours']:,.0f} GPU-hours" if gpu else f"{60 * placement['hours']:.0f} minutes"
     else:
         tokens = "those of the corpus"
         hours = f"{placement['hours_per_billion_tokens'] * placement['processes']:,.1f} GPU-hours for a billion tokens"
@@ -81,7 +79,7 @@ def table_cells(path: Path) -> list[str]:
     return [
         resource_plan.format_count(sizes["total"]),
         tokens,
-        f"{placement['processes']} × {placement['gpu'] or 'CPU'}",
+        f"{placement['processes']} × {gpu or 'CPU'}",
         f"{total / 1e9:.1f} GB{verdict}: {resource_plan.parts_text(memory_parts)}",
         f"{resource_plan.format_bytes(summary['checkpoint_bytes'])}, {resource_plan.format_bytes(placement['disk'])}",
         hours,

@@ -61,7 +61,7 @@ def test_every_question_of_the_plugin_is_known() -> None:
         "partitions.get_default_partition",
         "job_status_query.get_min_job_age",
         "job_status_query.query_job_status",
-        "job_cancellation.cancel_slurm_jobs",  # by Patient.cancel_jobs
+        "job_cancellation.cancel_slurm_jobs",  # by PatientExecutor.cancel_jobs
         # without consequence: a limit for array jobs, `which`, options that the profile does not use
         "utils.get_max_array_size",
         "job_status_query.is_query_tool_available",
@@ -181,6 +181,6 @@ def test_giving_up_ends_the_run_once() -> None:
     scheduler = SimpleNamespace(executor_error_callback=said.append)
     made = executor.Driver(SimpleNamespace(run_uuid="x", workflow=SimpleNamespace(scheduler=scheduler)))
     for _ in range(2):
-        made.give_up(retries.Silent("SLURM did not answer for 600 s (squeue: …)"))
+        made.give_up(retries.SilentSlurmError("SLURM did not answer for 600 s (squeue: …)"))
     assert len(said) == 1 and str(said[0]).startswith("SLURM did not answer for 600 s (squeue: …). The run ends here")
     assert isinstance(made.stop, threading.Event) and made.stop.is_set()

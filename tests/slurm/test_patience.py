@@ -61,7 +61,7 @@ def test_a_call_that_hangs_is_cut_off(command: str, tmp_path: Path, monkeypatch:
 def test_silence_has_a_limit(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "failure").write_text(CONTACT)
     monkeypatch.setenv(retries.LIMIT_VARIABLE, "1")
-    with pytest.raises(retries.Silent, match=r"SLURM did not answer for 1 s .*Unable to contact"):
+    with pytest.raises(retries.SilentSlurmError, match=r"SLURM did not answer for 1 s .*Unable to contact"):
         retries.ask_slurm(command)
     assert calls(tmp_path) >= 3
 
@@ -79,7 +79,7 @@ def test_nobody_waits_for_it(command: str, tmp_path: Path) -> None:
     (tmp_path / "failure").write_text(CONTACT)
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
-    with pytest.raises(retries.Stopped):
+    with pytest.raises(retries.RunStopped):
         retries.ask_slurm(command, stop=stop)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,13 @@ import yaml
 from crawl2llm.core.root import ROOT
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+CODE = ROOT / "scripts" / "crawl2llm"
+# Names in backticks: `module.name`, and those beside the file that has them: `NAME` in `file.py`, `file.py`, `NAME`.
+MODULE_NAME = re.compile(r"`([a-z_]+)\.([A-Za-z_]+)(?:\([^`]*\))?`")
+NAMES_IN_FILE = re.compile(r"`(\w+)`(?: and `(\w+)`)? (?:of|in) `([\w/]+\.py)`")
+FILE_AND_NAME = re.compile(r"`([\w/]+\.py)`, `(\w+)`")
+IDENTIFIER = re.compile(r"`([A-Z][A-Z_]{2,}|[a-z]+(?:_[a-z]+)+)`")
+ENDINGS = {"md", "py", "smk", "yaml", "json", "toml", "txt"}
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)")
 
 
@@ -47,3 +56,35 @@ def test_one_version_everywhere() -> None:
     assert newest.groups() == (citation["version"], citation["date-released"])
     assert citation["version"] == project["version"]
     assert citation["license"] == project["license"] == "Apache-2.0"
+
+
+def names_of(files: Iterable[Path]) -> set[str]:
+    """The functions, classes, methods, variables and attributes that these modules define."""
+    names = set()
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+                names.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return names
+
+
+def test_names_in_the_guide_for_contributors_exist() -> None:
+    text = " ".join((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split())
+    packages = {path.parent.name for path in CODE.rglob("__init__.py")}
+    beside = [(name, place) for *names, place in NAMES_IN_FILE.findall(text) for name in names if name]
+    beside += [(name, place) for place, name in FILE_AND_NAME.findall(text)]
+    in_module = [pair for pair in MODULE_NAME.findall(text) if pair[1] not in ENDINGS and pair[0] not in packages]
+    of_module = [(name, f"{module}.py") for module, name in in_module if any(CODE.rglob(f"{module}.py"))]
+    assert len(beside) > 10 and len(of_module) > 3
+    lacking = []
+    for name, place in beside + of_module:
+        files = [ROOT / place] if "/" in place else CODE.rglob(place)
+        if name not in names_of(files):
+            lacking.append(f"{place}: {name}")
+    assert not lacking
+    words = set()
+    for path in [*CODE.rglob("*.py"), *(ROOT / "schemas").glob("*.yaml"), ROOT / "pyproject.toml"]:
+        words.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    assert not set(IDENTIFIER.findall(text)) - words

@@ -12,7 +12,7 @@ import yaml
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.project import Project
-from crawl2llm.commands.verify import check_results
+from crawl2llm.commands.verify import find_problems
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import rows
 from crawl2llm.text.shingles import jaccard, shingle_set
@@ -95,7 +95,7 @@ def test_a_variant_without_dedup_trains_on_no_copy_of_what_main_holds_out(tmp_pa
         for row in rows(path)
     }
     assert gone and all(row["duplicate_of"] in held and row["similarity"] >= 0.5 for row in gone)
-    assert not check_results(tmp_path / "results", deep=False).faults
+    assert not find_problems(tmp_path / "results", deep=False).faults
 
 
 def test_to_add_variants_makes_nothing_of_main_again(complete: Path, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_all_variants_score_the_same(tmp_path: Path) -> None:
     assert [row["verdict"] for row in base["measures"][0]["to_main"]] == ["unknown", "unknown"], "one seed each"
     assert list(page["curves"]) == ["main", "hotter", "copies"] and "sft" in page["models"]
     assert not planned_for(tmp_path, config)
-    assert not check_results(tmp_path / "results", deep=False).faults
+    assert not find_problems(tmp_path / "results", deep=False).faults
     made["variants"].pop("hotter")
     config.write_text(yaml.safe_dump(made))
     planned = {path.split("/", 2)[2] for path in planned_for(tmp_path, config)}

@@ -135,7 +135,7 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
         ("sft2", "sft"),
     ]
     assert all(made["training"] and made["evaluation"]["heldout_text"] for made in counts["models"])
-    assert not verify.check_results(folder / "results", deep=True).faults
+    assert not verify.find_problems(folder / "results", deep=True).faults
     capsys.readouterr()
     assert partial_report.main(["--results", str(results), "--configfile", str(config)]) == 0
     printed = capsys.readouterr().out
@@ -162,7 +162,7 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
         "Measured on",
     ]
     assert not any("sft2" in path.read_text(encoding="utf-8") for path in shown)
-    assert not verify.check_results(folder / "results", deep=True).faults
+    assert not verify.find_problems(folder / "results", deep=True).faults
 
     # It comes back, and nothing of it is made again.
     announced, said = " ".join(page(folder, config).split()), run(folder, config=config)
@@ -229,4 +229,4 @@ def test_a_run_with_a_reward_model_and_models_of_four_bits(copy_of: Callable[[],
     after = {"evaluate.model[liked]", "evaluate.compare", "report.render"}
     models["scores"] = {**SCORES, "epochs": 2}
     assert planned(folder, tree(models, **more)) == {"align.reward[scores]", "align.train[liked]", *after}
-    assert not verify.check_results(folder / "results", deep=True).faults
+    assert not verify.find_problems(folder / "results", deep=True).faults

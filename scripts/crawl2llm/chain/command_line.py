@@ -62,12 +62,7 @@ LOGS = "logs"  # the folder of the logs of all tasks of a run
 ONE_TASK_MANIFEST = "manifest.json"  # the name of a one-task step's manifest
 LOG = "log"  # of all attempts at a training run, beside its checkpoints
 Body = Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]]
-MENDABLE = (
-    InputError,
-    errors.ConfigError,
-    ManifestError,
-    OSError,
-)  # errors that a person can do something about
+MENDABLE = (InputError, errors.ConfigError, ManifestError, OSError)  # errors that a person can do something about
 RANGE = re.compile(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", re.DOTALL)
 
 
@@ -255,11 +250,8 @@ def arguments_for_shard(args: argparse.Namespace, shard: str) -> argparse.Namesp
             isinstance(path, Path) and path.name in (own_manifest, ONE_TASK_MANIFEST) for path in value
         ):
             return [swap_shard(path) for path in value]  # not a list of all shards, which has this one among them
-        return (
-            value.with_name(f"{shard}.manifest.json")
-            if isinstance(value, Path) and value.name == own_manifest
-            else value
-        )
+        is_own = isinstance(value, Path) and value.name == own_manifest
+        return value.with_name(f"{shard}.manifest.json") if is_own else value
 
     return argparse.Namespace(**{key: swap_shard(value) for key, value in vars(args).items()})
 
@@ -272,9 +264,8 @@ def prepare_log_files(args: argparse.Namespace) -> list[Path]:
     lasting_log = None
     if hasattr(args, "checkpoints"):
         with contextlib.suppress(InputError, errors.ConfigError, ManifestError):
-            lasting_log = (
-                checkpoint_folder(args, parse_settings(args.step, args.config, task_of(args.manifest))[0]) / LOG
-            )
+            settings = parse_settings(args.step, args.config, task_of(args.manifest))[0]
+            lasting_log = checkpoint_folder(args, settings) / LOG
     if args.log:
         args.log.parent.mkdir(parents=True, exist_ok=True)
         below = Path(os.path.abspath(args.log)).is_relative_to(Path(LOGS).absolute())  # noqa: PTH100 - `resolve` follows the link
@@ -348,7 +339,7 @@ def _read_input(path: Path) -> Manifest:
     return Manifest.read_unchecked(path)
 
 
-def write_result(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> Manifest:
+def run_and_write(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> Manifest:
     """Do one shard (or the step's only task), and write its record and, last of all, its manifest.
 
     An old manifest goes first: it would speak for files that were replaced before this was killed.
@@ -385,14 +376,14 @@ def error_line(error: BaseException, args: argparse.Namespace) -> str:
 
 
 def run_shard(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> int:
-    """Do one shard, or the step's only task, where it is not done already; WORKED or NOTHING. Raises shard_pool.Failed."""
+    """Do one shard, or the step's only task, where it is not done already; WORKED or NOTHING_TO_DO. Raises shard_pool.ShardError."""
     try:
         if not args.always and is_done(args, mark):
             console.log.info(early_cutoff.NOTHING_TO_DO)
             return shard_pool.NOTHING_TO_DO
-        return shard_pool.WORKED if write_result(args, section, mark, body).worked else shard_pool.NOTHING_TO_DO
+        return shard_pool.WORKED if run_and_write(args, section, mark, body).worked else shard_pool.NOTHING_TO_DO
     except MENDABLE as error:
-        raise shard_pool.ShardFailed(error_line(error, args)) from error
+        raise shard_pool.ShardError(error_line(error, args)) from error
 
 
 def run_shards(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> bool:
@@ -402,7 +393,7 @@ def run_shards(args: argparse.Namespace, section: dict[str, Any], mark: str, bod
     if not args.also:
         try:
             return run_shard(args, section, mark, body) == shard_pool.WORKED
-        except shard_pool.ShardFailed as error:
+        except shard_pool.ShardError as error:
             raise InputError(str(error)) from error.__cause__
     board = console.board = console.Board(names)
 

@@ -235,7 +235,7 @@ def compared_digests(config: dict[str, Any], memo: dict[str, str]) -> dict[str, 
 def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, task: str = "") -> str:
     """Canonical JSON of {step, config, code, files, upstream} for a step under a complete config.
 
-    Paths in the folder `data` begin with `{data}`: what their files hold counts, and not where it lies (see `for_program`).
+    Paths in the folder `data` begin with `{data}`: what their files hold counts, and not where it lies (see `fingerprint_for_program`).
     `code` and `upstream` name each module and each step above with a hash, so that two fingerprints can be compared.
     A change anywhere above reaches a step even when the run in between was interrupted. task: the model, of a step that has a
     task for each; other steps' tasks need the same.

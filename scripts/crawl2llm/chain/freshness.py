@@ -23,9 +23,8 @@ from crawl2llm.core.nested_dicts import flatten
 from crawl2llm.core.phrases import and_more
 
 STALE_PREFIX = "not up to date: "  # before the reason, in what Snakemake prints
-ABOVE_PREFIX = (
-    "other settings or code above: "  # before the steps whose fingerprints differ, where nothing of the step's own does
-)
+# before the steps whose fingerprints differ, where nothing of the step's own does
+ABOVE_PREFIX = "other settings or code above: "
 # Steps whose manifests name no inputs: they read no result.
 WITHOUT_INPUT = tuple(step for step, facts in STEPS.items() if not facts.needs and not facts.common)
 UNKNOWN_CHANGE = "other settings or code; no record beside its manifest says which"
@@ -54,11 +53,9 @@ class Freshness:
         # With 1,000 shards the manifests name 60,000 inputs, which are 8,000 other manifests.
         self.place = cache(self.place)
         self.main = cache(self.main or self.place)
-        self._input, self._input_digest, self._differing_input = (
-            cache(self._find_input),
-            cache(self._find_input_digest),
-            cache(self._find_differing_input),
-        )
+        self._input = cache(self._find_input)
+        self._input_digest = cache(self._find_input_digest)
+        self._differing_input = cache(self._find_differing_input)
 
     def read_manifest(self, path: Path) -> Manifest | None:
         """The manifest at `path`; None where there is none that is readable. Raises NewerError."""
@@ -74,9 +71,8 @@ class Freshness:
     def why_stale(self, step: str, tasks: Iterable[str], fingerprint: str) -> str | None:
         """Why one of these tasks of a step is not up to date, in words for a person; None where all are."""
         mark = digest(fingerprint)
-        return next(
-            filter(None, (self._why_stale_cached(self.place(step, task), mark, fingerprint) for task in tasks)), None
-        )
+        reasons = (self._why_stale_cached(self.place(step, task), mark, fingerprint) for task in tasks)
+        return next(filter(None, reasons), None)
 
     def has_other_fingerprint(self, step: str, tasks: Iterable[str], fingerprint: str) -> bool:
         """Whether one of these tasks of a step has a result of another fingerprint."""
@@ -99,9 +95,9 @@ class Freshness:
             return (before and " and ".join(fingerprint_differences(before, json.loads(fingerprint)))) or (
                 UNKNOWN_CHANGE if manifest.inputs or manifest.sources else OLD_VERSION
             )
-        return self.why_spoiled(manifest)
+        return self.damage_reason(manifest)
 
-    def why_spoiled(self, manifest: Manifest, deep: bool = False) -> str | None:
+    def damage_reason(self, manifest: Manifest, deep: bool = False) -> str | None:
         """Why a result is none, whatever its fingerprint: damaged, or made from other input than is there now; None where it is one."""
         if damage := manifest.file_problems(deep):
             return damage[0]
@@ -111,13 +107,12 @@ class Freshness:
         """Why a result was made from other input than is there now; None where it was not."""
         if not manifest.inputs and not manifest.sources and manifest.step not in WITHOUT_INPUT:
             return OLD_VERSION
-        if not self.is_of_these_sources(manifest):
+        if not self.has_current_sources(manifest):
             return self._replaced_sources_text(manifest)
-        return next(
-            filter(None, (self._why_input_differs(manifest, key) for key in manifest.inputs if key != "sources")), None
-        )
+        reasons = (self._why_input_differs(manifest, key) for key in manifest.inputs if key != "sources")
+        return next(filter(None, reasons), None)
 
-    def is_of_these_sources(self, manifest: Manifest) -> bool:
+    def has_current_sources(self, manifest: Manifest) -> bool:
         """Whether a result goes back to the source files that are there now."""
         return manifest.sources == self._current_sources(manifest.sources)
 
@@ -179,7 +174,7 @@ def are_renamed(before: Collection[str], now: Collection[str]) -> bool:
 def fingerprint_differences(old: dict[str, Any], new: dict[str, Any], whole: bool = False) -> list[str]:
     """What differs between two fingerprints (parsed): `threshold 0.4 → 0.77`, modules, files, steps above.
 
-    whole: every module and file is named, not three of them; else RENAMED stands for modules of which most have other names now.
+    whole: every module and file is named, not three of them; else MODULES_RENAMED stands for modules of which most have other names now.
     """
     differences = list(_differing_keys(flatten(old.get("config", {})), flatten(new.get("config", {}))))
     for part, word in (("code", "code of"), ("files", "the file")):

@@ -39,7 +39,7 @@ SEGMENTS = "expandable_segments:True"
 LOCK_FILES: list[IO[str]] = []  # keeps the files open, and so the locks, until the process ends
 
 
-class Stopped(Exception):
+class GpuWaitInterrupted(Exception):
     """A signal that the caller holds back came while this waited for a GPU."""
 
 
@@ -106,7 +106,7 @@ def take_gpus(number: int, tell: Callable[[str], None] = log.info) -> list[int]:
 
     A job that wants more than the run may have gets as many; whether it can work with them, it says itself. Nothing happens outside a local
     run with GPUs. Returns the descriptors of the locks: a process that is started with them (`pass_fds`) holds the GPUs too, until it ends.
-    tell: is given a line about a long wait. Raises Stopped if a signal that is held back comes during the wait.
+    tell: is given a line about a long wait. Raises GpuWaitInterrupted if a signal that is held back comes during the wait.
     """
     folder, names, most = gpus_of_run()
     if not names:
@@ -122,7 +122,7 @@ def take_gpus(number: int, tell: Callable[[str], None] = log.info) -> list[int]:
         if locked:
             break
         if signal.sigpending():
-            raise Stopped
+            raise GpuWaitInterrupted
         if time.monotonic() > tells:
             tell(f"waits for {number} of the GPUs {', '.join(names)}: other jobs of this run have them")
             tells = time.monotonic() + TELL_SECONDS

@@ -101,7 +101,7 @@ def is_looser(settings: dict[str, Any], rule: str, value: float | None) -> bool:
     return for_all is not None and (value is None or (value < for_all if name.endswith("_min") else value > for_all))
 
 
-class ByLanguage:
+class LanguageRules:
     """The rules that hold for each language: the config's for it, else those that were calibrated, else LOOSER, else those for all.
 
     settings: of `heuristics.select`; calibrated: language → thresholds by rule, of heuristics.calibrate.

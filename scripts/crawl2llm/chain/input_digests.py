@@ -39,11 +39,9 @@ class Inputs:
             below = folder_of(step) / (f"{task}.manifest.json" if task else "manifest.json")
             own_path, main = self.results / (other or variant) / below, self.results / "main" / below
             # A folder of its own may be left from a time when the variant set more keys.
-            path = (
-                own_path
-                if own_path.exists() and (self._holds_parts(own_path, parts) or not self._holds_parts(main, parts))
-                else main
-            )
+            path = main
+            if own_path.exists() and (self._holds_parts(own_path, parts) or not self._holds_parts(main, parts)):
+                path = own_path
             if not self._holds_parts(path, parts):
                 candidates = (folder / below for folder in sorted(self.results.glob("*/")))
                 path = next((other for other in candidates if other.exists() and self._holds_parts(other, parts)), path)

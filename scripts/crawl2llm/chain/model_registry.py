@@ -146,7 +146,7 @@ def card_facts(config: Config) -> Config:
 
 def model_problems(models: Config) -> Iterator[str]:
     """A line for each model that is made from none: from one that is not there, from itself by way of others, from an export, or from one
-    of LAST: quantized models can only be exported, reward models not even that.
+    of CHILDLESS_STEPS: quantized models can only be exported, reward models not even that.
     """
     reported: set[str] = set()
     for name, entry in models.items():

@@ -79,7 +79,7 @@ class Project:
         return fingerprint.fingerprint(step, self.variants[variant], self.fingerprints[variant], task)
 
     def _compared_fingerprints(self) -> dict[str, str]:
-        """The fingerprints that report.compare depends on, of every variant, as fingerprint.ends has them."""
+        """The fingerprints that report.compare depends on, of every variant, as `fingerprint.compared_digests` has them."""
         return {
             f"{name}/{step} {model}".rstrip(): self.fingerprint(name, step, model)
             for name, config in self.variants.items()

@@ -19,24 +19,14 @@ BUCKETS = ("head", "middle", "tail")
 PRETRAINED_STEPS = ("fasttext", "transformers", "kenlm")  # steps with models by path
 # Columns of the sidecars beside the scores.
 RESERVED_NAMES = (
-    "id",
-    "source",
-    "curated",
-    "language",
-    "bucket",
-    "quantile",
-    "score",
-    "failed",
-    "value",
-    "threshold",
-    "detail",
-)
+    "id", "source", "curated", "language", "bucket", "quantile", "score", "failed", "value", "threshold", "detail",
+)  # fmt: skip
 SUFFIXES = (".arpa.bin", ".bin", ".binary", ".arpa")  # of KenLM's files, after the language
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "vocab.json")
 
 
 def scorer_names(config: dict[str, Any], step: str) -> list[str]:
-    """The names of the scorers that a step of READY has."""
+    """The names of the scorers that a step of PRETRAINED_STEPS has."""
     names = [entry["name"] for entry in config["quality"][step]["models"]]
     return [*names, LM] if step == "kenlm" and config["quality"]["lm"]["enabled"] else names
 

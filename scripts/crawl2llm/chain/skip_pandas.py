@@ -19,7 +19,7 @@ DATA_STEPS = tuple(
 )
 
 
-class _Without(MetaPathFinder):
+class PackageBlocker(MetaPathFinder):
     """Finds every package but this one."""
 
     def __init__(self, name: str) -> None:
@@ -41,7 +41,7 @@ def without_pandas(step: str) -> Iterator[None]:
     if step not in DATA_STEPS or "pandas" in sys.modules:
         yield
         return
-    finder = _Without("pandas")
+    finder = PackageBlocker("pandas")
     sys.meta_path.insert(0, finder)
     try:
         yield

@@ -64,7 +64,7 @@ def is_glob(pattern: str) -> bool:
     return not pattern.startswith("@") and glob.has_magic(pattern) and not Path(pattern).exists()
 
 
-def first_leaving_root(files: Iterable[tuple[str, str]]) -> str:
+def first_path_outside(files: Iterable[tuple[str, str]]) -> str:
     """The first of these (path, root) that a symbolic link takes out of its root; "" without one."""
     folders: dict[str, str] = {}  # a dump has 90,000 files in a few folders
     for path, root in files:
@@ -114,7 +114,7 @@ def files_of_source(source: dict[str, Any], data: str, key_path: str) -> list[st
         if (
             not source.get("follow_links")
             and is_glob(filled := urls.source_paths({"paths": [pattern]}, data)[0])
-            and (path := first_leaving_root(new.values()))
+            and (path := first_path_outside(new.values()))
         ):
             raise ConfigError(
                 f"{key_path}.paths: {filled!r} finds {path}, which a symbolic link takes to {os.path.realpath(path)}: if it is wanted, set "

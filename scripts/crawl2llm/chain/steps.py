@@ -29,17 +29,7 @@ from crawl2llm.core.errors import InputError
 
 # The stages in order; the filters stand between the two.
 BEFORE_FILTERS = ("crawl", "synthesize", "ingest")
-AFTER_FILTERS = (
-    "topics",
-    "corpus",
-    "tokenize",
-    "pretrain",
-    "finetune",
-    "align",
-    "compress",
-    "evaluate",
-    "report",
-)
+AFTER_FILTERS = ("topics", "corpus", "tokenize", "pretrain", "finetune", "align", "compress", "evaluate", "report")
 
 
 def _steps_of_stages(stages: Sequence[str]) -> dict[str, Step]:

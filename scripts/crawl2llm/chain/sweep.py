@@ -196,11 +196,9 @@ def _value_name(value: Any) -> str:
     if isinstance(value, list):
         return "-".join(_value_name(part) for part in value)
     if isinstance(value, dict):
-        return (
-            str(value["name"])
-            if "name" in value
-            else "-".join(f"{key}-{_value_name(part)}" for key, part in value.items())
-        )
+        if "name" in value:
+            return str(value["name"])
+        return "-".join(f"{key}-{_value_name(part)}" for key, part in value.items())
     if isinstance(value, float):  # as many digits as tell it from every other number
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     return str(value).lower()

@@ -23,11 +23,9 @@ def listed_values(section: Mapping[str, Any]) -> Iterator[ListedValue]:
     """What the lists of a sweep give: values one by one, of a range those that are drawn; the entries of `sizes` as a whole."""
     for path, values in section["grid"].items():
         yield from (({path: f"sweep.grid.{path}"}, {path: value}) for value in values)
-    keys = section["random"].get("keys", {})
-    for path, domain in keys.items():
-        values = (
-            domain if isinstance(domain, list) else [draw[path] for draw in sweep.random_settings(section["random"])]
-        )
+    random = section["random"]
+    for path, domain in random.get("keys", {}).items():
+        values = domain if isinstance(domain, list) else [draw[path] for draw in sweep.random_settings(random)]
         yield from (({path: f"sweep.random.keys.{path}"}, {path: value}) for value in values)
     for number, settings in enumerate(section["sizes"]):
         yield {path: f"sweep.sizes.{number}.{path}" for path in settings}, settings

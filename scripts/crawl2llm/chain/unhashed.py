@@ -45,7 +45,6 @@ PLUMBING = {
     "scripts/crawl2llm/core/checkpoint_folders.py": "names the folders of checkpoints, and says which code took part",
     "scripts/crawl2llm/core/code_snapshot.py": "copies code and config for a run",
     "scripts/crawl2llm/core/console.py": "messages and progress",
-    "scripts/crawl2llm/core/phrases.py": "words of messages",
     "scripts/crawl2llm/core/content_hash.py": "hashes files that keys name; the hashes are in the fingerprint",
     "scripts/crawl2llm/core/devices.py": "finds the GPUs of a machine",
     "scripts/crawl2llm/core/errors.py": "the error of input that a person can mend",

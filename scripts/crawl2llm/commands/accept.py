@@ -80,7 +80,7 @@ def compare_results(project: Project, steps_wanted: list[str]) -> Findings:
                 findings.taken_along.append(ChangedResult(manifest, mark, []))
                 settled.add(path)
             continue
-        if why := project.freshness[variant].why_spoiled(manifest, deep=True):
+        if why := project.freshness[variant].damage_reason(manifest, deep=True):
             findings.refused[path] = why
             continue
         before = record.read(path).get("fingerprint", {})
@@ -96,7 +96,7 @@ def compare_results(project: Project, steps_wanted: list[str]) -> Findings:
 def is_taken_along(project: Project, variant: str, manifest: Manifest, mark: str, settled: set[Path]) -> bool:
     """Whether a result differs in nothing but steps above all of whose results are `settled`, and belongs to what these hold."""
     assert manifest.path is not None
-    if not early_cutoff.is_made_by(manifest, manifest.path, mark) or project.freshness[variant].why_spoiled(manifest):
+    if not early_cutoff.is_made_by(manifest, manifest.path, mark) or project.freshness[variant].damage_reason(manifest):
         return False
     before, now = (
         fingerprint.get(early_cutoff.UPSTREAM, {})
@@ -213,7 +213,7 @@ def main(argv: list[str] | None = None) -> int:
             print_line("nothing was accepted")
             return 1
         accept_results(findings, args.reason, time.strftime("%Y-%m-%dT%H:%M:%S%z"))
-    except (InputError, errors.ConfigError, OSError, run_lock.Busy) as error:
+    except (InputError, errors.ConfigError, OSError, run_lock.RunInProgressError) as error:
         return print_error(str(error))
     log.info("accepted %s results; `crawl2llm plan` says what is left to do", f"{number:,}")
     return int(bool(findings.refused))

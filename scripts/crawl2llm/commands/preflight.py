@@ -144,7 +144,7 @@ def site_problems(needs: list[Need]) -> tuple[list[str], list[str]]:
         )
     try:
         rows = retries.ask_slurm("sshare", "-U", "-n", "-P", "-o", "Account,FairShare").splitlines()
-    except retries.Silent as error:
+    except retries.SilentSlurmError as error:
         return errors, [f"accounts and fair share are not checked: {error}"]
     except retries.SlurmError:
         return errors, warnings  # no accounting here: nothing to be compared with
@@ -159,7 +159,7 @@ def site_problems(needs: list[Need]) -> tuple[list[str], list[str]]:
     return errors, warnings
 
 
-def check_plan(workflow: Any, settings: Any) -> Report:
+def preflight_report(workflow: Any, settings: Any) -> Report:
     """The whole preflight of a planned workflow. settings: those of the slurm executor."""
     report = Report(needs.needs_by_rule(workflow, settings))
     partitions = cluster.read_partitions()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from crawl2llm.chain.command_line import command_parser
 from crawl2llm.chain.steps import STEPS, folder_of, step_of
-from crawl2llm.commands.watch.tail import seconds_left
+from crawl2llm.commands.log_tail import seconds_left
 from crawl2llm.core import retries
 from crawl2llm.core.console import format_duration, format_quantity, print_line
 from crawl2llm.core.task_costs import read_seconds, work_benchmarks

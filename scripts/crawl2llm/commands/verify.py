@@ -32,7 +32,7 @@ class Findings:
     missing_inputs: Counter[Path] = field(default_factory=Counter)
 
 
-def check_results(results: Path, deep: bool) -> Findings:
+def find_problems(results: Path, deep: bool) -> Findings:
     """Look at every manifest below `results` (results/<variant>/<stage>/<step>/…manifest.json) and at its files."""
     findings, inputs = Findings(), Inputs(results)
     paths = sorted(path for path in results.glob("*/*/*/*manifest.json"))
@@ -72,11 +72,8 @@ def finding_lines(findings: Findings, deep: bool, directory: Path = Path()) -> I
         yield f"missing: {path}, which {format_quantity(number, 'result was', 'results were')} made from"
         yield f"  to make it again: {rerun_command(path)}"
     how = "checksums" if deep else "sizes; --deep compares checksums"
-    whole = (
-        "all as their manifests say"
-        if not findings.faults and not findings.missing_inputs.total()
-        else "not whole, see above"
-    )
+    is_whole = not findings.faults and not findings.missing_inputs.total()
+    whole = "all as their manifests say" if is_whole else "not whole, see above"
     if not findings.manifests:
         whole = "nothing to compare"
     manifests, files = format_quantity(findings.manifests, "manifest"), format_quantity(findings.files, "file")
@@ -96,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
     if not args.results.is_dir():
         print_line(f"error: --results {args.results}: no such folder; a run writes it, see README.md", file=sys.stderr)
         return 1
-    findings = check_results(args.results, args.deep)
+    findings = find_problems(args.results, args.deep)
     if not findings.manifests:
         log.info("no manifest below %s", args.results)
     for line in finding_lines(findings, args.deep, args.directory):

@@ -100,7 +100,7 @@ def copy_code(root: Path, with_compiled: bool = True) -> Path:
 
 
 def config_path(complete: dict[str, Any], sources: list[Any]) -> Path:
-    """Where `config` writes, relative to the run's folder."""
+    """Where `write_config` writes, relative to the run's folder."""
     return FOLDER / f"{digest(canonical_json([complete, sources]))}.json"
 
 
@@ -120,7 +120,7 @@ def write_config(complete: dict[str, Any], sources: list[Any]) -> Path:
 
 
 def read_sources(path: Path) -> list[Any]:
-    """What `config` was given as `sources`, from the file beside it. Raises OSError where there is none."""
+    """What `write_config` was given as `sources`, from the file beside it. Raises OSError where there is none."""
     return list(json.loads(path.read_text(encoding="utf-8")))
 
 

@@ -28,11 +28,8 @@ from crawl2llm.core.manifest import canonical_json, write_atomically
 LOCAL = ("127.0.0.1", "localhost", "::1")
 LARGEST_ANSWER = 1 << 22  # bytes of an answer
 SLEEP = 0.5  # seconds before the second attempt; twice as many before each later one, 30 at most
-REFUSAL_CODES = (
-    400,
-    413,
-    422,
-)  # HTTP status codes that are of one request, such as one longer than the model's context
+# HTTP status codes that are of one request, such as one longer than the model's context.
+REFUSAL_CODES = (400, 413, 422)
 MOST_REFUSED = 8  # requests that are refused before any is answered, after which the endpoint answers none
 RETRY_CODES = (408, 425, 429)  # HTTP status codes after which another attempt may succeed, besides those from 500 on
 

@@ -11,10 +11,8 @@ LIMITS = (  # (limit, used, before the names in memory.stat) of cgroup v2 and v1
     ("memory.max", "memory.current", ""),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
 )
-CACHE_KEYS = (
-    "inactive_file",
-    "active_file",
-)  # the page cache that can be given back; active: files that were read twice
+# The page cache that can be given back; active: files that were read twice.
+CACHE_KEYS = ("inactive_file", "active_file")
 
 
 def memory_groups(root: Path = CGROUPS, cgroup_file: Path = OWN_CGROUP) -> Iterator[list[Path]]:

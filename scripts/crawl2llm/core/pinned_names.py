@@ -70,10 +70,8 @@ def _folder_digest(path: Path, key: str) -> str:
         raise InputError(
             f"{key}: {path} holds a file of the name {odd[0]!r}; in a folder with a digest, no name has a line end or a backslash"
         )
-    lines = (
-        b"%s  ./%s\n" % (_file_digest(path / name).encode(), os.fsencode(name))
-        for name in sorted(names, key=os.fsencode)
-    )
+    names = sorted(names, key=os.fsencode)
+    lines = (b"%s  ./%s\n" % (_file_digest(path / name).encode(), os.fsencode(name)) for name in names)
     return hashlib.sha256(b"".join(lines)).hexdigest()
 
 

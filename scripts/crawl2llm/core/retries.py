@@ -19,9 +19,8 @@ from pathlib import Path
 
 from crawl2llm.core.console import print_line
 
-LIMIT_VARIABLE = (
-    "CRAWL2LLM_SLURM_PATIENCE"  # environment variable: seconds for which one question is asked (default 600)
-)
+# environment variable: seconds for which one question is asked (default 600)
+LIMIT_VARIABLE = "CRAWL2LLM_SLURM_PATIENCE"
 CALL, LONGEST_CALL = 30.0, 120.0  # seconds after which a call is cut off: the first, and at most (it doubles)
 SHORTEST_CALL = 2.0  # the same of a question that is asked for less time than that
 PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before the question is asked again: the first time, and at most (it doubles)
@@ -50,19 +49,19 @@ class SlurmError(RuntimeError):
     """A SLURM command failed; the message has its words."""
 
 
-class Silent(SlurmError):
+class SilentSlurmError(SlurmError):
     """SLURM did not answer a question for as long as it may take."""
 
 
-class NoAnswer(Exception):
+class NoAnswerError(Exception):
     """One call failed or was cut off without an answer. Whether it reached the controller is not known."""
 
 
-class Stopped(BaseException):
+class RunStopped(BaseException):
     """The answer is not needed any more, for the run ends. No `except Exception` catches it as a failure of a job."""
 
 
-class Silence:
+class SilenceClock:
     """How long SLURM has been silent, over all questions of this process; it is reported once, and so is its end."""
 
     def __init__(self) -> None:
@@ -87,7 +86,7 @@ class Silence:
             self.since, self.is_reported = None, False
 
 
-silence = Silence()
+silence = SilenceClock()
 
 
 def is_answer(error: str, command: str = "") -> bool:
@@ -104,7 +103,7 @@ def ask_once(*command: str, timeout: float = CALL, shell: bool = False, script: 
     """What a SLURM command prints, asked one time; `shell`: the command is one line for the shell, `script`: its input.
 
     It runs in a session of its own, so that Ctrl-C does not cut a submission in two. Raises SlurmError where the answer is
-    an error or there is no such command, NoAnswer where there is no answer.
+    an error or there is no such command, NoAnswerError where there is no answer.
     """
     name = Path(command[0].split()[0]).name
     try:
@@ -122,7 +121,7 @@ def ask_once(*command: str, timeout: float = CALL, shell: bool = False, script: 
     try:
         out, error = process.communicate(script, timeout)
     except subprocess.TimeoutExpired:
-        raise NoAnswer(f"{name}: no answer within {timeout:g} s") from None
+        raise NoAnswerError(f"{name}: no answer within {timeout:g} s") from None
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -140,7 +139,7 @@ def ask_once(*command: str, timeout: float = CALL, shell: bool = False, script: 
         )
     if process.returncode > 0 and is_answer(words, " ".join(command)):
         raise SlurmError(f"{' '.join(command) if not shell else name}: {words}")
-    raise NoAnswer(words if words.startswith(name) else f"{name}: {words}")
+    raise NoAnswerError(words if words.startswith(name) else f"{name}: {words}")
 
 
 def seconds_to_ask(default: float = 600.0) -> float:
@@ -153,7 +152,7 @@ def retry_until_answered(
 ) -> str:
     """Call `attempt(seconds that a call may take)` until it returns, with pauses that grow and that chance varies.
 
-    Raises Silent where it raised NoAnswer for `limit` seconds, Stopped once `stop` is set.
+    Raises SilentSlurmError where it raised NoAnswerError for `limit` seconds, RunStopped once `stop` is set.
     """
     limit = seconds_to_ask() if limit is None else limit
     stop = stop or threading.Event()
@@ -162,11 +161,11 @@ def retry_until_answered(
     while not stop.is_set():
         try:
             answer = attempt(call)
-        except NoAnswer as error:
+        except NoAnswerError as error:
             silence.note_no_answer(str(error), limit)
             wait = pause * random.uniform(0.5, 1.5)  # noqa: S311
             if time.monotonic() + wait - begin > limit:
-                raise Silent(f"SLURM did not answer for {limit:.0f} s ({error})") from None
+                raise SilentSlurmError(f"SLURM did not answer for {limit:.0f} s ({error})") from None
         except SlurmError:
             silence.note_answer()
             raise
@@ -175,12 +174,12 @@ def retry_until_answered(
             return answer
         call, pause = min(2 * call, LONGEST_CALL), min(2 * pause, LONGEST_PAUSE)
         stop.wait(wait)
-    raise Stopped
+    raise RunStopped
 
 
 def ask_slurm(*command: str, limit: float | None = None, stop: threading.Event | None = None) -> str:
     """A SLURM command's output, asked again until there is an answer.
 
-    Raises SlurmError where the answer is an error or the command is missing, Silent where there is none for `limit` seconds.
+    Raises SlurmError where the answer is an error or the command is missing, SilentSlurmError where there is none for `limit` seconds.
     """
     return retry_until_answered(lambda timeout: ask_once(*command, timeout=timeout), limit, stop)

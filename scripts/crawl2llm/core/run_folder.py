@@ -37,12 +37,12 @@ def search_hint(path: Path | str) -> str:
     )
 
 
-class Unusable(OSError):
+class RunFolderError(OSError):
     """A folder that no run can work in; the message says why, and what to do."""
 
 
 def errno_line(number: int, place: Path | str) -> str:
-    """An error of the system, of those that WAYS has, at a place where a run writes."""
+    """An error of the system, of those that HINTS has, at a place where a run writes."""
     return f"{place}: {os.strerror(number)}: {HINTS[number]}"
 
 
@@ -52,7 +52,7 @@ def error_line(error: OSError, place: Path | str) -> str:
 
 
 def check_writable(folder: Path) -> None:
-    """Write into a run's folder and remove it again, as a plan does too. Raises Unusable."""
+    """Write into a run's folder and remove it again, as a plan does too. Raises RunFolderError."""
     snakemake_folder = folder.absolute() / ".snakemake"
     probe, existed = snakemake_folder / f".probe.{os.getpid()}", snakemake_folder.is_dir()
     try:
@@ -60,7 +60,7 @@ def check_writable(folder: Path) -> None:
         with probe.open("wb") as handle:
             handle.write(bytes(PROBE))
     except OSError as error:
-        raise Unusable(error_line(error, snakemake_folder)) from None
+        raise RunFolderError(error_line(error, snakemake_folder)) from None
     finally:
         with contextlib.suppress(OSError):
             probe.unlink(missing_ok=True)

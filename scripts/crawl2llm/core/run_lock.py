@@ -15,19 +15,19 @@ RUN = Path(".snakemake/run.lock")  # of a run, below its folder
 OPEN_LOCKS: list[IO[str]] = []  # keeps the file open, and so the lock, until the process ends
 
 
-class Busy(RuntimeError):
+class RunInProgressError(RuntimeError):
     """Another run works in this folder."""
 
 
 def take_lock(path: Path) -> None:
     """Take the lock at `path` for the life of this process.
 
-    Raises Busy, naming the process that has it, and run_folder.Unusable where the file system keeps no locks, or cannot be written.
+    Raises RunInProgressError, naming the process that has it, and RunFolderError where the file system keeps no locks or is not writable.
     """
     try:
         _lock_file(path)
     except OSError as error:
-        raise run_folder.Unusable(run_folder.error_line(error, path)) from None
+        raise run_folder.RunFolderError(run_folder.error_line(error, path)) from None
 
 
 @contextmanager
@@ -51,10 +51,12 @@ def _lock_file(path: Path) -> None:
         handle.seek(0)
         owner = handle.read().strip() or "unknown"
         handle.close()
-        raise Busy(f"another run (process {owner}) works in {Path.cwd()}; wait for it, or stop it") from None
+        raise RunInProgressError(
+            f"another run (process {owner}) works in {Path.cwd()}; wait for it, or stop it"
+        ) from None
     except OSError as error:
         handle.close()
-        raise run_folder.Unusable(f"{path}: {run_folder.NO_LOCKS} ({error.strerror})") from None
+        raise run_folder.RunFolderError(f"{path}: {run_folder.NO_LOCKS} ({error.strerror})") from None
     handle.truncate(0)
     handle.write(str(os.getpid()))
     handle.flush()

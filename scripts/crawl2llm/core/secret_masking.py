@@ -20,12 +20,10 @@ from urllib.parse import quote, quote_plus
 from crawl2llm.core.errors import InputError
 
 MASK = "***"
-LEAST_LENGTH = (
-    8  # characters of a value that is masked: a shorter one (`EMPTY`, `none`) would be found in ordinary words
-)
-RUN_LENGTH = (
-    12  # consecutive characters of a secret that are masked: a server may quote a part of it, and a message may be cut
-)
+# characters of a value that is masked: a shorter one (`EMPTY`, `none`) would be found in ordinary words
+LEAST_LENGTH = 8
+# consecutive characters of a secret that are masked: a server may quote a part of it, and a message may be cut
+RUN_LENGTH = 12
 LARGEST = 1 << 16  # bytes of a file with a secret
 REFERENCE = re.compile(r"\{(env|file):([^{}]+)\}")
 FILE = "file:"
@@ -71,9 +69,8 @@ def environment_secret(name: str, where: str) -> str:
     """The value of an environment variable. where: the key of the config that names it. Raises InputError without it."""
     value = os.environ.get(name, "").strip()
     if not value:
-        shown_name = (
-            repr(name) if VARIABLE_NAME.fullmatch(name) else "a name that is not shown"
-        )  # perhaps it is the secret itself
+        # perhaps it is the secret itself
+        shown_name = repr(name) if VARIABLE_NAME.fullmatch(name) else "a name that is not shown"
         raise InputError(f"{where} is {shown_name}, and no such environment variable is set")
     return _remember_secret(value)
 

@@ -25,7 +25,7 @@ POLL_SECONDS = 0.5  # seconds between two looks at the progress of all
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-class ShardFailed(Exception):
+class ShardError(Exception):
     """Why a shard was not made, in words for a person."""
 
 
@@ -55,7 +55,7 @@ def _run_shard_process(do: Callable[[str], int], name: str, parent: int, pipe: C
     end_with_parent(parent)
     try:
         status = do(name)
-    except ShardFailed as error:
+    except ShardError as error:
         pipe.send_bytes(str(error).encode())
         status = FAILED
     except Exception as error:

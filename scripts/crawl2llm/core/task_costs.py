@@ -19,9 +19,8 @@ def benchmark_path(manifest: Path) -> Path:
     """Where Snakemake writes the benchmark file of the task with this manifest."""
     step = manifest.parent
     task = task_of(manifest)
-    return (
-        step.parents[1] / "benchmarks" / step.parent.name / (f"{step.name}/{task}.tsv" if task else f"{step.name}.tsv")
-    )
+    name = f"{step.name}/{task}.tsv" if task else f"{step.name}.tsv"
+    return step.parents[1] / "benchmarks" / step.parent.name / name
 
 
 def read_seconds(path: Path) -> float | None:

@@ -158,7 +158,7 @@ def uint64_halves(values: pa.ChunkedArray, kind: str = ">u8") -> npt.NDArray[np.
 
 
 def hashed_rows(table: pa.Table, documents: Numbers, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
-    """Rows of HASHED. table: `id, words, curated` of these documents, a row each."""
+    """Rows of HASHED_DOCUMENT. table: `id, words, curated` of these documents, a row each."""
     out = np.empty(len(documents), HASHED_DOCUMENT)
     out["hash"], out["document"] = hashes, documents
     out["priority"] = document_priority(column(table, "curated"), column(table, "words"))
@@ -169,7 +169,7 @@ def hashed_rows(table: pa.Table, documents: Numbers, hashes: npt.NDArray[np.uint
 
 
 def priority_order(rows: npt.NDArray[np.void], *groups: npt.NDArray) -> npt.NDArray[np.intp]:
-    """The order of rows of HASHED by `groups`, the last first, and within a group by priority and id."""
+    """The order of rows of HASHED_DOCUMENT by `groups`, the last first, and within a group by priority and id."""
     return np.lexsort((rows["rest"], rows["id"], rows["priority"], *groups))
 
 
@@ -222,7 +222,7 @@ def exempt_rows(path: Path, shard: int, skipped_by: Sequence[str]) -> Numbers:
 
 
 def similar_pairs(files: Iterable[Path], threshold: float) -> Iterator[pa.RecordBatch]:
-    """The pairs (VERIFIED) whose similarity is `threshold` or more. files: of dedup.verify."""
+    """The pairs (VERIFIED_PAIR) whose similarity is `threshold` or more. files: of dedup.verify."""
     for path in files:
         for batch in batches(path, VERIFIED_PAIR.names, PAIRS):
             yield batch.filter(pc.greater_equal(batch["similarity"], threshold))

@@ -67,7 +67,7 @@ def rows_between(path: Path, kind: np.dtype, key: str, first: int, last: int) ->
 
 
 def hash_bounds(part: int, parts: int) -> tuple[int, int]:
-    """(first, last) of the hashes of a part: those that `by_hash` deals to it."""
+    """(first, last) of the hashes of a part: those that `part_by_hash` puts there."""
     first, end = (-(-(number << 32) // parts) << 32 for number in (part, part + 1))
     return first, end - 1
 
@@ -123,7 +123,7 @@ def rows_of_part(files: Sequence[Path], part: int, parts: int, kind: np.dtype) -
 def pieces_of_part(
     files: Sequence[Path], part: int, parts: int, kind: np.dtype, folder: Path, key: str = "hash"
 ) -> Iterator[tuple[npt.NDArray[np.int64], Rows]]:
-    """(shard of each row, rows) of a part, in pieces of about HELD: all rows of a value of `key` are in one.
+    """(shard of each row, rows) of a part, in pieces of about HELD_ROWS: all rows of a value of `key` are in one.
 
     folder: empty or not there yet; for what does not fit into memory.
     """

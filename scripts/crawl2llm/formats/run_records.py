@@ -58,7 +58,7 @@ def sum_summaries(parts: Iterable[Any]) -> Any:
     return total
 
 
-def dig(tree: Any, *keys: str) -> Any:
+def nested_value(tree: Any, *keys: str) -> Any:
     """The value under nested keys, or None where one is missing."""
     for key in keys:
         tree = tree.get(key) if isinstance(tree, dict) else None
@@ -132,18 +132,18 @@ class Run:
     def corpus_counts(self) -> dict[str, Any] | None:
         """`counts` of corpus.split, with what corpus.heldout takes out of the training documents after it."""
         counts = self.counts("corpus.split")
-        after = dig(self.counts("corpus.heldout"), "dropped")
+        after = nested_value(self.counts("corpus.heldout"), "dropped")
         if not counts or not after:
             return counts
         return {**counts, "kept": counts["kept"] - sum(after.values()), "dropped": {**counts["dropped"], **after}}
 
     def summary(self, step: str, *keys: str) -> Any:
         """The summary of a step, added up over its tasks, or the value under `keys` in it; None where missing."""
-        return dig(sum_summaries(dict(manifest.summary) for manifest in self.manifests_of(step)), *keys)
+        return nested_value(sum_summaries(dict(manifest.summary) for manifest in self.manifests_of(step)), *keys)
 
     def fact(self, step: str, *keys: str) -> Any:
         """A value that all tasks of a step say alike, such as a threshold: what the first says; None where missing."""
-        return dig(next((dict(manifest.summary) for manifest in self.manifests_of(step)), None), *keys)
+        return nested_value(next((dict(manifest.summary) for manifest in self.manifests_of(step)), None), *keys)
 
     def tasks(self, step: str) -> list[str]:
         """The tasks of a step that left a manifest."""
@@ -207,14 +207,14 @@ def training_metrics(run: Run, step: str, task: str = "") -> list[dict[str, Any]
                 if finite_number(row.get("step")) is not None:
                     rows.setdefault(int(row["step"]), {}).update(row)
     ordered = [rows[place] for place in sorted(rows)]
-    steps, tokens = series(ordered, "step", "tokens")
+    steps, tokens = finite_points(ordered, "step", "tokens")
     for row in ordered:
         if steps and finite_number(row.get("tokens")) is None:
             row["tokens"] = float(np.interp(row["step"], [0, *steps], [0, *tokens]))
     return ordered
 
 
-def series(rows: Iterable[dict[str, Any]], x: str, y: str) -> tuple[list[float], list[float]]:
+def finite_points(rows: Iterable[dict[str, Any]], x: str, y: str) -> tuple[list[float], list[float]]:
     """The rows' (x, y) where both are finite numbers, as two lists of equal length."""
     pairs = [
         (row[x], row[y])
@@ -237,9 +237,8 @@ def step_costs(run: Run) -> list[dict[str, Any]]:
         for manifest in manifests:
             task = task_of(manifest.path) if manifest.path else ""
             base = manifest.folder.parents[1] / "benchmarks" / stage
-            tries = (
-                [base / name / f"{task}.tsv"] if task else [base / f"{name}.tsv", *sorted((base / name).glob("*.tsv"))]
-            )
+            tries = [base / name / f"{task}.tsv"] if task else [base / f"{name}.tsv"]
+            tries += [] if task else sorted((base / name).glob("*.tsv"))
             for path in [path for path in work_benchmarks(tries) if path.is_file()][:1]:
                 with run.guard_reading(path):
                     measured += read_benchmark(path)[:1]

@@ -66,10 +66,9 @@ def read(manifests: Iterable[Path], shard: str, wanted: pa.Array | None = None) 
         if path not in paths:
             raise ManifestError(f"--edits lacks {path}: the texts of shard {shard} would be read without these edits")
         manifest = Manifest.read(path)
-        batches_ = batches(manifest.file(f"spans/{shard}.parquet"))
-        selected = (
-            batches_ if wanted is None else (part.filter(pc.is_in(part["id"], value_set=wanted)) for part in batches_)
-        )
+        selected = batches(manifest.file(f"spans/{shard}.parquet"))
+        if wanted is not None:
+            selected = (part.filter(pc.is_in(part["id"], value_set=wanted)) for part in selected)
         for row in (row for part in selected for row in part.to_pylist()):
             name = row.pop("id")
             spans_by_id.setdefault(name, []).append(Span(**row, stage=stage_of(manifest.step)))

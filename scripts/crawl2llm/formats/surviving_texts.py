@@ -67,7 +67,7 @@ def texts(
 ) -> Iterator[dict[str, Any]]:
     """A shard's documents that got here, in its order, with the columns `id`, `text` and `columns`; the paths are of manifests.
 
-    originals: each row also has `original`, what turns a place in its text into one of the document's (spans.Edited).
+    originals: each row also has `original`, what turns a place in its text into one of the document's (spans.EditedText).
     """
     shard = shard_of(documents)
     spans_by_id = spans.read(edits, shard)

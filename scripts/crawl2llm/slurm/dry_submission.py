@@ -31,7 +31,7 @@ def plan_only(path: Path) -> None:
             )
         workflow = self.workflow_api._workflow
 
-        class Planning(type(workflow)):  # type: ignore[misc]
+        class DryRunWorkflow(type(workflow)):  # type: ignore[misc]
             """The workflow; Snakemake gives it a scheduler when the plan is complete, and before anything else is done."""
 
             # The jobs are those that SLURM would get: the dry run's executor calls all of them local.
@@ -46,12 +46,12 @@ def plan_only(path: Path) -> None:
                 self._scheduler = scheduler
                 try:
                     jobs = list(self.dag.needrun_jobs())
-                    (preflight.check_plan(self, executor_settings) if jobs else preflight.Report([])).write(path)
+                    (preflight.preflight_report(self, executor_settings) if jobs else preflight.Report([])).write(path)
                 except retries.SlurmError as error:
                     raise WorkflowError(f"preflight: {error}") from None
                 raise WorkflowError("the plan is made: here a preflight ends")
 
-        workflow.__class__ = Planning
+        workflow.__class__ = DryRunWorkflow
         execute(self, executor=executor, pseudo_executor="dryrun", executor_settings=executor_settings, **more)
 
     def make_refusal(name: str) -> Any:

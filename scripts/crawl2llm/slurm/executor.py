@@ -25,13 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.core import retries
-from crawl2llm.core.retries import NoAnswer, Silent, SlurmError, Stopped
+from crawl2llm.core.retries import NoAnswerError, RunStopped, SilentSlurmError, SlurmError
 from crawl2llm.slurm import cluster, queue
 
 MARK = re.compile(r" #(\w{12})\b")  # in a job's comment: one submission
-ENDED_FOLDER = (
-    Path(".snakemake") / "slurm-ended"
-)  # a file for each job whose command ended well, by run, job and attempt
+# a file for each job whose command ended well, by run, job and attempt
+ENDED_FOLDER = Path(".snakemake") / "slurm-ended"
 QUOTE, ESCAPED = '"', '\\"'
 WRAP = f" --wrap={QUOTE}"
 GONE_SECONDS = 60.0  # seconds without a job in squeue's answers after which it counts as gone
@@ -67,7 +66,7 @@ class Driver:
     def submit(self, call: str, script: str | None) -> str:
         """Submit a job once, by the executor's `sbatch …` line with a mark; returns its number.
 
-        Raises SlurmError where SLURM refuses it, Silent or Stopped where it stays unknown.
+        Raises SlurmError where SLURM refuses it, SilentSlurmError or RunStopped where it stays unknown.
         """
         match = MARK.search(call)
         assert match, call
@@ -84,13 +83,13 @@ class Driver:
             self.marks_sent.add(mark)
             out = retries.ask_once(call, shell=True, script=script, timeout=timeout)  # noqa: S604
             if not (numbers := re.findall(r"^(\d+)(?:;.*)?$", out, re.MULTILINE)):
-                raise NoAnswer(f"sbatch: no number in {out!r}")
+                raise NoAnswerError(f"sbatch: no number in {out!r}")
             return numbers[0]
 
         number = retries.retry_until_answered(attempt, stop=self.stop)
         try:
             retries.ask_slurm("scontrol", "release", number, stop=self.stop)
-        except Silent:
+        except SilentSlurmError:
             raise
         except SlurmError:
             # Released by a call whose answer was lost, and over since; or cancelled: its state says so soon.
@@ -115,7 +114,7 @@ class Driver:
         return states, time.monotonic() - begin
 
     def is_gone(self, number: str) -> bool:
-        """Whether a job that SLURM had accepted has been unknown to it for GONE seconds.
+        """Whether a job that SLURM had accepted has been unknown to it for GONE_SECONDS.
 
         It was silent for longer than it remembers a job that has ended (MinJobAge), or it came back without its memory.
         """
@@ -197,9 +196,9 @@ class Submission:
         """(the job's number, ""), or ("", SLURM's refusal)."""
         try:
             return self.driver.submit(self.call, input), ""
-        except Silent as error:
+        except SilentSlurmError as error:
             self.driver.give_up(error)
-            raise Stopped from None
+            raise RunStopped from None
         except SlurmError as error:
             self.returncode = 1
             return "", str(error)
@@ -208,7 +207,7 @@ class Submission:
 def patient_class(parent: Any, driver: Driver) -> Any:
     """The executor's class with the methods that do what the head of this file says."""
 
-    class Patient(parent):
+    class PatientExecutor(parent):
         def get_python_executable(self) -> str:
             """The interpreter's path as a word for the shell."""
             return shlex.quote(super().get_python_executable())
@@ -234,7 +233,7 @@ def patient_class(parent: Any, driver: Driver) -> Any:
                     else:
                         message = f"SLURM does not know job {info.external_jobid} any more, and it left no sign of a good end. "
                         self.report_job_error(info, msg=message, aux_logs=[str(info.aux.get("slurm_logfile"))])
-            except (SlurmError, Stopped) as error:
+            except (SlurmError, RunStopped) as error:
                 if isinstance(error, SlurmError):
                     driver.give_up(error)
                 for info in unreported.values():
@@ -259,4 +258,4 @@ def patient_class(parent: Any, driver: Driver) -> Any:
                     self.logger.warning(f"copies of submissions may be left in the queue, held ({error})")
             shutil.rmtree(ENDED_FOLDER, ignore_errors=True)
 
-    return Patient
+    return PatientExecutor

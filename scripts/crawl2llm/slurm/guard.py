@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from crawl2llm.core.retries import Silent, SlurmError, ask_slurm
+from crawl2llm.core.retries import SilentSlurmError, SlurmError, ask_slurm
 from crawl2llm.slurm import queue
 
 DRIVER_FILE = Path(".snakemake/slurm-driver.json")  # below a run's folder: who drives its jobs
@@ -88,7 +88,7 @@ def clear_queue(folder: Path, tell: Callable[[str], None], patience: float = 300
     ids = {job.id for job in jobs}
     try:
         ask_slurm("scancel", *sorted(ids))
-    except Silent:
+    except SilentSlurmError:
         raise
     except SlurmError as error:  # one that has just ended cannot be cancelled; what is left is seen below
         tell(str(error))

@@ -55,7 +55,7 @@ def before_submission(workflow: Any) -> None:
         if not slurm:
             submitted.unlink()  # nothing is left: the next run on this machine asks nothing
         else:
-            report = preflight.check_plan(workflow, workflow.executor_settings)
+            report = preflight.preflight_report(workflow, workflow.executor_settings)
             logger.info(report.table())
             for line in report.warnings:
                 logger.warning(f"preflight: {line}")

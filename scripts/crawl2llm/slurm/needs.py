@@ -40,7 +40,7 @@ def needs_by_rule(workflow: Any, settings: Any) -> list[Need]:
     """The needs of the jobs that would run, by rule, in the workflow's order, each at its largest. settings: the slurm executor's."""
     from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
 
-    class Silent:
+    class QuietLogger:
         """The executor's logger argument, without the line that it writes for every job."""
 
         def debug(self, *_: object) -> None: ...
@@ -60,7 +60,7 @@ def needs_by_rule(workflow: Any, settings: Any) -> list[Need]:
             continue
         partition = job.resources.get("slurm_partition")
         if not partition:
-            partition = get_best_partition(candidates, job, Silent()) if candidates else default_partition()
+            partition = get_best_partition(candidates, job, QuietLogger()) if candidates else default_partition()
         cpus = resource_number(job, "cpus_per_task") or job.threads
         before = needs.get(job.rule.name, Need(job.rule.name, 0, partition))
         needs[job.rule.name] = Need(

@@ -17,7 +17,7 @@ def limit_pause(executor: Any, longest: float = LONGEST) -> None:
     if not hasattr(parent, "next_seconds_between_status_checks"):
         return
 
-    class Bounded(parent):  # type: ignore[valid-type, misc]
+    class BoundedPace(parent):  # type: ignore[valid-type, misc]
         @property
         def next_seconds_between_status_checks(self) -> float:
             return min(longest, parent.next_seconds_between_status_checks.fget(self))
@@ -26,4 +26,4 @@ def limit_pause(executor: Any, longest: float = LONGEST) -> None:
         def next_seconds_between_status_checks(self, value: float) -> None:
             parent.next_seconds_between_status_checks.fset(self, value)
 
-    executor.__class__ = Bounded
+    executor.__class__ = BoundedPace

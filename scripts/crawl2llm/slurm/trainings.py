@@ -72,7 +72,8 @@ def memory_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folde
     """(errors, warnings) where a training would not fit the GPUs that the profile asks for, by the estimate of pretrain.plan.
 
     configs: complete, by variant, of those whose training would run. folder: of the run, whose tokens may be counted. An error is what
-    takes over TOLERANCE × what there is, as in the trainer, a warning over TIGHT × that. Nothing is said before the shape is known.
+    takes over memory.TOLERANCE × what there is, as in the trainer, a warning over resource_plan.TIGHT × that. Nothing is said before the
+    shape is known.
     """
     errors: list[str] = []
     warnings: list[str] = []
@@ -151,7 +152,7 @@ def tuning_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folde
                     "largest": sequences * number,
                 }
                 try:
-                    memory_parts = estimate.check_fits(
+                    memory_parts = estimate.fitting_memory_parts(
                         shape_for(shape, settings, tune),
                         {**complete_settings(settings, tune), **reference},
                         at,

@@ -17,9 +17,8 @@ from crawl2llm.formats.documents import uniform_hash
 from crawl2llm.text.normal_forms import normal_form
 
 COLUMNS = ["id", "url", "metadata"]  # of a document, for `origin`
-SYNTHESIZED = (
-    "synthesized"  # the scheme of the URL of a text that a model wrote, and the key of its metadata that says of what
-)
+# the scheme of the URL of a text that a model wrote, and the key of its metadata that says of what
+SYNTHESIZED = "synthesized"
 MOST = 1.5  # times the wanted share: an origin that would take the held-out side beyond that stays in training
 LARGEST = 0.2  # share of all documents: the most that is held out where every origin is larger than wanted
 MANY = 0.5  # share of the documents in origins that are too large to be held out, from which a note says so
@@ -105,7 +104,7 @@ class Tally:
     at_most: int = 0
     below: int = 0  # documents whose hash is below the share to hold out
 
-    def count_document(self, own_hash: float, origin_hash: float | None, fraction: float) -> None:
+    def add_document(self, own_hash: float, origin_hash: float | None, fraction: float) -> None:
         """Count a document. own_hash: its hash. origin_hash: that of its origin, where the split is by origin."""
         self.documents += 1
         self.at_least = 1 if own_hash < self.least else self.at_least + (own_hash == self.least)
@@ -151,7 +150,7 @@ class Split(Tally, _Choice):
     def add(self, row: dict[str, Any]) -> None:
         """Count a document (columns: COLUMNS)."""
         origin_hash = uniform_hash(self.seed, origin_of(row), "split") if self.by == "origin" else None
-        (self.synthesized if synthesis_source(row) else self).count_document(
+        (self.synthesized if synthesis_source(row) else self).add_document(
             self._own_hash(row), origin_hash, self.fraction
         )
 

@@ -90,10 +90,8 @@ def changes_that_fit(
             change_text(f"set {where}.zero_stage to {stage}, which trains again", total_bytes(zero_stage=stage))
         )
     optimizer_on_cpu: dict[str, Any] = {offload.OPTIMIZER: offload.CPU}
-    can_offload = (
-        cuda and settings["engine"] == "deepspeed" and settings["zero_stage"] and not offload.is_used(settings)
-    )
-    if can_offload and fits(**optimizer_on_cpu):
+    is_sharded = cuda and settings["engine"] == "deepspeed" and settings["zero_stage"]
+    if is_sharded and not offload.is_used(settings) and fits(**optimizer_on_cpu):
         suggestions.append(
             change_text(
                 f"set {where}.{offload.OPTIMIZER} to {offload.CPU}, which trains again", total_bytes(**optimizer_on_cpu)

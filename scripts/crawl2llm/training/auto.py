@@ -25,7 +25,7 @@ COMPUTE = 5e13  # floating-point operations: 10 to 20 minutes of two x86-64 core
 COMPUTE_A_TOKEN = 1e7  # operations for each token of the corpus, so that a small corpus is done sooner still
 SEQUENCES = 16  # least sequences of a global batch, so that two processes with a micro_batch of 8 share it
 STEPS = 200  # a global batch grows only while there are this many steps
-VALIDATIONS = 10  # over a run, or every EVERY steps if that is more often
+VALIDATIONS = 10  # over a run, or every VALIDATE_EVERY if that is more often
 VALIDATE_EVERY = 500
 
 
@@ -109,19 +109,16 @@ def resolve_heads(model: dict[str, Any], row: Row) -> tuple[int, int]:
 def resolve_shape(model: dict[str, Any], tokens: int) -> dict[str, Any]:
     """`pretrain.train.model` without `auto`, but for `context`, which depends on the batch too."""
     row, resolved_model = table_row(tokens), dict(model)
-    resolved_model["hidden_size"], resolved_model["heads"] = resolve_heads(model, row)
+    hidden, heads = resolve_heads(model, row)
+    resolved_model |= {"hidden_size": hidden, "heads": heads}
     if resolved_model["layers"] == AUTO:
         resolved_model["layers"] = row.layers
     if resolved_model["kv_heads"] == AUTO:
         share = row.heads // row.kv_heads
-        resolved_model["kv_heads"] = (
-            resolved_model["heads"] // share if resolved_model["heads"] % share == 0 else resolved_model["heads"]
-        )
+        resolved_model["kv_heads"] = heads // share if heads % share == 0 else heads
     if resolved_model["intermediate_size"] == AUTO:
-        near = sizes.feed_forward(resolved_model["hidden_size"])
-        resolved_model["intermediate_size"] = (
-            row.intermediate_size if resolved_model["hidden_size"] == row.hidden_size else near
-        )
+        near = sizes.feed_forward(hidden)
+        resolved_model["intermediate_size"] = row.intermediate_size if hidden == row.hidden_size else near
     return resolved_model
 
 
@@ -137,7 +134,7 @@ def resolve(settings: dict[str, Any], tokens: int, vocabulary: int) -> dict[str,
     """`settings` of pretrain.train with a number for every `auto`.
 
     tokens: of the training split; vocabulary: entries of the tokenizer. A key that is set stays as it is, and those
-    that are `auto` are chosen to fit it; `model.size` fills the shape (training/sizes.py). Of `steps`, `tokens` and `epochs`,
+    that are `auto` are chosen to fit it; `model.count_parameters` fills the shape (training/sizes.py). Of `steps`, `tokens` and `epochs`,
     `epochs: auto` stands for `steps`, and for nothing where one of the others is set. Raises InputError where no heads divide the
     hidden size that is set, or no shape has about the size that is.
     """

@@ -35,10 +35,8 @@ def sees_later_tokens(language_model: Any) -> bool | None:
     texts = torch.randint(1, 60, (1, LENGTH)).repeat(2, 1)
     texts[1, PLACE] = texts[0, PLACE] % 59 + 1
     with torch.no_grad():
-        first, second = (
-            language_model.eval()(input_ids=texts[:1]).logits[0],
-            language_model(input_ids=texts[1:]).logits[0],
-        )
+        first = language_model.eval()(input_ids=texts[:1]).logits[0]
+        second = language_model(input_ids=texts[1:]).logits[0]
     if not bool(first.isfinite().all() and second.isfinite().all()):
         return None
     change = (first - second).abs().amax(-1) / first.abs().max().clamp(min=1e-9)

@@ -19,9 +19,8 @@ MFU = 0.35  # assumed where none was measured: what trainings of models of a bil
 THREAD_FLOPS = 30e9  # assumed FLOP/s of a thread in fp32: two x86-64 cores reach 40 to 80 GFLOP/s (training/auto.py)
 # Time with activation checkpointing: a forward pass more, 2 of then 8 operations a parameter and token.
 RECOMPUTE_FACTOR = 4 / 3
-COMPARABLE_RATIO = (
-    4.0  # a training of so many times as many parameters, or as few, is another, whose speed says nothing
-)
+# A training of so many times as many parameters, or as few, is another, whose speed says nothing.
+COMPARABLE_RATIO = 4.0
 
 
 def read_last_training(folder: Path) -> dict[str, Any] | None:
@@ -98,10 +97,8 @@ def estimate_cost(
     longer = RECOMPUTE_FACTOR if train["activation_checkpointing"] and not train["selective_checkpointing"] else 1.0
     if gpu is None:
         if last:
-            rate, basis = (
-                last["flops"],
-                f"{last['flops'] / 1e9:,.0f} GFLOP/s of a process, {last_training_basis(last, train)}",
-            )
+            rate = last["flops"]
+            basis = f"{rate / 1e9:,.0f} GFLOP/s of a process, {last_training_basis(last, train)}"
         else:
             busy = train["threads"] * train["processes"]
             rate = THREAD_FLOPS * train["threads"] / longer * min(1.0, (os.cpu_count() or 1) / busy)

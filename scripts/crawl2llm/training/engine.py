@@ -94,10 +94,8 @@ class Engine(ABC):
     def _build_optimizer(self, job: Job, fused: bool) -> torch.optim.Optimizer:
         """The optimizer over `model`: torch's AdamW, or Muon beside it."""
         settings, whole_model = job.settings, job.empty_model()  # a sharded parameter does not always show its shape
-        names, parameters = (
-            {id(p): name for name, p in whole_model.named_parameters()},
-            dict(self.model.named_parameters()),
-        )
+        names = {id(p): name for name, p in whole_model.named_parameters()}
+        parameters = dict(self.model.named_parameters())
         groups = model.parameter_groups(whole_model, settings)
         for group in groups:
             group["params"] = [
@@ -225,7 +223,7 @@ class Engine(ABC):
     def stage_checkpoint(self) -> Callable[[Path], list[str]]:
         """Copy weights and optimizer to memory; what writes the copy into a folder, makes no collective call and returns the files' names.
 
-        A copy is written before the next is made. Only for the engines of checks.BESIDE.
+        A copy is written before the next is made. Only for the engines of checks.ASYNC_ENGINES.
         """
         raise NotImplementedError
 
@@ -254,19 +252,19 @@ class Engine(ABC):
     def master_weights(self) -> Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU; to be run to its end."""
 
-    # The mean of the weights over the last steps (training/average.py), where `ema` of the settings is not null.
+    # The EMA of the weights, a mean over the last steps (training/ema.py), where `ema` of the settings is not null.
 
     @abstractmethod
-    def update_average(self, weight: float) -> None:
-        """Move the mean by the share `weight` of the way to the weights."""
+    def update_ema(self, weight: float) -> None:
+        """Move the EMA by the share `weight` of the way to the weights."""
 
     @abstractmethod
-    def using_average(self) -> contextlib.AbstractContextManager[None]:
-        """Evaluate with the mean in the place of the weights, which are as before in the end."""
+    def using_ema(self) -> contextlib.AbstractContextManager[None]:
+        """Evaluate with the EMA in the place of the weights, which are as before in the end."""
 
     @abstractmethod
-    def average_weights(self) -> Weights:
-        """As `master_weights`, of the mean."""
+    def ema_weights(self) -> Weights:
+        """As `master_weights`, of the EMA."""
 
 
 def check_names(stored_names: Iterable[str], names: Iterable[str], path: Path) -> None:

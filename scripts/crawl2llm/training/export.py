@@ -3,7 +3,7 @@
 Without a checkpoint it lists those that are in checkpoints/: model, step, time and size.
 
 At any time, also while the training goes on, from a checkpoint of either engine under any ZeRO stage, on one machine without a GPU. The
-weights are the fp32 ones that the optimizer moves, or their mean (`ema`), saved as `save_dtype` of the training says. Memory: the model
+weights are the fp32 ones that the optimizer moves, or their EMA (`ema`), saved as `save_dtype` of the training says. Memory: the model
 in fp32.
 """
 
@@ -31,7 +31,7 @@ def export_checkpoint(source: Path, target: Path, dtype: str | None) -> list[Pat
     from transformers import AutoConfig
 
     from crawl2llm.training import checkpoint_integrity, engine, initial, model
-    from crawl2llm.training.average import EMA
+    from crawl2llm.training.ema import EMA
     from crawl2llm.training.engines.saved_parameters import saved_parameters
 
     if target.exists():

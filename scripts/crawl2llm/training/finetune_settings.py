@@ -17,7 +17,7 @@ ENGINES = ("torch",)  # that quantize_aware was tried with
 
 def complete_settings(settings: dict[str, Any], step: str = STEP) -> dict[str, Any]:
     """`settings` of finetune.train, or of another `step` that trains as it does, with defaults for what they do not name: those of
-    pretrain.train (AdamW, no mean of the weights, …), and of finetune.train.
+    pretrain.train (AdamW, no EMA of the weights, …), and of finetune.train.
 
     The learning rate ends at 0.
     """

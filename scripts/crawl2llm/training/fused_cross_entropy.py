@@ -74,7 +74,7 @@ def cross_entropy(logits: torch.Tensor, targets: torch.Tensor, z_loss: float = 0
     return _CrossEntropy.apply(logits, targets, z_loss)
 
 
-class _Summed(torch.autograd.Function):
+class _SummedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
         gradient, target_column = logits.detach(), targets[:, None]
@@ -95,7 +95,7 @@ class _Summed(torch.autograd.Function):
 
 def summed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
     """As `cross_entropy`, but the sum, and over the targets that are not `ignored`."""
-    return _Summed.apply(logits, targets, ignored)
+    return _SummedCrossEntropy.apply(logits, targets, ignored)
 
 
 def keep_nonfinite_gradient(loss: torch.Tensor) -> torch.Tensor:

@@ -127,10 +127,9 @@ def join_group(device: torch.device, threads: int) -> None:
         setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010 - for debugging; costs time
     if not dist.is_initialized():
         store_options: dict[str, Any] = {}  # else by the environment, as torch reads it
-        on_one_node = (
-            os.environ["WORLD_SIZE"] == os.environ.get("LOCAL_WORLD_SIZE") and os.environ["MASTER_ADDR"] == LOOPBACK
-        )
-        store = meet_on_loopback() if _store is None and on_one_node else _store
+        on_one_node = os.environ["WORLD_SIZE"] == os.environ.get("LOCAL_WORLD_SIZE")
+        on_loopback = on_one_node and os.environ["MASTER_ADDR"] == LOOPBACK
+        store = meet_on_loopback() if _store is None and on_loopback else _store
         if store is not None:
             store_options = {
                 "store": store,

@@ -60,7 +60,7 @@ def _remove_stale_folders(folder: Path) -> None:
 
 
 def seconds_before_look(seconds: float) -> float:
-    """When to look who hangs, where all give up after `seconds`: a beat is read up to two EVERY after what it tells."""
+    """When to look who hangs, where all give up after `seconds`: a beat is read up to two BEAT_SECONDS after what it tells."""
     return min(WAIT_SHARE * seconds, seconds - 4 * BEAT_SECONDS)
 
 
@@ -96,7 +96,7 @@ class Watch:
         self.suspected_at = 0.0  # when another node's process was first found to hang
 
     def find_hang(self) -> tuple[str, str] | None:
-        """(what hangs, its stack or "") where a process does; None otherwise. Reads at most once in EVERY seconds."""
+        """(what hangs, its stack or "") where a process does; None otherwise. Reads at most once in BEAT_SECONDS seconds."""
         now = time.monotonic()
         if now - self.looked_at < BEAT_SECONDS:
             return None

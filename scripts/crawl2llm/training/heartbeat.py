@@ -20,9 +20,8 @@ from typing import Any
 
 FOLDER_VARIABLE = "CRAWL2LLM_ALIVE"  # the variable that names the folder of the beats; without it nothing is written
 BEAT_SECONDS = 1.0  # seconds between beats
-LONGEST_SILENCE = (
-    600.0  # seconds without a beat after which a process does not run any more, before `set_wait_limit` has said less
-)
+# Seconds without a beat after which a process does not run any more, before `set_wait_limit` has said less.
+LONGEST_SILENCE = 600.0
 
 _now: dict[str, Any] = {"step": 0, "phase": "starting", "limit": None, "least": LONGEST_SILENCE}
 

@@ -122,7 +122,7 @@ def check_shape(model: dict[str, Any], vocabulary: Any, folder: Path) -> None:
     values = {name: model[key] for key, name in (SHAPE | OTHER_NAMES.get(kind, {})).items()}
     hidden, heads = model["hidden_size"], model["heads"]
     if isinstance(hidden, int) and isinstance(heads, int) and kind != "mamba2" and "qk_rope_head_dim" not in config:
-        values["head_dim"] = hidden // heads  # as model.configuration sets it, unless overrides do
+        values["head_dim"] = hidden // heads  # as model.build_config sets it, unless overrides do
     values |= {name: value for name, value in model["overrides"].items() if isinstance(value, int | float | str)}
     expected = {
         STORED_NAMES.get(kind, {}).get(name, name): value

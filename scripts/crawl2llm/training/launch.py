@@ -209,7 +209,7 @@ def main(argv: list[str] | None = None) -> int:
     step, say = step_of(args.module), failure_reporter(args.module, args.options)
     try:
         locks = take_gpus(args)
-    except gpu_slots.Stopped:
+    except gpu_slots.GpuWaitInterrupted:
         return RESUBMIT
     os.environ.update(gpu_slots.allocator_variables())
     if not args.processes:

@@ -26,7 +26,7 @@ def model_of(manifest: Path) -> str:
 
 
 def checkpoint_rows(checkpoints: Path) -> Iterator[tuple[str, ...]]:
-    """A row as HEAD for each complete checkpoint below `checkpoints`: training by training, the one that wrote last at the end."""
+    """A row as HEADINGS for each complete checkpoint below `checkpoints`: training by training, the one that wrote last at the end."""
     models: dict[Path, str] = {}
     for folder, manifest, _ in checkpoint_folders.trainings_below(checkpoints):
         models.setdefault(folder, model_of(manifest))  # of several that train the same, the newest

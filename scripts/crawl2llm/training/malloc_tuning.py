@@ -22,7 +22,7 @@ def _glibc_function(name: str) -> Any:
 
 
 def map_large() -> None:
-    """Have blocks of MAPPED bytes and more mapped from now on, where the launcher's setting is in force, and not a person's."""
+    """Have blocks of MAPPED_BYTES and more mapped from now on, where the launcher's setting is in force, and not a person's."""
     if os.environ.get("GLIBC_TUNABLES") == TUNABLES and (function := _glibc_function("mallopt")):
         function(M_MMAP_THRESHOLD, MAPPED_BYTES)
 

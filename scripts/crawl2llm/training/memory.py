@@ -51,7 +51,7 @@ def check_offload(
         )
 
 
-def check_fits(
+def fitting_memory_parts(
     shape: Shape,
     settings: dict[str, Any],
     placement: dict[str, Any],

@@ -18,7 +18,7 @@ LEAST_SHARE = 0.85  # of the estimate, which may be so far from the peak (tests/
 CPU_ALLOCATOR = "DefaultCPUAllocator"  # in torch's message where a CPU's memory is out: no class of its own
 
 
-def check_memory(
+def estimate_memory(
     shape: memory.Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool, where: str = memory.SECTION
 ) -> int:
     """The estimated memory of a process in bytes; 0 where another process of this node says so.
@@ -36,12 +36,12 @@ def check_memory(
             memory.check_offload(shape, settings, placement, free_memory.available_bytes(), processes_here, where)
         free, _ = torch.cuda.mem_get_info()
         try:
-            parts = memory.check_fits(shape, settings, placement, free, 1, cuda=True, where=where)
+            parts = memory.fitting_memory_parts(shape, settings, placement, free, 1, cuda=True, where=where)
         except InputError as error:  # not measured on GPUs, and one that is full says so in the first step
             log.warning("%s", error)
             return 0
     else:
-        parts = memory.check_fits(
+        parts = memory.fitting_memory_parts(
             shape, settings, placement, free_memory.available_bytes(), processes_here, where=where
         )
     estimated = sum(parts.values())
@@ -59,7 +59,7 @@ def explain_out_of_memory(
     cuda: bool,
     where: str = memory.SECTION,
 ) -> Iterator[None]:
-    """Turns torch's error into InputError with what to change; task: of a run, in words. The rest as for `check_memory`."""
+    """Turns torch's error into InputError with what to change; task: of a run, in words. The rest as for `estimate_memory`."""
     try:
         yield
     except RuntimeError as error:

@@ -135,8 +135,8 @@ class Recorder:
             handle.flush()
             os.fsync(handle.fileno())
 
-    def count_seconds(self, seconds: float) -> None:
-        """Count the seconds of a part of this attempt, from which a clock starts again."""
+    def add_seconds(self, seconds: float) -> None:
+        """Add the seconds of a part of this attempt, from which a clock starts again."""
         self.seconds += seconds
 
     def close(self, failed: bool = False) -> None:

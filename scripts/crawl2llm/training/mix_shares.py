@@ -39,7 +39,7 @@ class Phase:
 
 
 def share_key(phase: Mapping[str, Any], number: int) -> str:
-    """Which of WAYS a phase has. Raises InputError unless it is exactly one. number: of the phase, from 1."""
+    """Which of SHARE_KEYS a phase has. Raises InputError unless it is exactly one. number: of the phase, from 1."""
     given_keys = [key for key in SHARE_KEYS if phase.get(key) is not None]
     if len(given_keys) != 1:
         raise InputError(
@@ -230,10 +230,8 @@ def shortage_text(
     """What to say where groups are asked for more than they have under their caps."""
     sentences = []
     for number in capped:
-        group, need = (
-            groups[number],
-            sum(row[number] * size for row, size in zip(requested, sizes, strict=True)) * context,
-        )
+        group = groups[number]
+        need = sum(row[number] * size for row, size in zip(requested, sizes, strict=True)) * context
         passes = f"{need / context / group.windows:.2f} epochs" if group.windows else "it has not one window"
         sentences.append(
             f"{group.name}: {group.tokens:,} tokens are there, {round(need):,} are wanted ({passes}; at most {most_epochs[number]:g})"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# Names of configurations of transformers 5.23. PARTS: a configuration inside of one, with such keys (dbrx). SWITCHES: whether it is one.
+# Names of configurations of transformers 5.23. PART_KEYS: a configuration inside of one that has them (dbrx). SWITCH_KEYS: if it is one.
 EXPERT_COUNT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 # Experts of a token.
 EXPERTS_PER_TOKEN_KEYS = (

@@ -57,9 +57,8 @@ def build_config(
             )
     checks.check_heads(settings)
     if kind == "mamba2" and "head_dim" not in settings["overrides"]:  # its heads share out the inner width
-        fields["head_dim"] = (
-            settings["overrides"].get("expand", defaults.expand) * settings["hidden_size"] // settings["heads"]
-        )
+        expand = settings["overrides"].get("expand", defaults.expand)
+        fields["head_dim"] = expand * settings["hidden_size"] // settings["heads"]
         fields["n_groups"] = math.gcd(defaults.n_groups, settings["heads"])
     elif (
         "head_dim" in defaults.to_dict()

@@ -108,14 +108,14 @@ class Muon(torch.optim.AdamW):
         updates = [
             self._momentum_update(matrix, momentum, place in shares[rank]) for place, matrix in enumerate(matrices)
         ]
-        own_updates = (
-            self._orthogonalize(torch.stack([updates[each] for each in shares[rank]])) if shares[rank] else None
-        )
+        own_updates = None
+        if shares[rank]:
+            own_updates = self._orthogonalize(torch.stack([updates[each] for each in shares[rank]]))
         del updates
         for owner, share in enumerate(shares):
-            updates_made = (
-                own_updates if owner == rank else torch.empty(len(share), *matrices[0].shape, device=matrices[0].device)
-            )
+            updates_made = own_updates
+            if owner != rank:
+                updates_made = torch.empty(len(share), *matrices[0].shape, device=matrices[0].device)
             if not share or updates_made is None:
                 continue
             if group and group.size() > 1:

@@ -64,11 +64,7 @@ def dequantize_layer(parts: dict[str, torch.Tensor]) -> torch.Tensor:
     if (
         scale.shape[0] != outputs
         or inputs % groups
-        or parts["weight_packed"].shape
-        != (
-            outputs,
-            -(-inputs // IN_A_WORD),
-        )
+        or parts["weight_packed"].shape != (outputs, -(-inputs // IN_A_WORD))
     ):
         raise ValueError(f"a layer of {outputs} × {inputs} has scales {list(scale.shape)}")
     numbers = unpack_words(parts["weight_packed"], inputs).unflatten(1, (groups, -1)).float()

@@ -22,7 +22,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.training.batch import IGNORE, MicroBatch
 from crawl2llm.training.data import Tokens, windows_from
 from crawl2llm.training.heldout import Piece, pad_windows
-from crawl2llm.training.question_cuts import Fitted, fit_pairs
+from crawl2llm.training.question_cuts import FittedRows, fit_pairs
 from crawl2llm.training.template import Template, read_pairs
 
 Row = list[Piece]  # the pairs that stand in one row of a micro-batch, each for itself
@@ -82,7 +82,7 @@ class Cuts:
     left_out: int  # those that do not fit even with one token of the question
 
 
-def cut_counts(fitted: Fitted, numbers: Iterable[int] | None = None) -> Cuts:
+def cut_counts(fitted: FittedRows, numbers: Iterable[int] | None = None) -> Cuts:
     """Count the pairs that `max_length` cuts, of the rows `numbers` of `fitted` (all by default), and those that it leaves out."""
     flags = fitted.cut if numbers is None else [fitted.cut[number] for number in numbers]
     return Cuts(len(flags) + fitted.left_out, sum(flags), fitted.left_out)

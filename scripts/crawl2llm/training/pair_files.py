@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.pair_layouts import KEY, Bad, Row, row_reader
+from crawl2llm.training.pair_layouts import KEY, Row, RowError, row_reader
 from crawl2llm.training.template import Template, has_special_token
 
 COMPRESSION_SUFFIXES = (".gz", ".zst")
@@ -109,7 +109,7 @@ def pairs(number: int, entry: Row, template: Template, dropped: Counter[str]) ->
         names = names or set(row)
         try:
             system, turns = read(row)
-        except Bad as error:
+        except RowError as error:
             reasons[str(error)] += 1
             continue
         for at, (question, answer) in enumerate(turns):

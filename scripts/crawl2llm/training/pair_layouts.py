@@ -20,18 +20,18 @@ Row = dict[str, Any]
 Conversation = tuple[str, list[tuple[str, str]]]  # (system message or "", turns of question and answer)
 
 
-class Bad(ValueError):
+class RowError(ValueError):
     """A row that is no pair; its message is the reason under which it is counted."""
 
 
 def text_of(value: Any) -> str:
-    """A value as text: parts of a message (`[{"type": "text", "text": …}]`) are joined. Raises Bad for anything else."""
+    """A value as text: parts of a message (`[{"type": "text", "text": …}]`) are joined. Raises RowError for anything else."""
     if isinstance(value, list):
         return "\n".join(
             text_of(part.get("text", part.get("value"))) if isinstance(part, dict) else text_of(part) for part in value
         )
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise Bad("no_text")
+        raise RowError("no_text")
     return str(value).strip()
 
 
@@ -44,17 +44,17 @@ def alpaca_conversation(row: Row) -> Conversation:
 
 
 def chat_conversation(row: Row) -> Conversation:
-    """`messages` or `conversations`: turns of a person and an assistant, perhaps after a system message. Raises Bad for another order."""
+    """`messages` or `conversations`: turns of a person and an assistant, perhaps after a system message. Else RowError."""
     messages = row.get("messages", row.get("conversations"))
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise Bad("no_text")
+        raise RowError("no_text")
     roles = [ROLES.get(str(message.get("role", message.get("from"))).lower(), "") for message in messages]
     words = [text_of(message.get("content", message.get("value"))) for message in messages]
     first = "system" in roles[:1]
     if roles[-1:] == ["user"]:  # which nobody answers
         roles, words = roles[:-1], words[:-1]
     if roles[first:] != ["user", "assistant"] * ((len(roles) - first) // 2) or not roles[first:]:
-        raise Bad("no_turns")
+        raise RowError("no_turns")
     return words[0] if first else "", list(zip(words[first::2], words[first + 1 :: 2], strict=True))
 
 
@@ -69,9 +69,9 @@ def column_layout(question: str, answer: str, labels: dict[str, str] | None = No
         try:
             question_text, answer_text = fill_template(question, row), fill_template(answer, row)
         except KeyError:
-            raise Bad("no_text") from None
+            raise RowError("no_text") from None
         if labels and answer_text not in labels:
-            raise Bad("unknown_label")
+            raise RowError("unknown_label")
         return "", [(question_text, labels[answer_text] if labels else answer_text)]
 
     return read_row

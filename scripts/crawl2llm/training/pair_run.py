@@ -73,12 +73,8 @@ class Run:
     batch_noun = "pairs"  # what batch_size counts
 
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, source: Path) -> None:
-        self.args, self.folder, self.source, self.settings = (
-            args,
-            folder,
-            source,
-            complete_settings(settings, self.where),
-        )
+        self.args, self.folder, self.source = args, folder, source
+        self.settings = complete_settings(settings, self.where)
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.tokenizer = load_tokenizer(source)
         self.batches = self.read_batches(settings)
@@ -107,11 +103,8 @@ class Run:
             "async_checkpoints": args.async_checkpoints,
             "largest": self.batches.sequences,
         }
-        shape, cuda = (
-            replace(self.memory_shape(config), trained=self.trained),
-            self.device.type == "cuda",
-        )
-        self.estimated = memory_guard.check_memory(shape, self.settings, place, cuda, self.where)
+        shape, cuda = replace(self.memory_shape(config), trained=self.trained), self.device.type == "cuda"
+        self.estimated = memory_guard.estimate_memory(shape, self.settings, place, cuda, self.where)
         self.room = partial(
             memory_guard.explain_out_of_memory,
             shape=shape,
@@ -129,7 +122,7 @@ class Run:
         self.done, self.skipped = (resume_point.step, list(resume_point.skipped)) if resume_point else (0, [])
         self.overflows = resume_point.overflows if resume_point else 0
         self.changed = resume_point.changed if resume_point else ()
-        stored = start_from.check_weights(
+        stored = start_from.find_stored_weights(
             initial.empty_model(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)),
             source,
             source / "tokenizer.json",

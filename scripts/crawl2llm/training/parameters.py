@@ -33,7 +33,7 @@ FAMILIES = {
 
 
 @dataclass(frozen=True)
-class Counted:
+class ParameterCounts:
     """Parameters of a model. `active`: those that one token uses, all but the experts that are not chosen for it."""
 
     total: int
@@ -53,7 +53,7 @@ class Counted:
         return self.total - self.embedding
 
 
-def count_model_parameters(model: dict[str, Any], vocabulary: int) -> Counted:
+def count_model_parameters(model: dict[str, Any], vocabulary: int) -> ParameterCounts:
     """The parameters of `pretrain.train.model`, with a number for each `auto`, and a vocabulary of so many entries."""
     family, more = FAMILIES.get(model.get("type", "llama"), FAMILIES["llama"]), model.get("overrides", {})
     hidden, heads, layers = model["hidden_size"], model["heads"], model["layers"]
@@ -77,7 +77,7 @@ def count_model_parameters(model: dict[str, Any], vocabulary: int) -> Counted:
         idle, positions, last = 3 * hidden * feed * (number - chosen), 0, hidden
     inside = layers * layer + last
     total = inside + tables + positions + head
-    return Counted(
+    return ParameterCounts(
         total=total,
         active=total - layers * idle,
         embedding=tables + positions + head,

@@ -31,11 +31,9 @@ class Clock:
         before = time.monotonic()
         yield
         pause = time.monotonic() - before
-        self.start_time, self.lap_time, self.pauses = (
-            self.start_time + pause,
-            self.lap_time + pause,
-            self.pauses + pause,
-        )
+        self.start_time += pause
+        self.lap_time += pause
+        self.pauses += pause
 
     @property
     def training_seconds(self) -> float:
@@ -116,7 +114,7 @@ class Pace:
 
 
 def log_time_left(left: float, device: str) -> None:
-    """Log how long the rest takes; more than a day on a CPU is a warning. left: seconds, by the first TIMED steps."""
+    """Log how long the rest takes; more than a day on a CPU is a warning. left: seconds, by the first TIMED_STEPS."""
     log.info("about %s left by the first %d steps, validation not counted", format_duration(left), TIMED_STEPS)
     if device == "cpu" and left > DAY:
         log.warning(

@@ -100,7 +100,7 @@ def cut_prompt(question: str, template: Template, tokenizer: Any, most: int, end
     return cut_conversation(question, template, tokenizer, excess)
 
 
-def cut_or_whole(question: str, template: Template, tokenizer: Any, most: int, ends: Sequence[str] = ("",)) -> str:
+def cut_if_possible(question: str, template: Template, tokenizer: Any, most: int, ends: Sequence[str] = ("",)) -> str:
     """As `cut_prompt`; a question that cannot be cut enough stays whole."""
     shorter = cut_prompt(question, template, tokenizer, most, ends)
     return question if shorter is None else shorter
@@ -108,12 +108,12 @@ def cut_or_whole(question: str, template: Template, tokenizer: Any, most: int, e
 
 def cut_prompts(questions: Sequence[str], template: Template, tokenizer: Any, most: int) -> list[tuple[str, bool]]:
     """(prompt, whether its question is cut) of each question; one that cannot be cut to `most` tokens stays whole."""
-    shorter = [cut_or_whole(question, template, tokenizer, most) for question in questions]
+    shorter = [cut_if_possible(question, template, tokenizer, most) for question in questions]
     return [(template.prompt(cut), cut != question) for question, cut in zip(questions, shorter, strict=True)]
 
 
 @dataclass
-class Fitted:
+class FittedRows:
     """Rows whose texts fit, in their order, some with a cut question."""
 
     rows: list[Row] = field(default_factory=list)
@@ -128,12 +128,12 @@ def fit_pairs(
     max_length: int,
     names: Sequence[str] = ("answer",),
     also: Sequence[str] = (),
-) -> Fitted:
+) -> FittedRows:
     """Cut the questions of rows that are longer than `max_length` tokens with one of the texts `names` and the end token behind them.
 
     also: names of more texts, which are to fit too if a token of the question stays then.
     """
-    fitted = Fitted()
+    fitted = FittedRows()
     for row, long in _with_excess(rows, template, tokenizer, max_length, [*names, *also]):
         if not long:
             fitted.rows.append(row)

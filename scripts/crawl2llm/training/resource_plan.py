@@ -63,10 +63,7 @@ def plan_resources(
     degrees = Degrees.of_settings(train)
     checks.check_settings(train, processes)
     keys = ("micro_batch", "activation_checkpointing", "selective_checkpointing", "async_checkpoints")
-    placement = {key: train[key] for key in keys} | {
-        "processes": processes,
-        "parallel": asdict(degrees),
-    }
+    placement = {key: train[key] for key in keys} | {"processes": processes, "parallel": asdict(degrees)}
     whole = summary["global_batch_tokens"] // summary["shape"]["context"]
     placement["sequences"] = gcd(whole, *(each for _, each in summary.get("batch_ramp", ())))
     placement["largest"] = whole

@@ -21,7 +21,7 @@ from crawl2llm.training.compressible_layers import Layer, is_quantizable, no_fit
 from crawl2llm.training.finetune_settings import is_quantize_aware
 
 
-class Through(torch.autograd.Function):
+class StraightThrough(torch.autograd.Function):
     """A function of weights, whose gradient is that of the weights themselves."""
 
     @staticmethod
@@ -59,7 +59,7 @@ def round_linear_layers(model: nn.Module, settings: Mapping[str, Any], where: st
         raise InputError(f"{where}.quantize_aware is {settings['quantize_aware']!r}; of compress.quantize {why}")
 
     def forward(part: nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
-        return nn.functional.linear(inputs, Through.apply(part.weight, rounded), part.bias)
+        return nn.functional.linear(inputs, StraightThrough.apply(part.weight, rounded), part.bias)
 
     for part in rounded_layers:
         part.forward = partial(forward, part)  # type: ignore[method-assign]

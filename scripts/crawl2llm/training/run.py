@@ -24,12 +24,12 @@ from crawl2llm.core.manifest import canonical_json, digest
 from crawl2llm.training import (
     async_checkpoints,
     auto,
-    average,
     checkpoint,
     checkpoint_integrity,
     checks,
     compiler,
     data,
+    ema,
     engine,
     group,
     heldout,
@@ -67,10 +67,8 @@ class Run:
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
         self.args, self.folder = args, folder
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        settings, placement = (
-            config_schema.fill_defaults(STEP, settings),
-            placement_options.parsed_placement(args, STEP),
-        )
+        settings = config_schema.fill_defaults(STEP, settings)
+        placement = placement_options.parsed_placement(args, STEP)
         degrees = parallel.Degrees(**placement["parallel"])
         checks.check_settings(settings | placement, self.processes)
         self.place = parallel.Place(self.rank, self.processes, degrees)
@@ -82,10 +80,8 @@ class Run:
         self.tracked = config_schema.prune_settings(STEP, self.settings)
         self.plan = schedule.make_plan(self.settings, len(self.stream))
         if settings["global_batch_tokens"] == auto.AUTO:
-            wanted, args.micro_batch = (
-                args.micro_batch,
-                schedule.fitting_micro_batch(self.plan, args.micro_batch, self.place.data_processes),
-            )
+            wanted = args.micro_batch
+            args.micro_batch = schedule.fitting_micro_batch(self.plan, wanted, self.place.data_processes)
             if args.micro_batch != wanted and self.rank == 0:
                 log.info("micro_batch %d → %d, which divides the batch that auto chose", wanted, args.micro_batch)
         settings = self.settings
@@ -105,7 +101,7 @@ class Run:
         if settings["compile_layers"]:
             compiler.check_compiler(self.device.type)
         numa.bind_to(self.device, args.numa_binding, settings["threads"])
-        self.estimated, self.room = self.check_memory(shape)
+        self.estimated, self.room = self.memory_and_room(shape)
 
         self.kind = settings["engine"]
         group.join_group(self.device, settings["threads"])
@@ -190,7 +186,7 @@ class Run:
         intervals = (self.args.checkpoint_every, self.args.keep_every, self.rollback_interval)
         return step == self.plan.steps or any(step % each == 0 for each in intervals if each)
 
-    def check_memory(self, config: PreTrainedConfig) -> tuple[int, Room]:
+    def memory_and_room(self, config: PreTrainedConfig) -> tuple[int, Room]:
         """The estimated bytes of a process, and what turns a lack of memory in a part of the run into an error that helps.
 
         InputError, with what to change, where this node or its GPUs have too little memory for the run.
@@ -214,7 +210,7 @@ class Run:
         enough = partial(
             memory_guard.explain_out_of_memory, shape=shape, settings=self.settings, placement=placement, cuda=cuda
         )
-        return memory_guard.check_memory(shape, self.settings, placement, cuda), enough
+        return memory_guard.estimate_memory(shape, self.settings, placement, cuda), enough
 
     def read_batch(self, step: int) -> torch.Tensor:
         """This process's windows of a step: int64 [accumulation, micro_batch, context + 1], on the CPU."""
@@ -245,7 +241,7 @@ class Run:
         if self.checkpoint_writer:
             self.checkpoint_writer.raise_failure()
         rate = schedule.learning_rate(step, self.plan.steps, self.settings)
-        fits = self.spikes.update_fits if self.spikes else None
+        fits = self.spikes.may_update if self.spikes else None
         scale = self.engine.loss_scale()
         self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
@@ -256,7 +252,7 @@ class Run:
         finite = math.isfinite(value) and self.update.norm is not None and math.isfinite(self.update.norm)
         self.spiked = not self.update.applied and finite
         if self.update.applied and self.ema:
-            self.engine.update_average(average.update_weight(self.ema, step))
+            self.engine.update_ema(ema.update_weight(self.ema, step))
         self.overflowed = loss_scale.is_overflow(scale and scale[0], value, self.update.norm, self.update.applied)
         self.overflows += self.overflowed
         if not self.update.applied and not self.overflowed:
@@ -295,7 +291,7 @@ class Run:
         total = torch.zeros(len(heldout.source_names(self.heldout)), dtype=torch.float64, device=self.device)
         size = self.args.micro_batch
         parts, rank = self.place.data_processes, self.place.data_rank
-        with self.engine.using_average() if self.ema else contextlib.nullcontext():
+        with self.engine.using_ema() if self.ema else contextlib.nullcontext():
             for turn in range(math.ceil(len(self.validation) / (size * parts))):
                 start = (turn * parts + rank) * size
                 batch = self.validation[start : start + size] or [(self.validation[0][0], 0, 0)]
@@ -313,7 +309,7 @@ class Run:
 
     def weights(self) -> initial.Weights:
         """Each parameter's name and whole weights, of the model that the run makes. A collective call, to be run to its end."""
-        return self.engine.average_weights() if self.ema else self.engine.master_weights()
+        return self.engine.ema_weights() if self.ema else self.engine.master_weights()
 
     def machine_record(self) -> dict[str, Any]:
         """What the run trained on, for its record. A collective call."""

@@ -46,7 +46,7 @@ def next_logits(
     return output.logits[:, -1].float(), output.past_key_values
 
 
-def goes_on_anywhere(going: torch.Tensor) -> bool:
+def any_unfinished(going: torch.Tensor) -> bool:
     """Whether an answer goes on in any process. A collective call."""
     left = going.any().float()
     dist.all_reduce(left, op=dist.ReduceOp.MAX)
@@ -64,7 +64,7 @@ def generate_answers(
 ) -> list[list[int]]:
     """What the model goes on with after each prompt, up to the end token, which it has, or as many tokens as `draws` [prompts, most] has.
 
-    With `goes_on_anywhere` as `goes_on`, every process makes as many forward passes as the others, also one without a prompt.
+    With `any_unfinished` as `goes_on`, every process makes as many forward passes as the others, also one without a prompt.
     """
     device, most = draws.device, draws.shape[1]
     rows, width = max(1, len(prompts)), max((len(ids) for ids in prompts), default=1)

@@ -118,18 +118,16 @@ def make_plan(settings: dict[str, Any], tokens: int) -> Plan:
             f"the training shards hold {tokens:,} tokens, too few for one window of {SECTION}.model.context = {context} "
             "tokens and the one after it"
         )
-    chosen_budget = training_budget(settings)
+    budget = training_budget(settings)
     check_ramp(ramp := settings["batch_ramp"])
 
     def plan_for(steps: int) -> Plan:
         stages = [(round(share * steps), max(1, round(part * (batch // context)))) for share, part in ramp]
         return Plan(steps, batch // context, context, windows, tuple(stages))
 
-    if "steps" in chosen_budget:
-        return plan_for(chosen_budget["steps"])
-    wanted = (
-        chosen_budget["tokens"] if "tokens" in chosen_budget else chosen_budget.get("epochs", 1) * windows * context
-    )
+    if "steps" in budget:
+        return plan_for(budget["steps"])
+    wanted = budget["tokens"] if "tokens" in budget else budget.get("epochs", 1) * windows * context
     steps = max(1, math.ceil(wanted / batch))
     if not ramp:
         return plan_for(steps)

@@ -30,10 +30,8 @@ def skipped_row(run: Run, step: int, loss: float) -> dict[str, Any]:
     if run.spiked and run.spikes is not None:
         quantity, reason, far = run.spikes.quantity, "spike", run.spikes.deviations
         many = f"{far:,.1f} standard deviations" if math.isfinite(far) else "far"  # all steps before were the same
-        spike, description = (
-            {"deviations": round(far, 2) if math.isfinite(far) else None},
-            f"is {many} above the mean of the last steps",
-        )
+        spike = {"deviations": round(far, 2) if math.isfinite(far) else None}
+        description = f"is {many} above the mean of the last steps"
     with group.long_waits():
         if run.rank == 0:
             windows = run.step_windows(step)

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-LEAST = 20  # steps before any is judged: OLMo-core's
+LEAST_STEPS = 20  # steps before any is judged: OLMo-core's
 
 Pair = tuple[float, float]  # a step's mean loss in nats a token, and the norm of its gradient
 
 
-class Spikes:
+class SpikeDetector:
     """Says of each step whether it is a spike. `recent` are the last `window` steps' (loss, norm), oldest first: a checkpoint has them."""
 
     def __init__(self, sigma: float, window: int, recent: Iterable[Pair]) -> None:
@@ -31,10 +31,10 @@ class Spikes:
         # Of the last step, if it was a spike: `loss` or `gradient`, and how many deviations.
         self.quantity, self.deviations = "", 0.0
 
-    def judge_step(self, loss: float, norm: float) -> bool:
+    def is_spike(self, loss: float, norm: float) -> bool:
         """Whether a step with this loss and norm, both finite, is a spike; it is among those before the next from now on."""
         self.quantity = ""
-        if len(self.recent) + 1 >= max(LEAST, self.window // 2):
+        if len(self.recent) + 1 >= max(LEAST_STEPS, self.window // 2):
             losses, norms = zip(*self.recent, strict=True)
             for quantity, value, before in (("loss", loss, losses), ("gradient", norm, norms)):
                 spread = stdev(before)
@@ -44,7 +44,7 @@ class Spikes:
         self.recent.append((loss, norm))
         return bool(self.quantity)
 
-    def update_fits(self, loss: torch.Tensor, norm: float) -> bool:
+    def may_update(self, loss: torch.Tensor, norm: float) -> bool:
         """Whether an update may be made: the same on every process, by the mean loss of all. A collective call.
 
         loss: of this process's part of the batch. norm: of the whole gradient, finite.
@@ -52,10 +52,10 @@ class Spikes:
         both = torch.stack([loss, loss.new_tensor(norm)]) / dist.get_world_size()
         dist.all_reduce(both)
         mean, whole = both.tolist()
-        return not self.judge_step(mean, whole)
+        return not self.is_spike(mean, whole)
 
 
-def spike_detector(settings: dict[str, Any], recent: Iterable[Pair]) -> Spikes | None:
+def spike_detector(settings: dict[str, Any], recent: Iterable[Pair]) -> SpikeDetector | None:
     """By the settings of pretrain.train; None where spikes are not looked for. recent: of the checkpoint."""
     sigma = settings["spike_sigma"]
-    return Spikes(sigma, settings["spike_window"], recent) if sigma else None
+    return SpikeDetector(sigma, settings["spike_window"], recent) if sigma else None

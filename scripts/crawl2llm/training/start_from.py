@@ -23,7 +23,7 @@ from crawl2llm.training.checkpoint import Checkpoint
 from crawl2llm.training.init_checks import KEY, check_tokenizer
 from crawl2llm.training.initial import Weights
 from crawl2llm.training.schedule import Plan
-from crawl2llm.training.weight_files import Stored, names_in_files, shapes_in
+from crawl2llm.training.weight_files import StoredWeights, names_in_files, shapes_in
 
 
 def checkpoint_of(path: Path, steps: int) -> Checkpoint | None:
@@ -58,7 +58,9 @@ def starting_point(
     try:
         resume_point = checkpoint_of(path, plan.steps)
         if resume_point is None:
-            values = partial(with_stored_weights, check_weights(run_model, path, tokenizer, chosen=chosen), values)
+            values = partial(
+                with_stored_weights, find_stored_weights(run_model, path, tokenizer, chosen=chosen), values
+            )
         else:
             check_model(run_model, path, tokenizer, chosen)
             if dist.get_rank() == 0 and (why := checkpoint_integrity.damage_text(path)):
@@ -104,9 +106,9 @@ def check_model(run_model: PreTrainedModel, path: Path, tokenizer: Path, chosen:
         log.warning("%s was written by an earlier version: that it has this run's architecture cannot be checked", path)
 
 
-def check_weights(
+def find_stored_weights(
     run_model: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY, chosen: Container[str] = ()
-) -> Stored:
+) -> StoredWeights:
     """Where each weight of a model in a folder is. run_model: the run's, with or without values. tokenizer: this run's tokenizer.json.
     key: of the config, which names the folder. chosen: the keys that pretrain.train.model.overrides has.
 
@@ -136,10 +138,13 @@ def check_weights(
         parts[name], left = tuple(expected), left - expected.keys()
     if left:
         raise InputError(f"{where}: the model here has no {min(left)}, which is in {file_of[min(left)].name}")
-    return Stored(run_model, parts, file_of)
+    return StoredWeights(run_model, parts, file_of)
 
 
-def with_stored_weights(stored: Stored, values: Callable[[], Weights]) -> Weights:
-    """The values of a fresh model, with those that are `stored` (see check_weights) in the place of its own. Memory: see Stored.value."""
+def with_stored_weights(stored: StoredWeights, values: Callable[[], Weights]) -> Weights:
+    """The values of a fresh model, with those that are `stored` (see find_stored_weights) in the place of its own.
+
+    Memory: see StoredWeights.value.
+    """
     for name, value in values():
         yield name, stored.value(name) if name in stored.parts else value

@@ -93,7 +93,7 @@ def train_and_measure(
     Ends this program with status RESUBMIT where a signal stopped it after a checkpoint.
     """
     report_measures(recorder, "before", 0, run.before)
-    ended = train(run, recorder, stopping)
+    ended = train_remaining_steps(run, recorder, stopping)
     if ended:
         run.after = run.measure_heldout()
         report_measures(recorder, "after", run.steps, run.after)
@@ -119,7 +119,7 @@ def report_measures(recorder: metrics.Recorder | None, when: str, step: int, mea
         log.info("%s %s: %.4f%s", key.replace("_", " ").replace("heldout", "held-out"), when, value, unit)
 
 
-def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
+def train_remaining_steps(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
     """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
     interval, started = run.args.checkpoint_every, time.monotonic()
     progress = Progress(run.steps, "steps", done=run.done)

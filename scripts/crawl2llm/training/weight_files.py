@@ -29,7 +29,7 @@ from crawl2llm.core.errors import InputError
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredWeights:
     """Where the values of a model's parameters are. `model` is the model, with or without values."""
 
     model: PreTrainedModel

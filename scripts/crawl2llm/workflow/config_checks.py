@@ -181,10 +181,8 @@ def check_tuning(config: dict[str, Any]) -> None:
     """Raise InputError for a training on pairs whose engine or architecture cannot do what it is asked for."""
     kind = config["pretrain"]["train"]["model"]["type"]
     for step, name in tuned_models(config):
-        settings, where = (
-            model_registry.section(config, step, name),
-            partial(model_registry.section_path, config, step, name),
-        )
+        settings = model_registry.section(config, step, name)
+        where = partial(model_registry.section_path, config, step, name)
         training.check_async_checkpoints(settings, where("engine", "async_checkpoints"))
         key = partial(model_registry.key_path, config, step, name)
         training.check_fp16(finetuning.complete_settings(settings, step), key)

@@ -114,6 +114,6 @@ class CutoffPlanner:
         model = task_of(path) if STEPS[step].per in command_line.WITH_OWN_SETTINGS else ""
         if manifest.fingerprint != digest(self.project.fingerprint(variant, step, model)):
             raise ManifestError(f"{path}: of another fingerprint")
-        if not self.project.freshness[variant].is_of_these_sources(manifest):
+        if not self.project.freshness[variant].has_current_sources(manifest):
             raise ManifestError(f"{path}: of other source files")
         return manifest

@@ -21,7 +21,7 @@ from crawl2llm.chain.freshness import STALE_PREFIX
 from crawl2llm.workflow import planning_shortcuts
 
 
-class Stale(ParamsChange):
+class StaleResult(ParamsChange):
     """Why a job's results are not up to date, where Snakemake would tell of changed parameters."""
 
     def __init__(self, why: str, output: str) -> None:
@@ -39,7 +39,7 @@ async def _no_time(_: Any) -> None:
 def _records_class(parent: type, why: Callable[[Any], str | None]) -> type:
     """Snakemake's records (a class of its own), with `why` in place of what they say of changes."""
 
-    class Records(parent):
+    class ManifestRecords(parent):
         def has_metadata(self, job: Any) -> bool:
             return True
 
@@ -48,14 +48,14 @@ def _records_class(parent: type, why: Callable[[Any], str | None]) -> type:
 
         def params_changed(self, job: Any, file: Any = None) -> ParamsChange:
             reason = why(job)
-            return Stale(reason, str(job.output[0])) if reason else ParamsChange()
+            return StaleResult(reason, str(job.output[0])) if reason else ParamsChange()
 
         def input_changed(self, job: Any, file: Any = None) -> Any:
             return () if file is None else False
 
         code_changed = software_stack_changed = input_changed
 
-    return Records
+    return ManifestRecords
 
 
 async def _no_clock(*_: Any) -> None:
@@ -70,13 +70,13 @@ def ignore_clocks() -> None:
 def decide_reruns_by(workflow: Any, why: Callable[[Any], str | None]) -> None:
     """Let `why(job)` say whether a job's results are up to date (None), in place of what Snakemake has recorded."""
 
-    class Deciding(type(workflow)):  # type: ignore[misc]
+    class ManifestWorkflow(type(workflow)):  # type: ignore[misc]
         """Snakemake makes its records after the Snakefile is read: they are changed when they are first asked for."""
 
         @property
         def persistence(self) -> Any:
             records = super().persistence
-            if records is not None and type(records).__name__ != "Records":
+            if records is not None and type(records).__name__ != "ManifestRecords":
                 records.__class__ = _records_class(type(records), why)
             return records
 
@@ -85,7 +85,7 @@ def decide_reruns_by(workflow: Any, why: Callable[[Any], str | None]) -> None:
             """Whatever `--rerun-triggers` says: without these `why` would not be asked, and no clock is."""
             return frozenset({RerunTrigger.PARAMS, RerunTrigger.INPUT})
 
-    workflow.__class__ = Deciding
+    workflow.__class__ = ManifestWorkflow
     planning_shortcuts.take_shortcuts()
     Job.output_mintime = property(_no_time)
 

@@ -43,7 +43,7 @@ def tasks_of(job: Any, project: Project) -> tuple[str, str, list[str]] | None:
 
 
 def stale_job_check(project: Project) -> Callable[[Any], str | None]:
-    """A function that says why a job's results are not up to date; see Project.stale.
+    """A function that says why a job's results are not up to date; see Project.why_stale.
 
     It raises WorkflowError for those of a newer version.
     """
@@ -69,9 +69,8 @@ def say_what_is_auto(project: Project) -> None:
         return
     counted = {step: steps.result_ids(step, config) for step in ("tokenize.train", "tokenize.encode")}
     fresh = project.freshness["main"]
-    up_to_date = not any(
-        fresh.why_stale(step, tasks, project.fingerprint("main", step)) for step, tasks in counted.items()
-    )
+    fingerprints = {step: project.fingerprint("main", step) for step in counted}
+    up_to_date = not any(fresh.why_stale(step, tasks, fingerprints[step]) for step, tasks in counted.items())
     paths = [Path(project.manifest_path("main", step, task)) for step, tasks in counted.items() for task in tasks]
     manifests = [manifest for path in paths if up_to_date and (manifest := fresh.read_manifest(path))]
     names = [path.split("=", 1)[1] for shard in project.sources["main"].values() for path in shard]
@@ -82,10 +81,8 @@ def check_tokenizers(project: Project) -> None:
     """Raise InputError where a training would start from a model whose tokenizer is not that of the run, which is there and up to date."""
     step = "tokenize.train"
     for variant, config in project.variants.items():
-        own_tokenizer, train = (
-            Path(project.manifest_path(variant, step)).with_name("tokenizer.json"),
-            config["pretrain"]["train"],
-        )
+        own_tokenizer = Path(project.manifest_path(variant, step)).with_name("tokenizer.json")
+        train = config["pretrain"]["train"]
         if train["start_from"] is None or not own_tokenizer.is_file():
             continue
         if not (start_tokenizer := init_checks.tokenizer_beside(train)).is_file():

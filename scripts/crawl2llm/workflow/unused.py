@@ -34,7 +34,7 @@ FOLDER_NAME = re.compile(
 
 
 @dataclass(frozen=True)
-class SetAside:
+class RetiredResult:
     """Results of a model's task in a folder of their own. variant: the one whose results they were."""
 
     folder: Path
@@ -48,7 +48,7 @@ class SetAside:
         return self.folder / f"{self.model}.manifest.json"
 
 
-def find_set_aside(results: Path = RESULTS) -> list[SetAside]:
+def find_set_aside(results: Path = RESULTS) -> list[RetiredResult]:
     """All results that are set aside, of all variants, sorted. No link is followed."""
     aside = []
     for folder in sorted(results.glob(f"*/{FOLDER}/*/*/*/")):
@@ -56,7 +56,7 @@ def find_set_aside(results: Path = RESULTS) -> list[SetAside]:
         match = FOLDER_NAME.fullmatch(name)
         linked = any(path.is_symlink() for path in (folder, *list(folder.parents)[:4]))
         if match and f"{stage}.{step}" in steps.STEPS and not linked:
-            aside.append(SetAside(folder, variant, f"{stage}.{step}", match[1]))
+            aside.append(RetiredResult(folder, variant, f"{stage}.{step}", match[1]))
     return aside
 
 
@@ -168,7 +168,7 @@ def moves_back(project: Project) -> list[Move]:
 
 
 def _add_move(
-    project: Project, variant: str, step: str, task: str, aside: Iterable[SetAside], moves: dict[Path, Move]
+    project: Project, variant: str, step: str, task: str, aside: Iterable[RetiredResult], moves: dict[Path, Move]
 ) -> None:
     """Add to `moves` that of the results of a task, if some of `aside` are what it would make."""
     path = Path(project.manifest_path(variant, step, task))
@@ -178,10 +178,9 @@ def _add_move(
     if not all(_is_as_today(project, variant, name, model, moves) for name, model in above):
         return  # it would be made from another model
     used_folders = {move.aside for move in moves.values()}
-    of_task = (
-        result for result in aside if (result.step, result.model) == (step, task) and result.folder not in used_folders
-    )
-    if result := next((result for result in of_task if _is_result_of(project, variant, result, path, moves)), None):
+    of_task = (result for result in aside if (result.step, result.model) == (step, task))
+    unclaimed = (result for result in of_task if result.folder not in used_folders)
+    if result := next((result for result in unclaimed if _is_result_of(project, variant, result, path, moves)), None):
         moves[path] = _move_back(result, path)
 
 
@@ -206,7 +205,7 @@ def _is_as_today(project: Project, variant: str, step: str, model: str, moves: M
     return all(_is_as_today(project, variant, name, task, moves) for name, task in existing)
 
 
-def _move_back(aside: SetAside, path: Path) -> Move:
+def _move_back(aside: RetiredResult, path: Path) -> Move:
     """The way of results to where the manifest at `path` belongs."""
     files = {}
     for file in sorted(aside.folder.rglob("*")):
@@ -217,7 +216,7 @@ def _move_back(aside: SetAside, path: Path) -> Move:
     return Move(path.parts[1], aside.step, aside.model, files, aside.folder)
 
 
-def _is_result_of(project: Project, variant: str, aside: SetAside, path: Path, moves: Mapping[Path, Move]) -> bool:
+def _is_result_of(project: Project, variant: str, aside: RetiredResult, path: Path, moves: Mapping[Path, Move]) -> bool:
     """Whether results are what the task with the manifest at `path` would make of what is there or comes back.
 
     A part of them may be there already.

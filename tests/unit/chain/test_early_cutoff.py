@@ -49,7 +49,7 @@ class Made:
             out.write_bytes(Manifest.read(args.read).file("data.txt").read_bytes())
             return [out]
 
-        return command_line.write_result(self.args, {}, fingerprint, body)
+        return command_line.run_and_write(self.args, {}, fingerprint, body)
 
     def done(self, fingerprint: str) -> bool:
         return command_line.is_done(self.args, fingerprint)

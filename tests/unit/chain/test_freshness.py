@@ -115,7 +115,7 @@ def test_one_of_many_inputs_is_named(results: Results) -> None:
         held.__post_init__()
         held._manifests.clear()
         held._stale_reasons.clear()
-        return held.why_spoiled(Manifest.read_unchecked(results.place("dedup.verify", "003")))
+        return held.damage_reason(Manifest.read_unchecked(results.place("dedup.verify", "003")))
 
     results.make("dedup.sets", "00007", [], "sets of 00007")
     results.place("dedup.sets", "00004").unlink()

@@ -3,7 +3,7 @@
 import pytest
 
 from crawl2llm.chain import config, config_schema
-from crawl2llm.chain.heuristics_rules import FAMILIES, ByLanguage, Rule, active_rules
+from crawl2llm.chain.heuristics_rules import FAMILIES, LanguageRules, Rule, active_rules
 from crawl2llm.filters.heuristics.measures import MEASURES, Limits, measure_document
 from crawl2llm.filters.heuristics.select import judge_document
 from crawl2llm.text.stop_words import stop_words_by_language
@@ -57,9 +57,9 @@ def test_thresholds_are_what_still_passes() -> None:
 def test_a_language_under_the_label_of_another_model() -> None:
     """Thresholds of `zh` hold for `cmn_Hani`; the config's before those of the label, which were calibrated."""
     settings = config.validate({})["heuristics"]["select"]
-    own = ByLanguage(settings)
+    own = LanguageRules(settings)
     assert own.rules_of("cmn_Hani") == own.rules_of("zh") != own.default and own.rules_of("eng_Latn") == own.default
     named = {**settings, "languages": {"zh": {"gopher_quality": {"words_min": 7}}}}
-    found = ByLanguage(named, {"cmn_Hani": {"gopher_quality.words_min": 3, "gopher_quality.words_max": 90}})
+    found = LanguageRules(named, {"cmn_Hani": {"gopher_quality.words_min": 3, "gopher_quality.words_max": 90}})
     limits = {rule.name: rule.threshold for rule in found.rules_of("cmn_Hani")}
     assert (limits["gopher_quality.words_min"], limits["gopher_quality.words_max"]) == (7, 90)

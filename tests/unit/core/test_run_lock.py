@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.core.root import ROOT
-from crawl2llm.core.run_lock import OPEN_LOCKS, Busy, take_lock
+from crawl2llm.core.run_lock import OPEN_LOCKS, RunInProgressError, take_lock
 
 HOLDER = """
 import sys, time
@@ -28,7 +28,7 @@ def test_second_run_is_refused_until_the_first_is_gone_even_by_kill(tmp_path: Pa
         [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with pytest.raises(Busy, match=f"process {holder.pid}"):
+        with pytest.raises(RunInProgressError, match=f"process {holder.pid}"):
             take_lock(path)
         holder.send_signal(signal.SIGKILL)
         holder.wait()

@@ -14,14 +14,8 @@ from crawl2llm.core.root import ROOT
 
 pytestmark = pytest.mark.slow  # a program for each number of processes
 NONE = {"micro_batch": 8, "accumulation": 2, "activation_checkpointing": False, "selective_checkpointing": False}
-AGAIN, SELECTIVE = (
-    NONE | {"activation_checkpointing": True},
-    NONE
-    | {
-        "activation_checkpointing": True,
-        "selective_checkpointing": True,
-    },
-)
+AGAIN = NONE | {"activation_checkpointing": True}
+SELECTIVE = NONE | {"activation_checkpointing": True, "selective_checkpointing": True}
 ONCE = {"accumulation": 1}
 LOW, FULL = {"precision": "bf16"}, {"precision": "fp32"}
 # The bounds that docs/memory.md gives: estimate / counted - 1.

@@ -18,7 +18,7 @@ from crawl2llm.training import checks, memory
 from crawl2llm.training.estimate import deepspeed, torch
 from crawl2llm.training.estimate.shape import AT_ONCE, Shape, Training, muon_bytes, shape_per_process
 from crawl2llm.training.finetune_settings import complete_settings
-from crawl2llm.training.memory import check_fits
+from crawl2llm.training.memory import fitting_memory_parts
 from crawl2llm.training.muon import AT_ONCE as in_muon
 from crawl2llm.training.parallel import Degrees
 
@@ -32,14 +32,16 @@ PLACE: dict[str, Any] = {"micro_batch": 8, "processes": 1, "activation_checkpoin
 
 def test_the_run_that_the_kernel_ended_is_refused_with_what_to_change() -> None:
     with pytest.raises(InputError) as raised:
-        check_fits(LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, PLACE, 8_000_000_000, 1)
+        fitting_memory_parts(LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, PLACE, 8_000_000_000, 1)
     text = str(raised.value)
     assert re.match(
         r"training needs about \d+\.\d GB, and this machine \(or its control group\) has 8\.0 GB free: ", text
     )
     assert "logits 3.2 GB" in text and "pretrain.train.micro_batch to 1" in text
     # What it says does help.
-    check_fits(LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, {**PLACE, "micro_batch": 1}, 8_000_000_000, 1)
+    fitting_memory_parts(
+        LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, {**PLACE, "micro_batch": 1}, 8_000_000_000, 1
+    )
 
 
 @pytest.mark.parametrize("engine", ["deepspeed", "torch"])
@@ -48,13 +50,13 @@ def test_the_run_that_the_kernel_ended_is_refused_with_what_to_change() -> None:
 def test_an_estimate_that_is_an_upper_bound_is_called_so(engine: str, again: bool, cuda: bool) -> None:
     place = {**PLACE, "activation_checkpointing": again}
     with pytest.raises(InputError) as raised:
-        check_fits(LARGE, {**TRAIN, "engine": engine, "zero_stage": 1}, place, 2_000_000_000, 1, cuda)
+        fitting_memory_parts(LARGE, {**TRAIN, "engine": engine, "zero_stage": 1}, place, 2_000_000_000, 1, cuda)
     most = " at most" if engine == "deepspeed" and again and cuda else ""
     assert re.match(rf"training needs about \d+\.\d GB{most}, and ", str(raised.value))
 
 
 def test_what_fits_is_not_refused() -> None:
-    parts = check_fits(
+    parts = fitting_memory_parts(
         SMALL, {**TRAIN, "precision": "fp32", "zero_stage": 1}, {**PLACE, "processes": 2}, 8_000_000_000, 2
     )
     assert sum(parts.values()) < 2_000_000_000
@@ -62,11 +64,11 @@ def test_what_fits_is_not_refused() -> None:
 
 def test_a_model_that_no_batch_makes_fit() -> None:
     with pytest.raises(InputError, match=r"make the model smaller \(pretrain\.train\.model\)"):
-        check_fits(
+        fitting_memory_parts(
             LARGE, {**TRAIN, "precision": "fp32", "zero_stage": 0}, {**PLACE, "micro_batch": 1}, 2_000_000_000, 1
         )
     with pytest.raises(InputError, match=r"lower pretrain\.train\.processes from 8"):
-        check_fits(
+        fitting_memory_parts(
             LARGE,
             {**TRAIN, "precision": "fp32", "zero_stage": 0},
             {**PLACE, "micro_batch": 1, "processes": 8},
@@ -267,10 +269,8 @@ def test_muon_keeps_one_moment_of_its_matrices() -> None:
     """Under any stage of the engine torch; an update's arrays are those of a piece, not of all matrices."""
     muon = replace(WIDE, matrices=900_000_000)
     for stage, split in ((0, 1), (3, 8)):
-        settings, place = (
-            {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": "torch"},
-            {**PLACE, "processes": 8},
-        )
+        settings = {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": "torch"}
+        place = {**PLACE, "processes": 8}
         one, two = (memory.memory_parts(shape, settings, place, True)["optimizer"] for shape in (muon, WIDE))
         assert two - one == 4 * 900_000_000 // split
     assert muon_bytes(muon, HOW) == 5 * 4 * AT_ONCE == 5 * 4 * in_muon < 200_000_000

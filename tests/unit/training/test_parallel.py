@@ -102,7 +102,7 @@ def test_checkpoints_go_from_one_placement_to_another(found: dict[int, dict[str,
 
 @pytest.mark.slow
 def test_the_program_trains_the_same_in_two_stages(start: Any, tmp_path: Path) -> None:
-    """Losses and validations of a single process, those by a mean of the weights."""
+    """Losses and validations of a single process, those by an EMA of the weights."""
     changes = {"engine": "torch", "zero_stage": 0, "steps": 12, "validate_every": 6, "ema": 0.8}
     finish(start(tmp_path / "one", 1, changes))
     finish(start(tmp_path / "pipeline", 2, changes, "--parallel-pipeline", "2"))
@@ -191,9 +191,7 @@ def test_processes_and_settings_that_do_not_allow_it(
         check_degrees(Degrees(**degrees), processes, TORCH | changes)
 
 
-LLAMA = {
-    "model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4,
-}  # fmt: skip
+LLAMA = {"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4}
 
 
 @pytest.mark.parametrize(
@@ -205,11 +203,7 @@ LLAMA = {
             {},
             "parallel.tensor × pretrain.train.parallel.sequence is 4, which must divide",
         ),
-        (
-            {"tensor": 2},
-            {"model_type": "mamba"},
-            "parallel.tensor is 2: matrices are cut by .*and not in 'mamba'",
-        ),
+        ({"tensor": 2}, {"model_type": "mamba"}, "parallel.tensor is 2: matrices are cut by .*and not in 'mamba'"),
         (
             {"sequence": 2},
             {"model_type": "mamba", "num_attention_heads": 0},
@@ -225,11 +219,7 @@ LLAMA = {
         ({"pipeline": 8}, {}, "there are only 4 layers"),
         ({"pipeline": 4}, {}, "a step has 2 micro-batches for each process.*lower pretrain.train.micro_batch"),
         ({"expert": 2}, {}, "types mixtral, olmoe, and not in 'llama'"),
-        (
-            {"expert": 2},
-            {"model_type": "olmoe", "num_experts": 3},
-            "it does not divide the 3 experts",
-        ),
+        ({"expert": 2}, {"model_type": "olmoe", "num_experts": 3}, "it does not divide the 3 experts"),
     ],
 )
 def test_models_that_cannot_be_cut_so(degrees: dict[str, int], changes: dict[str, Any], said: str) -> None:

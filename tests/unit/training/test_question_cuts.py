@@ -169,12 +169,8 @@ def test_the_last_question_is_whole_if_it_fits_alone(
 
 def preferences(tokenizer: Any, method: str, length: int, new: int = 8) -> Preferences:
     made = Preferences.__new__(Preferences)
-    made.method, made.rows_each, made.tokenizer, made.template = (
-        method,
-        2 if method == "dpo" else 1,
-        tokenizer,
-        template(),
-    )
+    made.method, made.rows_each = method, 2 if method == "dpo" else 1
+    made.tokenizer, made.template = tokenizer, template()
     made.trained_texts = {"dpo": ("chosen", "rejected"), "kto": ("answer",)}[method]
     made.settings = {"max_length": length, "max_new_tokens": new}
     return made

@@ -100,10 +100,9 @@ def test_rows_of_earlier_ways_stay_known() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("more", ENGINES)
 def test_with_all_else_that_a_checkpoint_holds(start: Any, tmp_path: Path, more: dict[str, Any]) -> None:
-    """A ramp, a mean of the weights, document masks and an early stop: goes back, is killed, and ends the same."""
-    changes = (
-        CHANGES | more | {"ema": 0.9, "document_masking": True, "early_stop": 9, "batch_ramp": [[0, 0.5], [0.3, 1]]}
-    )
+    """A ramp, an EMA of the weights, document masks and an early stop: goes back, is killed, and ends the same."""
+    changes = CHANGES | more | {"ema": 0.9, "document_masking": True, "early_stop": 9}
+    changes |= {"batch_ramp": [[0, 0.5], [0.3, 1]]}
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert "back to step 20" in finish(poisoned(start, whole, POISON, 2, changes))
     process = poisoned(start, broken, POISON, 2, changes)

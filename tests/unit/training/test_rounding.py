@@ -63,7 +63,7 @@ def test_the_gradient_is_that_of_the_rounded_weights(weight: torch.Tensor) -> No
     given = torch.randn(7, 128)
     own = weight.clone().requires_grad_()
     rounded = quantization_grids.round_nf4(weight).requires_grad_()
-    for one in (rounding.Through.apply(own, quantization_grids.round_nf4), rounded):
+    for one in (rounding.StraightThrough.apply(own, quantization_grids.round_nf4), rounded):
         torch.nn.functional.linear(given, one).square().sum().backward()
     assert torch.equal(own.grad, rounded.grad)
 

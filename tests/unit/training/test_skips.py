@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crawl2llm.training.spikes import Spikes
+from crawl2llm.training.spikes import SpikeDetector
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.stages.pretrain.test_nonfinite import KINDS, SHARED_OUT, poisoned
 
@@ -20,7 +20,7 @@ def test_against_a_plain_window() -> None:
     """Loss and norm beside numpy's own mean and deviation; from max(20, window / 2) steps on, and by the last `window` alone."""
     chance = np.random.default_rng(0)
     for window in (20, 64):
-        judge, least, seen = Spikes(2, window, ()), max(20, window // 2), 0
+        judge, least, seen = SpikeDetector(2, window, ()), max(20, window // 2), 0
         values = chance.standard_t(2, size=(400, 2)) + np.array([5, 100])
         for n, pair in enumerate(values):
             before = values[max(0, n - window) : n]
@@ -31,17 +31,17 @@ def test_against_a_plain_window() -> None:
                     wanted = "loss"
                 elif pair[1] > limit[1]:
                     wanted = "gradient"
-            assert judge.judge_step(*pair) == bool(wanted) and judge.quantity == wanted
+            assert judge.is_spike(*pair) == bool(wanted) and judge.quantity == wanted
             if wanted:
                 seen += 1
                 assert judge.deviations > 2
                 one = int(wanted == "gradient")
                 assert judge.deviations == pytest.approx((pair[one] - before.mean(0)[one]) / before.std(0, ddof=1)[one])
-            again = Spikes(2, window, json.loads(json.dumps(list(judge.recent))))  # as a checkpoint has it
+            again = SpikeDetector(2, window, json.loads(json.dumps(list(judge.recent))))  # as a checkpoint has it
             assert list(again.recent) == list(judge.recent)
         assert seen > 5
     recent = [(5.0 + n % 2, 1.0 + n % 2) for n in range(20)]
-    assert not Spikes(3, 20, recent).judge_step(-100, 0) and Spikes(3, 20, recent).judge_step(10, 1)
+    assert not SpikeDetector(3, 20, recent).is_spike(-100, 0) and SpikeDetector(3, 20, recent).is_spike(10, 1)
 
 
 @pytest.mark.slow

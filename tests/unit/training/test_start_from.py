@@ -248,9 +248,9 @@ def test_other_rope_parameters_are_refused_but_where_they_are_set(tmp_path: Path
     del config["rope_parameters"]
     (folder / "config.json").write_text(json.dumps(config | OLD))
     with pytest.raises(InputError, match=r"rope_theta is 500000\.0 in its config\.json, and 10000\.0 in this run"):
-        start_from.check_weights(own, folder, file)
+        start_from.find_stored_weights(own, folder, file)
     larger = tiny(overrides={"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}})
-    start_from.check_weights(larger, folder, file)
+    start_from.find_stored_weights(larger, folder, file)
 
 
 @pytest.mark.slow
@@ -344,7 +344,7 @@ def tiny(**changes: Any) -> Any:
 
 def load_weights(made: Any, path: Path, tokenizer: Path) -> None:
     """As an engine does: what is not in the files has the value of a fresh model."""
-    stored = start_from.check_weights(made, path, tokenizer)
+    stored = start_from.find_stored_weights(made, path, tokenizer)
     fresh = made.named_parameters
     with torch.no_grad():
         for name, value in start_from.with_stored_weights(stored, lambda: fresh()):
@@ -397,7 +397,9 @@ def test_what_an_architecture_saves_otherwise_is_read_back(
         tmp_path / "model", tokenizer, **changes, **({"kv_heads": None} if kind == "gpt_neox" else {})
     )
     # Without values, as the run has it; and each value is made when it is asked for, so that a process holds one at a time.
-    stored = start_from.check_weights(initial.empty_model(source.config), folder, tokenizer.parent / "tokenizer.json")
+    stored = start_from.find_stored_weights(
+        initial.empty_model(source.config), folder, tokenizer.parent / "tokenizer.json"
+    )
     read = start_from.with_stored_weights(stored, lambda: initial.random_weights(source.config, 7))
     own = dict(source.named_parameters())
     found = {name: value for name, value in read if name in own}
@@ -412,7 +414,7 @@ def test_only_the_tensors_of_a_parameter_are_read_for_it(
     for kind, most in (("llama", 1), ("mixtral", 24)):
         folder, source = exported(tmp_path / kind, tokenizer, type=kind, overrides=MIXTURES.get(kind, {}))
         own = initial.empty_model(source.config)
-        held = start_from.check_weights(own, folder, tokenizer.parent / "tokenizer.json")
+        held = start_from.find_stored_weights(own, folder, tokenizer.parent / "tokenizer.json")
         assert max(len(parts) for parts in held.parts.values()) == most
         asked: list[int] = []
         was = weight_files.convert_tensors

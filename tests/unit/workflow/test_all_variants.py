@@ -77,6 +77,6 @@ def test_an_input_of_another_variant_is_compared_with_that_variants() -> None:
     assert list(inputs) == ["hot/pretrain.train"]
     page = Manifest(STEP, "mark", inputs=inputs)
     page.write(Path(project.manifest_path("main", STEP)), [])
-    assert project.freshness["main"].why_spoiled(page) is None
+    assert project.freshness["main"].damage_reason(page) is None
     Manifest("pretrain.train", "mark", summary={"tokens": 6}).write(path, [])
-    assert Project(config()).freshness["main"].why_spoiled(page) == "hot/pretrain.train holds other data"
+    assert Project(config()).freshness["main"].damage_reason(page) == "hot/pretrain.train holds other data"

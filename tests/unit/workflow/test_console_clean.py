@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from crawl2llm.chain import command_line
+from crawl2llm.commands.log_tail import Tail
 from crawl2llm.commands.plan import command as plan
 from crawl2llm.commands.trace.words import answer_lines
 from crawl2llm.commands.watch.lines import Lines
 from crawl2llm.commands.watch.run import Run
 from crawl2llm.commands.watch.screen import Screen
-from crawl2llm.commands.watch.tail import Tail
 from crawl2llm.core import console
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.report import page, whatif_figures

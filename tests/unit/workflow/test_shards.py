@@ -144,9 +144,9 @@ def test_a_task_that_is_given_another_manifest_too_works(tmp_path: Path) -> None
         return [] if Manifest.read(given[0]).counts else [Path()]
 
     (tmp_path / "out").mkdir()
-    made = command_line.write_result(args(1), {}, mark, body)
+    made = command_line.run_and_write(args(1), {}, mark, body)
     assert command_line.is_done(args(1), mark) and not command_line.is_done(args(2), mark)
-    made = command_line.write_result(args(2), {}, mark, body)
+    made = command_line.run_and_write(args(2), {}, mark, body)
     assert command_line.is_done(args(2), mark) and made.inputs["ingest.extract 00001"] == {}
 
 

@@ -219,9 +219,9 @@ def result_items(project: Project) -> Iterator[Item]:
         if not in_config:
             paths += [path for path in (place / unused.FOLDER, benchmarks) if unused_steps and path.is_dir()]
         if unused_steps:
-            times = (
-                [path for path in paths if path.suffix == ".tsv"] if in_config else sorted(benchmarks.rglob("*.tsv"))
-            )
+            times = [path for path in paths if path.suffix == ".tsv"]
+            if not in_config:
+                times = sorted(benchmarks.rglob("*.tsv"))
             steps_text = f"steps of {place.name} that the config does not use"
             name = steps_text if in_config else f"the variant {place.name}, which the config no longer has"
             yield Item(RESULTS, f"{name} ({', '.join(unused_steps)})", tuple(paths), cost_in_words(times))

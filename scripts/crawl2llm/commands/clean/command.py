@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
             with run_lock.hold_lock(run_lock.RUN):
                 guard.check_driver(guard.DRIVER_FILE)
                 return list_and_remove(project, kinds, args.yes, config_change)
-        except (run_lock.Busy, guard.GuardError, run_folder.Unusable) as error:
+        except (run_lock.RunInProgressError, guard.GuardError, run_folder.RunFolderError) as error:
             return command_line.print_error(str(error))
 
 

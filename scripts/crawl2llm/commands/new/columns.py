@@ -17,7 +17,7 @@ TEXT = "string"
 TEXT_KEYS = ("text", "content", "raw_content", "body")
 MOST_COLUMNS = 40  # most columns that an error names
 # Columns that tell a data set (its layout: stages/ingest/layouts.py), the first that fits. As their cards on the Hugging Face hub have
-# them; of those in ONLY a row has no others, for they are columns of many data sets.
+# them; of those in EXACT_PRESETS a row has no others, for they are columns of many data sets.
 SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wikipedia-structured", ("sections", "identifier", "name")),
     ("fineweb", ("text", "id", "dump", "file_path")),

@@ -71,9 +71,8 @@ def run_command(config: Path) -> str:
     """
     programs = Path(sys.executable).parent
     snakemake = shutil.which("snakemake")
-    path = (
-        "" if snakemake and Path(snakemake).parent.samefile(programs) else f'PATH={shlex.quote(str(programs))}:"$PATH" '
-    )
+    is_on_path = snakemake and Path(snakemake).parent.samefile(programs)
+    path = "" if is_on_path else f'PATH={shlex.quote(str(programs))}:"$PATH" '
     place = "" if Path("Snakefile").exists() else f"--snakefile {shlex.quote(str(ROOT / 'Snakefile'))} "
     profile = shlex.quote(str(ROOT / "profiles/local")) if place else "profiles/local"
     return f"{path}snakemake {place}--profile {profile} --configfile {shlex.quote(str(config))}"

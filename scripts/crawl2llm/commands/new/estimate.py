@@ -20,9 +20,8 @@ from crawl2llm.training.vocabulary_size import TABLE, vocabulary_entries
 # Bytes of text a token by entries of the vocabulary, English: 2.7 was measured on a run of this project,
 # the others are what such tokenizers usually reach.
 BYTES_A_TOKEN = dict(zip((number for _, number in TABLE), (2.7, 3.1, 3.5, 3.9, 4.2, 4.4), strict=True))
-DATA_FACTOR = (
-    4.0  # the steps up to the tokens take this many times what reading, language and heuristics of a sample take
-)
+# the steps up to the tokens take this many times what reading, language and heuristics of a sample take
+DATA_FACTOR = 4.0
 # To start a task: Python, the libraries, Snakemake's own. Measured on a run that had hardly any data: 1.0 to 1.3 seconds of
 # processor time a task, sampled and so a lower bound.
 TASK_SECONDS = 1.5

@@ -17,7 +17,7 @@ from crawl2llm.chain import sources as ingest
 from crawl2llm.commands.new import columns
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import ConfigError, InputError
-from crawl2llm.stages.ingest.files import File, First
+from crawl2llm.stages.ingest.files import File, FileHead
 from crawl2llm.stages.ingest.transfer_errors import TransferError
 
 if TYPE_CHECKING:  # it imports a network's libraries, which files here do not need
@@ -90,7 +90,7 @@ def file_length(file: File) -> int | None:
     """The bytes of a file; None where that is not known."""
     if isinstance(file, Path):
         return file.stat().st_size
-    return file_length(file.file) if isinstance(file, First) else file.facts.bytes
+    return file_length(file.file) if isinstance(file, FileHead) else file.facts.bytes
 
 
 def first_bytes(file: File) -> bytes:

@@ -22,9 +22,9 @@ from crawl2llm.filters.heuristics.select import judge_document
 from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.stages.ingest.decompress import SUFFIXES, is_tar
 from crawl2llm.stages.ingest.extract import source_reader
-from crawl2llm.stages.ingest.files import File, First
+from crawl2llm.stages.ingest.files import File, FileHead
 from crawl2llm.stages.ingest.transfer_errors import TransferError
-from crawl2llm.stages.ingest.warc import Page, Rejected
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 from crawl2llm.text.stop_words import stop_words_by_language
 
 MOST_FILES, MOST_REMOTE_FILES = 16, 4  # most files of the sample, here and over a network
@@ -67,7 +67,9 @@ def row_count(file: File) -> int:
         return 0
 
 
-def count_first_rows(pages: Generator[Page | Rejected], count: Callable[[Page | Rejected], int], total: int) -> float:
+def count_first_rows(
+    pages: Generator[Page | RejectedRecord], count: Callable[[Page | RejectedRecord], int], total: int
+) -> float:
     """Count rows until they have PREFIX bytes of text; the share of the file's `total` rows that these are."""
     rows_read = text = 0
     with closing(pages):
@@ -86,7 +88,7 @@ def file_beginning(source: Source, file: File) -> tuple[File, float]:
     packed = source.kind == "text" and file.suffix.lower() in SUFFIXES and not is_tar(file)
     if source.kind == "parquet" or packed or (size is not None and size <= PREFIX):
         return file, PREFIX if size is None else size
-    return First(file, PREFIX), PREFIX
+    return FileHead(file, PREFIX), PREFIX
 
 
 def read_sample(source: Source, seconds: float = SECONDS) -> Sample:
@@ -104,7 +106,7 @@ def read_sample(source: Source, seconds: float = SECONDS) -> Sample:
     out, started_at, cpu_before = Sample(), time.monotonic(), time.process_time()
     progress = Progress(None, f"documents of {NAMES[source.kind]}")
 
-    def count_page(page: Page | Rejected) -> int:
+    def count_page(page: Page | RejectedRecord) -> int:
         """Count what a reader made; its bytes of text."""
         progress.add()
         if not isinstance(page, Page):
@@ -135,7 +137,7 @@ def read_sample(source: Source, seconds: float = SECONDS) -> Sample:
         beginning, size = file_beginning(source, file)
         try:
             if source.kind == "parquet":
-                pages = cast("Generator[Page | Rejected]", read(beginning, file.name))
+                pages = cast("Generator[Page | RejectedRecord]", read(beginning, file.name))
                 size *= count_first_rows(pages, count_page, row_count(file))
             else:
                 for page in read(beginning, file.name):

@@ -154,7 +154,7 @@ def startup_change_lines(project: Project, folder: Path) -> Iterator[str]:
             yield f"the run first brings back {unused.moves_text(moves)} {unused.RETURN_TEXT}"
 
 
-def without_returning(tasks: list[Task], project: Project, folder: Path) -> list[Task]:
+def drop_returning_tasks(tasks: list[Task], project: Project, folder: Path) -> list[Task]:
     """The tasks without those whose results come back when the run starts; a task that a person forces runs all the same."""
     with contextlib.chdir(folder):
         back = {(move.variant, move.step, move.task) for move in unused.moves_back(project)}
@@ -170,7 +170,7 @@ def build_plan(tasks: list[Task], folder: Path, options: list[str] | None, profi
     config = None if options is None else config_of_options(options, folder)
     project = project_of(config, folder) if config else None
     if project:
-        tasks = without_returning(tasks, project, folder)
+        tasks = drop_returning_tasks(tasks, project, folder)
         add_own_reasons(tasks, project, folder)
     variants_and_sources = (project.variants, project.sources) if project else (None, None)
     work, core_count = Work(LastRun(folder), tasks, *variants_and_sources), available_cores(profile, options or [])

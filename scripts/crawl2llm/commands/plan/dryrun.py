@@ -14,10 +14,8 @@ from crawl2llm.core.manifest import task_of
 RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):$")
 FACT_LINE = re.compile(r"^ {4}(\w+): (.*)$")
 ERROR = re.compile(r"error: |[\w.]*(Error|Exception)\b")
-COMPLETE_MESSAGES = (
-    "This was a dry-run",
-    "Nothing to be done",
-)  # Snakemake says one of them where it has planned to the end
+# Snakemake says one of them where it has planned to the end.
+COMPLETE_MESSAGES = ("This was a dry-run", "Nothing to be done")
 FOLDER_LINE = re.compile(r"^  Working directory: (.*)$")
 
 

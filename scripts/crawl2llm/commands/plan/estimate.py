@@ -250,11 +250,9 @@ class Work:
             return 1.0
         by_documents = ratio(self.read_now(variant, step), self.read_before(variant, step))
         if step in model_registry.MAKERS and (operation_ratios := self._operation_ratios(variant)):
-            return (
-                operation_ratios[1]
-                if step == model_registry.BASE_STEP
-                else by_documents * self._epoch_ratio(variant, step, model) * operation_ratios[0]
-            )
+            if step == model_registry.BASE_STEP:
+                return operation_ratios[1]
+            return by_documents * self._epoch_ratio(variant, step, model) * operation_ratios[0]
         return by_documents
 
     def _operation_ratios(self, variant: str) -> tuple[float, float] | None:
@@ -263,16 +261,13 @@ class Work:
         config = self.variants.get(variant)
         if manifest is None or config is None or (before := measured_operations(manifest.summary)) is None:
             return None
-        owner = self.owning_variant(variant, "tokenize.encode")
-        shards = self.last.manifests(self.last.measured_variant(owner, "tokenize.encode"), "tokenize.encode").values()
+        step = "tokenize.encode"
+        owner = self.owning_variant(variant, step)
+        shards = self.last.manifests(self.last.measured_variant(owner, step), step).values()
         tokens = sum(shard.summary.get("train", {}).get("tokens", 0) for shard in shards)
-        token_ratio = (
-            self.work_ratio(owner, "tokenize.encode") if (owner, "tokenize.encode") in self.tasks_by_place else 1.0
-        )
-        vocabulary_setting = config["tokenize"]["train"]["vocabulary"]
-        vocabulary = (
-            vocabulary_setting if isinstance(vocabulary_setting, int) else manifest.summary["shape"]["vocabulary"]
-        )
+        token_ratio = self.work_ratio(owner, step) if (owner, step) in self.tasks_by_place else 1.0
+        setting = config["tokenize"]["train"]["vocabulary"]
+        vocabulary = setting if isinstance(setting, int) else manifest.summary["shape"]["vocabulary"]
         now = training_operations(config["pretrain"]["train"], round(tokens * token_ratio), vocabulary)
         return (now[0] / before[0], now[1] / before[1]) if now else None
 
@@ -281,9 +276,8 @@ class Work:
         config = self.variants.get(variant)
         measured = self.last.task_seconds(self.last.measured_variant(variant, step), step)
         similar_model = model if model in measured else next(iter(measured), "")
-        epochs_before = (
-            self.last.record(variant, step, similar_model).get("fingerprint", {}).get("config", {}).get("epochs")
-        )
+        fingerprint_before = self.last.record(variant, step, similar_model).get("fingerprint", {})
+        epochs_before = fingerprint_before.get("config", {}).get("epochs")
         return ratio(model_registry.section(config, step, model).get("epochs"), epochs_before) if config else 1.0
 
     def seconds(self, task: Task) -> float | None:

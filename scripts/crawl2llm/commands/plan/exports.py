@@ -14,7 +14,7 @@ DECIDING_STEPS = ("tokenize.train", "pretrain.train")  # what they are made with
 def export_obstacle_lines(tasks: Iterable[Task], variants: dict[str, dict[str, Any]]) -> Iterator[str]:
     """A line for each reason why llama.cpp could not take what is trained. variants: their complete configs.
 
-    A config that asks for such an export is refused before its plan (gguf_support.check).
+    A config that asks for such an export is refused before its plan (gguf_support.check_exports).
     """
     trained = {task.variant for task in tasks if task.step in DECIDING_STEPS}
     configs = [config for name, config in variants.items() if name in trained and not gguf_support.gguf_exports(config)]

@@ -141,7 +141,7 @@ class Server:
     ) -> AnswerEnd:
         """A request from its model's weights to its answer's end, in the thread that generates. Raises Refused.
 
-        In one piece: who waits in line holds no model, so that no more than LOADED are in memory.
+        In one piece: who waits in line holds no model, so that no more than MOST_LOADED are in memory.
         """
         try:
             model = self.load_model(api_request.model)
@@ -207,9 +207,9 @@ class AnswerFormat:
 
     def whole_answer(self, text: str, ended: AnswerEnd) -> dict[str, Any]:
         """An answer that is not streamed."""
-        text_fields: dict[str, Any] = (
-            {"message": {"role": "assistant", "content": text}} if self.api_request.chat else {"text": text}
-        )
+        text_fields: dict[str, Any] = {"text": text}
+        if self.api_request.chat:
+            text_fields = {"message": {"role": "assistant", "content": text}}
         choice = {"index": 0, **text_fields, "logprobs": None, "finish_reason": ended.reason}
         return {**self.common_fields(chunk=False), "choices": [choice], "usage": self.token_usage(ended)}
 

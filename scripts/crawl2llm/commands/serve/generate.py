@@ -180,9 +180,8 @@ class Writer:
         self.pending += text
         ends = [at for stop in self.stop if (at := self.pending.find(stop)) >= 0]
         self.found_stop = bool(ends)
-        sure = (
-            min(ends) if ends else len(self.pending) - max((self._stop_overlap(stop) for stop in self.stop), default=0)
-        )
+        unsure = max((self._stop_overlap(stop) for stop in self.stop), default=0)
+        sure = min(ends) if ends else len(self.pending) - unsure
         if sure:
             self.say(self.pending[:sure])
         self.pending = "" if self.found_stop else self.pending[sure:]

@@ -32,9 +32,8 @@ from crawl2llm.stages.compress.llama_worker import BATCH, LoadedModel
 from crawl2llm.training import model_loading
 
 ANY_SEED = 0xFFFFFFFF  # llama.cpp's LLAMA_DEFAULT_SEED: another one each time
-ERROR_LEVEL = (
-    4  # its level of messages (ggml.h). It warns of contexts that are no multiple of 256, of which nothing is wrong
-)
+# its level of messages (ggml.h). It warns of contexts that are no multiple of 256, of which nothing is wrong
+ERROR_LEVEL = 4
 SMALL_FILE = 16 << 20  # bytes
 WALL = 60  # seconds of the clock for a header: the file may come from a slow file system
 PIECE_BYTES = 64  # bytes of a token's text; a longer one is asked for again

@@ -131,10 +131,10 @@ def parse_prompt(value: Any) -> str:
         value = value[0]
     if not isinstance(value, str):
         raise RefusedRequest(f"prompt is {value!r}; it must be one text", "prompt")
-    return check_encodable(value, "prompt")
+    return encodable_text(value, "prompt")
 
 
-def check_encodable(value: str, where: str) -> str:
+def encodable_text(value: str, where: str) -> str:
     """A text that UTF-8 can write: JSON's escapes can spell half a character (a lone surrogate)."""
     try:
         value.encode()
@@ -168,4 +168,4 @@ def _parse_message(number: int, message: Any) -> dict[str, str]:
         content = "\n".join(str(part.get("text", "")) for part in content)
     if not isinstance(content, str):
         raise RefusedRequest(f"{where}.content must be a text, or parts of type text", where)
-    return {"role": ROLES[message["role"]], "content": check_encodable(content, f"{where}.content")}
+    return {"role": ROLES[message["role"]], "content": encodable_text(content, f"{where}.content")}

@@ -32,9 +32,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         offers, name, speculation = choose_offers(args)
         model = open_offer(offers[name], speculation)
-        prompt = (
-            model.chat_ids([{"role": "user", "content": args.prompt}]) if model.chats else model.text_ids(args.prompt)
-        )
+        turns = [{"role": "user", "content": args.prompt}]
+        prompt = model.chat_ids(turns) if model.chats else model.text_ids(args.prompt)
         if (room := model.context - len(prompt)) < 1:
             raise InputError(
                 f"the prompt has {len(prompt):,} tokens; the context of {name} is {model.context:,} with the answer"

@@ -1,7 +1,7 @@
 """An index of the training text by n-grams of words, built when it is asked for, so that `who-wrote` reads few documents of many.
 
 Of every document the fingerprints of winnowing are kept (Schleimer, Wilkerson and Aiken 2003, doi:10.1145/872757.872770): of each WINDOW
-n-grams in a row the one with the least hash. Two texts that share SURE words in a row share such a window, and so its fingerprint: no
+n-grams in a row the one with the least hash. Two texts that share SURE_WORDS words in a row share such a window, and so its fingerprint: no
 run of that length is missed. Postings lie in PARTS files by the hash's upper bits, each sorted; a question reads a few pages of them.
 Memory: one document's words, and one part while it is sorted.
 """
@@ -38,7 +38,7 @@ _word_hashes = HashCache()
 
 
 def text_fingerprints(text: str) -> Hashes:
-    """The distinct fingerprints of a text, sorted; none of one with fewer words than SURE."""
+    """The distinct fingerprints of a text, sorted; none of one with fewer words than SURE_WORDS."""
     word_hashes = [_word_hashes[word.decode("utf-8", "surrogatepass")] for word in split_words(text)]
     if len(word_hashes) < SURE_WORDS:
         return np.zeros(0, np.uint64)
@@ -103,9 +103,8 @@ class Index:
         """The documents of these numbers, in their order in the files; reads the row groups that hold one."""
         sorted_numbers = np.sort(np.array(numbers, np.int64))
         for path, begin, end in zip(self.files, [0, *self.ends], self.ends, strict=False):
-            numbers_inside = (
-                sorted_numbers[np.searchsorted(sorted_numbers, begin) : np.searchsorted(sorted_numbers, end)] - begin
-            )
+            first_inside, end_inside = np.searchsorted(sorted_numbers, (begin, end))
+            numbers_inside = sorted_numbers[first_inside:end_inside] - begin
             if not len(numbers_inside):
                 continue
             with open_parquet(path) as file:

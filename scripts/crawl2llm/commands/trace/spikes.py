@@ -22,7 +22,7 @@ LOSSES = "losses.jsonl"
 
 
 def loss_deviations(losses: npt.NDArray[np.float64], window: int) -> npt.NDArray[np.float64]:
-    """How many standard deviations each loss is above the mean of the `window` before it, [steps]; −inf of the first LEAST − 1."""
+    """How many standard deviations each loss is above the mean of the `window` before it, [steps]; −inf of the first LEAST_STEPS − 1."""
     out = np.full(len(losses), -np.inf)
     number = np.minimum(np.arange(len(losses)), window)
     for size in range(LEAST_STEPS - 1, min(window, len(losses) - 1) + 1):

@@ -50,7 +50,7 @@ SHOWN_MESSAGES = (NOTHING_TO_DO, "Creating conda environment", "Pulling singular
 # Snakemake's messages that say nothing where the failures are shown.
 GENERAL_MESSAGES = ("At least one job did not complete successfully.", "Exiting because a job execution failed.")
 # Snakemake's words around a refusal of the project's own, or one without a place: which line of the Snakefile said it.
-REFUSAL = re.compile(r'(?:WorkflowError|Busy)(?: in file ".*rules/common\.smk", line \d+)?:\n')
+REFUSAL = re.compile(r'(?:WorkflowError|RunInProgressError)(?: in file ".*rules/common\.smk", line \d+)?:\n')
 PLACE_IN_SNAKEFILE = re.compile(r'\n  File ".*", line \d+, in .*')
 # Its words for a target, or a name after --until, that there is not.
 NO_RULE = re.compile(r"MissingRuleException:\nNo rule to produce (\S+) \(if you use input functions")
@@ -196,7 +196,7 @@ class Handler(logging.Handler):
             self.run.set_plan(record.stats)
         elif event == "job_started":
             self._open_screen()
-            self._tell_failures()
+            self._report_failures()
         elif event == "job_info":
             self.run.start_task(record, now)
         elif event == "job_finished":
@@ -268,7 +268,7 @@ class Handler(logging.Handler):
         for line in lines:
             self.show_message(line)
 
-    def _tell_failures(self) -> None:
+    def _report_failures(self) -> None:
         """The run continues in spite of failures: say so now, and everything at the end."""
         new = [failure for number, failure in self.failures.items() if number not in self.told_jobs]
         self.told_jobs |= self.failures.keys()

@@ -11,8 +11,8 @@ from typing import Any
 
 from crawl2llm.chain import steps
 from crawl2llm.chain.steps import STEPS
+from crawl2llm.commands.log_tail import WARNING, Tail
 from crawl2llm.commands.status import median_task_seconds
-from crawl2llm.commands.watch.tail import WARNING, Tail
 
 LATE_SECONDS = 10.0  # seconds after which a task that should be over is said to take longer
 TARGET_RULE = "all"  # the rule that only asks for the others
@@ -133,7 +133,7 @@ class Run:
                 step.done += 1
                 step.seconds.append(now - task.began)
                 step.ended = now if step.done >= step.total else None
-                self._count_documents(task, step)
+                self._add_documents(task, step)
             return task, step
         return None
 
@@ -144,7 +144,7 @@ class Run:
                 step.unchanged += 1
                 task.tail = None  # its log is of the start that did the work
 
-    def _count_documents(self, task: Task, step: Step) -> None:
+    def _add_documents(self, task: Task, step: Step) -> None:
         if task.step not in DOCUMENTS:
             return
         for path in task.manifests:

@@ -30,7 +30,7 @@ def whatif_lines(report: Row) -> Iterator[str]:
     for step_row in report["steps"]:
         before, after = step_row["before"], step_row["after"]
         edited = "edited" if step_row["edited"] else ""
-        unsure = "" if step_row["exact"] else "by the scores of before: sure after a run"
+        unsure = "" if step_row["exact"] else "estimated from the old scores; a run gives the exact number"
         mark = "; ".join(filter(None, [edited, unsure]))
         more = f" and {step_row['perhaps']:,} that come back" if step_row["perhaps"] else ""
         yield (
@@ -62,8 +62,7 @@ def whatif_lines(report: Row) -> Iterator[str]:
             if rows:
                 yield f"{step}, nearest the threshold that would {'go' if direction == 'gone' else 'come back'}:"
             for row in rows:
-                comparison = (
-                    f": {row['value']:.6g} (threshold {row['threshold']:.6g})" if row["value"] is not None else ""
-                )
+                value = row["value"]
+                comparison = f": {value:.6g} (threshold {row['threshold']:.6g})" if value is not None else ""
                 yield f"  {row['rule']}{comparison}  {row['url']}"
                 yield f"    {shorten_line(row['text'], 110)}"

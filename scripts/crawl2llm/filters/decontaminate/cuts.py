@@ -8,10 +8,8 @@ from typing import Any
 from crawl2llm.formats.verdicts import FailedRule, verdict_row
 
 DROP, CUT = "drop", "cut"
-DEFAULT_LIMITS = {
-    "ngram": 0.5,
-    "idf": 0.8,
-}  # of the overlap, where overlap_max is null; decon's contamination_score_threshold is 0.8
+# Of the overlap, where overlap_max is null; decon's contamination_score_threshold is 0.8.
+DEFAULT_LIMITS = {"ngram": 0.5, "idf": 0.8}
 OVERLAP_RULE, CUT_RULE = "overlap_max", "cut_max"
 
 

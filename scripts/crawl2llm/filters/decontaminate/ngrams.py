@@ -8,11 +8,9 @@ import numpy.typing as npt
 Hashes = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
 # Of splitmix64 (Steele, Lea and Flood 2014, figure 19); the last one, which is odd, also weighs a word's place in a stretch.
-GAMMA, FIRST_FACTOR, SECOND_FACTOR = (
-    np.uint64(0x9E3779B97F4A7C15),
-    np.uint64(0xBF58476D1CE4E5B9),
-    np.uint64(0x94D049BB133111EB),
-)
+GAMMA = np.uint64(0x9E3779B97F4A7C15)
+FIRST_FACTOR = np.uint64(0xBF58476D1CE4E5B9)
+SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
 WEIGHT = 0xD1342543DE82EF95
 FLAGS_PER_HASH = 16  # places of the first table for each hash: one of 16 that are not in the set gets through it
 

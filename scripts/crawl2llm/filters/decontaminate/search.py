@@ -24,23 +24,16 @@ from crawl2llm.filters.decontaminate.words import split_words, word_spans
 NGRAM, IDF = "ngram", "idf"
 MOST_MISSES = 11  # stretches that may be missing between two of a passage: question_max_consecutive_misses of decon's config/default.yaml
 SHORT_ANSWER_WINDOW = 50  # words after a question that its answer may stand in: short_answer_window_length there
-SHORT_ANSWER, ANSWER_STRETCH, LONG_ANSWER_WINDOW = (
-    3,
-    3,
-    100,
-)  # words: short_answer_token_threshold, answer_ngram_size, min_long_answer_window there
+SHORT_ANSWER = 3  # words: short_answer_token_threshold there
+ANSWER_STRETCH = 3  # words: answer_ngram_size there
+LONG_ANSWER_WINDOW = 100  # words: min_long_answer_window there
 IDF_LEAST = 0.3  # scores below are not recorded: every page has stretches such as `which of the following is`
 IDF_SEED = 0.15  # share of a question's weight below which nothing else is looked at
-QUESTION, ANSWER, FULL_WEIGHT_STRETCHES = (
-    0.75,
-    0.25,
-    20,
-)  # DEFAULT_WEIGHT_QA_*, and the stretches from which a question counts in full: scoring.rs there
-PERFECT_WORDS, LONG_WORDS, LONG_BAR = (
-    20,
-    50,
-    0.8,
-)  # words up to which all have to be found, and from which the score has to be BAR: config/default.yaml
+QUESTION, ANSWER = 0.75, 0.25  # weights: DEFAULT_WEIGHT_QA_* of scoring.rs there
+FULL_WEIGHT_STRETCHES = 20  # stretches from which a question counts in full: scoring.rs there
+PERFECT_WORDS = 20  # words up to which all have to be found: config/default.yaml there
+LONG_WORDS = 50  # words from which the score has to be LONG_BAR: config/default.yaml there
+LONG_BAR = 0.8  # a score
 Words = npt.NDArray[np.int32]
 
 
@@ -247,16 +240,15 @@ def _answer_share(after: Words, answer: Words) -> tuple[float, int]:
     """
     if not len(answer):
         return 0.0, 0
-    size = min(len(answer), ANSWER_STRETCH) if len(answer) > SHORT_ANSWER else len(answer)
-    window = (
-        after[: max(LONG_ANSWER_WINDOW, 2 * len(answer))] if len(answer) > SHORT_ANSWER else after[:SHORT_ANSWER_WINDOW]
-    )
+    is_long = len(answer) > SHORT_ANSWER
+    size = min(len(answer), ANSWER_STRETCH) if is_long else len(answer)
+    window = after[: max(LONG_ANSWER_WINDOW, 2 * len(answer))] if is_long else after[:SHORT_ANSWER_WINDOW]
     if len(window) < size:
         return 0.0, 0
     answer_stretches = {tuple(stretch) for stretch in np.lib.stride_tricks.sliding_window_view(answer, size).tolist()}
     window_stretches = [tuple(stretch) for stretch in np.lib.stride_tricks.sliding_window_view(window, size).tolist()]
     at = [place for place, stretch in enumerate(window_stretches) if stretch in answer_stretches]
-    last = (at[-1] if len(answer) > SHORT_ANSWER else at[0]) + size if at else 0
+    last = (at[-1] if is_long else at[0]) + size if at else 0
     return len(answer_stretches.intersection(window_stretches)) / len(answer_stretches), last
 
 

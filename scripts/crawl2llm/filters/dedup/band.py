@@ -64,7 +64,7 @@ class Buckets:
     """The documents of the buckets of two or more, sorted by (bucket, priority, id)."""
 
     def __init__(self, rows: npt.NDArray[np.void], max_candidates: int) -> None:
-        """rows: of HASHED, in any order, all of each bucket. max_candidates: partners of a document at most."""
+        """rows: of HASHED_DOCUMENT, in any order, all of each bucket. max_candidates: partners of a document at most."""
         rows = rows[occur_in(rows["hash"], repeated_values(rows["hash"].copy()))]
         rows = rows[priority_order(rows, rows["hash"])]
         first = group_starts(rows["hash"])

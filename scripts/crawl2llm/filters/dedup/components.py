@@ -80,8 +80,6 @@ def choose_by_component(
         low, high = ends.reshape(2, -1)
         part_keepers, measured = choose_greedily(low, high, edge_rows["similarity"], len(documents))
         is_dropped = part_keepers >= 0
-        keeper[documents[is_dropped]], value[documents[is_dropped]] = (
-            documents[part_keepers[is_dropped]],
-            measured[is_dropped],
-        )
+        keeper[documents[is_dropped]] = documents[part_keepers[is_dropped]]
+        value[documents[is_dropped]] = measured[is_dropped]
     return keeper, value

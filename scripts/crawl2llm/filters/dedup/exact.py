@@ -65,13 +65,10 @@ def duplicates_with_keepers(texts: npt.NDArray[np.void]) -> npt.NDArray[np.void]
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     signatures = [Manifest.read(path) for path in args.signals]
-    own_shards, earlier_shards = (
-        read_shards(args.signals),
-        previous_corpora.earlier_shards(settings["earlier"], signatures),
-    )
-    total, earlier_documents = (
-        sum(shard.documents for shard in shard_list) for shard_list in (own_shards, earlier_shards)
-    )
+    own_shards = read_shards(args.signals)
+    earlier_shards = previous_corpora.earlier_shards(settings["earlier"], signatures)
+    total = sum(shard.documents for shard in own_shards)
+    earlier_documents = sum(shard.documents for shard in earlier_shards)
     progress = Progress(total + earlier_documents, "documents")
     out = args.manifest.with_name("duplicates.parquet")
     dropped = exempted = 0

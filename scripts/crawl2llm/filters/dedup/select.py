@@ -152,7 +152,7 @@ def ranked_edges(pairs: Iterable[pa.RecordBatch], ranking: Ranking) -> Iterator[
 
 
 def near_duplicates(shard: int, ranking: Ranking, keeper: Numbers, value: npt.NDArray) -> Drop:
-    """The shard's near-duplicates that go. keeper, value: from `decided`."""
+    """The shard's near-duplicates that go. keeper, value: from `choose_by_component`."""
     start, end = np.searchsorted(ranking.documents, [first_document(shard), first_document(shard + 1)])
     rank = ranking.rank[start:end]
     is_dropped = keeper[rank] >= 0
@@ -165,8 +165,8 @@ def exact_duplicates(
 ) -> Drop:
     """The shard's exact duplicates that go, each a duplicate of a kept document.
 
-    copies: DUPLICATE. keeper, value: from `decided`. drop: whether byte-equal text is a reason; if not, a copy goes only where its
-    keeper goes, under that rule.
+    copies: DUPLICATE. keeper, value: from `choose_by_component`. drop: whether byte-equal text is a reason; if not, a copy goes only
+    where its keeper goes, under that rule.
     """
     rank = ranking.ranks_of(column(copies, "duplicate_of"))
     near = keeper[rank] >= 0
@@ -226,7 +226,7 @@ def cluster_summary(dropped: Numbers, names: npt.NDArray[np.uint64]) -> dict[str
     }
 
 
-def count_numeric(total: dict[str, dict[str, int]], signals: Path, rows: Numbers) -> None:
+def add_numeric(total: dict[str, dict[str, int]], signals: Path, rows: Numbers) -> None:
     """Add the documents that a shard loses to `total`, in place: by source all (`dropped`) and those that are mostly numbers (`numeric`:
     of whose tokens at least NUMERIC are numbers). rows: those that go.
     """
@@ -304,7 +304,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             exact_duplicates(shard.number, copies, ranking, keeper, value, settings["exact"]),
         )
         np.add.at(dropped, drops.keeper, 1)
-        count_numeric(by_source, shard.path, drops.row)
+        add_numeric(by_source, shard.path, drops.row)
         ids = uint64_halves(read_columns(shard.path, ["id"])["id"])
         files.append(args.manifest.with_name(f"{name}.parquet"))
         with Writer(files[-1], VERDICT) as writer:

@@ -42,7 +42,7 @@ GROUP_SHINGLES = 1 << 20  # shingles of a row group
 
 
 def needed_rows(files: Sequence[Path], shard: int) -> tuple[Numbers, Numbers]:
-    """(row, part) of the shard's documents that a part needs, sorted, each once. files: WANTED, of all bands."""
+    """(row, part) of the shard's documents that a part needs, sorted, each once. files: WANTED_DOCUMENT, of all bands."""
     keys = np.zeros(0, np.int64)
     for path in files:  # one after the other: a document is in pairs of most bands
         table = table_between(path, "document", first_document(shard), first_document(shard + 1), WANTED_DOCUMENT)
@@ -72,7 +72,7 @@ def texts_by_id(documents: Path, ids: list[str], edits: Sequence[Path] = ()) -> 
 
 
 def row_groups(part: Numbers, sizes: Numbers) -> list[tuple[int, int]]:
-    """Which rows go into one row group, (first, last + 1): of one part, and about GROUP shingles. part: ascending."""
+    """Which rows go into one row group, (first, last + 1): of one part, and about GROUP_SHINGLES shingles. part: ascending."""
     at = np.cumsum(sizes) // GROUP_SHINGLES
     starts = np.flatnonzero(np.diff(part, prepend=-1) | np.diff(at, prepend=-1)).tolist()
     return list(zip(starts, [*starts[1:], len(part)], strict=True))

@@ -64,10 +64,8 @@ def language_thresholds(
         if language_codes.is_listed(language, [reference]) or distributions.documents[language] < min_documents:
             continue
         for rule in active:
-            histogram_of_language, histogram_of_reference = (
-                distributions.histogram_of(language, rule.measure),
-                distributions.histogram_of(reference, rule.measure),
-            )
+            histogram_of_language = distributions.histogram_of(language, rule.measure)
+            histogram_of_reference = distributions.histogram_of(reference, rule.measure)
             if histogram_of_language.sum() < min_documents or (
                 method != "tail" and histogram_of_reference.sum() < min_documents
             ):

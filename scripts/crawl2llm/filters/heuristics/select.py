@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.heuristics_rules import ByLanguage, Rule
+from crawl2llm.chain.heuristics_rules import LanguageRules, Rule
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.heuristics import thresholds
 from crawl2llm.formats.documents import select_shard
@@ -33,7 +33,7 @@ def judge_document(row: dict[str, Any], active: Sequence[Rule]) -> dict[str, Any
 class Tally:
     """Counts, by rule: how many documents it drops, how many it alone drops, how many it does not apply to."""
 
-    def __init__(self, rules: ByLanguage, language_of: dict[str, str]) -> None:
+    def __init__(self, rules: LanguageRules, language_of: dict[str, str]) -> None:
         self.chosen, self.language_of = rules, language_of
         self.languages: dict[str, Counter[str]] = {}
         self.dropped: Counter[str] = Counter()
@@ -81,7 +81,7 @@ class Tally:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    rules = ByLanguage(settings, thresholds.read_thresholds(args.thresholds))
+    rules = LanguageRules(settings, thresholds.read_thresholds(args.thresholds))
     # A shard's ids in memory; without thresholds by language there is nothing to look up.
     language_of = languages_by_id(args.languages)
     tally = Tally(rules, language_of)

@@ -17,10 +17,7 @@ from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of
-from crawl2llm.formats.language_identifier import (
-    Identifier,
-    model_path,
-)
+from crawl2llm.formats.language_identifier import Identifier, model_path
 
 SIGNAL = pa.schema(
     [

@@ -3,7 +3,7 @@
 Rules: `language` (another language: no number is compared, `detail` names the language found), `score` (below `threshold`), and, of what
 language.compare measured, `agreement_min` and `script_min`; what it has no number for passes. The
 default threshold 0.65 is FineWeb's (datatrove, src/datatrove/pipeline/filters/language_filter.py).
-LOOSER has lower ones of languages that are wanted by name.
+LOOSER_THRESHOLDS has lower ones of languages that are wanted by name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMPARED_RULES = {"agreement": "agreement_min", "script_share": "script_min"}
 
 
 def thresholds_by_language(settings: dict[str, Any]) -> dict[str, float]:
-    """The thresholds of languages that have one: the config's, and for a language that `languages` names that of LOOSER."""
+    """The thresholds of languages that have one: the config's, and for a language that `languages` names that of LOOSER_THRESHOLDS."""
     threshold = settings["threshold"]
     looser = {
         name: LOOSER_THRESHOLDS[name]
@@ -77,10 +77,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     histogram: dict[str, int] = {}
     for row in rows(parquet_file(args.signals), ["language"]):
         histogram[row["language"]] = histogram.get(row["language"], 0) + 1
-    manifest.summary |= {
-        "languages": histogram,
-        "wanted": {"languages": settings["languages"], "threshold": threshold},
-    }
+    wanted = {"languages": settings["languages"], "threshold": threshold}
+    manifest.summary |= {"languages": histogram, "wanted": wanted}
     if minimums:
         manifest.summary["wanted"] |= {COMPARED_RULES[measure]: limit for measure, limit in minimums.items()}
     if thresholds:

@@ -1,4 +1,4 @@
-"""Take the paragraphs that are repeated out of every document, but where the first of each stands, and measure what is left.
+"""Remove repeated paragraphs from every document, except the first occurrence of each, and measure what is left.
 
 Writes `spans/<shard>.parquet` (formats/spans.py) and the signals of filters/edit_filter.py. Memory: the repeated paragraphs
 of one shard, 44 bytes each.

@@ -18,9 +18,8 @@ MARKS = "".join(map(chr, range(0x300, 0x370)))  # above and below letters: NFD w
 
 def _block_letters(*blocks: tuple[int, int]) -> str:
     """The letters of some blocks of Unicode (first, last code point), and their marks."""
-    return (
-        "".join(chr(code) for first, last in blocks for code in range(first, last + 1) if chr(code).isalpha()) + MARKS
-    )
+    letters = (chr(code) for first, last in blocks for code in range(first, last + 1) if chr(code).isalpha())
+    return "".join(letters) + MARKS
 
 
 # A mailbox is in one alphabet (RFC 6531 allows any); scripts without spaces between words are left out, since there the words before an

@@ -38,14 +38,8 @@ ISSUERS = (
     ("diners", 38, 39, (14, 16)),
     ("unionpay", 62, 62, (16, 17, 18, 19)),
 )
-GROUPS = {
-    (4, 4, 4, 4),
-    (4, 6, 5),
-    (4, 6, 4),
-    (4, 4, 4, 4, 3),
-    (6, 13),
-    (4, 4, 4, 1),
-}  # digits as they are printed on cards
+# Digits as they are printed on cards.
+GROUPS = {(4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 4, 4, 3), (6, 13), (4, 4, 4, 1)}
 # What stands before a number without spaces that is a card's: of ten numbers in an issuer's range, Luhn lets one pass.
 CARD_WORDS = re2.compile(
     r"(?i)card|visa|maestro|amex|american express|discover|\bpan\b|carte|"

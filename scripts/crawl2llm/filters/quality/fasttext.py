@@ -42,9 +42,8 @@ class Model:
         unknown_labels = sorted(set(self.value_by_label) - set(model_labels))
         missing_labels = sorted(set(model_labels) - set(self.value_by_label)) if "values" in entry else []
         if unknown_labels or missing_labels or not model_labels:
-            key, names = (
-                ("values", unknown_labels or missing_labels) if "values" in entry else ("label", unknown_labels)
-            )
+            key = "values" if "values" in entry else "label"
+            names = unknown_labels or missing_labels
             raise command_line.InputError(
                 f"{setting}: {key} {'names' if unknown_labels else 'lacks'} {', '.join(names)}; the model's labels are "
                 f"{', '.join(model_labels) or 'none'}"

@@ -19,10 +19,8 @@ PROGRAMS = ("lmplz", "build_binary", "query")
 VERSION_FILE = "version"  # the file in the folder that says which version it is of
 ERROR_LINES = 4  # of what a program said last
 # A program that takes longer hangs: each reads and writes megabytes a second, and the machine may have much other work.
-SECONDS, BYTES_PER_SECOND = (
-    600,
-    20_000,
-)  # of the clock, and bytes of its files for each of which there is time beside these
+SECONDS = 600  # of the clock
+BYTES_PER_SECOND = 20_000  # of its files: each so many add a second
 
 
 KENLM = ExternalTool(
@@ -44,9 +42,8 @@ KENLM = ExternalTool(
 def check_tools(config: dict[str, Any]) -> None:
     """Raise InputError where a run trains or asks language models and the programs are not there."""
     if "quality" in config["filters"] and scorers.scorer_names(config, "kenlm") and (reason := KENLM.problem()):
-        key = (
-            "quality.lm.enabled is true" if config["quality"]["lm"]["enabled"] else "quality.kenlm.models names models"
-        )
+        is_trained = config["quality"]["lm"]["enabled"]
+        key = "quality.lm.enabled is true" if is_trained else "quality.kenlm.models names models"
         raise InputError(f"{key}, and {reason}")
 
 

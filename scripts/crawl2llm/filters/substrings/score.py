@@ -1,4 +1,4 @@
-"""Take the passages that are repeated out of every document, but where the first of each stands, and measure what is left.
+"""Remove repeated passages from every document, except the first occurrence of each, and measure what is left.
 
 A word goes where a window of words around it is repeated and does not stay. Writes `spans/<shard>.parquet` (formats/spans.py) and
 the signals of filters/edit_filter.py. Memory: the repeated windows of one shard, 44 bytes each, and a batch of texts.

@@ -16,7 +16,7 @@ from crawl2llm.stages.align.pairs import Row, layout_of, layouts_in, read_rows, 
 from crawl2llm.training import pair_batches
 from crawl2llm.training.heldout import Piece
 from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch, tokenized_pairs
-from crawl2llm.training.question_cuts import Fitted, cut_prompt, fit_pairs
+from crawl2llm.training.question_cuts import FittedRows, cut_prompt, fit_pairs
 from crawl2llm.training.template import Template
 
 # Texts of a row that are laid out behind its question.
@@ -95,9 +95,9 @@ class PromptBatches(pair_batches.Batches):
         """The tokens of a question."""
         return list(self.tokenizer(self.template.prompt(row["question"]))["input_ids"])
 
-    def fit_prompts(self, rows: Iterable[Row]) -> Fitted:
+    def fit_prompts(self, rows: Iterable[Row]) -> FittedRows:
         """The rows, whose questions are cut so that `max_new_tokens` of an answer fit within `max_length`."""
-        limit, fitted = self.settings["max_length"] - self.settings["max_new_tokens"], Fitted()
+        limit, fitted = self.settings["max_length"] - self.settings["max_new_tokens"], FittedRows()
         for row in rows:
             question = cut_prompt(row["question"], self.template, self.tokenizer, limit)
             if question is None or not self.prompt_ids(row):
@@ -130,7 +130,7 @@ class Preferences(PromptBatches):
         self.fitted = self.fit_rows(all_rows)
         return self.fitted.rows or all_rows, self.template
 
-    def fit_rows(self, rows: list[Row]) -> Fitted:
+    def fit_rows(self, rows: list[Row]) -> FittedRows:
         """The rows whose answers fit in `max_length`, some with a cut question: the same of both answers of a pair."""
         also = TEXTS_BY_METHOD[self.method][self.rows_each :]
         return fit_pairs(rows, self.template, self.tokenizer, self.settings["max_length"], self.trained_texts, also)

@@ -18,7 +18,7 @@ from crawl2llm.stages.align.batches import CHOSEN, REJECTED, Preferences
 from crawl2llm.stages.align.engine import Loss
 from crawl2llm.stages.align.layouts import DPO
 from crawl2llm.stages.align.pairs import Row
-from crawl2llm.stages.align.run import OnPairs
+from crawl2llm.stages.align.run import PairRun
 from crawl2llm.training.engine import Update
 from crawl2llm.training.heldout import Piece
 from crawl2llm.training.memory import Shape
@@ -47,7 +47,7 @@ class Comparisons(Preferences):
         return micro_batch(self.scored_pieces(rows, *(names or self.trained_texts)), self.tokenizer.eos_token_id)
 
 
-class ByComparison(OnPairs):
+class ComparisonRun(PairRun):
     """Bradley and Terry's loss (stages/align/losses.py) on pairs of answers."""
 
     where, program, reader = STEP, "crawl2llm.stages.align.reward", Comparisons
@@ -76,10 +76,8 @@ class ByComparison(OnPairs):
         update = self.engine.step_by([self.to_device(part) for part in batch], self.rate, batch_losses)
         *sums, number = self.sum_over_processes(self.step_sums).tolist()
         names = ("reward_chosen", "reward_rejected", "chosen_tokens", "rejected_tokens", "accuracy")
-        self.extra_metrics = {name: value / max(number, 1) for name, value in zip(names, sums, strict=True)}
-        self.extra_metrics["reward_margin"] = (
-            self.extra_metrics["reward_chosen"] - self.extra_metrics["reward_rejected"]
-        )
+        means = {name: value / max(number, 1) for name, value in zip(names, sums, strict=True)}
+        self.extra_metrics = {**means, "reward_margin": means["reward_chosen"] - means["reward_rejected"]}
         return update
 
     def micro_batch_loss(
@@ -108,7 +106,7 @@ class ByComparison(OnPairs):
         return {f"heldout_{name}": float(value) for name, value in values.items()}
 
     def summary_facts(self) -> dict[str, Any]:
-        """As `Measured.summary_facts`, with the error of the accuracy (over questions) and what length has to do with it.
+        """As `MeasuredRun.summary_facts`, with the error of the accuracy (over questions) and what length has to do with it.
 
         longer_accuracy: of the rule that the longer answer, in characters, is the better one. longer_preferred: the share of pairs in which
         the model scores the longer one higher. Ties count half, everywhere.

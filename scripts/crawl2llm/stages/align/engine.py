@@ -22,7 +22,7 @@ from crawl2llm.training.engines.by_name import ENGINES
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-class ByLoss(engine.Engine):
+class LossEngine(engine.Engine):
     """Any engine, with `step_by` and `logits` beside what it has."""
 
     losses: Iterator[Loss] | None = None
@@ -99,6 +99,6 @@ class ByLoss(engine.Engine):
                 module.reshard()
 
 
-def engine_class(name: str) -> type[ByLoss]:
+def engine_class(name: str) -> type[LossEngine]:
     """The class of an engine by its name, as in `ENGINES`."""
-    return cast(type[ByLoss], type("Aligned", (ByLoss, ENGINES[name]), {}))
+    return cast(type[LossEngine], type("Aligned", (LossEngine, ENGINES[name]), {}))

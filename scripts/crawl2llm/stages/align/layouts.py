@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crawl2llm.training.pair_layouts import ROLES, Bad, Row, text_of
+from crawl2llm.training.pair_layouts import ROLES, Row, RowError, text_of
 from crawl2llm.training.template import Template, has_special_token
 
 KEY = "align.pairs.files"
@@ -23,9 +23,9 @@ Messages = list[tuple[str, str]]  # (role, text)
 
 
 def parse_messages(value: Any) -> Messages:
-    """A conversation as (user, assistant or system, text). Raises Bad for what is none."""
+    """A conversation as (user, assistant or system, text). Raises RowError for what is none."""
     if not isinstance(value, list) or not value or not all(isinstance(message, dict) for message in value):
-        raise Bad("no_text")
+        raise RowError("no_text")
     return [
         (
             ROLES.get(str(message.get("role", message.get("from"))).lower(), ""),
@@ -36,11 +36,11 @@ def parse_messages(value: Any) -> Messages:
 
 
 def conversation_questions(conversation: Messages, template: Template) -> tuple[str, str]:
-    """(first question, question at the end behind what was said before) of a conversation. Raises Bad for another order of roles."""
+    """(first question, question at the end behind what was said before) of a conversation. Raises RowError for another order of roles."""
     first = conversation[:1] if conversation[:1] and conversation[0][0] == "system" else []
     rest = conversation[len(first) :]
     if [role for role, _ in rest] != (["user", "assistant"] * len(rest))[: len(rest)] or len(rest) % 2 == 0:
-        raise Bad("no_turns")
+        raise RowError("no_turns")
     turns = [(question, answer) for (_, question), (_, answer) in zip(rest[:-1:2], rest[1::2], strict=True)]
     return rest[0][1], template.conversation(first[0][1] if first else "", turns, rest[-1][1])
 
@@ -52,7 +52,7 @@ def parse_answer(value: Any) -> tuple[Messages, str]:
     if isinstance(value, list):
         conversation = parse_messages(value)
         if conversation[-1][0] != "assistant":
-            raise Bad("no_turns")
+            raise RowError("no_turns")
         return conversation[:-1], conversation[-1][1]
     return [], text_of(value)
 
@@ -73,12 +73,12 @@ def row_questions(row: Row, before: Messages, template: Template) -> tuple[str, 
 def parse_preference(row: Row, template: Template) -> tuple[str, Row]:
     """First question, and `question`, `chosen`, `rejected`."""
     if "chosen" not in row or "rejected" not in row:
-        raise Bad("no_text")
+        raise RowError("no_text")
     (before_chosen, chosen), (before_rejected, rejected) = parse_answer(row["chosen"]), parse_answer(row["rejected"])
     if before_chosen and before_rejected and before_chosen != before_rejected:
-        raise Bad("other_question")
+        raise RowError("other_question")
     if chosen == rejected:
-        raise Bad("same_answers")
+        raise RowError("same_answers")
     first, last = row_questions(row, before_chosen, template)
     return first, {"question": last, "chosen": chosen, "rejected": rejected}
 
@@ -87,7 +87,7 @@ def parse_labelled(row: Row, template: Template) -> tuple[str, Row]:
     """First question, and `question`, `answer`, `label`."""
     label = LABEL.get(str(row.get("label")).lower())
     if label is None:
-        raise Bad("no_label")
+        raise RowError("no_label")
     content = row.get("messages", row.get("conversations", row.get("completion", row.get("answer"))))
     before, answer_text = parse_answer(content)
     rest = {name: value for name, value in row.items() if name != "conversations"}  # whose end is the answer
@@ -107,20 +107,20 @@ PARSERS = {PREFERENCE: parse_preference, LABELS: parse_labelled, PROMPTS: parse_
 
 
 def parse_row(row: Row, layout: str, template: Template) -> tuple[str, Row]:
-    """(first question of its conversation, row) of a file's row. Raises Bad, whose message is the reason, for one that is none."""
+    """(first question of its conversation, row) of a file's row. Raises RowError, whose message is the reason, for one that is none."""
     try:
         first, parsed = PARSERS[layout](row, template)
         texts = _texts_in(row)
         "".join(texts).encode()
     except (RecursionError, UnicodeEncodeError):  # lists in lists without end, half of a surrogate pair
-        raise Bad("broken_row") from None
+        raise RowError("broken_row") from None
     parts = [value for value in parsed.values() if isinstance(value, str)]
     if not all(parts):
-        raise Bad("empty")
+        raise RowError("empty")
     earlier = {part for name, part in parsed.items() if name != "question" and isinstance(part, str)}
     # The question may have the end token behind earlier answers, which the template puts there.
     if has_special_token(*earlier) or has_special_token(*texts):
-        raise Bad("special_token")
+        raise RowError("special_token")
     return first, parsed
 
 

@@ -1,8 +1,8 @@
 """GRPO, RLOO and REINFORCE: a model learns from rewards of answers that it gives itself.
 
 A step takes the next `batch_size` prompts, as fine-tuning takes pairs, and draws `generations` answers to each, by (seed, step, prompt,
-number) alone. The reference is the model before the first step: engines keep it where they keep a mean of the weights
-(training/average.py), which here stays where it began, shared out as the weights are, and in every checkpoint. Where an adapter is
+number) alone. The reference is the model before the first step: engines keep it where they keep an EMA of the weights
+(training/ema.py), which here stays where it began, shared out as the weights are, and in every checkpoint. Where an adapter is
 trained it is the model without that.
 """
 
@@ -74,7 +74,7 @@ class Prompts(PromptBatches):
         return [turn[rank] for turn in deal_micro_batches(all_answers, self.processes, self.size)]
 
 
-class ByReward(Alignment):
+class RewardRun(Alignment):
     """GRPO, RLOO and REINFORCE."""
 
     batch_noun = row_noun = "prompts"
@@ -145,10 +145,8 @@ class ByReward(Alignment):
     def update_by(self, step: int) -> Update:
         """The update of a step; `extra_metrics` has reward, divergence from the reference and lengths. A collective call."""
         settings, mine = self.settings, self.batches.answer_numbers(step, self.rank)
-        rows, generations = (
-            [self.batches.rows[number] for number in self.batches.step_indices(step)],
-            settings["generations"],
-        )
+        rows = [self.batches.rows[number] for number in self.batches.step_indices(step)]
+        generations = settings["generations"]
         batch, table = self._draw_answers(step, rows, mine)
         reference = self.reference_logprobs(batch)
         rewards = table[:, 0].reshape(len(rows), generations)
@@ -217,7 +215,7 @@ class ByReward(Alignment):
 
     def reference_logprobs(self, batch: Sequence[MicroBatch]) -> list[torch.Tensor]:
         """The same of the model before the first step. A collective call."""
-        with adapters.without_adapter(self.engine.model) if self.adapted else self.engine.using_average():
+        with adapters.without_adapter(self.engine.model) if self.adapted else self.engine.using_ema():
             return [self.token_logprobs(part) for part in batch]
 
     def micro_batch_loss(

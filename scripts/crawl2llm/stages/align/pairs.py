@@ -32,7 +32,7 @@ from crawl2llm.stages.align.rewards import ENDPOINT
 from crawl2llm.stages.align.self_preferences import sample_preferences
 from crawl2llm.text.text_key import text_key
 from crawl2llm.training import pair_files
-from crawl2llm.training.pair_layouts import Bad
+from crawl2llm.training.pair_layouts import RowError
 from crawl2llm.training.pair_masks import REASON, Masks, pii_masks
 from crawl2llm.training.template import CHAT, Template, read_pairs
 
@@ -58,7 +58,7 @@ def file_of(name: str, split: str) -> str:
     return f"{name}.{split}.jsonl"
 
 
-class Lowest:
+class LowestHashes:
     """Keeps the `size` rows of the lowest hash of their questions and ids, each once."""
 
     def __init__(self, size: int, seed: int) -> None:
@@ -108,7 +108,7 @@ def from_file(
             has_rows, masked = True, original
             if mask:
                 first, masked = (mask([first], counted=False) or [first])[0], mask_row(original, mask)
-        except Bad as error:
+        except RowError as error:
             reasons[str(error)] += 1
             continue
         yield first, result_row(path.name, masked), original
@@ -123,14 +123,14 @@ def from_file(
 
 
 def mask_row(row: Row, mask: Masks) -> Row:
-    """A row with its personal data replaced. Raises Bad where it has too much, or where its two answers differed in that alone."""
+    """A row with its personal data replaced. Raises RowError where it has too much, or where its two answers differed in that alone."""
     names = [name for name, value in row.items() if isinstance(value, str)]
     masked = mask([row[name] for name in names])
     if masked is None:
-        raise Bad(REASON)
+        raise RowError(REASON)
     out = {**row, **dict(zip(names, masked, strict=True))}
     if "chosen" in out and out["chosen"] == out["rejected"]:
-        raise Bad("same_answers")
+        raise RowError("same_answers")
     return out
 
 
@@ -212,7 +212,7 @@ def count_rows(rows: list[Row], by: str) -> dict[str, int]:
 
 
 def example_rows(rows: list[Row]) -> list[Row]:
-    """The first SHOWN rows of each file, cut to what a reader looks at."""
+    """The first EXAMPLES_SHOWN rows of each file, cut to what a reader looks at."""
     shown, number = [], Counter[str]()
     for row in rows:
         number[row["of"]] += 1
@@ -236,7 +236,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     judge = endpoint_judge(args, settings)
     finetune, template = read_pairs(args.pairs, "heldout")
     lowest_by_split = {
-        (split, name): Lowest(settings[f"max_{split}"], settings["seed"]) for split in SPLITS for name in KINDS
+        (split, name): LowestHashes(settings[f"max_{split}"], settings["seed"]) for split in SPLITS for name in KINDS
     }
     dropped, cut, total = Counter[str](), Counter[str](), 0
     mask = pii_masks(settings)

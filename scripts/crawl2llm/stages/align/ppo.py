@@ -18,7 +18,7 @@ import torch
 from crawl2llm.core.manifest import task_of
 from crawl2llm.stages.align import gae, losses, policy, value_model
 from crawl2llm.stages.align.checks import check_ppo
-from crawl2llm.stages.align.online import ByReward
+from crawl2llm.stages.align.online import RewardRun
 from crawl2llm.training import initial, memory, model, start_from
 from crawl2llm.training.batch import IGNORE, MicroBatch
 from crawl2llm.training.engine import Engine, Job, Update
@@ -28,7 +28,7 @@ FROM_KEY = "models.{}.from"
 
 
 @dataclass
-class Estimated:
+class AnswerEstimate:
     """What a step knows of a micro-batch of its answers, each [answers, length]; see stages/align/gae.py."""
 
     mask: torch.Tensor  # bool
@@ -39,10 +39,10 @@ class Estimated:
     returns: torch.Tensor  # float64
 
 
-class ByPPO(ByReward):
+class PPORun(RewardRun):
     """PPO."""
 
-    engine: value_model.Valued
+    engine: value_model.EngineWithValues
     engine_of = staticmethod(value_model.engine_class)
 
     def check_settings(self, config: Any) -> None:
@@ -65,7 +65,7 @@ class ByPPO(ByReward):
     def build_engine(self, job: Job) -> Engine:
         """As `Alignment.build_engine`; what is written down of the model is the language model's alone."""
         key = FROM_KEY.format(task_of(self.args.manifest))
-        stored = start_from.check_weights(
+        stored = start_from.find_stored_weights(
             initial.empty_model(self.policy), self.source, self.source / "tokenizer.json", key
         )
 
@@ -112,7 +112,7 @@ class ByPPO(ByReward):
         self.extra_metrics = {**self.reward_means(table), **totals, **dict(loss_values)}
         return replace(updates[-1], loss=torch.stack([update.loss for update in updates]).mean())
 
-    def _estimate_batch(self, batch: MicroBatch, reference: torch.Tensor, scores: torch.Tensor) -> Estimated:
+    def _estimate_batch(self, batch: MicroBatch, reference: torch.Tensor, scores: torch.Tensor) -> AnswerEstimate:
         """What is known of a micro-batch before the first update. scores: float64 [answers], on the CPU. A collective call."""
         settings, mask = self.settings, batch[1] != IGNORE
         logits, expected = self.engine.logits_and_values(batch[0])
@@ -120,9 +120,9 @@ class ByPPO(ByReward):
         scores = torch.zeros(len(mask), dtype=torch.float64).index_copy(0, torch.arange(len(scores)), scores)
         paid = gae.token_rewards(scores.to(self.device), logprobs, reference, mask, settings["kl_coefficient"])
         better = gae.advantages(paid, expected, mask, settings["gamma"], settings["gae_lambda"])
-        return Estimated(mask, logprobs, reference, expected, better, better + expected.double() * mask)
+        return AnswerEstimate(mask, logprobs, reference, expected, better, better + expected.double() * mask)
 
-    def _whiten_advantages(self, estimates: Sequence[Estimated]) -> dict[str, float]:
+    def _whiten_advantages(self, estimates: Sequence[AnswerEstimate]) -> dict[str, float]:
         """Whiten the advantages of all processes together; `tokens`, and what is shown of the answers. A collective call."""
         three = torch.zeros(3, 3, dtype=torch.float64)  # of advantages, returns, and what values leave of them
         kl = torch.zeros(1, dtype=torch.float64)
@@ -145,7 +145,12 @@ class ByPPO(ByReward):
         return {"tokens": tokens, "kl": divergence / max(1.0, tokens), "explained_variance": explained}
 
     def combined_loss(
-        self, estimate: Estimated, share: float, logits: torch.Tensor, targets: torch.Tensor, expected: torch.Tensor
+        self,
+        estimate: AnswerEstimate,
+        share: float,
+        logits: torch.Tensor,
+        targets: torch.Tensor,
+        expected: torch.Tensor,
     ) -> torch.Tensor:
         """The loss of a micro-batch, and what is shown of it."""
         settings, mask = self.settings, estimate.mask

@@ -17,11 +17,11 @@ from crawl2llm.stages.align.batches import ANSWER, CHOSEN, OTHER, REJECTED, TEXT
 from crawl2llm.stages.align.engine import Loss
 from crawl2llm.stages.align.layouts import DPO, KTO
 from crawl2llm.stages.align.pairs import Row
-from crawl2llm.stages.align.run import Alignment, OnPairs
+from crawl2llm.stages.align.run import Alignment, PairRun
 from crawl2llm.training.engine import Update
 
 
-class ByPreference(OnPairs, Alignment):
+class PreferenceRun(PairRun, Alignment):
     """DPO and KTO."""
 
     def prepare_training(self) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.stages.align.comparisons import STEP, ByComparison
+from crawl2llm.stages.align.comparisons import STEP, ComparisonRun
 from crawl2llm.training import program
 from crawl2llm.training.tuning import remove_checkpoints, run_tuning
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    return run_tuning(ByComparison, args, settings, manifest)
+    return run_tuning(ComparisonRun, args, settings, manifest)
 
 
 def main(argv: list[str] | None = None) -> int:

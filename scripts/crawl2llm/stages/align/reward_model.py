@@ -17,7 +17,7 @@ from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.stages.align import reward_inputs
 from crawl2llm.training import model_loading
 from crawl2llm.training.init_checks import check_tokenizer
-from crawl2llm.training.question_cuts import cut_or_whole
+from crawl2llm.training.question_cuts import cut_if_possible
 from crawl2llm.training.template import CHAT, Template
 
 AT_ONCE = 32  # answers that are judged together
@@ -61,7 +61,7 @@ class RewardModel:
     def token_ids(self, question: str, answer: str) -> list[int]:
         """The token ids that are scored, as reward_inputs.py has them; cut to the context are the question, then the answer."""
         end = self.template.completion(answer)
-        text = self.template.prompt(cut_or_whole(question, self.template, self.tokenizer, self.context, [end])) + end
+        text = self.template.prompt(cut_if_possible(question, self.template, self.tokenizer, self.context, [end])) + end
         ids = self.tokenizer(text)["input_ids"][: self.context] or [self.tokenizer.eos_token_id]
         return reward_inputs.strip_end_tokens(np.array(ids, np.int64), self.tokenizer.eos_token_id).tolist()
 

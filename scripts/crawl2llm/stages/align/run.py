@@ -14,7 +14,7 @@ from crawl2llm.chain import model_registry
 from crawl2llm.core.manifest import json_lines, write_atomically
 from crawl2llm.stages.align.batches import KTO, Preferences, PromptBatches, rows_for, unique_questions
 from crawl2llm.stages.align.checks import check_chunks
-from crawl2llm.stages.align.engine import ByLoss, engine_class
+from crawl2llm.stages.align.engine import LossEngine, engine_class
 from crawl2llm.stages.align.pairs import Row
 from crawl2llm.training import checkpoint, sampling
 from crawl2llm.training.batch import MicroBatch
@@ -24,19 +24,17 @@ from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches
 from crawl2llm.training.pair_run import Run, check_answers
 
 STEP = model_registry.ALIGN_STEP
-FIXED_PROMPTS, FIXED_PROMPTS_FILE = (
-    10,
-    "prompts.jsonl",
-)  # fixed prompts that are answered before and after, and their file
+FIXED_PROMPTS = 10  # prompts that are answered before and after
+FIXED_PROMPTS_FILE = "prompts.jsonl"
 
 
-class Measured(Run):
+class MeasuredRun(Run):
     """What is trained by losses of its own, and measured before it takes the weights of a checkpoint."""
 
     batches: PromptBatches
     heldout_rows: list[Row]
-    engine: ByLoss
-    engine_of: Callable[[str], type[ByLoss]] = staticmethod(engine_class)  # the class of an engine by its name
+    engine: LossEngine
+    engine_of: Callable[[str], type[LossEngine]] = staticmethod(engine_class)  # the class of an engine by its name
 
     def build_engine(self, job: Job) -> Engine:
         """The engine with the weights of the model that it is made from, prepared, and measured on the held-out rows."""
@@ -99,7 +97,7 @@ class Measured(Run):
         return facts
 
 
-class OnPairs(Measured):
+class PairRun(MeasuredRun):
     """What is trained on preferences or on labelled answers: rows that `reader` takes from align.pairs."""
 
     reader: type[Preferences] = Preferences
@@ -120,7 +118,7 @@ class OnPairs(Measured):
         return counts
 
 
-class Alignment(Measured):
+class Alignment(MeasuredRun):
     """What all methods of align.train share."""
 
     where, program = STEP, "crawl2llm.stages.align.train"
@@ -131,7 +129,7 @@ class Alignment(Measured):
         check_chunks(self.settings, f"{STEP}.loss_chunk")
 
     def build_engine(self, job: Job) -> Engine:
-        """As `Measured.build_engine`; the fixed prompts are answered too."""
+        """As `MeasuredRun.build_engine`; the fixed prompts are answered too."""
         self.fixed_prompts = self.batches.fit_prompts(unique_questions([*self.heldout_rows, *self.batches.rows])).rows[
             :FIXED_PROMPTS
         ]
@@ -159,7 +157,7 @@ class Alignment(Measured):
         with self.engine.generation_mode():
             uniforms = torch.from_numpy(draws).to(self.device)
             return sampling.generate_answers(
-                self.engine.next_logits, prompts, uniforms, temperature, end, sampling.goes_on_anywhere
+                self.engine.next_logits, prompts, uniforms, temperature, end, sampling.any_unfinished
             )
 
     def write_extra_files(self, out: Path) -> list[Path]:
@@ -184,5 +182,5 @@ class Alignment(Measured):
         return self.piece_values(rows, lambda batch: -self.engine.evaluate(*batch))
 
     def summary_facts(self) -> dict[str, Any]:
-        """As `Measured.summary_facts`, with the method."""
+        """As `MeasuredRun.summary_facts`, with the method."""
         return {"method": self.settings["method"], **super().summary_facts()}

@@ -15,9 +15,9 @@ from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import PPO
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align.batches import TEXTS_BY_METHOD
-from crawl2llm.stages.align.online import ByReward
-from crawl2llm.stages.align.ppo import ByPPO
-from crawl2llm.stages.align.preferences import ByPreference
+from crawl2llm.stages.align.online import RewardRun
+from crawl2llm.stages.align.ppo import PPORun
+from crawl2llm.stages.align.preferences import PreferenceRun
 from crawl2llm.stages.align.run import STEP
 from crawl2llm.training import program
 from crawl2llm.training.tuning import remove_checkpoints, run_tuning
@@ -26,8 +26,8 @@ from crawl2llm.training.tuning import remove_checkpoints, run_tuning
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
     if (method := settings["method"]) in TEXTS_BY_METHOD:
-        return run_tuning(ByPreference, args, settings, manifest)
-    return run_tuning(ByPPO if method == PPO else ByReward, args, settings, manifest)
+        return run_tuning(PreferenceRun, args, settings, manifest)
+    return run_tuning(PPORun if method == PPO else RewardRun, args, settings, manifest)
 
 
 def main(argv: list[str] | None = None) -> int:

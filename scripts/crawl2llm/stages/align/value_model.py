@@ -20,7 +20,7 @@ from transformers.utils import ModelOutput
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align import reward_inputs
-from crawl2llm.stages.align.engine import ByLoss, Loss
+from crawl2llm.stages.align.engine import Loss, LossEngine
 from crawl2llm.training import engine, initial
 from crawl2llm.training.batch import MicroBatch
 from crawl2llm.training.engines.by_name import ENGINES
@@ -95,10 +95,10 @@ def initial_weights(weights: initial.Weights, parent: Callable[[str], torch.Tens
             yield name, value
 
 
-class Valued(ByLoss):
-    """Any engine of a model of `valued_config`. The mean of the weights, and the weights that are given away, lack the model of values."""
+class EngineWithValues(LossEngine):
+    """Any engine of a model of `valued_config`. The EMA of the weights, and the weights that are given away, lack the model of values."""
 
-    means: dict[Any, torch.Tensor]
+    ema: dict[Any, torch.Tensor]
     sizes: dict[str, torch.Size]
 
     def step_valued(self, batch: Sequence[MicroBatch], rate: float, losses: Sequence[ValuedLoss]) -> engine.Update:
@@ -129,24 +129,24 @@ class Valued(ByLoss):
             if not name.startswith(PREFIX):
                 yield name, value
 
-    # The mean of the weights, in which the reference is kept, of the language model alone: of the engine torch …
+    # The EMA of the weights, in which the reference is kept, of the language model alone: of the engine torch …
 
     def _finish_setup(self, job: engine.Job) -> None:
         super()._finish_setup(job)
-        self.means = {key: value for key, value in self.means.items() if not str(key).startswith(PREFIX)}
+        self.ema = {key: value for key, value in self.ema.items() if not str(key).startswith(PREFIX)}
 
-    def _swap_mean(self) -> None:
+    def _swap_ema(self) -> None:
         parameters = dict(self.model.named_parameters())
-        for name, mean in self.means.items():
-            current, average = local_part(parameters[name].detach()), local_part(mean)
+        for name, value in self.ema.items():
+            current, ema = local_part(parameters[name].detach()), local_part(value)
             before = current.clone()
-            current.copy_(average)
-            average.copy_(before)
+            current.copy_(ema)
+            ema.copy_(before)
 
-    def _begin_mean(self) -> None:
+    def _begin_ema(self) -> None:
         parameters = dict(self.model.named_parameters())
-        for name, mean in self.means.items():
-            local_part(mean).copy_(local_part(parameters[name].detach()))
+        for name, value in self.ema.items():
+            local_part(value).copy_(local_part(parameters[name].detach()))
 
     # … and of DeepSpeed, which has parts of weights, and puts whole ones together by their sizes.
 
@@ -155,17 +155,17 @@ class Valued(ByLoss):
         return {part: value for part, value in parts.items() if not part[0].startswith(PREFIX)}
 
     @contextmanager
-    def using_average(self) -> Iterator[None]:
-        """As `engine.Engine.using_average`; values are not to be computed meanwhile."""
+    def using_ema(self) -> Iterator[None]:
+        """As `engine.Engine.using_ema`; values are not to be computed meanwhile."""
         all_sizes = getattr(self, "sizes", {})
         self.sizes = {name: size for name, size in all_sizes.items() if not name.startswith(PREFIX)}
         try:
-            with cast(Any, super()).using_average():
+            with cast(Any, super()).using_ema():
                 yield
         finally:
             self.sizes = all_sizes
 
 
-def engine_class(name: str) -> type[Valued]:
+def engine_class(name: str) -> type[EngineWithValues]:
     """The class of an engine by its name, as stages/align/engine.py has it, of a model with a model of values."""
-    return cast(type[Valued], type("Valued", (Valued, ENGINES[name]), {}))
+    return cast(type[EngineWithValues], type("Valued", (EngineWithValues, ENGINES[name]), {}))

@@ -11,7 +11,7 @@ from crawl2llm.chain.model_registry import BASE, BASE_STEP, UNTRAINED
 from crawl2llm.core import record
 from crawl2llm.core.console import format_quantity
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.run_records import Run, dig
+from crawl2llm.formats.run_records import Run, nested_value
 from crawl2llm.training.model_loading import model_name
 
 INGEST = "ingest.extract"
@@ -102,7 +102,9 @@ class Facts:
 
     def bits_per_byte(self) -> list[tuple[str, float]]:
         """(who, bits per byte of the held-out text): the models, and what counting and general compressors reach on it."""
-        rows = [(of, dig(summary, "heldout_text", "bits_per_byte")) for of, summary in self.evaluations.items()]
+        rows = [
+            (of, nested_value(summary, "heldout_text", "bits_per_byte")) for of, summary in self.evaluations.items()
+        ]
         baselines = self.run.summary("evaluate.items", "heldout_text", "bits_per_byte") or {}
         return [(label, value) for label, value in [*rows, *baselines.items()] if value is not None]
 

@@ -89,11 +89,7 @@ def run_library(
     np.save(place / "ids.npy", ids, allow_pickle=False)
     job = {key: settings[key] for key in ("method", "group_size", "threads")}
     files = {"ids": "ids.npy", "to": "made", "told": "told.json"}
-    job |= {
-        "model": str(source.absolute()),
-        "keep": keep,
-        **{key: str(place / name) for key, name in files.items()},
-    }
+    job |= {"model": str(source.absolute()), "keep": keep, **{key: str(place / name) for key, name in files.items()}}
     (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
     # Threads that wait must not spin; nothing of the environment here may reach into that one.
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
@@ -104,7 +100,7 @@ def run_library(
 
 
 def round_to_nearest(source: Path, chosen_layers: list[Layer], keep: list[str], group: int, to: Path) -> None:
-    """Leave in `to` what the library leaves, of layers whose weights are rounded to the nearest on the symmetric grid."""
+    """Write to `to` what the library writes, with weights that are rounded to the nearest on the symmetric grid."""
     tensors = read_tensors(source)
     for layer in chosen_layers:
         numbers, scale = quantization_grids.int4_numbers(tensors.pop(f"{layer.name}.weight"), group)

@@ -87,13 +87,11 @@ class LoadedModel:
         if not self.model:
             raise SystemExit(f"llama.cpp cannot load {file}")
         parameters = api.llama_context_default_params()
-        parameters.n_ctx, parameters.n_batch, parameters.n_ubatch, parameters.n_threads, parameters.n_threads_batch = (
-            context,
-            BATCH,
-            BATCH,
-            threads,
-            threads,
-        )
+        parameters.n_ctx = context
+        parameters.n_batch = BATCH
+        parameters.n_ubatch = BATCH
+        parameters.n_threads = threads
+        parameters.n_threads_batch = threads
         if exact:
             parameters.type_k = parameters.type_v = api.GGML_TYPE_F32
         self.context = api.llama_init_from_model(self.model, parameters)

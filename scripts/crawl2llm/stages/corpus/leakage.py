@@ -46,7 +46,7 @@ class Leaks:
     similarity: Similarities
 
 
-class Sides:
+class SideByDocument:
     """On which side every document of the signals is, (documents,), by its place. Memory: a byte a document."""
 
     def __init__(self, signals: Sequence[Path]) -> None:
@@ -67,7 +67,7 @@ class Sides:
         self.side[slice(*self.places.start[shard : shard + 2])][present] = sides[at.drop_null().to_numpy()]
 
 
-def copies_in_corpus(path: Path, sides: Sides) -> tuple[Numbers, Numbers]:
+def copies_in_corpus(path: Path, sides: SideByDocument) -> tuple[Numbers, Numbers]:
     """(copy, keeper) of the copies that are in the corpus, as places, sorted by copy. path: DUPLICATE."""
     parts: list[tuple[Numbers, Numbers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for batch in batches(path, DUPLICATE.names, PAIRS):
@@ -79,7 +79,7 @@ def copies_in_corpus(path: Path, sides: Sides) -> tuple[Numbers, Numbers]:
 
 
 def cross_pairs(
-    pairs: Iterable[Path], sides: Sides, mask: npt.NDArray[np.uint8], keeper: Numbers, threshold: float
+    pairs: Iterable[Path], sides: SideByDocument, mask: npt.NDArray[np.uint8], keeper: Numbers, threshold: float
 ) -> Iterator[tuple[Numbers, Numbers, Similarities]]:
     """(text with a training document, text with a validation document, similarity) of the pairs at or above the threshold, and of itself.
 
@@ -115,7 +115,7 @@ def validation_documents(texts: Numbers, copy: Numbers, keeper: Numbers, side: n
     return documents
 
 
-def find_leaks(sides: Sides, pairs: Iterable[Path], exact: Path, threshold: float) -> Leaks:
+def find_leaks(sides: SideByDocument, pairs: Iterable[Path], exact: Path, threshold: float) -> Leaks:
     """The training documents whose similarity with a validation document is `threshold` or more.
 
     pairs: files of dedup.verify. exact: that of dedup.exact. Of equally similar validation documents, that of the smallest number.
@@ -137,7 +137,7 @@ def find_leaks(sides: Sides, pairs: Iterable[Path], exact: Path, threshold: floa
     return Leaks(sides.places.documents(document), sides.places.documents(validation[at]), similarity[at])
 
 
-def hex_ids(sides: Sides, documents: Numbers) -> list[str]:
+def hex_ids(sides: SideByDocument, documents: Numbers) -> list[str]:
     """The ids of documents, in hex."""
     out = [""] * len(documents)
     shard_numbers, rows = shards_and_rows(documents)

@@ -67,10 +67,8 @@ class Reference:
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         """path: REFERENCE. settings: of corpus.reference."""
-        self.similarity, self.signature = (
-            settings["similarity"],
-            fill_defaults("dedup.signature", settings["signature"]),
-        )
+        self.similarity = settings["similarity"]
+        self.signature = fill_defaults("dedup.signature", settings["signature"])
         self.hasher = make_hasher(settings["signature"])
         self.ids: list[str] = []
         self.origins: dict[str, str] = {}  # origin → the first id of it

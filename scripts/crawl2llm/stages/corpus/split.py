@@ -30,7 +30,7 @@ from crawl2llm.formats.documents import (
     surviving_documents,
     verdict_file,
 )
-from crawl2llm.stages.corpus.leakage import TRAIN, VALIDATION, Leaks, Sides, find_leaks, hex_ids
+from crawl2llm.stages.corpus.leakage import TRAIN, VALIDATION, Leaks, SideByDocument, find_leaks, hex_ids
 from crawl2llm.stages.corpus.split_table import LEAK, SPLIT_TABLE
 from crawl2llm.text.group_split import COLUMNS, Split, synthesis_source
 
@@ -75,13 +75,13 @@ def empty_reason(documents: list[Path], verdicts: list[Path]) -> str:
     return "the corpus is empty"
 
 
-def near_duplicates(sides: Sides, args: argparse.Namespace, threshold: float) -> Leaks:
+def near_duplicates(sides: SideByDocument, args: argparse.Namespace, threshold: float) -> Leaks:
     """The training documents that are near-duplicates of validation documents, by the files of dedup."""
     exact = Manifest.read(args.exact).file("duplicates.parquet")
     return find_leaks(sides, [parquet_file(path) for path in args.pairs], exact, threshold)
 
 
-def drop_leaks(files: dict[int, Path], sides: Sides, leaked: Leaks) -> None:
+def drop_leaks(files: dict[int, Path], sides: SideByDocument, leaked: Leaks) -> None:
     """Write the files of the shards with near-duplicates again, without a split of these."""
     facts = {
         name: {"split": None, "duplicate_of": of, "similarity": similarity}
@@ -105,7 +105,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     last = [verdict_file(surviving_texts.manifest_of_shard(judging[-1], shard), shard) for shard in names_]
     shards = list(zip(map(parquet_file, args.documents), last, names_, strict=True))
     split = Split(settings["validation_fraction"], settings["seed"], settings["split_by"])
-    sides = Sides(args.signals) if args.signals else None
+    sides = SideByDocument(args.signals) if args.signals else None
     progress = Progress(2 * len(shards), "shards")
     for documents, verdicts, _ in shards:
         for row in surviving_documents(documents, verdicts, COLUMNS):

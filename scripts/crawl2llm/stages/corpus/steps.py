@@ -10,10 +10,7 @@ from crawl2llm.chain.step import ALL_VERDICTS, DOCUMENTS, EDITS_BEFORE, Config, 
 def near_duplicate_settings(config: Config, task: str) -> Config:
     """What main's dedup and split call a near-duplicate."""
     main = main_or_own_config(config)
-    return {
-        "similarity": main["corpus"]["split"]["similarity"],
-        "signature": tracked_section(main, "dedup.signature"),
-    }
+    return {"similarity": main["corpus"]["split"]["similarity"], "signature": tracked_section(main, "dedup.signature")}
 
 
 STEPS = {

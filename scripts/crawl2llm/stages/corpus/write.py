@@ -79,7 +79,7 @@ def verdict_rows(documents: Path, verdicts: list[Path], shard: str) -> dict[str,
 def leak_verdict(choice: dict[str, Any] | None) -> dict[str, Any] | None:
     """As a verdict: what corpus.split dropped as a near-duplicate of a validation document; None for another document.
 
-    choice: its row of CHOSEN.
+    choice: its row of SPLIT_TABLE.
     """
     if choice is None or choice["split"]:
         return None

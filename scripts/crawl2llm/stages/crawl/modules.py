@@ -119,7 +119,8 @@ def process_environment(home: Path) -> dict[str, str]:
 
 def path_replacements(home: Path) -> list[list[str]]:
     """(folder of this installation, what a page shows instead), the longest first."""
-    known = {str(home): "/home/demo", str(ROOT): "/srv/demo", sys.prefix: "/usr", sys.base_prefix: "/usr"}
+    known = {str(home): "/home/demo", sys.prefix: "/usr", sys.base_prefix: "/usr"}
+    known |= {str(folder): "/srv/demo" for folder in (ROOT, CODE)}  # CODE is PYTHONPATH, which pages show
     known |= {path: "/usr/lib/python" for path in sysconfig.get_paths().values() if "python" in Path(path).name}
     known |= {sysconfig.get_path(name): "/usr/lib/site-packages" for name in ("purelib", "platlib")}
     return [[old, known[old]] for old in sorted(known, key=lambda old: (-len(old), old))]

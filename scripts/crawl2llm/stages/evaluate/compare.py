@@ -1,4 +1,4 @@
-"""Compare all models of a run, pairwise, on what both answered: better, worse, or not to be told apart.
+"""Compare all models of a run, pairwise, on what both answered: better, worse, or no significant difference.
 
 Writes compare.json: for each pair the difference of accuracy on every task and of bits per held-out byte, its standard error, its
 interval and the verdict. Items and documents are compared one by one, so that what is hard for both does not count. And `slices`: what

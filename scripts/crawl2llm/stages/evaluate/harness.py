@@ -40,7 +40,7 @@ def language_model(model: Any, tokenizer: Any, context: int, batch_size: int, ta
 
     pairs = {task.name: task.pairs for task in tasks}
 
-    class Logged(HFLM):
+    class LoggingModel(HFLM):
         progress = Progress(None, "sequences")
         requests: Sequence[Any] = ()  # of lm-eval, which are scored at present
 
@@ -64,7 +64,7 @@ def language_model(model: Any, tokenizer: Any, context: int, batch_size: int, ta
             self.progress.add(len(inps))
             return super()._model_call(inps, *args, **options)
 
-    return Logged(pretrained=model, tokenizer=tokenizer, max_length=context, batch_size=batch_size)
+    return LoggingModel(pretrained=model, tokenizer=tokenizer, max_length=context, batch_size=batch_size)
 
 
 def split_by_scored(requests: Sequence[Request]) -> list[list[int]]:
@@ -143,11 +143,9 @@ def mean_likelihoods(nats: Sequence[Sequence[float]], rows: list[dict[str, Any]]
 
 def question_numbers(evaluation: dict[str, Any], task: Task, shared_numbers: dict[str, Any]) -> dict[str, Any]:
     """What lm-eval found on the held-out questions, against chance. shared_numbers: what multiple_choice.task_results has of every task."""
-    harness_numbers, items, chance = (
-        task_numbers(evaluation["results"][task.name]),
-        len(task.rows),
-        shared_numbers["chance"],
-    )
+    harness_numbers = task_numbers(evaluation["results"][task.name])
+    items = len(task.rows)
+    chance = shared_numbers["chance"]
     return {
         **shared_numbers,
         **harness_numbers,
@@ -187,7 +185,7 @@ def evaluate_task_files(
     """lm-eval's numbers by task of YAML files, with the number of `items`.
 
     If rows cannot be scored they are left out, and `left_out_too_long` counts them. `joined` counts rows of which the harness itself would
-    leave a choice without a token (see Bounded). Both are there only if there are such rows.
+    leave a choice without a token (see BoundedScorer). Both are there only if there are such rows.
     Raises InputError for a file that lm-eval cannot load from local data or run, and for a task of which no row can be scored.
     """
     lm = language_model(model, tokenizer, settings["context"], settings["batch_size"])

@@ -173,10 +173,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     files = {"items": [item for task_items in rows.values() for item in task_items]}
     files |= {f"{name}.items": results for name, results in lines.items()}
     for name, file_rows in files.items():
-        write_atomically(
-            args.manifest.with_name(f"{name}.jsonl"),
-            json_lines(file_rows),
-        )
+        write_atomically(args.manifest.with_name(f"{name}.jsonl"), json_lines(file_rows))
     kept_documents = len({item["document"] for item in files["items"]})
     dropped = {
         "no_item": len(collector.documents) - kept_documents,

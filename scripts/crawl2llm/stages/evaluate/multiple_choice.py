@@ -12,7 +12,7 @@ from typing import Any
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.public_tasks.measures import QUESTIONS, measure_task, split_tokens
-from crawl2llm.training.question_cuts import cut_or_whole
+from crawl2llm.training.question_cuts import cut_if_possible
 from crawl2llm.training.template import Template
 
 Row = dict[str, Any]  # id, document, choices, gold, and `context`, which stands before the choices
@@ -103,7 +103,7 @@ def question_tasks(rows: list[Row], template: Template, tokenizer: Any, context:
             name = row["of"] if "labels" in row else QUESTIONS
             task = tasks.setdefault(name, Task(name, delimiter=template.delimiter))
             choices = [template.completion(choice) for choice in row["choices"]]
-            question = cut_or_whole(row["question"], template, tokenizer, context, choices)
+            question = cut_if_possible(row["question"], template, tokenizer, context, choices)
             task.cut += question != row["question"]
             task_rows.append((task, {**row, "context": template.prompt(question)}))
     fill_tasks(task_rows, text_encoder(tokenizer, True), context, tokenizer.eos_token_id)

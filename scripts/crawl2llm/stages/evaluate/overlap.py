@@ -14,9 +14,8 @@ from crawl2llm.formats.public_tasks.measures import DIGITS, RESAMPLES, standard_
 from crawl2llm.stages.evaluate.sentence_words import WORD
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
-REPEATED_WORDS = (
-    4  # words of a stretch that counts as repeated: seq-rep-4 (Welleck et al. 2020, arXiv:1908.04319, section 6)
-)
+# Words of a stretch that counts as repeated: seq-rep-4 (Welleck et al. 2020, arXiv:1908.04319, section 6).
+REPEATED_WORDS = 4
 
 
 def folded_words(text: str) -> list[str]:
@@ -92,7 +91,7 @@ def distinct_share(texts: Sequence[str], number: int) -> float | None:
 
 
 def repetition_share(texts: Sequence[str]) -> float | None:
-    """The share of stretches of REPEATED words that were there before in their text, mean over the texts that have one; None without."""
+    """The share of stretches of REPEATED_WORDS words that were in their text before, mean over the texts that have one; None without."""
     shares = [
         1 - len(counts) / counts.total()
         for text in texts

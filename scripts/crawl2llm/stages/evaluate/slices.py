@@ -85,7 +85,7 @@ def slice_rows(
 ) -> list[dict[str, Any]]:
     """What a model takes of each part, the largest first: documents, bytes, tokens, bits_per_byte (with `stderr`), perplexity.
 
-    lines: of `<model>.heldout.jsonl`. stderr: by bootstrap over documents; not there with fewer than LEAST.
+    lines: of `<model>.heldout.jsonl`. stderr: by bootstrap over documents; not there with fewer than LEAST_DOCUMENTS.
     """
     sizes = {line["document"]: int(line["bytes"]) for line in lines}
     out = []
@@ -96,10 +96,8 @@ def slice_rows(
                 parts.setdefault(names[line["document"]], []).append(line)
         kind_rows = []
         for part, part_lines in parts.items():
-            nats, size = (
-                np.array([line["nats"] for line in part_lines]),
-                np.array([float(line["bytes"]) for line in part_lines]),
-            )
+            nats = np.array([line["nats"] for line in part_lines])
+            size = np.array([float(line["bytes"]) for line in part_lines])
             tokens = sum(origins[line["document"]].tokens for line in part_lines)
             row: dict[str, Any] = {
                 "by": kind,

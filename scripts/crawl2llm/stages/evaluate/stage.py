@@ -53,9 +53,8 @@ def stage_preset(
     if not files and settings["hub"]:
         files, shots = hub.copy_rows(name, preset)
     if not files or (preset.shots and not shots):
-        missing_files, kind = (
-            (presets.item_file_names(preset)[:4], "items") if not files else (preset.shot_files, "examples")
-        )
+        item_files = presets.item_file_names(preset)[:4]
+        missing_files, kind = (item_files, "items") if not files else (preset.shot_files, "examples")
         raise InputError(
             f"evaluate.public.presets has {name!r}, and {KEY} {settings['data']} has no file of its {kind}: "
             f"{' or '.join(f'{base_name}.jsonl' for base_name in missing_files)} (also .zst, .gz, in folders and tar archives); give it, "
@@ -160,10 +159,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     task_summaries = [task_summary for name, task_summary in by_preset.items() if name != CORE] + list(
         by_preset.get(CORE, {}).get("tasks", {}).values()
     )
-    rows, items = (
-        sum(summary["rows"] for summary in task_summaries),
-        sum(summary["items"] for summary in task_summaries),
-    )
+    rows = sum(summary["rows"] for summary in task_summaries)
+    items = sum(summary["items"] for summary in task_summaries)
     log.info("%s items of %s rows", f"{items:,}", f"{rows:,}")
     manifest.counts = {"in": rows, "kept": items, "dropped": {"over_limit": rows - items} if rows > items else {}}
     manifest.summary = {"presets": by_preset}

@@ -19,9 +19,8 @@ from crawl2llm.training.special_tokens import SPECIAL
 CHOICES = 4
 SENTENCE_WORDS = (5, 40)  # words of a sentence whose words are swapped
 WORDS_BEFORE = 8  # words that at least stand before what is asked for
-CHARACTERS_PER_WORD = (
-    16  # characters a word, of a continuation: what has more is a table or a line drawn with characters
-)
+# Characters a word, of a continuation: what has more is a table or a line drawn with characters.
+CHARACTERS_PER_WORD = 16
 
 
 @dataclass
@@ -153,7 +152,7 @@ class Maker:
         return self.build_item("next_word", number, [surface[word], *wrong])
 
     def text_spans(self) -> Iterator[tuple[int, str]]:
-        """(number of the first word, text) of stretches of `continuation_words` words, side by side, from the word BEFORE on."""
+        """(number of the first word, text) of stretches of `continuation_words` words, side by side, from the word WORDS_BEFORE on."""
         size, at = self.settings["continuation_words"], WORDS_BEFORE
         while at + size <= len(self.text.words):
             if self.text.stands_alone(at):

@@ -76,11 +76,9 @@ class Writer:
 
         Types that are not known to keep padding out of a text (`MASKED_TYPES`), as those with a state, get prompts of one length.
         """
-        padded, token_limit, batch = (
-            self.model.config.model_type in MASKED_TYPES,
-            self.settings["batch_tokens"],
-            list[int](),
-        )
+        padded = self.model.config.model_type in MASKED_TYPES
+        token_limit = self.settings["batch_tokens"]
+        batch = list[int]()
         for place in sorted(range(len(lengths)), key=lambda place: (lengths[place], place)):
             full = (len(batch) + 1) * (lengths[place] + self.max_new_tokens) > token_limit
             if batch and (full or not (padded or lengths[place] == lengths[batch[-1]])):

@@ -39,7 +39,7 @@ SPARE = 8  # held-out candidates held for each one wanted, since many are droppe
 NEAREST = 24  # distractors are drawn from that many answers of the most similar length
 
 
-class Lowest:
+class LowestHashes:
     """Keeps one pair a question, for the `size` questions of the lowest hash, in whatever order they come."""
 
     def __init__(self, size: int, seed: int, salt: str) -> None:
@@ -188,7 +188,7 @@ def count_by_source(train: list[dict[str, Any]], heldout: list[dict[str, Any]]) 
 
 
 def example_rows(train: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first SHOWN training pairs of each pattern and file, cut to what a reader looks at."""
+    """The first EXAMPLES_SHOWN training pairs of each pattern and file, cut to what a reader looks at."""
     shown, number = [], Counter[str]()
     for row in train:
         number[row["of"]] += 1
@@ -209,19 +209,17 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         return chain(documents, from_files(settings, name, reasons, mask, guard))
 
     # Held-out candidates first: they are few, and every training pair is then compared with them as it passes.
-    heldout = Lowest(SPARE * settings["max_heldout"], seed, "finetune.heldout")
+    heldout = LowestHashes(SPARE * settings["max_heldout"], seed, "finetune.heldout")
     found_heldout = 0
     for row in split_pairs("validation", dropped["heldout"]):
         found_heldout += 1
         heldout.add(row)
     pairs = heldout.pairs_by_hash()
     # Labels are the same words for all: only their questions can have been seen.
-    questions, answers = (
-        {text_key(p["question"]) for p in pairs},
-        {text_key(p["answer"]) for p in pairs if "labels" not in p},
-    )
+    questions = {text_key(p["question"]) for p in pairs}
+    answers = {text_key(p["answer"]) for p in pairs if "labels" not in p}
     seen_keys: set[str] = set()
-    train = Lowest(settings["max_train"], seed, "finetune.train")
+    train = LowestHashes(settings["max_train"], seed, "finetune.train")
     found_train = 0
     for row in split_pairs("train", dropped["train"]):
         found_train += 1
@@ -240,10 +238,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     rows_heldout = with_choices(heldout_pairs, seed)
     choice_count, wording = sum("choices" in row for row in rows_heldout), "held-out {}"
     if not choice_count:
-        choice_count, wording = (
-            len({text_key(p["answer"]) for p in heldout_pairs}),
-            "held-out {} with different answers",
-        )
+        choice_count = len({text_key(p["answer"]) for p in heldout_pairs})
+        wording = "held-out {} with different answers"
     few_train = shortage_notes(
         len(rows_train), settings["min_train"], "train", "training {}", "Fine-tuning is left out",
         "or give more documents",

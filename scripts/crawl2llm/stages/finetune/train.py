@@ -15,9 +15,7 @@ from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.training import (
-    program,
-)
+from crawl2llm.training import program
 from crawl2llm.training.pair_run import Run
 from crawl2llm.training.tuning import remove_checkpoints, run_tuning
 

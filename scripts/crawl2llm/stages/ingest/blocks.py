@@ -28,7 +28,7 @@ MOST_BLOCKS = 50_000
 
 
 SURE_SCORE = 600  # a score from which a block counts as certain: odds of 400 to 1
-# [score + SURE]: the chance in thousandths that a block of this score is main text. No value is near a half, so all machines round alike.
+# [score + SURE_SCORE]: the chance in thousandths that a block of this score is main text. None is near a half, so all machines round alike.
 CHANCE = np.rint(1000 / (1 + np.exp(np.arange(-SURE_SCORE, SURE_SCORE + 1) / -100))).astype(np.int64)
 UNLIKELY_SCORE = -100  # a score: odds of 1 to 2.7
 HEADING = np.zeros(len(CODE) + 1, np.uint8)  # by an element's code; h1 is the title, which gold texts leave out
@@ -36,8 +36,8 @@ HEADING[[CODE[name] for name in ("h2", "h3", "h4", "h5", "h6", "dt", "caption")]
 PRECISION, RECALL = 5, 2  # weights of precision and recall: see `least_score`
 
 
-class TooManyBlocks(ValueError):
-    """A page of over MOST blocks."""
+class BlockLimitError(ValueError):
+    """A page of over MOST_BLOCKS blocks."""
 
 
 @cache
@@ -83,5 +83,5 @@ def page_text(tree: Tree, main: bool, write: Callable[[Markup, Sequence[int]], s
     if not markup.text:
         return ""
     if len(markup.text) > MOST_BLOCKS:
-        raise TooManyBlocks(f"{len(markup.text):,} blocks, at most {MOST_BLOCKS:,}")
+        raise BlockLimitError(f"{len(markup.text):,} blocks, at most {MOST_BLOCKS:,}")
     return write(markup, main_blocks(markup) if main else range(len(markup.text)))

@@ -16,14 +16,12 @@ TAGS = 200_000  # 0.2 s and 200 MB of a tree; of 3,423 real pages (docs/stages/i
 ATTRIBUTES = 1_000_000  # 0.2 s, 300 MB; 39,000 on the worst of 3,423 real pages, as below
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.1 s; 638,000
 STEPS = 100_000_000  # open elements that are looked through, 2 ns to 10 ns each: 14,000 nested ones; 11,000,000
-REOPENINGS = (
-    2_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each; 233,000
-)
+# Formatting elements that are opened again, and their attributes: 200 bytes of a tree each; 233,000.
+REOPENINGS = 2_000_000
 NAMES = 100_000_000  # names that a tag or an attribute is compared with: 14,000 different ones; 9,300,000
 COPIES = 200_000_000  # bytes of texts that more is joined to, none of which is freed; 8,800,000
-HIDDEN_BYTES = (
-    20_000  # bytes behind a <frameset>, a broken <svg> and the like, where only a tree tells tags from text; 1,600
-)
+# Bytes behind a <frameset>, a broken <svg> and the like, where only a tree tells tags from text; 1,600.
+HIDDEN_BYTES = 20_000
 # The libraries build a tree that is slower.
 LIBRARY_TAGS = 100_000
 OPTIONS = 10_000  # Resiliparse's parser goes through those before: 0.5 s for as many, 15 s for 50,000; 1,900
@@ -63,7 +61,7 @@ _SCAN = Scan()
 
 
 def scan_page(page: str | bytes) -> Counts:
-    """The counts of a page, or of its UTF-8. Over STEPS, AGAIN or NAMES the pass ends, and the others count only what is before."""
+    """The counts of a page, or of its UTF-8. Over STEPS, REOPENINGS or NAMES the pass ends, and the others count only what is before."""
     data = page if isinstance(page, bytes) else page.encode("utf-8", "replace")
     return Counts(*_SCAN.count(data, STEPS, REOPENINGS, NAMES))
 

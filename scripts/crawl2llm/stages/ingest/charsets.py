@@ -136,7 +136,7 @@ def utf8_damage(body: bytes) -> tuple[int, int, bool]:
     """(characters beyond ASCII that are whole, damaged places, whether there is one place only) of a body read as UTF-8.
 
     A place is a run of up to four bytes that belong to no character. One stray byte within a character of four bytes
-    leaves damage within five (LONGEST).
+    leaves damage within five (LONGEST_DAMAGE).
     """
     text = body.decode("utf-8", "surrogateescape")
     rest, places = STRAY.subn("", text)
@@ -146,7 +146,7 @@ def utf8_damage(body: bytes) -> tuple[int, int, bool]:
 
 
 def has_many_errors(text: str) -> bool:
-    """Whether more of a decoded page are errors than stray bytes explain (FAILED)."""
+    """Whether more of a decoded page are errors than stray bytes explain (FAILED_SHARE)."""
     errors = text.count("\ufffd")
     return errors > 1 and errors - 1 > FAILED_SHARE * (len(text) - len(text.encode("ascii", "ignore")))
 
@@ -155,9 +155,9 @@ def decode_text(body: bytes, header: str | None) -> tuple[str, str, str]:
     """(text, charset, where the charset came from) of an HTML body.
 
     In this order: byte-order mark of UTF-16; UTF-8 if bytes beyond ASCII are valid UTF-8 (which text in another encoding
-    almost never is, whatever it declares), or nearly so (WHOLE, RARE); the Content-Type header; the meta tag or XML
+    almost never is, whatever it declares), or nearly so (WHOLE_RATIO, RARE_DISTANCE); the Content-Type header; the meta tag or XML
     declaration; UTF-8 that is declared, with a single damaged place; the bytes themselves (uchardet). A declared charset
-    is ignored if it fails (FAILED). What cannot be decoded is U+FFFD, and the third value ends with "with replacements".
+    is ignored if it fails (FAILED_SHARE). What cannot be decoded is U+FFFD, and the third value ends with "with replacements".
     """
     mark, marked = next((pair for pair in BOMS if body.startswith(pair[0])), (b"", ""))
     body = body.removeprefix(mark)

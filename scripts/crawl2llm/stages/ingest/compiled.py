@@ -37,17 +37,15 @@ except ImportError as error:
 if selectolax.__version__ != SELECTOLAX:
     raise NotBuiltError(f"selectolax is of version {selectolax.__version__}, and must be {SELECTOLAX}: {BUILD}")
 
-Ids, Page, Reader, Scan, Tree, cut, kept, scores, utf8 = (
-    crawl2llm_native.Ids,
-    crawl2llm_native.Page,
-    crawl2llm_native.Reader,
-    crawl2llm_native.Scan,
-    crawl2llm_native.Tree,
-    crawl2llm_native.cut,
-    crawl2llm_native.kept,
-    crawl2llm_native.scores,
-    crawl2llm_native.utf8,
-)
+Ids = crawl2llm_native.Ids
+Page = crawl2llm_native.Page
+Reader = crawl2llm_native.Reader
+Scan = crawl2llm_native.Scan
+Tree = crawl2llm_native.Tree
+cut = crawl2llm_native.cut
+kept = crawl2llm_native.kept
+scores = crawl2llm_native.scores
+utf8 = crawl2llm_native.utf8
 
 
 def make_reader(tags: ModuleType) -> Any:

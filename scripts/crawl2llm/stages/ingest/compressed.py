@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 import zstandard
 from fastwarc.stream_io import Lz4Reader
 
-from crawl2llm.stages.ingest.files import File, First
+from crawl2llm.stages.ingest.files import File, FileHead
 from crawl2llm.stages.ingest.text_check import SIGNATURES
 
 PIECE = 1 << 14  # decompressed bytes at a time: what was made of a damaged piece is lost
@@ -32,9 +32,8 @@ MAGIC = re.compile(b"|".join([SIGNATURES["zstd"], SIGNATURES["LZ4"], rb"[\x50-\x
 
 UNFINISHED_FRAME = "the file ends within the frame that begins at byte {at}"
 NO_FRAME = "{size} bytes from byte {at} on are no frame of zstd or LZ4"
-LONG_WINDOW = (
-    f": it needs over {WINDOW >> 20} MB, so it was made with zstd --long=28 or more; compress it again without"
-)
+MEGABYTES = WINDOW >> 20
+LONG_WINDOW = f": it needs over {MEGABYTES} MB, so it was made with zstd --long=28 or more; compress it again without"
 
 
 @dataclass
@@ -163,7 +162,7 @@ def decompressed_pieces(path: File) -> Iterator[bytes | Damage]:
     """The decompressed bytes of a file in pieces, with damage at its place. NUL bytes after the last frame are padding."""
     dictionary = None
     with path.open("rb") as stream:
-        known_size = None if isinstance(path, Path | First) else path.facts.bytes
+        known_size = None if isinstance(path, Path | FileHead) else path.facts.bytes
         # To go to the end of a remote file and back is another request.
         size, at = stream.seek(0, os.SEEK_END) if known_size is None else known_size, 0
         while at < size:

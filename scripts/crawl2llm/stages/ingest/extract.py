@@ -26,13 +26,13 @@ from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.formats.documents import DOCUMENT, Writer, shard_of
 from crawl2llm.stages.ingest.compiled import Ids
 from crawl2llm.stages.ingest.extractors import missing_extractor
-from crawl2llm.stages.ingest.files import File, First, copy_path, read_remote_files
+from crawl2llm.stages.ingest.files import File, FileHead, copy_path, read_remote_files
 from crawl2llm.stages.ingest.files import bytes_to_read as size_of
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.synthesized import SynthesizedReader, file_of
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
-from crawl2llm.stages.ingest.warc import Page, Rejected, WarcReader
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord, WarcReader
 
 DROPPED_SCHEMA = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
 DAMAGE = {"broken_record", "broken_row_group", "broken_file", "missing_column", "wrong_type", "not_warc"}
@@ -44,7 +44,7 @@ LIMITS = {"missing_file": ("max_missing_files", "missing files")} | dict.fromkey
 )
 DEMO_CRAWL = "crawl"  # the source kind that crawl.render writes
 SYNTHESIZED = "synthesized"  # and that of texts that the stage synthesize writes; the source's `step` says which
-Reader = Callable[[File, str], Iterator[Page | Rejected]]
+Reader = Callable[[File, str], Iterator[Page | RejectedRecord]]
 KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Reader]] = {
     DEMO_CRAWL: WarcReader,
     "warc": WarcReader,  # WARC, WET and ARC
@@ -141,7 +141,7 @@ def files_to_read(
         for remote_file in read_remote_files(args.list[0], shard):
             source = sources[remote_file["source"]]
             out.append((source, listed_file(args, source, remote_file, copies), remote_file["name"]))
-    return [(source, First(file, round(source["first_mb"] * 1e6)), name) if source.get("first_mb") else (source, file, name)
+    return [(source, FileHead(file, round(source["first_mb"] * 1e6)), name) if source.get("first_mb") else (source, file, name)
             for source, file, name in out]  # fmt: skip
 
 
@@ -160,27 +160,29 @@ def listed_file(
     if not is_url(entry["url"]):
         path = Path(entry["url"])
         if not path.is_file():
-            from crawl2llm.stages.ingest.remote import Gone
+            from crawl2llm.stages.ingest.remote import MissingFile
 
-            return Gone(str(path), "no such file")
+            return MissingFile(str(path), "no such file")
         if entry["mark"] and content_hash.hash_file(path) != entry["mark"]:
             raise command_line.InputError(
                 f"{path} is not the file that ingest.list found: run again with --forcerun ingest_list"
             )
         return path
-    from crawl2llm.stages.ingest.remote import Gone, Remote
+    from crawl2llm.stages.ingest.remote import MissingFile, Remote
     from crawl2llm.stages.ingest.transport import Facts
 
     if copies is not None:
         copy = copy_path(copies.folder / shard_of(args.manifest), source["name"], entry["name"])
         why = copies.summary["missing"].get(copy.name)
-        return Gone(entry["url"], why) if why else copies.file(f"{copy.parent.name}/{copy.name}")
+        return MissingFile(entry["url"], why) if why else copies.file(f"{copy.parent.name}/{copy.name}")
     facts, access = Facts(entry["bytes"], entry["mark"]), access_of(args.access, source["name"])
     return Remote(entry["url"], facts, access, page=source["kind"] == "text")
 
 
-def pages_of_file(source: dict[str, Any], settings: dict[str, Any], file: File, name: str) -> Iterator[Page | Rejected]:
-    """What a file's reader makes of it; a remote file that cannot be had is one Rejected, `missing_file`.
+def pages_of_file(
+    source: dict[str, Any], settings: dict[str, Any], file: File, name: str
+) -> Iterator[Page | RejectedRecord]:
+    """What a file's reader makes of it; a remote file that cannot be had is one RejectedRecord, `missing_file`.
 
     Raises InputError, with the URL, where a transfer fails that had begun, or a file is not what it was.
     """
@@ -192,10 +194,10 @@ def pages_of_file(source: dict[str, Any], settings: dict[str, Any], file: File, 
     except TransferError as error:
         if has_begun or not isinstance(error, MissingError):
             raise command_line.InputError(f"source {source['name']!r}: {error}") from error
-        yield Rejected("missing_file", "", str(file), str(error)[:300])
+        yield RejectedRecord("missing_file", "", str(file), str(error)[:300])
 
 
-def check_limit(page: Rejected, number: int, settings: dict[str, Any]) -> None:
+def check_limit(page: RejectedRecord, number: int, settings: dict[str, Any]) -> None:
     """Raises InputError where there are more of such than the config allows; null is any number. number: how many there are."""
     key, label = LIMITS[page.reason]
     if settings[key] is not None and number > settings[key]:
@@ -234,9 +236,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 progress.add()
                 if isinstance(page, Page) and not seen.add(page.id):
                     # The same record twice (a file given twice, a repeated record): ids are unique within a shard.
-                    page = Rejected("repeated_record", page.metadata.get("record_id", page.id), page.url)
+                    page = RejectedRecord("repeated_record", page.metadata.get("record_id", page.id), page.url)
                 address = page.url if len(page.url) <= LONGEST_URL else None
-                if isinstance(page, Rejected):
+                if isinstance(page, RejectedRecord):
                     dropped[page.reason] = dropped.get(page.reason, 0) + 1
                     rejects.add({"file": file, **vars(page), "url": address})
                     if page.reason in LIMITS:

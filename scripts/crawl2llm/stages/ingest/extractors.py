@@ -16,7 +16,7 @@ Extract = Callable[[str, Tree, bool], str]
 NEEDS = {"trafilatura": "pip install trafilatura==2.3.1 lxml_html_clean==0.4.6"}
 
 
-class TooHard(ValueError):
+class PageTooComplexError(ValueError):
     """A page that has too much to judge. reason: as it is counted."""
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -25,19 +25,19 @@ class TooHard(ValueError):
 
 
 def fast_text(page: str, tree: Tree, main: bool) -> str:
-    """By our own blocks. Raises TooHard."""
+    """By our own blocks. Raises PageTooComplexError."""
     try:
         return blocks.page_text(tree, main)
-    except blocks.TooManyBlocks as many:
-        raise TooHard("too_complex", str(many)) from many
+    except blocks.BlockLimitError as many:
+        raise PageTooComplexError("too_complex", str(many)) from many
 
 
 def fast_markdown(page: str, tree: Tree, main: bool) -> str:
-    """The same, as Markdown. Raises TooHard."""
+    """The same, as Markdown. Raises PageTooComplexError."""
     try:
         return blocks.page_text(tree, main, markdown.markdown_text)
-    except blocks.TooManyBlocks as many:
-        raise TooHard("too_complex", str(many)) from many
+    except blocks.BlockLimitError as many:
+        raise PageTooComplexError("too_complex", str(many)) from many
 
 
 def resiliparse_text(page: str, tree: Tree, main: bool) -> str:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:  # it imports a network's libraries, which a run over local fi
     from crawl2llm.stages.ingest.remote import Remote
 
 
-File: TypeAlias = "Path | Remote | First"  # what readers use of it: open, name, suffix, suffixes
+File: TypeAlias = "Path | Remote | FileHead"  # what readers use of it: open, name, suffix, suffixes
 
 
-class First:
+class FileHead:
     """The first `limit` bytes of a file, as if it ended there.
 
     cut: whether it is longer. ended: whether its reader came to the cut: what is cut there is no damage, and is left out.
@@ -72,7 +72,7 @@ class StreamWrapper(io.RawIOBase):
 
 
 class _Head(StreamWrapper):
-    def __init__(self, stream: BinaryIO, file: First) -> None:
+    def __init__(self, stream: BinaryIO, file: FileHead) -> None:
         super().__init__(stream)
         self.file = file
 
@@ -111,13 +111,13 @@ def copy_path(folder: Path, source: str, name: str) -> Path:
 
 
 def is_cut(file: Any) -> bool:
-    """Whether the reader of a file came to a cut that was asked for (see First)."""
-    return isinstance(file, First) and file.cut and file.ended
+    """Whether the reader of a file came to a cut that was asked for (see FileHead)."""
+    return isinstance(file, FileHead) and file.cut and file.ended
 
 
 def bytes_to_read(file: File) -> int:
     """The bytes of a file that are read, as far as that is known before."""
-    if isinstance(file, First):
+    if isinstance(file, FileHead):
         whole = bytes_to_read(file.file)
         return min(whole, file.limit) if whole else 0
     return file.stat().st_size if isinstance(file, Path) else file.facts.bytes or 0

@@ -28,11 +28,11 @@ GZIP = b"\x1f\x8b"
 SIZE = re.compile(rb"[ \t]*0*([0-9a-fA-F]{1,15})[ \t]*(?:;[^\n]{0,4096})?\r?\n")
 
 
-class TooLarge(ValueError):
+class BodyTooLargeError(ValueError):
     """A body that is larger than the limit after decoding."""
 
 
-class BrokenBody(ValueError):
+class BodyError(ValueError):
     """A body whose content coding is damaged, so that nothing of it can be trusted."""
 
 
@@ -81,7 +81,7 @@ def decode_body(body: bytes, names: list[str], limit: int) -> tuple[bytes, bool]
 
     A body that is not in a coding that is named comes back as it is: crawlers often store bodies decoded and keep the header. gzip
     and zstd are undone wherever their signature is. Brotli and zlib, named or not, are tried on what is no text then, and believed if
-    their stream ends where the body does. Raises TooLarge past `limit` bytes, and BrokenBody if a coding is damaged.
+    their stream ends where the body does. Raises BodyTooLargeError past `limit` bytes, and BodyError if a coding is damaged.
     """
     whole, undone = True, 0
     for name in reversed(names[-2 * MOST :]):
@@ -114,7 +114,7 @@ def _decode_unnamed(body: bytes, limit: int) -> bytes | None:
 
 
 def _decode_coding(body: bytes, name: str, limit: int) -> tuple[bytes, bool]:
-    """(body, whether it is whole) without one coding. Raises TooLarge, BrokenBody."""
+    """(body, whether it is whole) without one coding. Raises BodyTooLargeError, BodyError."""
     decoded, end = DECODERS[name](body, limit)
     signed = name.removeprefix("x-") == _signature_coding(body)
     if end is End.WHOLE:
@@ -128,7 +128,7 @@ def _decode_coding(body: bytes, name: str, limit: int) -> tuple[bytes, bool]:
         return decoded, False
     if (unnamed := _decode_unnamed(body, limit)) is not None:
         return unnamed, True
-    raise BrokenBody(f"the body is not {name}, or is damaged")
+    raise BodyError(f"the body is not {name}, or is damaged")
 
 
 def _body_end(left: bytes, signature: bytes) -> End:
@@ -166,7 +166,7 @@ def _inflate(body: bytes, wbits: int, limit: int) -> Decoded:
         except zlib.error:
             return (bytes(out[:members]), End.CUT) if members else (bytes(out), End.DAMAGED)
         if len(out) > limit:
-            raise TooLarge(f"over {limit} bytes after decompression")
+            raise BodyTooLargeError(f"over {limit} bytes after decompression")
         if engine.eof:
             left = engine.unused_data
             if len(left) < 2:
@@ -191,7 +191,7 @@ def _unbrotli(body: bytes, limit: int, last: int = -1) -> Decoded:
                 out += decoded
                 piece = b""
                 if len(out) > limit:
-                    raise TooLarge(f"over {limit} bytes after decompression")
+                    raise BodyTooLargeError(f"over {limit} bytes after decompression")
         except brotli.error:
             return (bytes(out), End.DAMAGED) if last >= 0 else _unbrotli(body, limit, at)
         at += size
@@ -208,7 +208,7 @@ def _unzstd(body: bytes, limit: int) -> Decoded:
         if part.magic != ZSTD and part.magic not in SKIPPABLE:
             return bytes(out), _body_end(body[at:], ZSTD.to_bytes(4, "little")) if at else End.DAMAGED
         if (frames := frames + 1) > FRAMES:
-            raise BrokenBody(f"over {FRAMES:,} frames of zstd")
+            raise BodyError(f"over {FRAMES:,} frames of zstd")
         start = len(out)
         try:
             if part.magic == ZSTD:
@@ -218,7 +218,7 @@ def _unzstd(body: bytes, limit: int) -> Decoded:
                 while decoded := reader.read(DECODED_BYTES):
                     out += decoded
                     if len(out) > limit:
-                        raise TooLarge(f"over {limit} bytes after decompression")
+                        raise BodyTooLargeError(f"over {limit} bytes after decompression")
         except zstandard.ZstdError as error:
             # A checksum is of the frame, and does not say where it is damaged.
             decoded = bytes(out[:start] if "checksum" in str(error) else out)

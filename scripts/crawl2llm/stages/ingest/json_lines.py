@@ -18,7 +18,7 @@ UNREADABLE_VALUE = object()  # stands for a value that cannot be read, until it 
 
 
 def _parse_integer(digits: str) -> Any:
-    """An integer; LOST for one with more digits than Python converts (sys.get_int_max_str_digits)."""
+    """An integer; UNREADABLE_VALUE for one with more digits than Python converts (sys.get_int_max_str_digits)."""
     try:
         return int(digits)
     except ValueError:

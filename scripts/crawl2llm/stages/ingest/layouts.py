@@ -115,14 +115,14 @@ def source_layout(source: dict[str, Any]) -> Layout:
     )
 
 
-class Unreadable(ValueError):
+class UnreadableValueError(ValueError):
     """A value that is there and cannot be read."""
 
 
 def column_value(row: Any, column: str) -> Any:
     """What a row has in a column; None where it has none. A string on the way is read as JSON (RedPajama has such).
 
-    Raises Unreadable if that string is not JSON.
+    Raises UnreadableValueError if that string is not JSON.
     """
     if isinstance(row, dict) and column in row:
         return row[column]
@@ -131,7 +131,7 @@ def column_value(row: Any, column: str) -> Any:
             try:
                 row = json.loads(row, strict=False)
             except (ValueError, RecursionError) as error:
-                raise Unreadable(str(error)) from error
+                raise UnreadableValueError(str(error)) from error
         row = row.get(part) if isinstance(row, dict) else None
     return row
 
@@ -155,7 +155,7 @@ def first_value(
             cell = column_value(row, column)
             if cell is not None:
                 return read(cell), failed
-        except Unreadable:
+        except UnreadableValueError:
             failed.append(column)
     return None, failed
 
@@ -214,7 +214,7 @@ def row_facts(row: dict[str, Any], how: Layout, lost: Collection[str] = ()) -> t
 
 
 def _as_string(cell: Any) -> str:
-    """A value as a string. Raises Unreadable for one that is no text, date or whole number."""
+    """A value as a string. Raises UnreadableValueError for one that is no text, date or whole number."""
     if isinstance(cell, datetime.date):
         return cell.isoformat()
     if isinstance(cell, bytes):
@@ -223,31 +223,31 @@ def _as_string(cell: Any) -> str:
         cell = int(cell)
     if isinstance(cell, str | int | uuid.UUID) and not isinstance(cell, bool):
         return tidy(str(cell))
-    raise Unreadable(type(cell).__name__)
+    raise UnreadableValueError(type(cell).__name__)
 
 
 def _as_identifier(cell: Any) -> str:
     """As `_as_string`, of an id: without what is no character two ids could be one."""
     if isinstance(cell, str) and LONE.search(cell):
-        raise Unreadable("lone surrogates")
+        raise UnreadableValueError("lone surrogates")
     return _as_string(cell)
 
 
 def _decode_utf8(raw: bytes) -> str:
-    """Some writers mark no column of strings as such. Raises Unreadable for what is no UTF-8."""
+    """Some writers mark no column of strings as such. Raises UnreadableValueError for what is no UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise Unreadable(str(error)) from error
+        raise UnreadableValueError(str(error)) from error
 
 
 def _as_json(cell: Any, depth: int = 0) -> Any:
-    """A value as JSON has it, long ones and deep ones cut. Raises Unreadable for one that JSON has not, or that is too deep."""
+    """A value as JSON has it, long ones and deep ones cut. Raises UnreadableValueError for one that JSON has not, or that is too deep."""
     if cell is None or isinstance(cell, bool | int):
         return cell
     if isinstance(cell, float):
         if not math.isfinite(cell):
-            raise Unreadable(str(cell))
+            raise UnreadableValueError(str(cell))
         return cell
     if isinstance(cell, datetime.date):
         return cell.isoformat()
@@ -257,9 +257,9 @@ def _as_json(cell: Any, depth: int = 0) -> Any:
         cell = _decode_utf8(cell)
     if isinstance(cell, list):
         if depth >= DEEPEST:
-            raise Unreadable(f"over {DEEPEST} lists within lists")
+            raise UnreadableValueError(f"over {DEEPEST} lists within lists")
         return [_as_json(item, depth + 1) for item in cell[:100]]
     try:
         return tidy(cell if isinstance(cell, str) else json.dumps(cell, sort_keys=True, default=str))[:LONGEST]
     except RecursionError as error:
-        raise Unreadable("too deep") from error
+        raise UnreadableValueError("too deep") from error

@@ -69,7 +69,7 @@ def _named_licences(tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 def page_licence(html: str, tree: Tree) -> dict[str, str | int]:
-    """`licence`, `licence_from` (one of SAID) and, if others are named in the same way, how many (`licences_beside`); else {}.
+    """`licence`, `licence_from` (one of LICENCE_PLACES) and, if others are named in the same way, how many (`licences_beside`); else {}.
 
     tree: of the page `html`.
     """

@@ -25,7 +25,15 @@ from crawl2llm.core.manifest import Manifest, pretty_json
 from crawl2llm.stages.ingest import indexes
 from crawl2llm.stages.ingest.remote import Remote, call_patiently, worker_pool
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
-from crawl2llm.stages.ingest.transport import KEYS, Broken, Facts, error_text, facts_from_info, is_nobody, lacks_keys
+from crawl2llm.stages.ingest.transport import (
+    KEYS,
+    Facts,
+    TransientError,
+    error_text,
+    facts_from_info,
+    is_nobody,
+    lacks_keys,
+)
 
 OPTIONS = "`options` of its source"  # in errors
 AT_ONCE = 8  # requests for lengths
@@ -124,7 +132,7 @@ def store_files_matching(pattern: str, access: Access) -> dict[str, Facts | None
         except Exception as error:  # libraries of stores raise what they like
             if lacks_keys(error):
                 raise TransferError(f"{pattern}: {error_text(error)}: {KEYS}") from error
-            raise Broken(error_text(error), nobody=is_nobody(error, pattern)) from error
+            raise TransientError(error_text(error), nobody=is_nobody(error, pattern)) from error
 
     try:
         fs, path = fsspec.core.url_to_fs(pattern, **access.fill_options(OPTIONS))

@@ -15,7 +15,7 @@ HEADER = 1 << 24  # most bytes of a page's header: it may hold the smallest and 
 DICTIONARY = 2  # the type of a page
 
 
-class Unreadable(OSError):
+class PageError(OSError):
     """A page that is not read. smaller: whether the same would do with fewer rows at a time."""
 
     def __init__(self, message: str, smaller: bool = False) -> None:
@@ -23,7 +23,7 @@ class Unreadable(OSError):
         self.smaller = smaller
 
 
-class Short(Exception):
+class TruncatedHeaderError(Exception):
     """A header that goes on behind the bytes that are there."""
 
 
@@ -42,14 +42,14 @@ class Pages(StreamWrapper):
 
     most: bytes that a page may take: compressed, decompressed, and its values once more; those of a dictionary twice.
 
-    room: decompressed bytes for the rows that are read at a time. What is over it raises Unreadable, and stays as `error`, since Arrow
+    room: decompressed bytes for the rows that are read at a time. What is over it raises PageError, and stays as `error`, since Arrow
     may wrap it.
     """
 
     def __init__(self, stream: BinaryIO, most: int, room: int) -> None:
         super().__init__(stream)
         self.most, self.room = most, room
-        self.error: Unreadable | None = None
+        self.error: PageError | None = None
         self.chunks: list[Chunk] = []
         self.rows = self.held_bytes = 0
 
@@ -67,14 +67,14 @@ class Pages(StreamWrapper):
         self.held_bytes = 0
 
     def read(self, size: int = -1) -> bytes:
-        """`size` bytes, fewer at the end. Raises Unreadable."""
+        """`size` bytes, fewer at the end. Raises PageError."""
         at = self.stream.tell()
         data = self.stream.read(size)
         for chunk in self.chunks:
             if chunk.at == at < chunk.end:
                 try:
                     self._check_headers(chunk, data)
-                except Unreadable as error:
+                except PageError as error:
                     self.error = error
                     raise
         return data
@@ -87,9 +87,9 @@ class Pages(StreamWrapper):
             rest = memoryview(data)[chunk.following - begin :]
             try:
                 size, kind, whole, packed = parse_header(rest)
-            except Short:
+            except TruncatedHeaderError:
                 if len(rest) > HEADER:
-                    raise Unreadable(f"the header of a page has over {HEADER:,} bytes") from None
+                    raise PageError(f"the header of a page has over {HEADER:,} bytes") from None
                 chunk.tail = bytes(rest)
                 return
             self._check_page(kind, whole, packed)
@@ -97,20 +97,18 @@ class Pages(StreamWrapper):
 
     def _check_page(self, kind: int, whole: int, packed: int) -> None:
         if packed < 0 or whole < 0:
-            raise Unreadable("a page of negative size")
+            raise PageError("a page of negative size")
         if packed + (3 if kind == DICTIONARY else 2) * whole > self.most:
             page = f"a page of {whole:,} bytes ({packed:,} compressed)"
-            raise Unreadable(
-                f"{page} takes over {self.most:,} bytes of memory; it is read with a larger max_body_bytes"
-            )
+            raise PageError(f"{page} takes over {self.most:,} bytes of memory; it is read with a larger max_body_bytes")
         # Each of the rows may be the longest value of the dictionary.
         self.held_bytes += 0 if kind == DICTIONARY else whole
         if self.rows > 1 and (self.held_bytes > self.room or (kind == DICTIONARY and whole * self.rows > self.room)):
-            raise Unreadable(f"{self.rows} rows take over {self.room:,} bytes", smaller=True)
+            raise PageError(f"{self.rows} rows take over {self.room:,} bytes", smaller=True)
 
 
 def parse_header(data: memoryview) -> tuple[int, int, int, int]:
-    """(bytes of the header, type, bytes of the page decompressed, and compressed). Raises Short, Unreadable."""
+    """(bytes of the header, type, bytes of the page decompressed, and compressed). Raises TruncatedHeaderError, PageError."""
     numbers = {1: -1, 2: -1, 3: -1}
     at = _struct_end(data, 0, numbers)
     return at, numbers[1], numbers[2], numbers[3]
@@ -146,16 +144,16 @@ def _field_end(data: memoryview, at: int, kind: int, depth: int) -> int:
     if kind == 8:
         length, at = _read_varint(data, at)
         if at + length > len(data):
-            raise Short
+            raise TruncatedHeaderError
         return at + length
     if kind == 12 and depth < 8:
         return _struct_end(data, at, {}, depth + 1)
-    raise Unreadable("the header of a page is damaged")
+    raise PageError("the header of a page is damaged")
 
 
 def _read_byte(data: memoryview, at: int) -> tuple[int, int]:
     if at >= len(data):
-        raise Short
+        raise TruncatedHeaderError
     return data[at], at + 1
 
 
@@ -168,4 +166,4 @@ def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 128:
             return number, at
         if shift > 63:
-            raise Unreadable("the header of a page is damaged")
+            raise PageError("the header of a page is damaged")

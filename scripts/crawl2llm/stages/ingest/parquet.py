@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl2llm.stages.ingest.files import File, First
+from crawl2llm.stages.ingest.files import File, FileHead
 from crawl2llm.stages.ingest.layouts import row_facts, text_of
 from crawl2llm.stages.ingest.pages import Pages
 from crawl2llm.stages.ingest.text import Place, TextReader
-from crawl2llm.stages.ingest.warc import Page, Rejected
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 
 PIECE = 16 * 2**20  # bytes of text held at a time, by the row group's mean
 TIMES = 40  # max_body_bytes that a page may take: with the default 800 MB, which leaves 200 to everything else
@@ -25,28 +25,22 @@ ROWS = 256  # most rows at a time
 ROOM = 8 * PIECE  # most bytes of the pages that hold these rows, where the mean says little; a page may be larger
 FOOTER = 2**25  # most bytes of a file's footer, of which Arrow makes tables that are larger
 BUFFER = 2**20  # bytes of a column read at a time; without it Arrow reads the column of a whole row group
-DAMAGE_ERRORS = (
-    pa.ArrowException,
-    OSError,
-    ValueError,
-    MemoryError,
-    OverflowError,
-    KeyError,
-)  # Arrow raises all of them
+# Arrow raises all of them.
+DAMAGE_ERRORS = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError, KeyError)
 VALUE_ERRORS = (ValueError, OverflowError, KeyError)  # of a value that is none in Python
 
 
 class ParquetReader(TextReader):
     """Parquet with a column of text; the columns are those of the source's layout (stages/ingest/layouts.py)."""
 
-    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | RejectedRecord]:
         """Every row of the file. file: its name below the source's root."""
         place = Place(self.source["name"], file or path.name)
         try:
             with (
                 closing(Pages(path.open("rb", 0), self.settings["max_body_bytes"] * TIMES, ROOM)) as stream,
                 pq.ParquetFile(
-                    check_footer(stream),
+                    checked_stream(stream),
                     buffer_size=BUFFER,
                     pre_buffer=False,
                     page_checksum_verification=True,
@@ -62,16 +56,16 @@ class ParquetReader(TextReader):
                     raise ValueError(f"several columns are called {twice[0]}")
                 if wrong := self.schema_problem(opened.schema_arrow):
                     rows = opened.metadata.num_rows
-                    yield Rejected(wrong[0], place.key, place.url, f"{wrong[1]}; its {rows:,} rows are not read")
+                    yield RejectedRecord(wrong[0], place.key, place.url, f"{wrong[1]}; its {rows:,} rows are not read")
                     return
-                row, limit = 0, path.limit if isinstance(path, First) else None
+                row, limit = 0, path.limit if isinstance(path, FileHead) else None
                 for group in range(opened.num_row_groups):
                     if limit is not None and _group_end(opened.metadata.row_group(group)) > limit:
                         break
                     yield from self.pages_of_group(opened, stream, group, row, columns, place)
                     row += opened.metadata.row_group(group).num_rows
         except DAMAGE_ERRORS as error:
-            yield Rejected("broken_file", place.key, place.url, str(error)[:300])
+            yield RejectedRecord("broken_file", place.key, place.url, str(error)[:300])
 
     def present_columns(self, schema: pa.Schema) -> list[str]:
         """What `iter_batches` calls the columns of the layout that the file has; several may lie within one string of JSON."""
@@ -95,7 +89,7 @@ class ParquetReader(TextReader):
 
     def pages_of_group(
         self, opened: pq.ParquetFile, stream: Pages, group: int, start: int, columns: list[str], place: Place
-    ) -> Iterator[Page | Rejected]:
+    ) -> Iterator[Page | RejectedRecord]:
         """The rows of a row group, of which the first is row `start` of the file."""
         about = opened.metadata.row_group(group)
         mean = max(about.total_byte_size, 1) / max(about.num_rows, 1)
@@ -126,11 +120,10 @@ class ParquetReader(TextReader):
                     lost, searched = lost.union(damaged), True
                     continue
                 gone = start + about.num_rows - row
-                where = (
-                    f"row group {group} at byte {_group_begin(about)}, rows {row:,} to {start + about.num_rows - 1:,}"
-                )
+                last_row = start + about.num_rows - 1
+                where = f"row group {group} at byte {_group_begin(about)}, rows {row:,} to {last_row:,}"
                 key, url = f"{place.key}#{row}", f"{place.url}#{row}"
-                yield Rejected("broken_row_group", key, url, f"{where} ({gone:,}) are lost: {why}")
+                yield RejectedRecord("broken_row_group", key, url, f"{where} ({gone:,}) are lost: {why}")
             return
 
     def find_damaged(
@@ -149,8 +142,8 @@ class ParquetReader(TextReader):
 
     def page_of_row(
         self, place: Place, row: int, body: tuple[dict[str, Any], dict[str, str | int]], lost_columns: Collection[str]
-    ) -> Page | Rejected:
-        """A row as a Page or a Rejected. body: as of `_readable_rows`. lost_columns: columns that are lost in every row."""
+    ) -> Page | RejectedRecord:
+        """A row as a Page or a RejectedRecord. body: as of `_readable_rows`. lost_columns: columns that are lost in every row."""
         values, lost = body
         text = text_of(values, self.layout)
         if text is None:
@@ -250,7 +243,7 @@ def _read_value(array: pa.Array, name: str, limit: int, lost: dict[str, str | in
     return None
 
 
-def check_footer(stream: Pages) -> Pages:
+def checked_stream(stream: Pages) -> Pages:
     """The stream, at its begin. Raises OSError where a file's footer, whose length is before its last four bytes, is too long."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(size - 8, 0))

@@ -23,7 +23,7 @@ from crawl2llm.chain.remote_access import Access
 from crawl2llm.chain.urls import name_of
 from crawl2llm.core.console import log
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
-from crawl2llm.stages.ingest.transport import BLOCK, PIECE, Broken, Facts, Server, Store, Web
+from crawl2llm.stages.ingest.transport import BLOCK, PIECE, Facts, Server, Store, TransientError, Web
 
 FIRST, MOST = 0.5, 60.0  # seconds to wait at most after the first failure, and after any
 NOBODY = 30.0  # most seconds of patience with an address at which no server has answered yet
@@ -51,15 +51,15 @@ def worker_pool(number: int) -> Iterator[ThreadPoolExecutor]:
 
 def call_patiently(name: str, patience: float, call: Callable[[], Any]) -> Any:
     """What `call` returns; it is tried again where it fails in a way that may pass. Raises TransferError."""
-    waits = Waits(name, patience)
+    waits = RetryPauses(name, patience)
     while True:
         try:
             return call()
-        except Broken as error:
+        except TransientError as error:
             waits.wait_after(error)
 
 
-class Waits:
+class RetryPauses:
     """The pauses between attempts: random, up to twice as long each time, until all have failed for `patience` seconds.
 
     NOBODY seconds are enough where a name has no address or a connection is refused, and no answer has come from there before.
@@ -74,7 +74,7 @@ class Waits:
         """Something came."""
         self.number = 0
 
-    def wait_after(self, error: Broken) -> None:
+    def wait_after(self, error: TransientError) -> None:
         """Wait after a failure. Raises TransferError where that was the last."""
         if not self.number:  # not from the last byte on: whoever reads may have been busy since
             self.since = time.monotonic()
@@ -102,7 +102,7 @@ class Transfer(io.RawIOBase):
     """
 
     def __init__(self, server: Server, url: str, patience: float, ahead: bool) -> None:
-        self.server, self.url, self.waits, self.ahead = server, url, Waits(url, patience), ahead
+        self.server, self.url, self.waits, self.ahead = server, url, RetryPauses(url, patience), ahead
         self.at = 0
         self.server_place: int | None = None  # where the server's next byte is from
         self.broke = False  # since the last byte that came
@@ -167,7 +167,7 @@ class Transfer(io.RawIOBase):
             self.server_place, end = self.at, self.server.facts.bytes
         data = self.server.read(min(size, BLOCK))
         if not data and end is not None and self.at < end:
-            raise Broken(f"ended after {self.at:,} of {end:,} bytes")
+            raise TransientError(f"ended after {self.at:,} of {end:,} bytes")
         self.at += len(data)
         self.server_place = self.at
         if data:
@@ -183,7 +183,7 @@ class Transfer(io.RawIOBase):
                 if self.begun:  # a part of it has been read: it is not one that may be missing
                     raise TransferError(f"{error}, and it had begun to send it") from error
                 raise
-            except Broken as error:
+            except TransientError as error:
                 self.broke = self.broke or self.server_place is not None
                 self.server_place = None
                 self.server.close()
@@ -235,7 +235,7 @@ class Remote:
         return cast(BinaryIO, stream)
 
 
-class Gone(Remote):
+class MissingFile(Remote):
     """A file that ingest.fetch could not have, or that a mirror's folder lacks. why: in words."""
 
     def __init__(self, url: str, why: str) -> None:

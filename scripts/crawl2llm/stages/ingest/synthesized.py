@@ -12,7 +12,7 @@ import pyarrow as pa
 from crawl2llm.formats.documents import rows
 from crawl2llm.stages.ingest.files import File
 from crawl2llm.stages.ingest.text_check import why_not_text
-from crawl2llm.stages.ingest.warc import Page, Rejected
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 
 # Of a text that a model wrote. metadata: JSON, as text/group_split.py reads it.
 TEXT = pa.schema([(name, pa.string()) for name in ("id", "text", "url", "metadata")])
@@ -29,14 +29,14 @@ class SynthesizedReader:
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
         self.least = settings["min_characters"]
 
-    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | RejectedRecord]:
         """Every text of the file. Raises ManifestError for a damaged one."""
         assert isinstance(path, Path)
         for row in rows(path):
             if len(row["text"]) < self.least:
-                yield Rejected("no_text", row["id"], row["url"], f"{len(row['text'])} characters")
+                yield RejectedRecord("no_text", row["id"], row["url"], f"{len(row['text'])} characters")
                 continue
             if why := why_not_text(row["text"]):
-                yield Rejected("not_text", row["id"], row["url"], why)
+                yield RejectedRecord("not_text", row["id"], row["url"], why)
                 continue
             yield Page(row["id"], row["text"], row["url"], None, json.loads(row["metadata"]))

@@ -15,7 +15,7 @@ from crawl2llm.stages.ingest import decompress, json_lines, layouts
 from crawl2llm.stages.ingest.charsets import decode_text
 from crawl2llm.stages.ingest.files import File, bytes_to_read, is_cut
 from crawl2llm.stages.ingest.text_check import kind_of, why_not_text
-from crawl2llm.stages.ingest.warc import Page, Rejected, clean_verbatim, tidy
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord, clean_verbatim, tidy
 
 # What reading a file that is cut, damaged or not what its suffix says raises.
 DAMAGE_ERRORS = (OSError, tarfile.TarError)
@@ -176,11 +176,11 @@ class TextReader:
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
         self.source, self.settings, self.layout = source, settings, layouts.source_layout(source)
 
-    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | RejectedRecord]:
         """Every piece of every text in the file. file: its name below the source's root."""
         place = Place(self.source["name"], file or path.name)
         if is_empty(path):
-            yield Rejected("broken_file", place.key, place.url, "the file is empty")
+            yield RejectedRecord("broken_file", place.key, place.url, "the file is empty")
             return
         limit, words = self.settings["max_body_bytes"], self.source.get("chunk_words", 0)
         try:
@@ -188,10 +188,10 @@ class TextReader:
                 place.member = member
                 raw = stream.read(limit + 1)
                 if len(raw) > limit:
-                    yield Rejected("too_large", place.key, place.url, f"over {limit} bytes")
+                    yield RejectedRecord("too_large", place.key, place.url, f"over {limit} bytes")
                     continue
                 if kind := why_binary(raw):
-                    yield Rejected("not_text", place.key, place.url, kind)
+                    yield RejectedRecord("not_text", place.key, place.url, kind)
                     continue
                 text, charset = decode_file(raw)
                 text = self.document_text(text)
@@ -201,7 +201,7 @@ class TextReader:
                     facts = {"title": Path(member or place.file).stem, **charset, **part}
                     yield self.page_of_text(place, row, piece, facts)
         except DAMAGE_ERRORS as error:
-            yield Rejected("broken_file", place.key, place.url, str(error)[:300])
+            yield RejectedRecord("broken_file", place.key, place.url, str(error)[:300])
 
     def document_text(self, text: str) -> str:
         """A text of a file as its document has it."""
@@ -211,16 +211,16 @@ class TextReader:
 
     def page_of_text(
         self, place: Place, row: int, text: str, facts: dict[str, Any], unreadable: tuple[str, ...] = ()
-    ) -> Page | Rejected:
+    ) -> Page | RejectedRecord:
         """One document; its id comes from (source, file, member, row), its URL is `file:<source>/<file>[!/<member>]#<row>`.
 
         unreadable: columns beside the text that hold what cannot be read.
         """
         key, url = f"{place.key}#{row}", f"{place.url}#{row}"
         if len(text) < self.settings["min_characters"]:
-            return Rejected("no_text", key, url, f"{len(text)} characters")
+            return RejectedRecord("no_text", key, url, f"{len(text)} characters")
         if why := why_not_text(text):
-            return Rejected("not_text", key, url, why)
+            return RejectedRecord("not_text", key, url, why)
         facts |= {"member": place.member} if place.member else {}
         address = str(facts.pop("url", "") or "")
         if record := facts.pop("id", ""):
@@ -231,20 +231,20 @@ class TextReader:
         name = document_id(place.source, place.file, place.member, str(row))
         return Page(name, text, address or url, facts.pop("date", None), facts, unreadable)
 
-    def rejected_row(self, reason: str, place: Place, row: int, detail: str) -> Rejected:
-        """A row as a Rejected."""
-        return Rejected(reason, f"{place.key}#{row}", f"{place.url}#{row}", detail)
+    def rejected_row(self, reason: str, place: Place, row: int, detail: str) -> RejectedRecord:
+        """A row as a RejectedRecord."""
+        return RejectedRecord(reason, f"{place.key}#{row}", f"{place.url}#{row}", detail)
 
 
 class JsonLinesReader(TextReader):
     """JSON Lines: text, address, date and so on by the source's layout (stages/ingest/layouts.py)."""
 
-    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | RejectedRecord]:
         """Every line of every file. file: its name below the source's root."""
         limit = self.settings["max_body_bytes"]
         place = Place(self.source["name"], file or path.name)
         if is_empty(path):
-            yield Rejected("broken_file", place.key, place.url, "the file is empty")
+            yield RejectedRecord("broken_file", place.key, place.url, "the file is empty")
             return
         try:
             for member, stream in file_members(path):
@@ -262,10 +262,10 @@ class JsonLinesReader(TextReader):
                         yield self.page_of_line(place, row, line)
         except DAMAGE_ERRORS as error:
             if not is_cut(path):
-                yield Rejected("broken_file", place.key, place.url, str(error)[:300])
+                yield RejectedRecord("broken_file", place.key, place.url, str(error)[:300])
 
-    def page_of_line(self, place: Place, row: int, line: bytes) -> Page | Rejected:
-        """One line as a Page or a Rejected."""
+    def page_of_line(self, place: Place, row: int, line: bytes) -> Page | RejectedRecord:
+        """One line as a Page or a RejectedRecord."""
         try:
             body, lost = json_lines.parse(line)
         except (ValueError, RecursionError) as error:
@@ -274,7 +274,6 @@ class JsonLinesReader(TextReader):
         if text is None:
             if bad := [name for name in self.layout.text if layouts.is_lost(name, lost)]:
                 return self.rejected_row("broken_record", place, row, f"{bad[0]} cannot be read")
-            return self.rejected_row(
-                "no_text", place, row, f"no string under {' or '.join(map(repr, self.layout.text))}"
-            )
+            columns = " or ".join(map(repr, self.layout.text))
+            return self.rejected_row("no_text", place, row, f"no string under {columns}")
         return self.page_of_text(place, row, text, *layouts.row_facts(body, self.layout, lost))

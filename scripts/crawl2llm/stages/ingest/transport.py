@@ -36,7 +36,7 @@ REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 BUSY_STATUSES = {408, 425, 429, *range(500, 600)} - {501, 505}
 
 
-class Broken(Exception):
+class TransientError(Exception):
     """A failure that may pass. after: seconds that the server asks to wait. nobody: whether there is no server at its address."""
 
     def __init__(self, message: str, after: float = 0.0, nobody: bool = False) -> None:
@@ -100,7 +100,7 @@ class Server(Protocol):
 
 
 class Web:
-    """A file at http or https. Raises Broken, MissingError and TransferError."""
+    """A file at http or https. Raises TransientError, MissingError and TransferError."""
 
     def __init__(self, url: str, access: Access, facts: Facts, page: bool) -> None:
         """url: as the config has it, with references to secrets, which messages show. page: whether the file may be a web page."""
@@ -174,7 +174,7 @@ class Web:
         except TypeError as error:
             raise TransferError(f"{self.url}: {error_text(error)}: {WRONG}") from error
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
-            raise Broken(error_text(error), nobody=is_nobody(error, self.url)) from error
+            raise TransientError(error_text(error), nobody=is_nobody(error, self.url)) from error
 
     def read_facts(self) -> Facts:
         """What the server says of the file before it sends any of it; nothing where it answers no HEAD request."""
@@ -250,7 +250,7 @@ class Web:
         content = self.response.content
         try:
             return cast(bytes, self._call_library(lambda: content.read(size)))
-        except Broken:
+        except TransientError:
             # aiohttp says that a connection broke before it hands out the last bytes that came, and it has no public way to
             # them. Without these, a server that breaks after a few kilobytes each time would never be read.
             left = content._read_nowait(size)
@@ -269,9 +269,9 @@ def _response_mark(response: aiohttp.ClientResponse) -> str | None:
     return response.headers.get("ETag") or response.headers.get("Last-Modified")
 
 
-def _busy_error(response: aiohttp.ClientResponse) -> Broken:
+def _busy_error(response: aiohttp.ClientResponse) -> TransientError:
     after = response.headers.get("Retry-After", "")
-    return Broken(f"the server answers {response.status}", float(after) if after.isdecimal() else 0.0)
+    return TransientError(f"the server answers {response.status}", float(after) if after.isdecimal() else 0.0)
 
 
 class Store:
@@ -334,7 +334,7 @@ class Store:
             status = getattr(getattr(error, "response", None), "status_code", None)
             if isinstance(status, int) and 400 <= status < 500 and status not in BUSY_STATUSES:  # of the hub
                 raise MissingError(f"{self.url}: the server answers {status}") from error
-            raise Broken(error_text(error), nobody=is_nobody(error, self.url)) from error
+            raise TransientError(error_text(error), nobody=is_nobody(error, self.url)) from error
 
     def close(self) -> None:
         """See Server."""

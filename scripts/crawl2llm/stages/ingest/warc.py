@@ -16,10 +16,10 @@ from crawl2llm.stages.ingest import head, xhtml
 from crawl2llm.stages.ingest.arc import as_warc
 from crawl2llm.stages.ingest.bounds import scan_page, too_hard
 from crawl2llm.stages.ingest.charsets import decode_text
-from crawl2llm.stages.ingest.extractors import EXTRACTORS, MARKDOWN, TooHard
+from crawl2llm.stages.ingest.extractors import EXTRACTORS, MARKDOWN, PageTooComplexError
 from crawl2llm.stages.ingest.files import File, is_cut
 from crawl2llm.stages.ingest.frames import HEADER, Damage, frames
-from crawl2llm.stages.ingest.http import BrokenBody, TooLarge, codings, decode_body
+from crawl2llm.stages.ingest.http import BodyError, BodyTooLargeError, codings, decode_body
 from crawl2llm.stages.ingest.licences import page_licence
 from crawl2llm.stages.ingest.markup import code_lines, encode_page, parse_page
 from crawl2llm.stages.ingest.tags import UNSEEN, UNSPACED
@@ -52,7 +52,7 @@ class Page:
 
 
 @dataclass
-class Rejected:
+class RejectedRecord:
     """A dropped record: reason (counted), and what would help a person to see why."""
 
     reason: str
@@ -89,7 +89,7 @@ def tidy(text: str, code: Collection[str] = ()) -> str:
 
 
 def _text_parts(text: str) -> Iterator[str]:
-    """The text cut at line ends, which are left out, into parts of TIDIED characters or a line more."""
+    """The text cut at line ends, which are left out, into parts of TIDY_CHARACTERS characters or a line more."""
     at = 0
     while (end := text.find("\n", at + TIDY_CHARACTERS)) >= 0:
         yield text[at:end]
@@ -104,9 +104,9 @@ def _trim_lines(text: str, code: Collection[str]) -> str:
     return "\n".join([SPACE.sub(" ", line).strip() for line in lines])
 
 
-def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected]]:
-    """(offset in the decompressed file, record) of a file; damage between two records is one Rejected `broken_record`, a file without any
-    `not_warc`.
+def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | RejectedRecord]]:
+    """(offset in the decompressed file, record) of a file; damage between two records is one RejectedRecord `broken_record`, a
+    file without any `not_warc`.
 
     A record that the file's end or damage cuts short is marked `WARC-Truncated`; a block over `limit` bytes is left empty.
     """
@@ -117,7 +117,7 @@ def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
                 damage, places = damage or frame.description, places + 1
             continue
         if places:
-            yield offset, Rejected("broken_record", "", "", _damage_text(damage, places, count))
+            yield offset, RejectedRecord("broken_record", "", "", _damage_text(damage, places, count))
             damage, places = "", 0
         if frame.block and len(frame.block) < frame.length and is_cut(path):
             continue
@@ -129,7 +129,7 @@ def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
             record.parse_http(quirks_mode=True)
         except (OSError, ValueError) as error:
             name, url = (record.record_id or "", target_uri(record)) if record else ("", "")
-            yield offset, Rejected("broken_record", name, url, str(error)[:300])
+            yield offset, RejectedRecord("broken_record", name, url, str(error)[:300])
             continue
         if frame.block and len(frame.block) < frame.length:
             record.headers["WARC-Truncated"] = "unspecified"
@@ -137,9 +137,9 @@ def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
     if is_cut(path) and not places:
         return
     if not count:
-        yield 0, Rejected("not_warc", "", "", damage or "the file is empty")
+        yield 0, RejectedRecord("not_warc", "", "", damage or "the file is empty")
     elif places:
-        yield offset, Rejected("broken_record", "", "", _damage_text(damage, places, count))
+        yield offset, RejectedRecord("broken_record", "", "", _damage_text(damage, places, count))
 
 
 def _damage_text(damage: str, places: int, count: int) -> str:
@@ -181,10 +181,10 @@ class WarcReader:
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
         self.source, self.settings = source, settings
 
-    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
-        """Every record of the file as a Page or a Rejected. file: its name below the source's root."""
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | RejectedRecord]:
+        """Every record of the file as a Page or a RejectedRecord. file: its name below the source's root."""
         for offset, record in records(path, self.settings["max_body_bytes"] + HEADER):
-            if isinstance(record, Rejected):
+            if isinstance(record, RejectedRecord):
                 yield record
                 continue
             try:
@@ -194,25 +194,25 @@ class WarcReader:
                     page.id = document_id(self.source["name"], file or path.name, str(offset))
                     page.metadata["offset"] = offset
                 yield page
-            except TooLarge as error:
-                yield Rejected("too_large", record.record_id or "", target_uri(record), str(error))
-            except BrokenBody as error:
-                yield Rejected("broken_body", record.record_id or "", target_uri(record), str(error))
+            except BodyTooLargeError as error:
+                yield RejectedRecord("too_large", record.record_id or "", target_uri(record), str(error))
+            except BodyError as error:
+                yield RejectedRecord("broken_body", record.record_id or "", target_uri(record), str(error))
             except (OSError, ValueError, UnicodeError, RuntimeError) as error:
-                yield Rejected("broken_record", record.record_id or "", target_uri(record), str(error)[:300])
+                yield RejectedRecord("broken_record", record.record_id or "", target_uri(record), str(error)[:300])
 
-    def page_of_record(self, record: WarcRecord) -> Page | Rejected:
-        """One record as a Page or a Rejected. Raises TooLarge, or what a damaged body makes the libraries raise."""
+    def page_of_record(self, record: WarcRecord) -> Page | RejectedRecord:
+        """One record as a Page or a RejectedRecord. Raises BodyTooLargeError, or what a damaged body makes the libraries raise."""
         url, name, kind = target_uri(record), record.record_id or "", record.record_type
         if kind not in (WarcRecordType.response, WarcRecordType.resource, WarcRecordType.conversion):
             # Not a page: FastWARC calls a record whose type it cannot read unknown.
-            return Rejected(f"type_{kind}", name, url)
+            return RejectedRecord(f"type_{kind}", name, url)
         if kind == WarcRecordType.response and not record.is_http_parsed:
-            return Rejected("not_http", name, url, record.headers.get("Content-Type") or "")
+            return RejectedRecord("not_http", name, url, record.headers.get("Content-Type") or "")
         body = record.reader.read()
         size = len(body) or record.content_length  # a body over the limit was not held
         if size > self.settings["max_body_bytes"]:
-            return Rejected("too_large", name, url, f"{size} bytes")
+            return RejectedRecord("too_large", name, url, f"{size} bytes")
         if kind == WarcRecordType.conversion:
             return self.page_of_text(record, tidy(body.decode("utf-8", "replace")), {"content_type": "text/plain"})
 
@@ -220,7 +220,9 @@ class WarcReader:
         if headers is not None:
             status = headers.status_code
             if status != 200:
-                return Rejected(f"status_{status}" if status else "not_http", name, url, headers.get("Location") or "")
+                return RejectedRecord(
+                    f"status_{status}" if status else "not_http", name, url, headers.get("Location") or ""
+                )
         declared = (headers.get("Content-Type") if headers is not None else record.headers.get("Content-Type")) or ""
         facts: dict[str, Any] = {"content_type": declared}
         if headers is not None:
@@ -233,53 +235,55 @@ class WarcReader:
         if record.headers.get("WARC-Truncated"):
             facts["truncated"] = True
         if not body.strip():
-            return Rejected("empty_body", name, url)
+            return RejectedRecord("empty_body", name, url)
         return self.page_of_html(record, body, declared, facts)
 
-    def page_of_html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> Page | Rejected:
+    def page_of_html(
+        self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]
+    ) -> Page | RejectedRecord:
         """The main text of an HTML body, or why there is none."""
         url, name = target_uri(record), record.record_id or ""
         mime = declared.split(";")[0].strip().lower()
         # A missing or vague type is looked into; a type that says HTML is believed unless the bytes are plainly something else.
         if mime not in VAGUE_TYPES and mime not in HTML:
-            return Rejected("not_html", name, url, mime)
+            return RejectedRecord("not_html", name, url, mime)
         if kind := kind_of(body):
-            return Rejected("not_html", name, url, f"{mime or 'no type'}, the bytes are {kind}")
+            return RejectedRecord("not_html", name, url, f"{mime or 'no type'}, the bytes are {kind}")
         if mime in VAGUE_TYPES and (sniffed := detect_mime(body[:8192])) not in HTML:
-            return Rejected("not_html", name, url, f"{mime or 'no type'}, bytes look like {sniffed}")
+            return RejectedRecord("not_html", name, url, f"{mime or 'no type'}, bytes look like {sniffed}")
         charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
         html, facts["charset"], facts["charset_from"] = decode_text(body, charset.group(1) if charset else None)
         if why := why_not_text(html):
-            return Rejected("not_text", name, url, why)
+            return RejectedRecord("not_text", name, url, why)
         if mime == xhtml.TYPE:
             html = xhtml.as_html(html)
         encoded = encode_page(html)
         reason, detail = too_hard(scan_page(encoded), self.settings["extractor"])
         if reason:
-            return Rejected(reason, name, url, detail)
+            return RejectedRecord(reason, name, url, detail)
         tree = parse_page(encoded)
         del encoded
         page_head = head.read_head(tree)
         if self.settings["respect_noindex"] and is_noindex(record, page_head.robots):
-            return Rejected("noindex", name, url)
+            return RejectedRecord("noindex", name, url)
         facts |= {key: tidy(value) for key, value in head.page_facts(page_head, url).items()}
         if self.settings.get("licence"):
             facts |= page_licence(html, tree)
         try:
             extractors = MARKDOWN if self.settings["markup"] == "markdown" else EXTRACTORS
             text = extractors[self.settings["extractor"]](html, tree, self.settings["main_content"])
-        except TooHard as hard:
-            return Rejected(hard.reason, name, url, str(hard))
+        except PageTooComplexError as hard:
+            return RejectedRecord(hard.reason, name, url, str(hard))
         # Ours is tidy, and keeps the white space of code.
         is_tidy = self.settings["extractor"] == "fast" or extractors is MARKDOWN
         return self.page_of_text(record, text if is_tidy else tidy(text, code_lines(tree)), facts)
 
-    def page_of_text(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | Rejected:
+    def page_of_text(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | RejectedRecord:
         """A Page of the text, unless there is too little of it."""
         url, name = target_uri(record), record.record_id or ""
         if len(text) < self.settings["min_characters"]:
-            return Rejected("no_text", name, url, f"{len(text)} characters")
+            return RejectedRecord("no_text", name, url, f"{len(text)} characters")
         if why := why_not_text(text):
-            return Rejected("not_text", name, url, why)
+            return RejectedRecord("not_text", name, url, why)
         facts["record_id"] = name
         return Page(document_id(name, url), text, url, record.headers.get("WARC-Date"), facts)

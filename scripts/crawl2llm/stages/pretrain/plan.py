@@ -17,7 +17,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import auto, cost_estimate, init_checks, resource_plan, schedule, sizes
 from crawl2llm.training.measures import flops_per_token
-from crawl2llm.training.parameters import Counted, count_model_parameters
+from crawl2llm.training.parameters import ParameterCounts, count_model_parameters
 
 TRAIN = "pretrain.train"
 # A record is the same whenever the same machine makes the same result: without what is free now, and how fast the last training was.
@@ -77,7 +77,7 @@ def training_facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -
     }
 
 
-def checkpoint_bytes(train: dict[str, Any], counts: Counted) -> int:
+def checkpoint_bytes(train: dict[str, Any], counts: ParameterCounts) -> int:
     """Bytes of the weights and moments in a checkpoint, of all processes; names and headers beside them are not counted.
 
     AdamW has two moments of fp32, Muon one of its matrices. The engine torch and DeepSpeed's ZeRO 3 write fp32 weights alone; DeepSpeed's

@@ -86,7 +86,7 @@ def train_stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[in
             if back := rollback.target_step(run, step):
                 rollback.go_back(run, recorder, step, back)
                 if recorder:
-                    recorder.count_seconds(clock.total_seconds)
+                    recorder.add_seconds(clock.total_seconds)
                 return None
             run.check_skipped(args.max_skipped_steps)
             everyone = vital.gather_measures()

@@ -40,7 +40,7 @@ ADVICE = {
 
 def find(run: Run, share: float | None, folder: Path) -> Row:
     """`rows`: `kind` (source or host), `name`, `stage`, `documents` (all that were read of it) and `dropped` (by that stage) of what loses
-    more than `share` of its documents there, sources first, then the SHOWN hosts that lose most; `more`: how many further hosts do;
+    more than `share` of its documents there, sources first, then the HOSTS_SHOWN hosts that lose most; `more`: how many others do;
     `shares`: of all documents, what each filter drops; `pages`: whether report.inspect made pages of what filters drop.
 
     share None: nothing is looked for. folder: for the parts, which is removed.
@@ -149,7 +149,7 @@ def _source_rows(counts: Counter[tuple[str, str]], share: float) -> list[Row]:
 
 
 def _largest_host_losses(pages: Spill, share: float, stages: int) -> tuple[list[tuple[int, int, int, int]], int]:
-    """((hash, stage, pages, pages dropped) of the SHOWN hosts that lose most, how many more there are)."""
+    """((hash, stage, pages, pages dropped) of the HOSTS_SHOWN hosts that lose most, how many more there are)."""
     largest: list[tuple[int, int, int, int]] = []
     number = 0
     for part in range(pages.parts):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crawl2llm.formats.run_records import Run, read_json_lines, series, training_metrics
+from crawl2llm.formats.run_records import Run, finite_points, read_json_lines, training_metrics
 from crawl2llm.stages.report.figures import BLUE, GREEN, ORANGE, PURPLE, line_chart
 from crawl2llm.stages.report.models import Model
 from crawl2llm.stages.report.page import NOTHING, format_integer, format_significant
@@ -58,7 +58,9 @@ def figures(run: Run, model: Model) -> dict[str, str | None]:
     name, step = model.anchor, "optimizer step"
 
     def draw_curves(title: str, label: str, *wanted: tuple[str, str, str]) -> str | None:
-        labelled_curves = [(curve_name, *series(rows, "step", key), colour) for curve_name, key, colour in wanted]
+        labelled_curves = [
+            (curve_name, *finite_points(rows, "step", key), colour) for curve_name, key, colour in wanted
+        ]
         return line_chart(f"{name}-{title.lower().replace(' ', '-')}", title, step, label, labelled_curves)
 
     rewards = (
@@ -69,7 +71,7 @@ def figures(run: Run, model: Model) -> dict[str, str | None]:
     hacking = [
         (row, loss_series)
         for row in ("heldout_reward", "heldout_margin")
-        if (loss_series := series(rows, row, "heldout_answer_loss"))[0]
+        if (loss_series := finite_points(rows, row, "heldout_answer_loss"))[0]
     ]
     return {
         "reward": draw_curves("Reward", "mean reward", *rewards),

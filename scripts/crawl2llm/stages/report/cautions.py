@@ -6,7 +6,7 @@ from typing import Any
 
 from crawl2llm.chain.model_registry import BASE
 from crawl2llm.core.console import singular_or_plural
-from crawl2llm.formats.run_records import dig, finite_number
+from crawl2llm.formats.run_records import finite_number, nested_value
 from crawl2llm.stages.report.page import format_integer, format_significant
 
 # Held-out documents from which on a mean over them has an interval that the normal distribution gives: with 30 the t distribution's is 4 %
@@ -17,7 +17,8 @@ FRACTION = "corpus.split.validation_fraction"
 
 def few_held_out_notes(counts: dict[str, Any]) -> list[dict[str, Any]]:
     """A note if documents are held out, and fewer than LEAST_HELD_OUT."""
-    held_out, train = (finite_number(dig(counts, "corpus", split, "documents")) for split in ("validation", "train"))
+    held_out = finite_number(nested_value(counts, "corpus", "validation", "documents"))
+    train = finite_number(nested_value(counts, "corpus", "train", "documents"))
     if not held_out or held_out >= LEAST_HELD_OUT:
         return []
     text = (
@@ -31,8 +32,8 @@ def few_held_out_notes(counts: dict[str, Any]) -> list[dict[str, Any]]:
 def worse_than_bigram_notes(counts: dict[str, Any]) -> list[dict[str, Any]]:
     """A note if the base model needs as many bits per held-out byte as the bigram model that evaluate.items counts, or more."""
     base = next((model for model in counts.get("models") or [] if model["name"] == BASE), None)
-    bits = finite_number(dig(base, "evaluation", "heldout_text", "bits_per_byte"))
-    bigram = finite_number(dig(counts, "beside", "heldout_text", "bits_per_byte", "bigram"))
+    bits = finite_number(nested_value(base, "evaluation", "heldout_text", "bits_per_byte"))
+    bigram = finite_number(nested_value(counts, "beside", "heldout_text", "bits_per_byte", "bigram"))
     if bits is None or bigram is None or bits < bigram:
         return []
     text = (

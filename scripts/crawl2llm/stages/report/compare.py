@@ -20,11 +20,8 @@ from crawl2llm.core.manifest import Manifest, ManifestError, combine_sources, pr
 from crawl2llm.stages.report import variants
 from crawl2llm.stages.report.sweeps.read import input_digests
 
-VARIANT_SETTINGS = (
-    "variants",
-    "main",
-    "seed_keys",
-)  # of its settings: what variants set, which the complete config says too
+# Of its settings: what variants set, which the complete config says too.
+VARIANT_SETTINGS = ("variants", "main", "seed_keys")
 
 
 def read_project(configs: list[str], sources: Path | None = None) -> Project:

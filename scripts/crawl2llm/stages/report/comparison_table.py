@@ -72,7 +72,7 @@ def shows_training_effect(pair: dict[str, Any], parents: dict[str, str | None]) 
 def table(run: Run, parents: dict[str, str | None] | None = None) -> dict[str, Any]:
     """`heads` of the measures, `rows` of pairs, none with fewer than two models, `more` rows that are folded, and `about`.
 
-    parents: model → what it is made from. Of more than SHOWN pairs those are folded that answer no question by themselves.
+    parents: model → what it is made from. Of more than PAIRS_SHOWN pairs those are folded that answer no question by themselves.
     """
     pairs = run.fact("evaluate.compare", "pairs") or []
     hidden = undecided_tasks(pairs)

@@ -11,7 +11,7 @@ from crawl2llm.chain.model_registry import REWARD_STEP
 from crawl2llm.chain.step import stage_of
 from crawl2llm.core.console import singular_or_plural
 from crawl2llm.formats import generation_speed
-from crawl2llm.formats.run_records import Run, dig, finite_number
+from crawl2llm.formats.run_records import Run, finite_number, nested_value
 from crawl2llm.stages.compress.quantize_tools import PACKED
 from crawl2llm.stages.report.figures import BLUE, ORANGE, compact_number, figure_svg
 from crawl2llm.stages.report.models import Model, model_title
@@ -58,16 +58,18 @@ def compression_rows(run: Run, models: list[Model]) -> list[dict[str, Any]]:
             continue
         summary = evaluation.summary if evaluation else {}
         scores = [
-            value for task in NAMES if (value := finite_number(dig(summary, "items", task, "centered"))) is not None
+            value
+            for task in NAMES
+            if (value := finite_number(nested_value(summary, "items", task, "centered"))) is not None
         ]
         model_rows.append(
             {
                 "name": model.name,
                 "compressed": is_compressed(model),
-                "expanded": dig(manifest.summary, "method") in PACKED,
+                "expanded": nested_value(manifest.summary, "method") in PACKED,
                 "bytes": sum(facts["bytes"] for file, facts in manifest.files.items() if is_weight(file)),
-                "parameters": finite_number(dig(summary, "parameters")),
-                "bits": finite_number(dig(summary, "heldout_text", "bits_per_byte")),
+                "parameters": finite_number(nested_value(summary, "parameters")),
+                "bits": finite_number(nested_value(summary, "heldout_text", "bits_per_byte")),
                 "centered": sum(scores) / len(scores) if scores else None,
                 "speed": generation_speed.read(evaluation.path) if evaluation and evaluation.path else {},
             }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crawl2llm.formats.run_records import Run, dig
+from crawl2llm.formats.run_records import Run, nested_value
 from crawl2llm.stages.report.models import model_title
 from crawl2llm.stages.report.page import NOTHING, format_integer, format_percent
 from crawl2llm.stages.report.public import task_title
@@ -72,9 +72,9 @@ def contamination_tables(run: Run) -> dict[str, Any]:
         ],
         "tasks": tasks,
         "about": (
-            f"Searched for in the text that would have been trained on, by {dig(summary, 'method')} of {dig(summary, 'words')} words; "
-            "found: "
-            f"an overlap above {dig(summary, 'overlap_max')}. Documents: {format_integer(documents.get('dropped', 0))} dropped, "
+            f"Searched for in the text that would have been trained on, by {nested_value(summary, 'method')} of "
+            f"{nested_value(summary, 'words')} words; found: "
+            f"an overlap above {nested_value(summary, 'overlap_max')}. Documents: {format_integer(documents.get('dropped', 0))} dropped, "
             f"{format_integer(documents.get('cut', 0))} cut, {format_integer(documents.get('left', 0))} left. No model has seen an item "
             "whose documents were dropped or cut; only those that are left are contaminated."
         ),

@@ -1,7 +1,7 @@
 """The texts of the documents that a filter's page shows: cut, with the places that filters edit, and duplicates beside their keepers.
 
 Of the documents only the row groups that hold one of them are read. A text is cut before the next is read, so that one of ten megabytes
-takes no more memory than its row group; of duplicates COMPARED characters are held.
+takes no more memory than its row group; of duplicates COMPARED_CHARACTERS characters are held.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 from crawl2llm.chain.model_registry import EXPORT_STEP
 from crawl2llm.core.manifest import Manifest, task_of
-from crawl2llm.formats.run_records import Run, dig, finite_number
+from crawl2llm.formats.run_records import Run, finite_number, nested_value
 from crawl2llm.stages.report.models import model_title
 from crawl2llm.stages.report.page import NOTHING, format_bytes, format_percent
 
@@ -21,7 +21,9 @@ def table(run: Run, page: Path) -> dict[str, Any]:
         if manifest.path
         for row in _table_rows(manifest, manifest.path, page)
     ]
-    measured = [gguf for manifest in run.manifests_of(EXPORT_STEP) for gguf in dig(manifest.summary, "gguf") or []]
+    measured = [
+        gguf for manifest in run.manifests_of(EXPORT_STEP) for gguf in nested_value(manifest.summary, "gguf") or []
+    ]
     about = "Each folder has its model card, README.md."
     if measured:
         first = measured[0]
@@ -51,7 +53,7 @@ def _file_rows(manifest: Manifest) -> list[dict[str, Any]]:
     """`type` and `bytes` of the files that an export consists of: safetensors with what belongs to them, and each GGUF file with what
     llama.cpp measured.
     """
-    ggufs = dig(manifest.summary, "gguf") or []
+    ggufs = nested_value(manifest.summary, "gguf") or []
     listed = {gguf["file"] for gguf in ggufs}
     whole = sum(facts["bytes"] for file, facts in manifest.files.items() if Path(file).name not in listed)
     return [*([{"type": "safetensors", "bytes": whole}] if whole else []), *ggufs]

@@ -85,9 +85,8 @@ def themed_svg(svg: str, name: str, title: str, description: str) -> str:
     for colour, variable in VARIABLES.items():
         svg = svg.replace(colour, f"var(--{variable}, {colour})")
     svg = svg.replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans', sans-serif")
-    head = (
-        f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-desc">{html.escape(description)}</desc>'
-    )
+    title, description = html.escape(title), html.escape(description)
+    head = f'<title id="{name}-title">{title}</title><desc id="{name}-desc">{description}</desc>'
     opening = svg.index(">") + 1
     label = f' role="img" aria-labelledby="{name}-title" aria-describedby="{name}-desc">'
     return svg[: opening - 1] + label + head + svg[opening:]

@@ -17,7 +17,7 @@ from crawl2llm.chain.model_registry import UNTRAINED
 from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.core.manifest import pretty_json, write_atomically
 from crawl2llm.formats.documents import batches
-from crawl2llm.formats.run_records import Run, dig, finite_number
+from crawl2llm.formats.run_records import Run, finite_number, nested_value
 from crawl2llm.stages.report import cautions, export_table, model_table, tasks
 from crawl2llm.stages.report.models import Model
 from crawl2llm.stages.report.samples import rows_with_columns
@@ -116,7 +116,7 @@ def funnel_rows(run: Run) -> list[dict[str, Any]]:
         ]
         if stage == "heuristics":
             # Rules that flag documents, but always behind another rule, have no drop of their own.
-            silent = [name for name in rules if name not in counts["dropped"] and dig(rules, name, "dropped")]
+            silent = [name for name in rules if name not in counts["dropped"] and nested_value(rules, name, "dropped")]
             reasons += [{"reason": name, "count": 0, "bytes": 0} for name in silent]
             for reason in reasons:
                 facts = rules.get(reason["reason"]) or {}
@@ -171,8 +171,8 @@ def run_counts(run: Run, models: Iterable[Model]) -> dict[str, Any]:
     """What was trained on what, and how well it did: the numbers of the page's head and of `make demo`'s last lines."""
     models = list(models)
     numbers = {
-        "documents_read": dig(run.counts("ingest.extract"), "in"),
-        "documents": dig(run.counts("ingest.extract"), "kept"),
+        "documents_read": nested_value(run.counts("ingest.extract"), "in"),
+        "documents": nested_value(run.counts("ingest.extract"), "kept"),
         "bytes_read": run.summary("ingest.extract", "bytes_read"),
         "sources": run.summary("ingest.extract", "by_source"),
         "corpus": {split: run.summary("corpus.write", split) for split in ("train", "validation")},

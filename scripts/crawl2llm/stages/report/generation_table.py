@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from crawl2llm.formats.run_records import Run, dig, finite_number
+from crawl2llm.formats.run_records import Run, finite_number, nested_value
 from crawl2llm.stages.report.models import model_title
 from crawl2llm.stages.report.page import NOTHING, format_integer, format_percent, format_significant
 
@@ -15,7 +15,7 @@ NAMES = {"answers.rougeL": "Answers: ROUGE-L", "answers.chrf": "Answers: chrF", 
 
 def measure_text(measures: Any, key: str, write: Callable[[Any], str] = format_significant) -> str:
     """`0.139 ± 0.024`: a measure with its standard error over documents."""
-    value, error = finite_number(dig(measures, key)), finite_number(dig(measures, f"{key}_stderr"))
+    value, error = finite_number(nested_value(measures, key)), finite_number(nested_value(measures, f"{key}_stderr"))
     return write(value) + (f" ± {write(error)}" if value is not None and error is not None else "")
 
 
@@ -48,26 +48,26 @@ def measure_rows(
         {
             "kind": kind,
             "name": name,
-            "reference": write(dig(first, reference_key))
-            if reference_key and dig(first, reference_key) is not None
+            "reference": write(nested_value(first, reference_key))
+            if reference_key and nested_value(first, reference_key) is not None
             else NOTHING,
             "cells": [measure_text(result, key, write) for result in results],
         }
         for name, key, write, reference_key in measures
-        if first and any(dig(result, key) is not None for result in results)
+        if first and any(nested_value(result, key) is not None for result in results)
     ]
 
 
 def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
     """`heads` of the models that wrote, `rows` and `about`; no row where none wrote."""
     summaries = [(model, manifest.summary) for model in models if (manifest := run.task(STEP, model))]
-    answers = [dig(summary, "answers", "all") for _, summary in summaries]
-    samples = [dig(summary, "samples") for _, summary in summaries]
+    answers = [nested_value(summary, "answers", "all") for _, summary in summaries]
+    samples = [nested_value(summary, "samples") for _, summary in summaries]
     table_rows = measure_rows(answers, "answers", (*ANSWERS, *TEXT_MEASURES))
     for part in dict.fromkeys(
-        part for _, summary in summaries for part in dig(summary, "answers") or {} if part != "all"
+        part for _, summary in summaries for part in nested_value(summary, "answers") or {} if part != "all"
     ):
-        table_rows += measure_rows([dig(summary, "answers", part) for _, summary in summaries], part, ANSWERS)
+        table_rows += measure_rows([nested_value(summary, "answers", part) for _, summary in summaries], part, ANSWERS)
     judged = [dict(manifest.summary) if (manifest := run.task(JUDGE, model)) else None for model, _ in summaries]
     if first := next((result for result in judged if result), None):
         low, high = first["scale"]

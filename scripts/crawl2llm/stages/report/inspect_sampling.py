@@ -31,9 +31,8 @@ from crawl2llm.stages.report.limits import Limit, Numbers, Shard, filter_limits
 SALT = "report.inspect"
 KEPT, DROPPED, EDITED = "kept", "dropped", "edited"
 NO_RULE = ""  # of what a filter keeps
-NEAR_SHARE = (
-    0.25  # of a group: no more of its documents are near, so that the near ones are few where few documents are there
-)
+# Of a group: no more of its documents are near, so that the near ones are few where few documents are there.
+NEAR_SHARE = 0.25
 KEPT_SAMPLES = 5  # times the sample of a rule: what is wrongly kept is rare among the many that are kept
 PAIRS = 100_000  # of dedup, held at most
 CONSTANT_VALUE_RULES = {("dedup", "exact")}  # rules whose value is always their threshold
@@ -56,7 +55,7 @@ class ShownDocument:
     other: str | None = None
 
 
-class Smallest:
+class SmallestByGroup:
     """The `size` items of each group with the smallest keys."""
 
     def __init__(self, size: int) -> None:
@@ -84,10 +83,10 @@ class DocumentSampler:
         self.population: dict[Group, int] = {}
         self.exempt = 0  # documents that are kept whatever is measured
         self.edited = 0  # documents that are kept and edited, by whatever rules
-        self.random: dict[str, Smallest] = {
-            KEPT: Smallest(size * KEPT_SAMPLES), DROPPED: Smallest(size), EDITED: Smallest(size)
+        self.random: dict[str, SmallestByGroup] = {
+            KEPT: SmallestByGroup(size * KEPT_SAMPLES), DROPPED: SmallestByGroup(size), EDITED: SmallestByGroup(size)
         }  # fmt: skip
-        self.near = Smallest(size)
+        self.near = SmallestByGroup(size)
         self.partners: dict[str, str] = {}
         self.salt = f"{SALT} {filter_}"
 
@@ -138,7 +137,7 @@ class DocumentSampler:
             if (self.filter, rule) not in CONSTANT_VALUE_RULES:
                 add_nearest((DROPPED, str(rule)), str(rule), value, threshold, rows)
         for limit in limits:
-            # Farther from the threshold than that is from 0 is not near: of a threshold of 0 nothing that is kept is.
+            # A value is near if it is closer to the threshold than the threshold is to 0: no value is near a threshold of 0.
             close = np.abs(limit.value - limit.threshold) < np.abs(limit.threshold)
             rows = np.flatnonzero(kept & ~exempt & close & limit.passing_documents())
             add_nearest((KEPT, NO_RULE), limit.rule, limit.value, limit.threshold, rows)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl2llm.chain.config_schema import fill_defaults
-from crawl2llm.chain.heuristics_rules import ByLanguage
+from crawl2llm.chain.heuristics_rules import LanguageRules
 from crawl2llm.core import language_codes
 from crawl2llm.filters.heuristics import thresholds as calibrated
 from crawl2llm.filters.language.select import COMPARED_RULES, thresholds_by_language
@@ -145,7 +145,7 @@ def _heuristics_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit
     if (table := shard.table("heuristics.score")) is None:
         return
     calibrations = [manifest.path for manifest in shard.run.manifests_of("heuristics.calibrate") if manifest.path]
-    rules_by_language = ByLanguage(settings, calibrated.read_thresholds(calibrations))
+    rules_by_language = LanguageRules(settings, calibrated.read_thresholds(calibrations))
     languages, places = np.unique(np.array(shard.languages(), dtype=str), return_inverse=True)
     active = [{rule.name: rule for rule in rules_by_language.rules_of(str(language))} for language in languages]
     for name in rules_by_language.rule_names():

@@ -117,10 +117,8 @@ def mover_interval(groups: Sequence[Group]) -> tuple[float, float, float]:
     """
     total, down, up = sum(group.documents for group in groups), 0.0, 0.0
     for group in groups:
-        share, finite_correction = (
-            group.right / group.marked,
-            (group.documents - group.marked) / max(1, group.documents - 1),
-        )
+        share = group.right / group.marked
+        finite_correction = (group.documents - group.marked) / max(1, group.documents - 1)
         low, high = jeffreys_interval(share, group.marked / finite_correction if finite_correction > 0 else math.inf)
         down += (group.documents / total * (share - low)) ** 2
         up += (group.documents / total * (high - share)) ** 2

@@ -11,11 +11,7 @@ from typing import Any
 
 from crawl2llm.core.errors import InputError
 
-ALLOWED_VALUES = {
-    "verdict": ("kept", "dropped", "edited"),
-    "mark": ("right", "wrong"),
-    "sample": ("random", "near"),
-}
+ALLOWED_VALUES = {"verdict": ("kept", "dropped", "edited"), "mark": ("right", "wrong"), "sample": ("random", "near")}
 REQUIRED_TEXTS = ("id", "filter", "run")
 LONGEST = 100_000  # characters of a line: a URL may be long
 SURROGATE = re.compile("[\ud800-\udfff]")  # no file in UTF-8 can hold it

@@ -8,7 +8,7 @@ import numpy as np
 
 from crawl2llm.chain.model_registry import BASE_STEP
 from crawl2llm.chain.steps import MIX
-from crawl2llm.formats.run_records import Run, dig, training_metrics
+from crawl2llm.formats.run_records import Run, nested_value, training_metrics
 from crawl2llm.stages.report.figures import BLUE, GREEN, ORANGE, PURPLE, line_chart
 from crawl2llm.stages.report.models import Model
 from crawl2llm.stages.report.page import format_integer, format_percent, format_short, format_significant
@@ -25,7 +25,7 @@ def table(run: Run, model: Model) -> dict[str, Any] | None:
     mix = run.fact(MIX)
     if model.step != BASE_STEP or not mix:
         return None
-    read = dig(run.fact(BASE_STEP), "by_group") or {}
+    read = nested_value(run.fact(BASE_STEP), "by_group") or {}
     groups = sorted(mix["groups"].items(), key=lambda item: (-item[1]["trained"], item[0]))
     rows = []
     for name, facts in groups[:MOST]:
@@ -70,11 +70,9 @@ def figures(run: Run, model: Model) -> dict[str, str | None]:
     group_tokens = np.array(
         [[row[GROUP_TOKENS_KEY].get(name, 0) for name in shown_groups] for row in rows], float
     ).reshape(len(rows), len(shown_groups))
-    row_tokens, tokens_seen, shares = (
-        np.array([float(sum(row[GROUP_TOKENS_KEY].values())) for row in rows]),
-        list[float](),
-        list[np.ndarray](),
-    )
+    row_tokens = np.array([float(sum(row[GROUP_TOKENS_KEY].values())) for row in rows])
+    tokens_seen = list[float]()
+    shares = list[np.ndarray]()
     for part in np.array_split(np.arange(len(rows)), min(POINTS, len(rows)) or 1):
         if len(part):
             tokens_seen.append(float(row_tokens[: part[-1] + 1].sum()))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from crawl2llm.core.console import singular_or_plural
-from crawl2llm.formats.run_records import Run, dig, finite_number, read_json_lines
+from crawl2llm.formats.run_records import Run, finite_number, nested_value, read_json_lines
 from crawl2llm.stages.report.models import is_trained, model_title
 from crawl2llm.stages.report.page import (
     NOTHING,
@@ -23,11 +23,9 @@ PROMPTS = 3  # that a run's last lines show
 
 def accuracy_text(questions: Any, key: str = "acc") -> str:
     """`41.3 % ± 1.6 %`: accuracy and its standard error, over documents where it is known, else that of lm-evaluation-harness."""
-    over = {"acc": finite_number(dig(questions, "stderr"))}.get(key)
-    value, error = (
-        finite_number(dig(questions, key)),
-        finite_number(dig(questions, f"{key}_stderr")) if over is None else over,
-    )
+    over = {"acc": finite_number(nested_value(questions, "stderr"))}.get(key)
+    value = finite_number(nested_value(questions, key))
+    error = finite_number(nested_value(questions, f"{key}_stderr")) if over is None else over
     if value is None:
         return NOTHING
     return format_percent(value) + (f" ± {format_percent(error)}" if error is not None else "")
@@ -35,10 +33,10 @@ def accuracy_text(questions: Any, key: str = "acc") -> str:
 
 def heldout_size_text(text: Any) -> str:
     """What a held-out loss was measured on."""
-    if not finite_number(dig(text, "documents")):
+    if not finite_number(nested_value(text, "documents")):
         return "no validation documents"
-    count = dig(text, "documents")
-    return f"{format_integer(count)} validation {singular_or_plural(count, 'document')}, {format_bytes(dig(text, 'bytes'))}"
+    count = nested_value(text, "documents")
+    return f"{format_integer(count)} validation {singular_or_plural(count, 'document')}, {format_bytes(nested_value(text, 'bytes'))}"
 
 
 def evaluation_table(run: Run, models: list[dict[str, Any]]) -> dict[str, Any]:
@@ -49,31 +47,29 @@ def evaluation_table(run: Run, models: list[dict[str, Any]]) -> dict[str, Any]:
     shown_models = [model for model in models if model["evaluation"] and is_trained(model)]
     results = [model["evaluation"] for model in shown_models]
     text, questions, tasks = (
-        next((dig(result, part) for result in results if dig(result, part)), None)
+        next((nested_value(result, part) for result in results if nested_value(result, part)), None)
         for part in ("heldout_text", "questions", "tasks")
     )
-    held_out_words, question_words = (
-        heldout_size_text(text),
-        f"{format_integer(dig(questions, 'items'))} held-out questions",
-    )
+    held_out_words = heldout_size_text(text)
+    question_words = f"{format_integer(nested_value(questions, 'items'))} held-out questions"
     plan: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
         ("Loss", f"nats per token; {held_out_words}", format_significant, ("heldout_text", "loss")),
         ("Perplexity", f"per token; {held_out_words}", format_significant, ("heldout_text", "perplexity")),
         ("Bits per byte", held_out_words, format_significant, ("heldout_text", "bits_per_byte")),
         *(
             (f"Bits per byte: {name}", heldout_size_text(part), format_significant, ("heldout_text", "by_source", name, "bits_per_byte"))
-            for name, part in (dig(text, "by_source") or {}).items()
+            for name, part in (nested_value(text, "by_source") or {}).items()
         ),
         ("Accuracy ± standard error", question_words, accuracy_text, ("questions",)),
         ("Accuracy by likelihood per character", question_words, format_percent, ("questions", "acc_norm")),
         ("Chance", "accuracy of a guess", format_percent, ("questions", "chance")),
         ("Distance from chance", "standard errors", distance_from_chance, ("questions",)),
     ]  # fmt: skip
-    for task in sorted({name for result in results for name in dig(result, "tasks", "results") or {}}):
-        item_words = f"{format_integer(dig(tasks, 'results', task, 'items'))} items"
+    for task in sorted({name for result in results for name in nested_value(result, "tasks", "results") or {}}):
+        item_words = f"{format_integer(nested_value(tasks, 'results', task, 'items'))} items"
         plan.append((f"{task}: accuracy", item_words, accuracy_text, ("tasks", "results", task)))
     rows = [
-        {"name": name, "cells": [write(dig(result, *keys)) for result in results], "note": note}
+        {"name": name, "cells": [write(nested_value(result, *keys)) for result in results], "note": note}
         for name, note, write, keys in plan
     ]
     about = ["The same held-out data for all models."] if len(shown_models) > 1 else []
@@ -89,9 +85,9 @@ def evaluation_table(run: Run, models: list[dict[str, Any]]) -> dict[str, Any]:
 
 def distance_from_chance(questions: Any) -> str:
     """`+1.2`: the standard errors, as `accuracy_text` shows them, between an accuracy and that of a guess."""
-    value, chance, error = (finite_number(dig(questions, key)) for key in ("acc", "chance", "stderr"))
+    value, chance, error = (finite_number(nested_value(questions, key)) for key in ("acc", "chance", "stderr"))
     if value is None or chance is None or not error:
-        return format_signed(dig(questions, "acc_z"), 1)
+        return format_signed(nested_value(questions, "acc_z"), 1)
     return format_signed((value - chance) / error, 1)
 
 

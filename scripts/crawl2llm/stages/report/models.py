@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crawl2llm.chain.model_registry import BASE, BASE_STEP, MAKERS
-from crawl2llm.formats.run_records import Run, dig, finite_number
+from crawl2llm.formats.run_records import Run, finite_number, nested_value
 
 # Of each step that makes models: the heading of a training, and what its loss is the mean of.
 HEADINGS = {
@@ -90,16 +90,21 @@ def parent_of(run: Run, step: str, task: str) -> str | None:
 
 def is_trained(counts: dict[str, Any]) -> bool:
     """Whether a model (an entry of `models` in counts.json) was trained: with too few pairs it is the one that it is made from."""
-    return dig(counts, "training", "trained") is not False
+    return nested_value(counts, "training", "trained") is not False
 
 
 def comparable_models(tuned: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of fine-tuned models (entries of `models` in counts.json) that have a loss over held-out pairs, if it is over the same pairs of
     all: by how many pairs and answer tokens they are, and by what the loss is of.
     """
-    with_loss = [model for model in tuned if finite_number(dig(model, "training", "heldout_loss_after")) is not None]
+    with_loss = [
+        model for model in tuned if finite_number(nested_value(model, "training", "heldout_loss_after")) is not None
+    ]
     pair_sets = {
-        (evaluation.get("step"), *(dig(evaluation, "training", key) for key in ("heldout_pairs", "heldout_tokens")))
+        (
+            evaluation.get("step"),
+            *(nested_value(evaluation, "training", key) for key in ("heldout_pairs", "heldout_tokens")),
+        )
         for evaluation in with_loss
     }
     return with_loss if len(pair_sets) == 1 else []

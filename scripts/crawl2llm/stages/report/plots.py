@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from crawl2llm.formats.run_records import Run, dig, finite_number, series, training_metrics
+from crawl2llm.formats.run_records import Run, finite_number, finite_points, nested_value, training_metrics
 from crawl2llm.stages.report import alignment_table, compression_table, curve, mix, topics
 from crawl2llm.stages.report.candidates import candidate_probability
 from crawl2llm.stages.report.figures import (
@@ -68,9 +68,9 @@ def language_figure(run: Run) -> str | None:
 def training_figures(run: Run, model: Model) -> dict[str, str | None]:
     """Loss, learning rate, validation bits per byte, throughput and MFU of a model's training, over tokens (steps without)."""
     rows, name = training_metrics(run, model.step, model.task), model.anchor
-    x, x_label = ("tokens", "tokens seen") if series(rows, "tokens", "loss")[0] else ("step", "optimizer step")
-    loss = series(rows, x, "loss")
-    validation_loss = series(rows, x, "validation_loss")
+    x, x_label = ("tokens", "tokens seen") if finite_points(rows, "tokens", "loss")[0] else ("step", "optimizer step")
+    loss = finite_points(rows, x, "loss")
+    validation_loss = finite_points(rows, x, "validation_loss")
     return {
         "loss": line_chart(
             f"{name}-loss",
@@ -84,14 +84,14 @@ def training_figures(run: Run, model: Model) -> dict[str, str | None]:
             "Bits per byte on held-out documents",
             x_label,
             "bits per byte",
-            [("held-out documents", *series(rows, x, "bits_per_byte"), ORANGE)],
+            [("held-out documents", *finite_points(rows, x, "bits_per_byte"), ORANGE)],
         ),
         "rate": line_chart(
             f"{name}-rate",
             "Learning rate",
             x_label,
             "learning rate",
-            [("learning rate", *series(rows, x, "learning_rate"), GREEN)],
+            [("learning rate", *finite_points(rows, x, "learning_rate"), GREEN)],
             zero=True,
         ),
         "use": line_chart(
@@ -102,7 +102,7 @@ def training_figures(run: Run, model: Model) -> dict[str, str | None]:
             [
                 (
                     "MFU",
-                    *series(
+                    *finite_points(
                         [{**row, "mfu": 100 * row["mfu"]} for row in rows if finite_number(row.get("mfu"))], x, "mfu"
                     ),
                     PURPLE,
@@ -115,7 +115,7 @@ def training_figures(run: Run, model: Model) -> dict[str, str | None]:
             "Throughput",
             x_label,
             "tokens per second",
-            [("throughput", *series(rows, x, "tokens_per_second"), PURPLE)],
+            [("throughput", *finite_points(rows, x, "tokens_per_second"), PURPLE)],
             zero=True,
         ),
     }
@@ -146,7 +146,7 @@ def cluster_figure(run: Run) -> str | None:
 
 def candidate_figure(config: dict[str, Any] | None) -> str | None:
     """The probability that a pair is a candidate, by its similarity, for the run's bands and rows."""
-    bands, rows = (dig(config, "dedup", "signature", key) for key in ("bands", "rows"))
+    bands, rows = (nested_value(config, "dedup", "signature", key) for key in ("bands", "rows"))
     if not isinstance(bands, int) or not isinstance(rows, int):
         return None
     x = [at / 100 for at in range(101)]
@@ -163,7 +163,7 @@ def all_figures(
     config: dict[str, Any] | None,
 ) -> dict[str, str | dict[str, str | None] | None]:
     """Every figure by name; those of a model's training are below its anchor."""
-    dedup_threshold = finite_number(dig(config, "dedup", "select", "threshold"))
+    dedup_threshold = finite_number(nested_value(config, "dedup", "select", "threshold"))
     quality_threshold = finite_number(run.summary("quality.select", "threshold"))
     return {
         "funnel": funnel_figure(funnel),

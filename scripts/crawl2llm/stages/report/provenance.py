@@ -8,19 +8,18 @@ from typing import Any
 
 from crawl2llm.core import record
 from crawl2llm.core.console import singular_or_plural
-from crawl2llm.formats.run_records import Run, dig
+from crawl2llm.formats.run_records import Run, nested_value
 from crawl2llm.stages.report.page import format_integer
 
 
 def record_values(facts: dict[str, Any]) -> dict[str, str]:
     """What a record beside a manifest says of machine, devices and versions, as name → value."""
-    values = {name: str(value) for name, value in (dig(facts, "machine") or {}).items() if name != "host"}
+    values = {name: str(value) for name, value in (nested_value(facts, "machine") or {}).items() if name != "host"}
     if isinstance(devices := facts.get("devices"), dict):
         names = ", ".join(f"{count} × {name}" for name, count in devices.items())
-        values["devices"] = (
-            f"{names}; {format_integer(facts.get('nodes'))} {singular_or_plural(facts.get('nodes'), 'node')}"
-        )
-    return values | {name: str(value) for name, value in (dig(facts, "versions") or {}).items()}
+        nodes = facts.get("nodes")
+        values["devices"] = f"{names}; {format_integer(nodes)} {singular_or_plural(nodes, 'node')}"
+    return values | {name: str(value) for name, value in (nested_value(facts, "versions") or {}).items()}
 
 
 def machine_rows(run: Run) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from crawl2llm.chain.model_registry import UNTRAINED
-from crawl2llm.formats.run_records import Run, dig
+from crawl2llm.formats.run_records import Run, nested_value
 from crawl2llm.stages.report.models import model_title
 from crawl2llm.stages.report.page import NOTHING, format_integer, format_percent, format_signed
 from crawl2llm.stages.report.tasks import accuracy_text, centered_text
@@ -67,7 +67,8 @@ def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
         )
     means = [core_cell(summary.get(CORE)) for _, summary in summaries]
     missing: list[str] = next(
-        (dig(summary, CORE, "missing") for _, summary in summaries if dig(summary, CORE, "missing")), []
+        (nested_value(summary, CORE, "missing") for _, summary in summaries if nested_value(summary, CORE, "missing")),
+        [],
     )
     if any(mean for mean, _ in means if mean != NOTHING):
         rows.append(

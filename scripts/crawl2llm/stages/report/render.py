@@ -137,10 +137,8 @@ def template_values(
         model for model in known if run.task(model.step, model.task) or (model.step, model.task) in run.training
     ]
     by_topic = topics.table(run)
-    difference_tables, side_by_side = (
-        differences.difference_tables(config, known),
-        compression_table.compression_rows(run, known),
-    )
+    difference_tables = differences.difference_tables(config, known)
+    side_by_side = compression_table.compression_rows(run, known)
     summaries = {known["name"]: known["training"] or {} for known in counts["models"]}
     trainings = [
         {

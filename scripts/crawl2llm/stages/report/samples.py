@@ -25,17 +25,7 @@ from crawl2llm.text.opcodes import opcodes
 SALT = "report.samples"
 # Characters that a browser does not show as they are, or that turn the direction of the text around them.
 UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
-DROPPED_COLUMNS = (
-    "id",
-    "stage",
-    "rule",
-    "value",
-    "detail",
-    "duplicate_of",
-    "similarity",
-    "source",
-    "url",
-)
+DROPPED_COLUMNS = ("id", "stage", "rule", "value", "detail", "duplicate_of", "similarity", "source", "url")
 LIMIT_COLUMNS = ("threshold", "rules")  # stand in the verdicts alone
 RECORD_COLUMNS = ("record_id", "url", "file", "reason", "detail")
 STRETCH = 8  # words in a row that two texts share by no chance
@@ -93,7 +83,7 @@ def pick_documents(
 
 
 def add_limits(run: Run, dropped: dict[tuple[str, ...], list[dict[str, Any]]]) -> None:
-    """Give each dropped document that is shown the threshold and all rules of its verdict (LIMITS), None where there is no verdict."""
+    """Give each dropped document that is shown its verdict's threshold and rules (LIMIT_COLUMNS), None where there is no verdict."""
     near = run.fact("corpus.split", "near_duplicates", "similarity")
     for (stage, _), dropped_rows in dropped.items():
         step = {"ingest": FIRST_VERDICTS, "corpus": "corpus.heldout"}.get(stage, f"{stage}.select")

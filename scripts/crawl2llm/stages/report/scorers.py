@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crawl2llm.chain.scorers import BUCKETS
-from crawl2llm.formats.run_records import Run, dig
+from crawl2llm.formats.run_records import Run, nested_value
 from crawl2llm.stages.report.page import format_integer, format_significant
 
 LANGUAGES = 12  # rows of the table of buckets, at most
@@ -33,7 +33,7 @@ def table(run: Run) -> dict[str, Any]:
     ranked = sorted(counts.items(), key=lambda item: (-sum(item[1].values()), item[0]))[:LANGUAGES]
     tables["buckets"] = [(language, [format_integer(part[name]) for name in BUCKETS]) for language, part in ranked]
     learnt = run.summary("quality.ngrams") or {}
-    sides = [dig(learnt, "strongest", side) or [] for side in ("for", "against")]
+    sides = [nested_value(learnt, "strongest", side) or [] for side in ("for", "against")]
     for number in range(max(map(len, sides))):
         pairs = [side[number] if number < len(side) else None for side in sides]
         tables["ngrams"].append(

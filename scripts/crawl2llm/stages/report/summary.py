@@ -16,7 +16,7 @@ from crawl2llm.core import task_costs
 from crawl2llm.core.console import format_quantity, print_line, singular_or_plural
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.core.task_costs import work_benchmarks
-from crawl2llm.formats.run_records import dig, read_benchmark
+from crawl2llm.formats.run_records import nested_value, read_benchmark
 from crawl2llm.stages.report import alarms, tasks
 from crawl2llm.stages.report.comparison_table import WORDS, difference_text, measure_name
 from crawl2llm.stages.report.model_table import accuracy_text
@@ -37,11 +37,13 @@ SHOWN = 100  # characters of what a model goes on with
 
 def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tuple[str, str]]:
     """(what, its numbers with their units) from the report's counts.json and the seconds of all tasks."""
-    train, models = dig(counts, "corpus", "train"), counts.get("models") or []
-    held_out = dig(counts, "corpus", "validation", "documents")
+    train, models = nested_value(counts, "corpus", "train"), counts.get("models") or []
+    held_out = nested_value(counts, "corpus", "validation", "documents")
     pretrain = models[0]["training"] if models else None
     late = counts.get("outdated") or {}
-    documents, records, steps = dig(train, "documents"), counts.get("documents_read"), dig(pretrain, "steps")
+    documents = nested_value(train, "documents")
+    records = counts.get("documents_read")
+    steps = nested_value(pretrain, "steps")
 
     def outdated_mark(*steps: str) -> str:
         """What follows a number of results that no longer belong to the others."""
@@ -54,12 +56,13 @@ def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> 
             "corpus",
             f"{format_integer(documents)} "
             f"{singular_or_plural(documents, 'document')}{f' to train on, {format_integer(held_out)} held out' if held_out else ''}, "
-            f"{format_bytes(dig(train, 'bytes'))} of text, {format_short(dig(counts, 'tokens', 'train', 'tokens'))} tokens; from "
+            f"{format_bytes(nested_value(train, 'bytes'))} of text, "
+            f"{format_short(nested_value(counts, 'tokens', 'train', 'tokens'))} tokens; from "
             f"{format_integer(records)} crawl {singular_or_plural(records, 'record')}{outdated_mark('corpus.write', 'tokenize.encode')}",
         ),
         (
             "trained",
-            f"{format_short(parameter_count(pretrain))} parameters on {format_short(dig(pretrain, 'tokens'))} tokens, "
+            f"{format_short(parameter_count(pretrain))} parameters on {format_short(nested_value(pretrain, 'tokens'))} tokens, "
             f"{format_integer(steps)} {singular_or_plural(steps, 'step')}{outdated_mark('pretrain.train')}"
             if pretrain
             else "no model yet",
@@ -67,8 +70,8 @@ def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> 
     ]
     for model in models:
         name, evaluation = model_title(model["name"]).lower(), model["evaluation"]
-        text, questions = dig(evaluation, "heldout_text"), dig(evaluation, "questions")
-        bits = format_significant(dig(text, "bits_per_byte"))
+        text, questions = nested_value(evaluation, "heldout_text"), nested_value(evaluation, "questions")
+        bits = format_significant(nested_value(text, "bits_per_byte"))
         if not evaluation:
             rows.append((name, reward_text(model)))
             continue
@@ -78,11 +81,11 @@ def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> 
         chance = (
             ""
             if accuracy_text(questions) == NOTHING
-            else f" right (chance {accuracy_text({'acc': dig(questions, 'chance')})})"
+            else f" right (chance {accuracy_text({'acc': nested_value(questions, 'chance')})})"
         )
-        smaller = dig(model, "training", "bytes_before")
-        if smaller and smaller != dig(model, "training", "bytes"):
-            bits = f"{format_bytes(dig(model, 'training', 'bytes'))} instead of {format_bytes(smaller)}, {bits}"
+        size, size_before = nested_value(model, "training", "bytes"), nested_value(model, "training", "bytes_before")
+        if size_before and size_before != size:
+            bits = f"{format_bytes(size)} instead of {format_bytes(size_before)}, {bits}"
         rows.append(
             (
                 name,
@@ -194,10 +197,10 @@ def total_seconds(results: Path) -> float | None:
 
 def reward_text(model: dict[str, Any]) -> str:
     """What is said of a model without an evaluation: of a reward model how often it is right."""
-    after = dig(model, "training", "heldout_accuracy_after")
+    after = nested_value(model, "training", "heldout_accuracy_after")
     if model["step"] != REWARD_STEP or after is None:
         return "not evaluated"
-    error = dig(model, "training", "heldout_accuracy_stderr")
+    error = nested_value(model, "training", "heldout_accuracy_stderr")
     about = "" if error is None else f" ± {100 * error:.1f} %"
     return f"reward model, {100 * after:.1f} %{about} of held-out pairs in the right order (chance 50.0 %)"
 

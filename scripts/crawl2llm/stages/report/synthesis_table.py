@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crawl2llm.chain.steps import SYNTHESIZE
-from crawl2llm.formats.run_records import Run, dig, finite_number
+from crawl2llm.formats.run_records import Run, finite_number, nested_value
 from crawl2llm.stages.report.page import format_integer, format_significant
 
 Fact = tuple[str, str, str]
@@ -17,10 +17,10 @@ def synthesis_facts(run: Run) -> list[Fact]:
         if not counts:
             continue
         dropped = ", ".join(f"{why} {format_integer(count)}" for why, count in sorted(counts["dropped"].items()))
-        tokens = sum(finite_number(dig(summary, "tokens", kind)) or 0 for kind in ("prompt", "completion"))
-        money = finite_number(dig(summary, "money"))
+        tokens = sum(finite_number(nested_value(summary, "tokens", kind)) or 0 for kind in ("prompt", "completion"))
+        money = finite_number(nested_value(summary, "money"))
         note = [
-            f"by {dig(summary, 'model')} from {format_integer(dig(summary, 'seeds', 'chosen'))} documents",
+            f"by {nested_value(summary, 'model')} from {format_integer(nested_value(summary, 'seeds', 'chosen'))} documents",
             f"{format_integer(tokens)} tokens of prompts and replies"
             + (f" for {format_significant(money)}" if money else ""),
             *([f"dropped of {format_integer(counts['in'])}: {dropped}"] if dropped else []),

@@ -7,7 +7,7 @@ from typing import Any
 
 from crawl2llm.chain.model_registry import BASE, BASE_STEP
 from crawl2llm.chain.steps import MIX, PLAN
-from crawl2llm.formats.run_records import Run, dig, finite_number, measurement_files, training_metrics
+from crawl2llm.formats.run_records import Run, finite_number, measurement_files, nested_value, training_metrics
 from crawl2llm.stages.report import synthesis_table, training_gains
 from crawl2llm.stages.report.candidates import expected_missed_pairs
 from crawl2llm.stages.report.model_table import accuracy_text, heldout_size_text
@@ -27,8 +27,8 @@ Fact = tuple[str, str, str]  # name, value with its unit, what it was measured o
 
 def parameter_count(facts: Any) -> Any:
     """The model's parameters of a training step's summary: a number, or `total` of {total, non_embedding}."""
-    counts = dig(facts, "parameters")
-    return dig(counts, "total") if isinstance(counts, dict) else counts
+    counts = nested_value(facts, "parameters")
+    return nested_value(counts, "total") if isinstance(counts, dict) else counts
 
 
 def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]:
@@ -38,23 +38,26 @@ def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[s
         model
         for model in counts["models"]
         if model["name"] == BASE
-        or (model["evaluation"] and is_trained(model) and not dig(model, "training", "bytes_before"))
+        or (model["evaluation"] and is_trained(model) and not nested_value(model, "training", "bytes_before"))
     ]  # one that is the same in fewer bytes is not the best fine-tuned one
     tuned = best_model(candidates)
-    text = dig(base, "evaluation", "heldout_text") or {**(dig(counts, "corpus", "validation") or {}), **pretrain}
-    questions = dig(tuned or base, "evaluation", "questions")
+    text = nested_value(base, "evaluation", "heldout_text") or {
+        **(nested_value(counts, "corpus", "validation") or {}),
+        **pretrain,
+    }
+    questions = nested_value(tuned or base, "evaluation", "questions")
     notes = [
         choice_note(tuned, candidates),
-        f"chance {format_percent(dig(questions, 'chance'))}",
-        f"base model {accuracy_text(dig(base, 'evaluation', 'questions'))}" if tuned else "",
-        f"{format_integer(dig(questions, 'items'))} held-out questions",
+        f"chance {format_percent(nested_value(questions, 'chance'))}",
+        f"base model {accuracy_text(nested_value(base, 'evaluation', 'questions'))}" if tuned else "",
+        f"{format_integer(nested_value(questions, 'items'))} held-out questions",
     ]
-    corpus = dig(counts, "corpus", "train") or {}
+    corpus = nested_value(counts, "corpus", "train") or {}
     corpus_note = (
         f"{format_bytes(corpus.get('bytes'))} of text, from {format_integer(counts['documents_read'])} crawl records in "
         f"{format_bytes(counts['bytes_read'])} of files as stored, mostly compressed"
     )
-    tokens_note = f"{format_short(dig(counts, 'tokens', 'train', 'tokens'))} tokens in the training corpus"
+    tokens_note = f"{format_short(nested_value(counts, 'tokens', 'train', 'tokens'))} tokens in the training corpus"
     start_words = f"the weights of {start_model}" if (start_model := pretrain.get("start_from")) else "random weights"
     steps = pretrain.get("steps")
     if isinstance(steps, int):  # those of a branch are its own
@@ -65,7 +68,7 @@ def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[s
         ("Model", format_short(parameter_count(pretrain)), "parameters", f"{format_integer(steps)} optimizer steps from {start_words}"),
         (
             "Held-out text",
-            format_significant(dig(text, "bits_per_byte")),
+            format_significant(nested_value(text, "bits_per_byte")),
             "bits per byte",
             f"base model, {heldout_size_text(text)}{training_gains.baseline_text(counts)}",
         ),
@@ -93,7 +96,7 @@ def choice_note(tuned: dict[str, Any] | None, candidates: list[dict[str, Any]]) 
 
 def lead_sentence(counts: dict[str, Any]) -> str:
     """The page's first sentence."""
-    pretrain, train = counts["models"][0]["training"] or {}, dig(counts, "corpus", "train") or {}
+    pretrain, train = counts["models"][0]["training"] or {}, nested_value(counts, "corpus", "train") or {}
     if not pretrain:
         return "No model has been trained in this run yet."
     start_words = f"from {start_model}" if (start_model := pretrain.get("start_from")) else "from scratch"
@@ -109,7 +112,7 @@ def split_rows(counts: dict[str, Any]) -> list[dict[str, Any]]:
     if not any(counts["corpus"].values()) and not any(counts["tokens"].values()):
         return rows
     for name in ("train", "validation"):
-        corpus, tokens = dig(counts, "corpus", name) or {}, dig(counts, "tokens", name) or {}
+        corpus, tokens = nested_value(counts, "corpus", name) or {}, nested_value(counts, "tokens", name) or {}
         text, number_of = finite_number(tokens.get("bytes", corpus.get("bytes"))), finite_number(tokens.get("tokens"))
         rate = text / number_of if text and number_of else None
         rows.append(
@@ -134,15 +137,16 @@ def source_rows(run: Run) -> list[dict[str, Any]]:
     rows = []
     for name in sorted(before):
         tokens, bytes_ = (
-            sum(finite_number(dig(split, name, key)) or 0 for split in encoded.values()) for key in ("tokens", "bytes")
+            sum(finite_number(nested_value(split, name, key)) or 0 for split in encoded.values())
+            for key in ("tokens", "bytes")
         )
         rows.append(
             {
                 "name": name,
-                "documents": dig(before, name, "documents"),
-                "bytes": dig(before, name, "bytes"),
-                "kept_documents": dig(after, name, "documents") if name in after else none_kept,
-                "kept_bytes": dig(after, name, "bytes") if name in after else none_kept,
+                "documents": nested_value(before, name, "documents"),
+                "bytes": nested_value(before, name, "bytes"),
+                "kept_documents": nested_value(after, name, "documents") if name in after else none_kept,
+                "kept_bytes": nested_value(after, name, "bytes") if name in after else none_kept,
                 "tokens": tokens if encoded else None,
                 "bytes_per_token": bytes_ / tokens if tokens else None,
                 "epochs": source_epochs(run, name),
@@ -155,15 +159,15 @@ def source_epochs(run: Run, source: str) -> float | None:
     """How often the base model's training reads a source: as pretrain.mix drew it, else as all text; None where that is unknown."""
     mix = run.fact(MIX) or {}
     if mix:
-        return finite_number(dig(mix, "groups", source, "epochs")) if mix["by"] == "source" else None
+        return finite_number(nested_value(mix, "groups", source, "epochs")) if mix["by"] == "source" else None
     return finite_number(run.fact(BASE_STEP, "epochs")) or finite_number(run.fact(PLAN, "epochs"))
 
 
 def missed_pairs_fact(run: Run, config: dict[str, Any] | None) -> Fact | None:
     """The near-duplicate pairs that agree in no band, estimated; None where the run or its config does not tell."""
     counts = run.summary("dedup.select", "similarity")
-    similarity_threshold = finite_number(dig(config, "dedup", "select", "threshold"))
-    bands, rows = (dig(config, "dedup", "signature", key) for key in ("bands", "rows"))
+    similarity_threshold = finite_number(nested_value(config, "dedup", "select", "threshold"))
+    bands, rows = (nested_value(config, "dedup", "signature", key) for key in ("bands", "rows"))
     if (
         not isinstance(counts, list)
         or similarity_threshold is None
@@ -229,50 +233,53 @@ def unreadable_facts(run: Run) -> list[Fact]:
 def corpus_facts(run: Run, config: dict[str, Any] | None = None) -> list[Fact]:
     """Exempt documents, duplicates and the quality classifier in a few numbers."""
     dedup, train, select = run.summary("dedup.select"), run.summary("quality.train"), run.summary("quality.select")
-    largest, heldout = dig(dedup, "largest"), dig(train, "heldout")
-    passed, cut = dig(dedup, "pairs", "passed"), finite_number(dig(dedup, "pairs", "cut"))
+    largest, heldout = nested_value(dedup, "largest"), nested_value(train, "heldout")
+    passed, cut = nested_value(dedup, "pairs", "passed"), finite_number(nested_value(dedup, "pairs", "cut"))
     exempt = finite_number(run.summary("heuristics.select", "curated_exempt"))
     rows: list[Fact] = [*synthesis_table.synthesis_facts(run), *unreadable_facts(run)]
     if exempt:
         rows.append(("Curated documents exempt", format_integer(exempt), "a heuristic would have dropped them"))
     rows += source_exempt_facts(run)
     if dedup is not None:
-        size_ = dig(largest[0], "size") if isinstance(largest, list) and largest else None
+        size_ = nested_value(largest[0], "size") if isinstance(largest, list) and largest else None
         cut_note = f"; {format_integer(cut)} were cut from overfull buckets" if cut else ""
         rows += [
             (
                 "Duplicate clusters",
-                format_integer(dig(dedup, "clusters")),
+                format_integer(nested_value(dedup, "clusters")),
                 "kept documents with at least one duplicate",
             ),
             ("Largest cluster", format_integer(size_), "documents, the kept one included"),
             (
                 "Candidate pairs",
-                format_integer(dig(dedup, "pairs", "verified")),
+                format_integer(nested_value(dedup, "pairs", "verified")),
                 f"exact similarity computed for each{cut_note}",
             ),
             ("Near-duplicate pairs", format_integer(passed), "candidate pairs at or above the threshold"),
         ]
-        verified = finite_number(dig(dedup, "pairs", "verified"))
+        verified = finite_number(nested_value(dedup, "pairs", "verified"))
         if verified and finite_number(passed) is not None:
             share = format_significant(100 * (verified - (finite_number(passed) or 0)) / verified)
             rows.append(("False candidates", f"{share} %", "of the candidate pairs, measured: below the threshold"))
         if misses := missed_pairs_fact(run, config):
             rows.append(misses)
-        if earlier := finite_number(dig(dedup, "earlier")):
+        if earlier := finite_number(nested_value(dedup, "earlier")):
             rows.append(
                 ("Duplicates of earlier corpora", format_integer(earlier), "dropped for a document of an export")
             )
-    if near := dig(run.summary("corpus.split"), "near_duplicates"):
+    if near := nested_value(run.summary("corpus.split"), "near_duplicates"):
         about = f"training documents with a similarity of {near['similarity']:.4g} or more to a validation document"
-        dropped_note = " that were dropped" if dig(run.counts("corpus.split"), "dropped") else ""
+        dropped_note = " that were dropped" if nested_value(run.counts("corpus.split"), "dropped") else ""
         rows.append(("Near-duplicates across the split", format_integer(near["documents"]), about + dropped_note))
     if train is not None:
-        on = f"{format_integer(dig(heldout, 'positives'))} curated and {format_integer(dig(heldout, 'negatives'))} other held-out documents"
-        auc = finite_number(dig(train, "roc_auc"))
+        positives = format_integer(nested_value(heldout, "positives"))
+        on = f"{positives} curated and {format_integer(nested_value(heldout, 'negatives'))} other held-out documents"
+        auc = finite_number(nested_value(train, "roc_auc"))
         rows.append(("ROC-AUC of the classifier", format_significant(auc), on if auc is not None else "not measured"))
-    if dig(select, "threshold") is not None:
-        rows.append(("Quality threshold", format_significant(dig(select, "threshold")), "classifier score from 0 to 1"))
+    if nested_value(select, "threshold") is not None:
+        rows.append(
+            ("Quality threshold", format_significant(nested_value(select, "threshold")), "classifier score from 0 to 1")
+        )
     return rows
 
 
@@ -281,7 +288,7 @@ def tokenizer_facts(run: Run) -> dict[str, Any]:
     facts = run.summary("tokenize.train") or {}
     longest = []
     for token in facts.get("longest_tokens") or []:
-        text = token if isinstance(token, str) else str(dig(token, "token") or token)
+        text = token if isinstance(token, str) else str(nested_value(token, "token") or token)
         longest.append(text.replace(" ", "␣").replace("Ġ", "␣").replace("\n", "⏎"))
     keys = ("vocabulary", "bytes_per_token", "measured_bytes")
     return {**{key: facts.get(key) for key in keys}, "longest": longest}
@@ -297,10 +304,10 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
     """A training step's summary as rows; what it does not measure is left out."""
     heldout_words = f"{format_integer(facts.get('heldout_tokens'))} tokens of {format_integer(facts.get('heldout_pairs'))} held-out pairs"
     answers = f"nats per answer token, {heldout_words}"
-    best_step = dig(facts, "early_stop", "best_step")
-    when = (
-        f"after step {format_integer(best_step)}, whose weights the model has" if best_step else "after the last step"
-    )
+    best_step = nested_value(facts, "early_stop", "best_step")
+    when = "after the last step"
+    if best_step:
+        when = f"after step {format_integer(best_step)}, whose weights the model has"
     validation_words = (
         f"{format_integer(facts.get('validation_tokens'))} validation tokens, "
         f"{format_bytes(facts.get('validation_bytes'))}, {when}"
@@ -322,7 +329,7 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
             format_percent(facts.get("weight_error"), 2),
             f"worst {format_percent(facts.get('worst_error'), 2)}, {facts.get('worst_layer')}",
         ),
-        ("Without embeddings", format_integer(dig(facts, "parameters", "non_embedding")), "parameters"),
+        ("Without embeddings", format_integer(nested_value(facts, "parameters", "non_embedding")), "parameters"),
         ("Tokens seen", format_integer(facts.get("tokens")), "training tokens, repeated passes counted"),
         ("Tokens a parameter", tokens_a_parameter(facts), "20 in Hoffmann et al. 2022 (Chinchilla)"),
         ("Epochs", format_significant(facts.get("epochs"), 3), "passes over the training corpus"),
@@ -339,7 +346,7 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
         *(
             (
                 f"Validation bits per byte: {name}",
-                format_significant(dig(part, "bits_per_byte")),
+                format_significant(nested_value(part, "bits_per_byte")),
                 heldout_size_text(part),
             )
             for name, part in (facts.get("validation_by_source") or {}).items()
@@ -375,7 +382,7 @@ def progress_facts(run: Run, model: Model, config: dict[str, Any] | None) -> lis
         return []
     rows = training_metrics(run, model.step, model.task)
     last = {key: row[key] for row in rows for key in row if finite_number(row[key]) is not None}
-    planned_steps = finite_number(dig(config, *model.step.split("."), "steps"))
+    planned_steps = finite_number(nested_value(config, *model.step.split("."), "steps"))
     last_written = max((path.stat().st_mtime for path in measurement_files(folder)), default=None)
     written_text = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(last_written)) if last_written else NOTHING
     facts: list[Fact] = [

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from crawl2llm.chain.model_registry import UNTRAINED
-from crawl2llm.formats.run_records import Run, dig, finite_number
+from crawl2llm.formats.run_records import Run, finite_number, nested_value
 from crawl2llm.stages.report.models import is_trained, model_title
 from crawl2llm.stages.report.page import NOTHING, format_integer, format_percent, format_signed, format_significant
 
@@ -23,9 +23,9 @@ def read_baselines(run: Run, untrained: dict[str, Any] | None) -> dict[str, Any]
 
 def task_facts(counts: dict[str, Any]) -> dict[str, Any]:
     """What evaluate.items says of each task, in the order of NAMES."""
-    facts = dict(dig(counts, "beside", "tasks") or {})
+    facts = dict(nested_value(counts, "beside", "tasks") or {})
     for model in counts.get("models") or []:  # classifications of the held-out pairs
-        facts = {**(dig(model, "evaluation", "items") or {}), **facts}
+        facts = {**(nested_value(model, "evaluation", "items") or {}), **facts}
     return {
         task: facts[task] for task in [*(name for name in NAMES if name in facts), *sorted(facts.keys() - NAMES.keys())]
     }
@@ -36,23 +36,29 @@ def result_columns(counts: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     baselines = counts.get("beside") or {}
     tasks = task_facts(counts)
     results = [
-        (name, {task: dig(facts, "baselines", name) for task, facts in tasks.items()}) for name in NGRAMS if tasks
+        (name, {task: nested_value(facts, "baselines", name) for task, facts in tasks.items()})
+        for name in NGRAMS
+        if tasks
     ]
     if baselines.get(UNTRAINED):
-        results.append((UNTRAINED, dig(baselines, UNTRAINED, "items") or {}))
+        results.append((UNTRAINED, nested_value(baselines, UNTRAINED, "items") or {}))
     evaluated = [model for model in counts.get("models") or [] if model["evaluation"] and is_trained(model)]
-    return results + [(model_title(model["name"]), dig(model, "evaluation", "items") or {}) for model in evaluated]
+    return results + [
+        (model_title(model["name"]), nested_value(model, "evaluation", "items") or {}) for model in evaluated
+    ]
 
 
 def accuracy_text(result: Any) -> str:
     """`54.2 % ± 2.7 %`: an accuracy with its standard error over documents."""
-    error = finite_number(dig(result, "stderr"))
-    return format_percent(dig(result, "accuracy")) + (f" ± {format_percent(error)}" if error is not None else "")
+    error = finite_number(nested_value(result, "stderr"))
+    return format_percent(nested_value(result, "accuracy")) + (
+        f" ± {format_percent(error)}" if error is not None else ""
+    )
 
 
 def centered_text(result: Any) -> str:
     """`+0.39`: 0 is guessing, 1 is all right."""
-    return format_signed(dig(result, "centered"), 2)
+    return format_signed(nested_value(result, "centered"), 2)
 
 
 def second_line(result: dict[str, Any]) -> str:
@@ -76,7 +82,9 @@ def result_tables(counts: dict[str, Any]) -> dict[str, Any]:
             rows.append(
                 {
                     "name": NAMES.get(task, task),
-                    "chance": format_percent(next((dig(result, "chance") for result in results if result), None)),
+                    "chance": format_percent(
+                        next((nested_value(result, "chance") for result in results if result), None)
+                    ),
                     "cells": [
                         (accuracy_text(result), second_line(result)) if result else (NOTHING, "") for result in results
                     ],
@@ -88,17 +96,17 @@ def result_tables(counts: dict[str, Any]) -> dict[str, Any]:
 
 def bits_rows(counts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """(name, bits per byte of the held-out text) of compressors, n-grams, the untrained model and each model."""
-    text = dig(counts, "beside", "heldout_text", "bits_per_byte") or {}
+    text = nested_value(counts, "beside", "heldout_text", "bits_per_byte") or {}
     if not text:
         return
     for name in (*COMPRESSORS, *NGRAMS):
         yield name, format_significant(text.get(name))
-    evaluations = [(UNTRAINED, dig(counts, "beside", UNTRAINED))]
+    evaluations = [(UNTRAINED, nested_value(counts, "beside", UNTRAINED))]
     evaluations += [
         (model_title(model["name"]), model["evaluation"]) for model in counts["models"] if is_trained(model)
     ]
     for name, evaluation in evaluations:
-        if value := finite_number(dig(evaluation, "heldout_text", "bits_per_byte")):
+        if value := finite_number(nested_value(evaluation, "heldout_text", "bits_per_byte")):
             yield name, format_significant(value)
 
 
@@ -113,15 +121,17 @@ def task_lines(counts: dict[str, Any]) -> list[tuple[str, str]]:
 
     def accuracies_text(results: dict[str, Any]) -> str:
         return ", ".join(
-            f"{NAMES.get(task, task).lower()} {format_percent(dig(results, task, 'accuracy'))}" for task in tasks
+            f"{NAMES.get(task, task).lower()} {format_percent(nested_value(results, task, 'accuracy'))}"
+            for task in tasks
         )
 
     chances = {
-        task: {"accuracy": dig(next(of[task] for _, of in model_columns if of.get(task)), "chance")} for task in tasks
+        task: {"accuracy": nested_value(next(of[task] for _, of in model_columns if of.get(task)), "chance")}
+        for task in tasks
     }
     baselines = [(name, of) for name, of in model_columns if name in ("bigram", UNTRAINED)]
     shares = [
-        f"{name} {', '.join(format_percent(dig(of, task, 'accuracy')) for task in tasks)}"
+        f"{name} {', '.join(format_percent(nested_value(of, task, 'accuracy')) for task in tasks)}"
         for name, of in [*baselines, ("chance", chances)]
     ]
     rows = [("tasks", "; ".join(f"{name}: {accuracies_text(of)}" for name, of in models))] if models else []

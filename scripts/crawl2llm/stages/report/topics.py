@@ -13,7 +13,7 @@ from crawl2llm.chain.filter_order import FIRST_VERDICTS
 from crawl2llm.chain.step import stage_of
 from crawl2llm.core.topic_names import ALL, MAP, PARTS
 from crawl2llm.formats.documents import open_parquet, rows
-from crawl2llm.formats.run_records import Run, dig
+from crawl2llm.formats.run_records import Run, nested_value
 from crawl2llm.stages.report.figures import BLUE, GREEN, INK, ORANGE, PURPLE, figure_svg
 from crawl2llm.stages.report.page import NOTHING, format_integer, format_percent, format_signed
 from crawl2llm.stages.report.topic_differences import Difference, topic_difference
@@ -25,7 +25,7 @@ DIFFERENCES_SHOWN = 30  # differences shown, the largest
 COLOURS, MARKS = (BLUE, ORANGE, GREEN, PURPLE), "os^Dv"
 COUNT_COLUMNS = ("documents", "bytes", "dropped", "dropped_bytes")
 
-Counts = dict[str, npt.NDArray[np.int64]]  # step → [topics, parts, NAMED]
+Counts = dict[str, npt.NDArray[np.int64]]  # step → [topics, parts, COUNT_COLUMNS]
 
 
 def topic_counts(run: Run) -> tuple[list[str | None], Counts]:
@@ -109,9 +109,8 @@ def table(run: Run) -> dict[str, Any] | None:
     before = [next(iter(counts_by_step.values()))[:, :, :2].sum(axis=1)] if counts_by_step else []
     dropping = {step: step_counts for step, step_counts in counts_by_step.items() if step_counts[:, :, 2].any()}
     after = [(step_counts[:, :, :2] - step_counts[:, :, 2:]).sum(axis=1) for step_counts in dropping.values()]
-    places = (
-        sorted(range(len(names)), key=lambda place: (-int(before[0][place, 0]), names[place] or "")) if before else []
-    )
+    places = list(range(len(names))) if before else []
+    places.sort(key=lambda place: (-int(before[0][place, 0]), names[place] or ""))
     table_rows = [
         {
             "name": names[place] or NOTHING,
@@ -127,7 +126,7 @@ def table(run: Run) -> dict[str, Any] | None:
     differences = topic_differences(names, counts_by_step, topic_facts)
     certain = [entry for entry in differences if abs(entry[2].excess_share) > entry[2].half_width(len(differences))]
     certain.sort(key=lambda entry: (-abs(entry[2].excess_share), entry[0], entry[1]))
-    models = dig(run.fact(TRAIN), "documents") or {}
+    models = nested_value(run.fact(TRAIN), "documents") or {}
     model_words = (
         ""
         if list(models) in ([], [ALL])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crawl2llm.chain.model_registry import BASE, UNTRAINED
-from crawl2llm.formats.run_records import dig, finite_number
+from crawl2llm.formats.run_records import finite_number, nested_value
 from crawl2llm.stages.report.page import NOTHING, format_integer, format_percent, format_significant
 from crawl2llm.stages.report.tasks import COMPRESSORS, NAMES, NGRAMS, accuracy_text
 
@@ -14,8 +14,8 @@ Tile = tuple[str, str, str, str]  # name, value, unit, what it was measured on
 
 def baseline_text(counts: dict[str, Any]) -> str:
     """`; untrained 4.055, bigram 2.415, xz 1.944`: bits per byte of the same text without training; "" where none is known."""
-    bits_by_name = dig(counts, "beside", "heldout_text", "bits_per_byte") or {}
-    values = [(UNTRAINED, dig(counts, "beside", UNTRAINED, "heldout_text", "bits_per_byte"))]
+    bits_by_name = nested_value(counts, "beside", "heldout_text", "bits_per_byte") or {}
+    values = [(UNTRAINED, nested_value(counts, "beside", UNTRAINED, "heldout_text", "bits_per_byte"))]
     values += [(name, bits_by_name.get(name)) for name in (NGRAMS[-1], COMPRESSORS[0])]
     parts = [f"{name} {format_significant(value)}" for name, value in values if finite_number(value) is not None]
     return f"; {', '.join(parts)}" if parts else ""
@@ -25,8 +25,8 @@ def baseline_accuracies(counts: dict[str, Any], task: str, result: dict[str, Any
     """(name, accuracy) of what answers a task without training, or by counting pairs: a guess, the bigram model, an untrained model."""
     accuracies = [
         ("chance", result.get("chance")),
-        ("bigram", dig(counts, "beside", "tasks", task, "baselines", "bigram", "accuracy")),
-        (UNTRAINED, dig(counts, "beside", UNTRAINED, "items", task, "accuracy")),
+        ("bigram", nested_value(counts, "beside", "tasks", task, "baselines", "bigram", "accuracy")),
+        (UNTRAINED, nested_value(counts, "beside", UNTRAINED, "items", task, "accuracy")),
     ]
     return [(name, float(value)) for name, value in accuracies if finite_number(value) is not None]
 
@@ -40,7 +40,7 @@ def distance_from_baseline(counts: dict[str, Any], task: str, result: dict[str, 
 def task_tiles(counts: dict[str, Any]) -> list[Tile]:
     """The tile of the base model's task that is furthest from what needs no training; none where no task was asked."""
     base = next((model["evaluation"] for model in counts["models"] if model["name"] == BASE), None)
-    results = {name: result for name, result in (dig(base, "items") or {}).items() if name in NAMES}
+    results = {name: result for name, result in (nested_value(base, "items") or {}).items() if name in NAMES}
     if not results:
         return []
     name = max(results, key=lambda name: (distance_from_baseline(counts, name, results[name]), name))
@@ -58,7 +58,8 @@ def task_tiles(counts: dict[str, Any]) -> list[Tile]:
 
 def answer_tiles(tuned: dict[str, Any] | None) -> list[Tile]:
     """The tile of a fine-tuned model's loss on held-out answers, before and after; none where it was not measured."""
-    before, after = (finite_number(dig(tuned, "training", f"heldout_loss_{when}")) for when in ("before", "after"))
+    before = finite_number(nested_value(tuned, "training", "heldout_loss_before"))
+    after = finite_number(nested_value(tuned, "training", "heldout_loss_after"))
     if tuned is None or before is None or after is None:
         return []
     value = f"{before:.2f} → {after:.2f}"

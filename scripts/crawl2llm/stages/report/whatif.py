@@ -107,14 +107,14 @@ class Step:
         schema: dict[str, Any] = config_schema.schema_section(section)["properties"][name]
         return schema
 
-    def count_rows(self, rows: Rows, groups: tuple[np.ndarray, np.ndarray], weights: list[np.ndarray | None]) -> None:
+    def add_rows(self, rows: Rows, groups: tuple[np.ndarray, np.ndarray], weights: list[np.ndarray | None]) -> None:
         """Count rows under every curve."""
         self.table.add(groups, weights, rows.kept.astype(np.int64))
         self.overlap.add(rows)
         for categories in self.categories:
             categories.add(rows)
         for curve in self.curves:
-            curve.count_rows(rows, groups, weights)
+            curve.add_rows(rows, groups, weights)
 
     def as_dict(self) -> dict[str, Any]:
         """What whatif.json says of the step."""
@@ -174,7 +174,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             by_language = groups[1].codes_of(documents.label_names)[documents.labels]
             for step in steps:
                 for rows, at in step.rows(shard, documents):
-                    step.count_rows(
+                    step.add_rows(
                         rows, (by_source[at], by_language[at]), [None, documents.sizes[at], documents.tokens[at]]
                     )
             progress.add()

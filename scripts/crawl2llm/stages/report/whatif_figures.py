@@ -24,9 +24,8 @@ def _svg_element(
     width: float, height: float, name: str, title: str, description: str, inside: str, shape: str = ""
 ) -> Markup:
     name, title, description = html_id(name), escape_controls(title), escape_controls(description)
-    head = (
-        f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-desc">{html.escape(description)}</desc>'
-    )
+    title, description = html.escape(title), html.escape(description)
+    head = f'<title id="{name}-title">{title}</title><desc id="{name}-desc">{description}</desc>'
     label = f'role="img" aria-labelledby="{name}-title" aria-describedby="{name}-desc"'
     return Markup(f'<svg viewBox="0 0 {width:g} {height:g}" {label}{shape}>{head}{inside}</svg>')  # noqa: S704 - escaped above
 

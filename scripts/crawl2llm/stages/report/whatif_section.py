@@ -27,10 +27,8 @@ FILE = "whatif.json"
 GROUPS = 9  # sources, and languages, of which the page shows each by itself; all are in the file
 NO_NAME = "(none)"
 UNITS = ("documents", "bytes", "tokens")
-KEEPS_SENTENCES = {
-    "quality.select.keep_fraction": "The best of this share stay.",
-    "dedup.select.threshold": "",
-}  # else by what it keeps
+# Of other rules by what they keep.
+KEEPS_SENTENCES = {"quality.select.keep_fraction": "The best of this share stay.", "dedup.select.threshold": ""}
 
 
 def plain_number(value: float | None) -> str:
@@ -81,9 +79,8 @@ def script_payload(counts: Mapping[str, Any], variant: str) -> dict[str, Any]:
     for step in counts["steps"]:
         for rule in step["rules"]:
             kept = rule["kept"]
-            sources, languages = (
-                largest_groups(counts[f"{by}s"], kept["documents"][by]) for by in ("source", "language")
-            )
+            sources = largest_groups(counts["sources"], kept["documents"]["source"])
+            languages = largest_groups(counts["languages"], kept["documents"]["language"])
             rules.append(
                 {
                     "step": step["step"],

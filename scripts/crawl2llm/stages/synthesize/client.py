@@ -58,7 +58,7 @@ class RequestQueue:
                             # Costlier than their most were some before it; what comes after is not used, whenever it was asked.
                             self.over_budget += 1 + len(self.window) + (coming is not None) + sum(1 for _ in rest)
                             return
-                        self.count_reply(reply)
+                        self.add_reply(reply)
                         yield oldest.request, reply
                     if coming and len(self.window) < WINDOW_FACTOR * self.writer.at_once and self.has_room(coming):
                         self.begin_request(coming, pool)
@@ -115,7 +115,7 @@ class RequestQueue:
         queued.reply = reply
         self.reserved_cost += costs.reply_cost(reply) - queued.largest_cost
 
-    def count_reply(self, reply: Reply) -> None:
+    def add_reply(self, reply: Reply) -> None:
         """Count a reply that is used."""
         self.budget.spent += costs.reply_cost(reply)
         self.refused += bool(reply.refused)

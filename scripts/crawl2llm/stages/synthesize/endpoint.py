@@ -47,7 +47,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def retry_after_seconds(header: str | None, now: datetime | None = None) -> float:
-    """What a Retry-After asks to wait, in seconds, at most LONGEST; 0 without one that can be read."""
+    """What a Retry-After asks to wait, in seconds, at most LONGEST_WAIT; 0 without one that can be read."""
     if not header:
         return 0.0
     try:

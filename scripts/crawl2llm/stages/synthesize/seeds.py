@@ -25,7 +25,7 @@ from crawl2llm.core.nested_dicts import lookup
 from crawl2llm.formats.documents import Writer, open_parquet, rows, shard_of, uniform_hash
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader
-from crawl2llm.stages.ingest.warc import Rejected
+from crawl2llm.stages.ingest.warc import RejectedRecord
 from crawl2llm.stages.synthesize.prompts import Seed
 from crawl2llm.text.group_split import origin_of, synthesis_source
 
@@ -100,7 +100,7 @@ class Seeds:
             read = READERS[entry["kind"]](entry, bounds)
             for path, name in self.paths_with_names(entry):
                 for page in read(path, name):
-                    if isinstance(page, Rejected):
+                    if isinstance(page, RejectedRecord):
                         counts["rejected"] += 1
                         continue
                     metadata = json.dumps(page.metadata, ensure_ascii=False)

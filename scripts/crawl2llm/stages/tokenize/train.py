@@ -102,7 +102,7 @@ def longest_entries(tokenizer: Tokenizer, number: int = LONGEST) -> list[str]:
 
 
 def count_bytes_and_tokens(tokenizer: Tokenizer, paths: list[Path]) -> tuple[int, int]:
-    """(bytes, tokens) of the first texts that together have MEASURED bytes; nothing after them is read."""
+    """(bytes, tokens) of the first texts that together have MEASURED_BYTES bytes; nothing after them is read."""
     size = tokens = 0
     for path in paths:
         for row in rows(path, ["text"]):

@@ -48,7 +48,7 @@ class Sample:
 
 
 @dataclass
-class Fitted:
+class FittedTopics:
     """A model, and of the sample it was fitted on: the topic of each document (-1: none), its vector, and of each topic its documents
     and terms.
     """
@@ -99,7 +99,7 @@ def tfidf_matrix(sample: Sample, idf: dict[str, float]) -> csr_matrix:
     return unit_rows(weighted)
 
 
-def fit_topics(sample: Sample, settings: dict[str, Any], topic: str) -> Fitted | None:
+def fit_topics(sample: Sample, settings: dict[str, Any], topic: str) -> FittedTopics | None:
     """Topics of a sample, the largest first; None where it has too few terms for any. topic: what their names begin with."""
     from sklearn.cluster import KMeans
     from sklearn.decomposition import TruncatedSVD
@@ -122,7 +122,7 @@ def fit_topics(sample: Sample, settings: dict[str, Any], topic: str) -> Fitted |
         idf, reduce.components_.T, unit_rows(centres)[order], [f"{topic}-{n:02d}" for n in range(1, topic_count + 1)]
     )
     topics, _ = model.nearest_topics(weights)
-    return Fitted(model, topics, vectors, topic_terms(weights, topics, list(idf), topic_count))
+    return FittedTopics(model, topics, vectors, topic_terms(weights, topics, list(idf), topic_count))
 
 
 def topic_terms(weights: csr_matrix, topics: npt.NDArray[np.int64], terms: list[str], number: int) -> list[list[str]]:

@@ -17,7 +17,7 @@ from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.topic_names import ALL, MAP
 from crawl2llm.formats.documents import Writer, batches, count_rows, parquet_file, shard_of, texts_of_ids, uniform_hash
-from crawl2llm.stages.topics.fit import Fitted, Sample, fit_topics, map_places
+from crawl2llm.stages.topics.fit import FittedTopics, Sample, fit_topics, map_places
 from crawl2llm.stages.topics.languages import add_languages_option, language_by_id
 from crawl2llm.stages.topics.model import Models, save_models
 from crawl2llm.stages.topics.terms import terms
@@ -54,7 +54,7 @@ def sample_by_language(paths: list[Path], languages: list[Path], settings: dict[
 
 
 def write_map(
-    path: Path, fitted_by_name: dict[str, Fitted], sample_by_name: dict[str, Sample], settings: dict[str, Any]
+    path: Path, fitted_by_name: dict[str, FittedTopics], sample_by_name: dict[str, Sample], settings: dict[str, Any]
 ) -> None:
     """Write the places of documents on the maps of the MAPS largest models, in the order of their hashes."""
     largest = (
@@ -74,7 +74,7 @@ def write_map(
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     sample_by_name = sample_by_language(args.documents, args.languages, settings)
-    fitted_by_name: dict[str, Fitted] = {}
+    fitted_by_name: dict[str, FittedTopics] = {}
     for name in sorted(sample_by_name):
         if name != ALL and len(sample_by_name[name].ids) < settings["least"]:
             continue

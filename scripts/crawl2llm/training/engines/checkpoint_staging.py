@@ -19,7 +19,7 @@ from torch.distributed.checkpoint.metadata import MetadataIndex
 from crawl2llm.training.engines.model_parallel import local_part
 
 
-class Copies(DefaultSavePlanner):
+class StagingPlanner(DefaultSavePlanner):
     """Plans by the tensors of a state, and has copies of them written."""
 
     copies: dict[str, torch.Tensor]
@@ -29,12 +29,12 @@ class Copies(DefaultSavePlanner):
         return self.copies[index.fqn]
 
 
-class Staged:
+class StagedState:
     """This process's part of a state in memory of the CPU, page-locked where the state is a GPU's. Built by all processes together."""
 
     def __init__(self, state: Mapping[str, torch.Tensor]) -> None:
         rank, writer = dist.get_rank(), HuggingFaceStorageWriter("", save_distributed=True)
-        self.planner = Copies()
+        self.planner = StagingPlanner()
         self.planner.set_up_planner(dict(state), writer.storage_meta(), rank == 0)
         plans: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(plans, self.planner.create_local_plan())

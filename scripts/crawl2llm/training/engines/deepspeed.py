@@ -56,7 +56,7 @@ class DeepSpeed(engine.Engine):
             if torch.is_tensor(state.get("step")):
                 state["step"].zero_()
         self.sizes = {name: getattr(p, "ds_shape", p.shape) for name, p in self.model.named_parameters()}
-        self.means = {part: v.clone() for part, v in self._own_parts().items()} if settings["ema"] else {}
+        self.ema = {part: v.clone() for part, v in self._own_parts().items()} if settings["ema"] else {}
         self._finish_setup(job)
 
     @staticmethod
@@ -183,8 +183,8 @@ class DeepSpeed(engine.Engine):
         order = None if self.zero else [[names[id(parameter)] for parameter in group] for group in groups]
         self.engine.save_checkpoint(str(folder.parent), tag=folder.name, client_state={ORDER: order}, save_latest=False)
         dist.barrier()
-        if self.means:
-            deepspeed_ema.save(self.means, folder, bool(self.zero))
+        if self.ema:
+            deepspeed_ema.save(self.ema, folder, bool(self.zero))
         if dist.get_rank() == 0:
             for name in NEEDLESS_FILES:
                 (folder.parent / name).unlink(missing_ok=True)
@@ -212,31 +212,31 @@ class DeepSpeed(engine.Engine):
                 state["step"] = state["step"].clone()
         for group in self.optimizer.param_groups:  # a checkpoint of another run brings its own
             group |= self.adam
-        self.begin_mean()
-        deepspeed_ema.load(self.means, checkpoint.path)  # of a run without, it begins here
+        self.begin_ema()
+        deepspeed_ema.load(self.ema, checkpoint.path)  # of a run without, it begins here
         dist.barrier()
         if convert and dist.get_rank() == 0:
             shutil.rmtree(path, ignore_errors=True)
 
-    def update_average(self, weight: float) -> None:
-        """As `engine.Engine.update_average`."""
+    def update_ema(self, weight: float) -> None:
+        """As `engine.Engine.update_ema`."""
         for part, value in self._own_parts().items():
-            self.means[part].lerp_(value, weight)
+            self.ema[part].lerp_(value, weight)
 
-    def begin_mean(self) -> None:
-        """Have the mean of the weights, where there is one, begin with them as they are."""
-        for part, value in self._own_parts().items() if self.means else ():
-            self.means[part].copy_(value)
+    def begin_ema(self) -> None:
+        """Have the EMA of the weights, where there is one, begin with them as they are."""
+        for part, value in self._own_parts().items() if self.ema else ():
+            self.ema[part].copy_(value)
 
     def _own_parts(self) -> deepspeed_ema.Parts:
         """This process's part of the fp32 weights: views of them."""
         return {(name, place.first): place.own_part() for name, place in deepspeed_load.places_by_name(self).items()}
 
     @contextlib.contextmanager
-    def using_average(self) -> Iterator[None]:
-        """As `engine.Engine.using_average`; without ZeRO in fp32 the weights wait in a copy, elsewhere they come from the fp32 ones."""
+    def using_ema(self) -> Iterator[None]:
+        """As `engine.Engine.using_ema`; without ZeRO in fp32 the weights wait in a copy, elsewhere they come from the fp32 ones."""
         kept = {} if self.zero or self.low else {part: value.clone() for part, value in self._own_parts().items()}
-        self.put_weights(self.average_weights())
+        self.put_weights(self.ema_weights())
         try:
             yield
         finally:
@@ -253,9 +253,9 @@ class DeepSpeed(engine.Engine):
                 if self.zero < 3 or dist.get_rank() == 0:
                     parameters[name].copy_(value)
 
-    def average_weights(self) -> engine.Weights:
-        """As `master_weights`, of the mean."""
-        for name, value in deepspeed_ema.whole_tensors(self.means, self.sizes, bool(self.zero)):
+    def ema_weights(self) -> engine.Weights:
+        """As `master_weights`, of the EMA."""
+        for name, value in deepspeed_ema.whole_tensors(self.ema, self.sizes, bool(self.zero)):
             yield name, value.cpu()
 
     def master_weights(self) -> engine.Weights:

@@ -1,4 +1,4 @@
-"""The mean of the weights (training/average.py) in the engine DeepSpeed, which lacks it: each process has that of its parts.
+"""The EMA of the weights (training/ema.py) in the engine DeepSpeed, which lacks it: each process has that of its parts.
 
 Here are their files in a checkpoint, and how parts are put together.
 """
@@ -13,16 +13,16 @@ import torch.distributed as dist
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from crawl2llm.training.average import EMA
+from crawl2llm.training.ema import EMA
 
 Part = tuple[str, int]  # name of a parameter, and where in it, flattened, the part begins
 Parts = dict[Part, torch.Tensor]  # fp32, one dimension
 
 
-def whole_tensors(mean: Parts, sizes: dict[str, torch.Size], shared: bool) -> Iterator[tuple[str, torch.Tensor]]:
+def whole_tensors(parts: Parts, sizes: dict[str, torch.Size], shared: bool) -> Iterator[tuple[str, torch.Tensor]]:
     """(name, whole tensor) of parts. A collective call where they are shared out."""
     parts_by_name: dict[str, list[tuple[int, torch.Tensor]]] = {}
-    for (name, first), value in mean.items():
+    for (name, first), value in parts.items():
         parts_by_name.setdefault(name, []).append((first, value))
     device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
     for name, size in sizes.items():
@@ -34,17 +34,17 @@ def whole_tensors(mean: Parts, sizes: dict[str, torch.Size], shared: bool) -> It
         yield name, tensor.view(size)
 
 
-def save(mean: Parts, folder: Path, shared: bool) -> None:
+def save(ema: Parts, folder: Path, shared: bool) -> None:
     """Write this process's parts below a checkpoint's folder."""
     if shared or dist.get_rank() == 0:
         (folder / EMA).mkdir(exist_ok=True)
-        tensors = {f"{name}:{first}": value.cpu().contiguous() for (name, first), value in mean.items()}
+        tensors = {f"{name}:{first}": value.cpu().contiguous() for (name, first), value in ema.items()}
         save_file(tensors, folder / EMA / f"{dist.get_rank():05d}.safetensors")
 
 
-def load(mean: Parts, folder: Path) -> None:
+def load(ema: Parts, folder: Path) -> None:
     """Take this process's parts from a checkpoint of any number of processes."""
-    for (name, first), value in mean.items():
+    for (name, first), value in ema.items():
         read_into(folder, name, first, value)
 
 

@@ -21,8 +21,8 @@ import torch.distributed as dist
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import engine
-from crawl2llm.training.average import EMA
 from crawl2llm.training.checkpoint import Checkpoint
+from crawl2llm.training.ema import EMA
 from crawl2llm.training.engines import deepspeed_ema, deepspeed_load
 
 # In a checkpoint without ZeRO: the names of each group's parameters, in the optimizer's order.
@@ -74,16 +74,16 @@ def saved_parameters(checkpoint: Checkpoint, names: Iterable[str], folder: Path)
 
     folder: for a copy of ZeRO's parts put together, which is removed at the end. Raises InputError for one that does not say enough.
     """
-    for name, kinds in _saved_without_mean(checkpoint, names, folder):
+    for name, kinds in _saved_without_ema(checkpoint, names, folder):
         if (checkpoint.path / EMA).is_dir():
-            mean = torch.empty(kinds[engine.WEIGHT].numel())
-            deepspeed_ema.read_into(checkpoint.path, name, 0, mean)
-            kinds = {**kinds, EMA: mean.view(kinds[engine.WEIGHT].shape)}
+            ema = torch.empty(kinds[engine.WEIGHT].numel())
+            deepspeed_ema.read_into(checkpoint.path, name, 0, ema)
+            kinds = {**kinds, EMA: ema.view(kinds[engine.WEIGHT].shape)}
         yield name, kinds
 
 
-def _saved_without_mean(checkpoint: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
-    """As `saved_parameters`, without the mean of the weights."""
+def _saved_without_ema(checkpoint: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
+    """As `saved_parameters`, without the EMA of the weights."""
     restrict_unpickling()
     names = list(names)
     if checkpoint.zero_stage:
@@ -113,9 +113,7 @@ def _saved_without_mean(checkpoint: Checkpoint, names: Iterable[str], folder: Pa
     inner = stored["optimizer"]
     engine.check_names(chain(*stored[ORDER]), names, checkpoint.path)
     order, states = list(chain(*stored[ORDER])), inner.get("optimizer_state_dict", inner)["state"]
-    masters = (
-        list(chain(*inner["fp32_groups"])) if "fp32_groups" in inner else [stored["module"][name] for name in order]
-    )
+    masters = [*chain(*inner["fp32_groups"])] if "fp32_groups" in inner else [stored["module"][name] for name in order]
     for name in names:
         place = order.index(name)
         state = {kind: value for kind, value in states.get(place, {}).items() if kind in STATE}

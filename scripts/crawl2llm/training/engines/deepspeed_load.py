@@ -17,13 +17,13 @@ from transformers import PreTrainedModel
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import engine
-from crawl2llm.training.average import EMA
+from crawl2llm.training.ema import EMA
 from crawl2llm.training.engines.deepspeed_ema import Parts
 
 STEP = "step"
 
 
-class Built(Protocol):
+class ShardedModel(Protocol):
     """What tensors are put into: a model as DeepSpeed has shared it out."""
 
     engine: Any  # DeepSpeed's own
@@ -32,11 +32,11 @@ class Built(Protocol):
     zero: int  # its stage
     low: bool  # whether it computes in bf16 or fp16
     sizes: dict[str, torch.Size]  # of the whole parameters, by name
-    means: Parts
+    ema: Parts
 
     def put_weights(self, values: engine.Weights) -> None: ...
 
-    def begin_mean(self) -> None: ...
+    def begin_ema(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def masters_of(engine: Any) -> dict[int, torch.Tensor]:
     return {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
 
 
-def places_by_name(built: Built) -> dict[str, Place]:
+def places_by_name(built: ShardedModel) -> dict[str, Place]:
     """The parts that this process holds, by the parameter's name; a process may hold nothing of one."""
     masters = masters_of(built.engine) if built.low and built.zero == 0 else {}
     own_places = {}
@@ -85,27 +85,27 @@ def places_by_name(built: Built) -> dict[str, Place]:
 
 
 @torch.no_grad()
-def adopt_tensors(built: Built, neutral_form: engine.Saved, path: Path) -> None:
+def adopt_tensors(built: ShardedModel, neutral_form: engine.Saved, path: Path) -> None:
     """Take each parameter's weights and optimizer state from the neutral form of the checkpoint at `path`. A collective call.
 
     Raises InputError, the same on every process, where the state is that of another optimizer, or steps were counted apart that ZeRO
     counts together.
     """
-    own_places, means = places_by_name(built), defaultdict(list)
-    for (name, first), mean in built.means.items():
-        means[name].append((first, mean))
+    own_places, ema_parts = places_by_name(built), defaultdict(list)
+    for (name, first), part in built.ema.items():
+        ema_parts[name].append((first, part))
     kinds = _state_kinds(built)
     steps: set[float] = set()
-    averaged = False
+    has_ema = False
     for name, tensors in neutral_form:
         if difference := (tensors.keys() - {engine.WEIGHT, EMA}) ^ {STEP, *kinds[name]}:
             raise InputError(engine.other_optimizer_text(path, f"{min(difference)}/{name} is not in both"))
         steps.add(float(tensors[STEP]))
         if name in own_places:
             _fill_parameter(built, own_places[name], tensors, kinds[name])
-        for first, mean in means[name] if EMA in tensors else ():
-            mean.copy_(tensors[EMA].reshape(-1)[first : first + mean.numel()])
-        averaged = averaged or EMA in tensors
+        for first, part in ema_parts[name] if EMA in tensors else ():
+            part.copy_(tensors[EMA].reshape(-1)[first : first + part.numel()])
+        has_ema = has_ema or EMA in tensors
         built.put_weights(iter([(name, tensors[engine.WEIGHT].reshape(built.sizes[name]))]))
     if len(steps) > 1 and built.zero:
         raise InputError(
@@ -115,11 +115,11 @@ def adopt_tensors(built: Built, neutral_form: engine.Saved, path: Path) -> None:
     if built.zero in (1, 2):  # a process may hold nothing of a group but what fills it up
         for group in built.optimizer.param_groups:
             _optimizer_state(built, group["params"][0], engine.MOMENTS, max(steps))
-    if not averaged:  # of a run without: it begins here
-        built.begin_mean()
+    if not has_ema:  # of a run without: it begins here
+        built.begin_ema()
 
 
-def _state_kinds(built: Built) -> dict[str, tuple[str, ...]]:
+def _state_kinds(built: ShardedModel) -> dict[str, tuple[str, ...]]:
     """The optimizer's tensors of each parameter, by its name."""
     if built.zero:  # a group's parameters are one; Muon needs zero_stage 0
         return dict.fromkeys(built.sizes, engine.MOMENTS)
@@ -130,7 +130,9 @@ def _state_kinds(built: Built) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _fill_parameter(built: Built, place: Place, tensors: dict[str, torch.Tensor], kinds: tuple[str, ...]) -> None:
+def _fill_parameter(
+    built: ShardedModel, place: Place, tensors: dict[str, torch.Tensor], kinds: tuple[str, ...]
+) -> None:
     """Fill this process's part of a parameter's fp32 weights and of its state."""
     state = _optimizer_state(built, place.master, kinds, float(tensors[STEP]))
     for kind in kinds:
@@ -139,7 +141,7 @@ def _fill_parameter(built: Built, place: Place, tensors: dict[str, torch.Tensor]
 
 
 def _optimizer_state(
-    built: Built, master: torch.Tensor, kinds: tuple[str, ...], step: float
+    built: ShardedModel, master: torch.Tensor, kinds: tuple[str, ...], step: float
 ) -> dict[str, torch.Tensor]:
     """The optimizer's state of what it moves, after `step` updates; of zeros where there has been none."""
     state: dict[str, torch.Tensor] = built.optimizer.state[master]

@@ -34,7 +34,7 @@ BUCKET = 64 << 20  # bytes that are reduced in one piece
 GATHERING = "torch.distributed.tensor._redistribute"  # warns that FSDP over cut matrices gathers them in two steps
 
 
-class Cut:
+class ModelShard:
     """The groups that this process belongs to, and its part of a model. Built by all processes together."""
 
     def __init__(self, degrees: Degrees, device: torch.device) -> None:

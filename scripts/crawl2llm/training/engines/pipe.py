@@ -15,7 +15,7 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from transformers import PreTrainedModel
 
-from crawl2llm.training.engines.model_parallel import Cut
+from crawl2llm.training.engines.model_parallel import ModelShard
 from crawl2llm.training.fused_cross_entropy import keep_nonfinite_gradient, loss_by_row
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -24,7 +24,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 class Stage(nn.Module):
     """A model cut to a stage: the first takes token ids, the others what the stage before returns; the last returns logits."""
 
-    def __init__(self, model: PreTrainedModel, cut: Cut, low: bool) -> None:
+    def __init__(self, model: PreTrainedModel, cut: ModelShard, low: bool) -> None:
         super().__init__()
         self.model, self.cut, self.low = model, cut, low
         self.name = "input_ids" if cut.stage.pp_is_first_stage else "inputs_embeds"
@@ -38,7 +38,7 @@ class Stage(nn.Module):
 class Pipe:
     """The processes of a pipeline in training. runs: a Stage, or FSDP's of it; hidden: type of what goes from stage to stage."""
 
-    def __init__(self, runs: nn.Module, cut: Cut, hidden: torch.dtype, vocabulary: int, width: int) -> None:
+    def __init__(self, runs: nn.Module, cut: ModelShard, hidden: torch.dtype, vocabulary: int, width: int) -> None:
         self.runs, self.cut, self.hidden, self.vocabulary, self.width = runs, cut, hidden, vocabulary, width
         self.shape: torch.Size | None = None  # of the batches that `schedule` is for
         self.schedule: Schedule1F1B
@@ -88,10 +88,8 @@ class Pipe:
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """As `engine.Engine.evaluate`, in every stage."""
         self.runs.eval()
-        logits, rows = (
-            self._last_stage_logits(inputs),
-            torch.zeros(len(inputs), dtype=torch.float64, device=inputs.device),
-        )
+        logits = self._last_stage_logits(inputs)
+        rows = torch.zeros(len(inputs), dtype=torch.float64, device=inputs.device)
         self.runs.train()
         if logits is not None:
             rows += loss_by_row(logits, targets)

@@ -32,12 +32,12 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from crawl2llm.training import engine, initial, layers, loss_scale, malloc_tuning, mixture
-from crawl2llm.training.average import EMA
 from crawl2llm.training.batch import IGNORE, Batch
 from crawl2llm.training.checkpoint import Checkpoint
+from crawl2llm.training.ema import EMA
 from crawl2llm.training.engines import torch_files
-from crawl2llm.training.engines.checkpoint_staging import Staged
-from crawl2llm.training.engines.model_parallel import Cut
+from crawl2llm.training.engines.checkpoint_staging import StagedState
+from crawl2llm.training.engines.model_parallel import ModelShard
 from crawl2llm.training.engines.pipe import Pipe, Stage
 from crawl2llm.training.engines.saved_parameters import saved_parameters
 from crawl2llm.training.engines.torch_files import shard_like
@@ -55,7 +55,7 @@ class Torch(engine.Engine):
             layers.autocast_products()
         self.model = job.empty_model()
         self.names = {name: value.shape for name, value in self.model.named_parameters()}
-        self.cut = Cut(job.parallel, job.device) if job.parallel else None
+        self.cut = ModelShard(job.parallel, job.device) if job.parallel else None
         if self.cut:
             self.cut.apply(self.model)
         if job.recomputed:
@@ -83,7 +83,7 @@ class Torch(engine.Engine):
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._build_optimizer(job, fused=True)
         kept = self.model.named_parameters() if job.settings["ema"] else ()
-        self.means = {name: parameter.detach().clone() for name, parameter in kept}
+        self.ema = {name: parameter.detach().clone() for name, parameter in kept}
         # As the optimizer would at its first step: a checkpoint has it all from the start.
         for group in self.optimizer.param_groups:
             for parameter in group["params"]:
@@ -92,7 +92,7 @@ class Torch(engine.Engine):
                     "step": torch.zeros((), device=job.device),
                     **{name: torch.zeros_like(parameter) for name in kinds},
                 }
-        self.copy: Staged | None = None
+        self.copy: StagedState | None = None
         self._finish_setup(job)
 
     def _shard_model(self) -> None:
@@ -195,7 +195,7 @@ class Torch(engine.Engine):
             torch._foreach_mul_([local_part(p.grad) for p in parameters if p.grad is not None], 1 / scale)
         return norm / scale
 
-    def _update_parts(self, cut: Cut, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
+    def _update_parts(self, cut: ModelShard, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         """The same where processes hold parts that are not FSDP's alone."""
         cut.reduce_gradients(self.model.named_parameters(), sharded=self.zero > 0)
         norm = cut.gradient_norm(self.model.named_parameters())
@@ -206,34 +206,34 @@ class Torch(engine.Engine):
         self.optimizer.zero_grad()
         return norm, applied
 
-    def update_average(self, weight: float) -> None:
-        """As `engine.Engine.update_average`."""
+    def update_ema(self, weight: float) -> None:
+        """As `engine.Engine.update_ema`."""
         for name, parameter in self.model.named_parameters():
-            local_part(self.means[name]).lerp_(local_part(parameter.detach()), weight)
+            local_part(self.ema[name]).lerp_(local_part(parameter.detach()), weight)
 
     @contextlib.contextmanager
-    def using_average(self) -> Iterator[None]:
-        """As `engine.Engine.using_average`: mean and weights change places, one parameter after another."""
-        self._swap_mean()
+    def using_ema(self) -> Iterator[None]:
+        """As `engine.Engine.using_ema`: EMA and weights change places, one parameter after another."""
+        self._swap_ema()
         try:
             yield
         finally:
-            self._swap_mean()
+            self._swap_ema()
 
-    def _swap_mean(self) -> None:
+    def _swap_ema(self) -> None:
         for name, parameter in self.model.named_parameters():
-            weight, mean = local_part(parameter.detach()), local_part(self.means[name])
+            weight, ema = local_part(parameter.detach()), local_part(self.ema[name])
             before = weight.clone()
-            weight.copy_(mean)
-            mean.copy_(before)
+            weight.copy_(ema)
+            ema.copy_(before)
 
-    def average_weights(self) -> engine.Weights:
-        """As `master_weights`, of the mean."""
-        return self._whole_weights(self.means)
+    def ema_weights(self) -> engine.Weights:
+        """As `master_weights`, of the EMA."""
+        return self._whole_weights(self.ema)
 
-    def _begin_mean(self) -> None:
-        for name, parameter in self.model.named_parameters() if self.means else ():
-            local_part(self.means[name]).copy_(local_part(parameter.detach()))
+    def _begin_ema(self) -> None:
+        for name, parameter in self.model.named_parameters() if self.ema else ():
+            local_part(self.ema[name]).copy_(local_part(parameter.detach()))
 
     def _checkpoint_state(self) -> dict[str, torch.Tensor]:
         """Weights and optimizer state by `kind/NAME`; a process's parts where they are sharded. Of what is trained."""
@@ -243,7 +243,7 @@ class Torch(engine.Engine):
                 continue
             state[f"{engine.WEIGHT}/{name}"] = parameter.detach()
             state |= {f"{kind}/{name}": value for kind, value in self.optimizer.state[parameter].items()}
-        return state | {f"{EMA}/{name}": value for name, value in self.means.items()}
+        return state | {f"{EMA}/{name}": value for name, value in self.ema.items()}
 
     def save(self, folder: Path) -> None:
         """Safetensors, whose keys are `kind/NAME`: a part of each process."""
@@ -254,7 +254,7 @@ class Torch(engine.Engine):
         """As `engine.Engine.stage_checkpoint`: the files are those of `save`."""
         malloc_tuning.release_free_pages()  # as for `save`
         state = self._checkpoint_state()
-        self.copy = self.copy or Staged(state)
+        self.copy = self.copy or StagedState(state)
         self.copy.copy_state(state)
         return self.copy.write
 
@@ -267,14 +267,14 @@ class Torch(engine.Engine):
                 if self.cut is None
                 else {key for keys in self.cut.gather_stages(list(state)) for key in keys}
             )
-            averaged = torch_files.read_state(state, all_keys, checkpoint.path, folder)
+            has_ema = torch_files.read_state(state, all_keys, checkpoint.path, folder)
         else:
             names = {name for name, _ in self.model.named_parameters()}
-            averaged = torch_files.adopt_tensors(
+            has_ema = torch_files.adopt_tensors(
                 state, names, saved_parameters(checkpoint, self.names, folder), checkpoint.path
             )
-        if not averaged:  # of a run without, it begins here
-            self._begin_mean()
+        if not has_ema:  # of a run without, it begins here
+            self._begin_ema()
 
     def master_weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""

@@ -1,6 +1,6 @@
 """Checkpoints of the engine torch as files: safetensors by torch.distributed.checkpoint, whose keys are `kind/NAME`.
 
-A `state` has tensors of such keys: weights, the optimizer's of each, and the mean of the weights where there is one. What a process has
+A `state` has tensors of such keys: weights, the optimizer's of each, and the EMA of the weights where there is one. What a process has
 only a part of is a DTensor, so any number of processes under any stage read what others have written.
 """
 
@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checkpoint_integrity, engine
-from crawl2llm.training.average import EMA
+from crawl2llm.training.ema import EMA
 
 State = dict[str, torch.Tensor]
 
@@ -32,48 +32,48 @@ def write_state(state: State, folder: Path) -> None:
 
 
 def read_state(state: State, all_keys: Collection[str], path: Path, folder: Path) -> bool:
-    """Fill a state from the checkpoint at `path`; False where that has no mean of the weights. A collective call.
+    """Fill a state from the checkpoint at `path`; False where that has no EMA of the weights. A collective call.
 
-    all_keys: the keys of all processes together. folder: the run's. Raises InputError where the checkpoint has other keys, but for a mean.
+    all_keys: the keys of all processes together. folder: the run's. Raises InputError where the checkpoint has other keys, but for an EMA.
     """
     reader = HuggingFaceStorageReader(str(path))
     stored_keys = reader.read_metadata().state_dict_metadata.keys()
-    averaged = any(map(_is_mean, stored_keys))
-    both = averaged and any(map(_is_mean, all_keys))  # else it is not compared
-    expected, stored = ({key for key in keys if both or not _is_mean(key)} for keys in (all_keys, stored_keys))
+    has_ema = any(map(_is_ema, stored_keys))
+    both = has_ema and any(map(_is_ema, all_keys))  # else it is not compared
+    expected, stored = ({key for key in keys if both or not _is_ema(key)} for keys in (all_keys, stored_keys))
     if differing := sorted(expected ^ stored):
         raise InputError(engine.other_optimizer_text(path, f"{differing[0]} is not in both"))
     try:
-        dcp.load({key: value for key, value in state.items() if averaged or not _is_mean(key)}, storage_reader=reader)
+        dcp.load({key: value for key, value in state.items() if has_ema or not _is_ema(key)}, storage_reader=reader)
     except CheckpointException as failed:
         raise InputError(
             f"{path} could not be loaded: {failed}; {checkpoint_integrity.remedy(path, folder)}"
         ) from failed
-    return averaged
+    return has_ema
 
 
 @torch.no_grad()
 def adopt_tensors(state: State, names: Collection[str], neutral_form: engine.Saved, path: Path) -> bool:
-    """Fill a state from the neutral form of another engine's checkpoint at `path`; False where that has no mean of the weights.
+    """Fill a state from the neutral form of another engine's checkpoint at `path`; False where that has no EMA of the weights.
 
     names: this process's parameters; a stage of a pipeline has not all. Raises InputError where the optimizer's state is of another one.
     """
-    left, has_mean = dict(state), any(map(_is_mean, state))
+    left, wants_ema = dict(state), any(map(_is_ema, state))
     for name, kinds in neutral_form:
         if name not in names:
             continue
         for kind, value in kinds.items():
-            if kind == EMA and not has_mean:
+            if kind == EMA and not wants_ema:
                 continue
             if (tensor := left.pop(f"{kind}/{name}", None)) is None:
                 raise InputError(engine.other_optimizer_text(path, f"{kind}/{name} is not in both"))
             tensor.copy_(shard_like(torch.as_tensor(value).reshape(tensor.shape), tensor))
-    if missing := [key for key in left if not _is_mean(key)]:
+    if missing := [key for key in left if not _is_ema(key)]:
         raise InputError(engine.other_optimizer_text(path, f"{min(missing)} is not in both"))
     return not left
 
 
-def _is_mean(key: str) -> bool:
+def _is_ema(key: str) -> bool:
     return key.startswith(f"{EMA}/")
 
 

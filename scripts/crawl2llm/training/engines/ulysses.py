@@ -31,14 +31,14 @@ class _Exchange(torch.autograd.Function):
         return _Exchange.apply(gradient, ctx.group), None
 
 
-def to_heads(value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+def split_heads(value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     """[n, heads, part, size] of this process's part of the sequence → [n, heads / processes, whole, size]."""
     processes, (n, heads, part, size) = group.size(), value.shape
     sent = value.reshape(n, processes, heads // processes, part, size).transpose(0, 1)
     return _Exchange.apply(sent, group).permute(1, 2, 0, 3, 4).reshape(n, heads // processes, -1, size)
 
 
-def to_parts(value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+def split_sequence(value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     """[n, whole, heads / processes, size] → [n, part, heads, size]: back again, in the order of dimensions of what attention returns."""
     processes, (n, whole, heads, size) = group.size(), value.shape
     sent = value.reshape(n, processes, whole // processes, heads, size).transpose(0, 1)
@@ -56,9 +56,9 @@ def register_attention(group: dist.ProcessGroup) -> str:
         attention_mask: torch.Tensor | None,
         **more: Any,
     ) -> tuple[torch.Tensor, None]:
-        queries, keys, values = (to_heads(each, group) for each in (query, key, value))
+        queries, keys, values = (split_heads(each, group) for each in (query, key, value))
         output, _ = sdpa_attention_forward(module, queries, keys, values, None, **more)
-        return to_parts(output, group), None
+        return split_sequence(output, group), None
 
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, lambda *_, **__: None)  # causal attention needs none

@@ -29,10 +29,10 @@ def offloaded_bytes(shape: Shape, how: Training) -> dict[str, int]:
     """
     n, bytes_by_place = shape.parameters // how.shard_count, {"host": 0, "nvme": 0}
     # It lies beside the weights that it follows.
-    mean = 4 * (shape.parameters - shape.value_parameters) // how.shard_count if how.ema else 0
+    ema = 4 * (shape.parameters - shape.value_parameters) // how.shard_count if how.ema else 0
     passing = BUFFERS * how.number_bytes * max(offload.BUFFER, shape.hidden * max(shape.vocabulary, shape.intermediate))
     for where, size, through in (
-        (how.offload_optimizer, 16 * n + mean, 16 * UPDATE_GROUP),
+        (how.offload_optimizer, 16 * n + ema, 16 * UPDATE_GROUP),
         (how.offload_parameters, how.number_bytes * n, passing),
     ):
         if where == "cpu":
@@ -62,10 +62,8 @@ def peak_memory(shape: Shape, how: Training) -> dict[str, int]:
     if how.ema:
         optimizer += 4 * (n - shape.value_parameters) // split
     # A validation has less of all else, and of a chunk's logits perhaps more.
-    activations, logits = (
-        model.backward_activations(shape, how),
-        max(model.logit_bytes(shape, how), model.validation_bytes(shape, how)["logits"]),
-    )
+    activations = model.backward_activations(shape, how)
+    logits = max(model.logit_bytes(shape, how), model.validation_bytes(shape, how)["logits"])
     # The update runs on the node's processors, by gradients that were copied there.
     if how.cuda and how.offload_optimizer != "none":
         optimizer = 0

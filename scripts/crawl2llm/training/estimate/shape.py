@@ -30,13 +30,9 @@ class Shape:
     tables: int = 0  # parameters outside of the layers: embeddings and the head; 0: one table of the vocabulary
     stages: int = 1  # of a pipeline, of which `parameters` are one
     trained: int = 0  # parameters that are updated, where it is not all of them: an adapter's
-    value_parameters: int = (
-        0  # parameters of a model of values, which are among the others, and of which no mean is kept
-    )
+    value_parameters: int = 0  # of a model of values, which are among the others, and of which no EMA is kept
     cached_layers: int = 0  # layers that keep keys and values of the answers that the model gives while it trains
-    reward_parameters: int = (
-        0  # parameters of the reward models that score these, which each process has whole, in fp32
-    )
+    reward_parameters: int = 0  # of the reward models that score these, which each process has whole, in fp32
 
     @property
     def updated_parameters(self) -> int:
@@ -71,7 +67,7 @@ class Training:
     selective: bool = False
     bytes_per_logit: int = 0
     chunk: int = 0
-    ema: bool = False  # a mean of the weights, in fp32
+    ema: bool = False  # an EMA of the weights, in fp32
     accumulated: bool = True
     cuda: bool = False
     async_checkpoints: bool = False  # a checkpoint is written while the training goes on

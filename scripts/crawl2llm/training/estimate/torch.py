@@ -24,10 +24,10 @@ KERNEL_BYTES = 16_000_000  # bytes of oneDNN's kernels and buffers for bf16 on a
 
 
 def state_bytes(shape: Shape, how: Training) -> tuple[int, int]:
-    """Bytes of (fp32 weights, optimizer with the mean of the weights) that a process has at all times.
+    """Bytes of (fp32 weights, optimizer with the EMA of the weights) that a process has at all times.
 
     DDP: all. FSDP2: rows over processes (fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param); what fills a matrix up to the same number
-    of rows everywhere is not counted. AdamW has two moments, Muon one of its matrices. A model of values has no mean.
+    of rows everywhere is not counted. AdamW has two moments, Muon one of its matrices. A model of values has no EMA.
     """
     share = shape.updated_parameters // how.shard_count
     less = 4 * (shape.matrices + how.ema * shape.value_parameters) // how.shard_count

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.commands.trace.spikes import LEAST_STEPS, loss_deviations
-from crawl2llm.training.spikes import LEAST as GUARDS
-from crawl2llm.training.spikes import Spikes
+from crawl2llm.training.spikes import LEAST_STEPS as GUARDS
+from crawl2llm.training.spikes import SpikeDetector
 
 LOSS = st.floats(0, 10, allow_nan=False, width=32)
 
@@ -19,9 +19,9 @@ LOSS = st.floats(0, 10, allow_nan=False, width=32)
 @settings(max_examples=60)
 def test_deviations_are_those_of_the_trainers_guard(losses: list[float], window: int, sigma: float) -> None:
     assert LEAST_STEPS == GUARDS
-    guard, found = Spikes(sigma, window, ()), loss_deviations(np.array(losses, np.float64), window)
+    guard, found = SpikeDetector(sigma, window, ()), loss_deviations(np.array(losses, np.float64), window)
     for number, loss in enumerate(losses):
-        spike = guard.judge_step(loss, 0.0) and guard.quantity == "loss"
+        spike = guard.is_spike(loss, 0.0) and guard.quantity == "loss"
         if number + 1 < max(LEAST_STEPS, window // 2) or math.isclose(found[number], sigma, rel_tol=1e-9):
             continue
         if spike:

@@ -21,7 +21,7 @@ MISSING = "MissingRuleException:\nNo rule to produce {} (if you use input functi
     [
         (f'WorkflowError in file "{SMK}", line 31:\na is wrong\n  File "{SMK}", line 31, in <module>', "error: a is wrong"),
         (
-            f'Busy in file "{SMK}", line 300:\nanother run\n  File "{SMK}", line 3, in __onstart\n  File "b.py", line 1, in hold',
+            f'RunInProgressError in file "{SMK}", line 9:\nanother run\n  File "{SMK}", line 3, in __onstart\n  File "b.py", line 1, in f',
             "error: another run",
         ),
         ("WorkflowError:\nnot this\nnor that", "error: not this\nnor that"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from crawl2llm.chain import config
 from crawl2llm.chain import steps as steps_of
 from crawl2llm.chain.fingerprint import fingerprint
-from crawl2llm.chain.heuristics_rules import ByLanguage, Rule
+from crawl2llm.chain.heuristics_rules import LanguageRules, Rule
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.heuristics import calibrate, score, select, thresholds
 from crawl2llm.filters.heuristics.measures import MEASURES
@@ -193,7 +193,7 @@ def test_rules_of_a_language() -> None:
         **config.validate({})["heuristics"]["select"],
         "languages": {"th": {"c4": {"sentences_min": None, "policy_lines_max": 0.5}}},
     }
-    chosen = ByLanguage(settings, {"th": {"c4.sentences_min": 3.0}, "fi": {"c4.sentences_min": 4.0}})
+    chosen = LanguageRules(settings, {"th": {"c4.sentences_min": 3.0}, "fi": {"c4.sentences_min": 4.0}})
     thai = {rule.name: rule.threshold for rule in chosen.rules_of("th")}
     assert "c4.sentences_min" not in thai and thai["c4.policy_lines_max"] == 0.5
     assert {rule.name: rule.threshold for rule in chosen.rules_of("fi")}["c4.sentences_min"] == 4.0
@@ -211,7 +211,7 @@ def test_good_text_of_these_languages_has_looser_thresholds() -> None:
     settings = config.validate({})["heuristics"]["select"]
 
     def of(language: str, **more: Any) -> dict[str, float]:
-        return {rule.name: rule.threshold for rule in ByLanguage({**settings, **more}).rules_of(language)}
+        return {rule.name: rule.threshold for rule in LanguageRules({**settings, **more}).rules_of(language)}
 
     assert of("ko")["gopher_quality.mean_word_length_min"] == 1 and of("en")["gopher_quality.mean_word_length_min"] == 3
     assert "fineweb.punctuated_lines_min" not in of("th") and of("zh")["c4.sentences_min"] == 3

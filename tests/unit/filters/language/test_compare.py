@@ -128,10 +128,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_two_models_agree_on_lines_that_neither_was_shown(model: Path) -> None:
     """Across both kinds of labels; a text in a third language is what they differ on."""
-    first, other = (
-        language_identifier.Identifier(language_identifier.model_path(language_identifier.BUNDLED)),
-        language_identifier.Identifier(model),
-    )
+    first = language_identifier.Identifier(language_identifier.model_path(language_identifier.BUNDLED))
+    other = language_identifier.Identifier(model)
     with zipfile.ZipFile(UDHR) as archive:
         found = [
             compare.language_signals(" ".join(part), first(" ".join(part))[0], [other], True)

@@ -54,10 +54,8 @@ def test_a_better_quantile_never_lowers_what_is_fused(
 ) -> None:
     columns = {"a": np.array([a for a, _ in pairs]), "b": np.array([b for _, b in pairs])}
     rule = {**RULE, "method": method}
-    before, after = (
-        fuse_quantiles(columns, rule, 1000),
-        fuse_quantiles({**columns, "b": np.minimum(columns["b"] + more, 1)}, rule, 1000),
-    )
+    before = fuse_quantiles(columns, rule, 1000)
+    after = fuse_quantiles({**columns, "b": np.minimum(columns["b"] + more, 1)}, rule, 1000)
     assert (after >= before - 1e-12).all()
 
 

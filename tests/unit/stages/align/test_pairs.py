@@ -16,7 +16,7 @@ from crawl2llm.stages.align import batches
 from crawl2llm.stages.align.layouts import parse_row
 from crawl2llm.stages.align.pairs import from_file, read_rows, rows_with_split
 from crawl2llm.stages.finetune.pairs import from_files
-from crawl2llm.training.pair_layouts import Bad
+from crawl2llm.training.pair_layouts import RowError
 from crawl2llm.training.template import Template
 from tests.unit.stages.align.rows import made_from
 
@@ -155,7 +155,7 @@ def test_a_question_in_files_with_other_shares_is_on_one_side(tmp_path: Path) ->
     ],
 )
 def test_what_is_dropped(row: dict[str, Any], layout: str, why: str) -> None:
-    with pytest.raises(Bad, match=f"^{why}$"):
+    with pytest.raises(RowError, match=f"^{why}$"):
         parse_row(row, layout, TEMPLATE)
 
 

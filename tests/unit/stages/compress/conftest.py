@@ -20,10 +20,7 @@ from tests.unit.stages.evaluate.conftest import encoded
 from tests.unit.stages.finetune import tiny
 
 VOCABULARY = 600
-needs_llama = pytest.mark.skipif(
-    gguf_support.TOOLS.problem() is not None,
-    reason=str(gguf_support.TOOLS.problem()),
-)
+needs_llama = pytest.mark.skipif(gguf_support.TOOLS.problem() is not None, reason=str(gguf_support.TOOLS.problem()))
 
 needs_quantizers = pytest.mark.skipif(
     quantize_tools.ENVIRONMENT.problem() is not None,

@@ -220,10 +220,8 @@ def test_int4_needs_nothing_else(base: Path, tmp_path: Path, monkeypatch: pytest
         if isinstance(part, torch.nn.Linear) and name != "lm_head":
             own = model.get_submodule(name).weight.data
             assert torch.equal(own, quantization_grids.round_int4(part.weight.data, 32)), name
-            squares, wrong = (
-                squares + float(part.weight.data.square().sum()),
-                wrong + float((own - part.weight.data).square().sum()),
-            )
+            squares = squares + float(part.weight.data.square().sum())
+            wrong = wrong + float((own - part.weight.data).square().sum())
     summary = Manifest.read(out).summary
     assert 0 < summary["weight_error"] == pytest.approx((wrong / squares) ** 0.5, rel=1e-3)
     assert summary["method"] == "int4" and "calibration_tokens" not in summary

@@ -72,10 +72,8 @@ def test_a_file_that_is_another_model_ends_the_task(
     random_model: Callable[..., Path], heldout: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The converter is given a model whose positions turn at another pace."""
-    right, other = (
-        random_model("llama"),
-        random_model("llama", "other", overrides={"rope_parameters": {"rope_type": "default", "rope_theta": 3.0}}),
-    )
+    right = random_model("llama")
+    other = random_model("llama", "other", overrides={"rope_parameters": {"rope_type": "default", "rope_theta": 3.0}})
     run = gguf.run_job
 
     def of_another(home: Path, place: Path, **job: Any) -> dict[str, Any]:

@@ -172,11 +172,7 @@ def test_corpus_write_drops_them_and_says_why(tmp_path: Path, main: dict[str, An
     argv += ["--heldout", str(tmp_path / "heldout/00000.manifest.json"), "--manifest", str(out)]
     assert write.main(["--config", making.config("corpus.write"), *argv]) == 0
     made = Manifest.read(out)
-    assert made.counts == {
-        "in": 4,
-        "kept": 2,
-        "dropped": {f"corpus.{DOCUMENT_HELD}": 1, f"corpus.{NEAR_HELD}": 1},
-    }
+    assert made.counts == {"in": 4, "kept": 2, "dropped": {f"corpus.{DOCUMENT_HELD}": 1, f"corpus.{NEAR_HELD}": 1}}
     assert [row["id"] for row in rows(made.file("train/00000.parquet"))] == ["good"]
     assert [row["id"] for row in rows(made.file("validation/00000.parquet"))] == ["own"]
     gone = {row["id"]: row for row in rows(made.file("dropped/00000.parquet"))}

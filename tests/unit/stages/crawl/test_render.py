@@ -20,6 +20,7 @@ from resiliparse.extract.html2text import extract_plain_text
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.root import ROOT
 from crawl2llm.stages.crawl import document, modules, own_pages, render, topics
 from crawl2llm.stages.crawl.answers import encode_chunked, record_id
 
@@ -235,6 +236,12 @@ def test_a_signature_is_escaped_once() -> None:
     page = document.HTMLDoc().document(Queue, "Queue")
     assert "less: 'object' = &lt;infinity &amp; more&gt;" in re.sub(r"</?a[^>]*>", "", page), page
     assert "&amp;lt;infinity" not in page and page.count("&amp;lt; others") == 1 and "by `&lt;`" in page
+
+
+def test_pages_show_one_folder_whatever_the_code_is_in(tmp_path: Path) -> None:
+    """Pages of cgi and others show PYTHONPATH, as documents of the demo since its first run."""
+    shown = dict(map(tuple, modules.path_replacements(tmp_path)))
+    assert shown[modules.process_environment(tmp_path)["PYTHONPATH"]] == shown[str(ROOT)] == "/srv/demo"
 
 
 def test_nothing_of_this_machine_is_left(responses: dict[str, dict[str, Any]], tmp_path: Path) -> None:

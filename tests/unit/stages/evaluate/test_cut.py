@@ -140,10 +140,7 @@ def own_task(folder: Path, rows: list[Row], **more: Any) -> str:
 
 
 def test_a_task_with_joined_and_too_long_choices_is_a_counted_result(made: tuple[Any, Any], tmp_path: Path) -> None:
-    kept = [
-        {"q": "What is it?", "c": ["a", "b"], "g": 0},
-        {"q": "It gives (", "c": ["a list", ")"], "g": 1},
-    ]
+    kept = [{"q": "What is it?", "c": ["a", "b"], "g": 0}, {"q": "It gives (", "c": ["a list", ")"], "g": 1}]
     long = {"q": "Which?", "c": ["so " * 2 * tiny.CONTEXT, "a"], "g": 1}
     _, tasks = harness.run_tasks(*made, [], [own_task(tmp_path, [kept[0], long, kept[1], long])], HOW)
     result = tasks["results"]["own_task"]

@@ -148,10 +148,8 @@ def test_likelihoods() -> None:
 
 
 def test_answers_longer_than_the_context_are_left_out(inputs: dict[str, list[Path]]) -> None:
-    tokenizer, (_, template) = (
-        load_model(inputs["model"][0].parent / "model")[1],
-        read_pairs(inputs["pairs"][0], "heldout"),
-    )
+    tokenizer = load_model(inputs["model"][0].parent / "model")[1]
+    _, template = read_pairs(inputs["pairs"][0], "heldout")
     rows = [{"question": "q", "choices": ["A word.", end]} for end in ("Two words.", "word " * 200)]
     (task,) = multiple_choice.question_tasks(rows, template, tokenizer, 64)
     assert (task.rows, task.left_out[multiple_choice.TOO_LONG]) == ([{**rows[0], "context": template.prompt("q")}], 1)

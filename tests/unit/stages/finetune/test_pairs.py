@@ -15,7 +15,7 @@ from crawl2llm.chain.steps import extra_settings
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import rows
 from crawl2llm.stages.finetune import pairs
-from crawl2llm.training import pair_files
+from crawl2llm.text.text_key import text_key
 from crawl2llm.training import template as template_module
 from crawl2llm.training.template import Template, read_pairs
 from tests.unit.stages.finetune import tiny
@@ -30,13 +30,13 @@ def test_real_pages(pairs_manifest: Path) -> None:
     assert (len(train), len(held)) == (300, 60) == (manifest.summary["train"], manifest.summary["heldout"])
     assert manifest.counts["dropped"]["heldout_contaminated"] > 0
     for field in ("question", "answer"):
-        assert not {pair_files.text_key(p[field]) for p in train} & {pair_files.text_key(p[field]) for p in held}
-    assert len({pair_files.text_key(p["question"]) for p in train}) == len(train)
+        assert not {text_key(p[field]) for p in train} & {text_key(p[field]) for p in held}
+    assert len({text_key(p["question"]) for p in train}) == len(train)
     assert template.prompt("Why?") == "Question: Why?\nAnswer:"
     assert template.completion("So.") == " So."
     for row in held:
         assert row["choices"][row["gold"]] == row["answer"]
-        assert len({pair_files.text_key(choice) for choice in row["choices"]}) == pairs.CHOICES
+        assert len({text_key(choice) for choice in row["choices"]}) == pairs.CHOICES
     assert {row["gold"] for row in held} == {0, 1, 2, 3}
 
 
@@ -160,7 +160,7 @@ PAIR = st.fixed_dictionaries(
 def test_lowest_keeps_the_same_whatever_the_order(rows: list[dict[str, Any]], size: int, random: Any) -> None:
     results = []
     for _ in range(2):
-        lowest = pairs.Lowest(size, 1, "salt")
+        lowest = pairs.LowestHashes(size, 1, "salt")
         for row in rows:
             lowest.add(row)
         results.append(lowest.pairs_by_hash())

@@ -506,17 +506,23 @@ def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
     shape = memory.shape_of_config(config, 8_030_261_248, 2048)
     settings = complete_settings({"precision": "bf16", "zero_stage": 3, "engine": "torch"})
     at = {"micro_batch": 1, "activation_checkpointing": True, "processes": 8}
-    held = memory.check_fits(shape, settings, at, 80_000_000_000, 1, cuda=True, where=SECTION)
+    held = memory.fitting_memory_parts(shape, settings, at, 80_000_000_000, 1, cuda=True, where=SECTION)
     assert held["optimizer"] <= 12 * shape.parameters / 8
     with pytest.raises(InputError, match=r"finetune\.train needs about .* train on \d+ GPUs, not 1") as refused:
-        memory.check_fits(shape, settings, {**at, "processes": 1}, 80_000_000_000, 1, cuda=True, where=SECTION)
+        memory.fitting_memory_parts(
+            shape, settings, {**at, "processes": 1}, 80_000_000_000, 1, cuda=True, where=SECTION
+        )
     assert "pretrain.train" not in str(refused.value)
     with pytest.raises(InputError, match=r"set finetune\.train\.zero_stage to [123]"):
-        memory.check_fits(shape, {**settings, "zero_stage": 0}, at, 80_000_000_000, 1, cuda=True, where=SECTION)
+        memory.fitting_memory_parts(
+            shape, {**settings, "zero_stage": 0}, at, 80_000_000_000, 1, cuda=True, where=SECTION
+        )
     # Of 8 pairs at once the logits are the largest part; the logits of a chunk are not.
     many = {**at, "micro_batch": 8}
     by_chunks = complete_settings({"precision": "bf16", "zero_stage": 3, "engine": "torch", "loss_chunk": 1024})
-    every, few = (memory.check_fits(shape, made, many, 10**12, 1, True, SECTION) for made in (settings, by_chunks))
+    every, few = (
+        memory.fitting_memory_parts(shape, made, many, 10**12, 1, True, SECTION) for made in (settings, by_chunks)
+    )
     assert max(every, key=lambda part: every[part]) == "logits" and sum(few.values()) < sum(every.values()) - 6e9
     said = memory.changes_that_fit(shape, settings, many, sum(few.values()), 1, True, SECTION)
     assert any(words.startswith("set finetune.train.loss_chunk to 1024, which trains again (34.") for words in said)

@@ -103,7 +103,7 @@ def test_the_smallest_pages(page: str) -> None:
 
 
 def test_too_many_blocks() -> None:
-    with pytest.raises(blocks.TooManyBlocks, match="50,001 blocks, at most 50,000"):
+    with pytest.raises(blocks.BlockLimitError, match="50,001 blocks, at most 50,000"):
         main_text("<p>x" * 50_001)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest.bounds import SQUARES, STEPS, TAGS, scan_page, too_hard
 from crawl2llm.stages.ingest.compiled import Scan
-from crawl2llm.stages.ingest.extractors import EXTRACTORS, TooHard
+from crawl2llm.stages.ingest.extractors import EXTRACTORS, PageTooComplexError
 from crawl2llm.stages.ingest.head import page_facts, read_head
 from crawl2llm.stages.ingest.markup import parse_page
 from crawl2llm.stages.ingest.warc import Page
@@ -311,7 +311,7 @@ def work(page: str, extractor: str = "fast") -> str:
     page_facts(read_head(tree), "https://example.org/")
     try:
         EXTRACTORS[extractor](page, tree, True)
-    except TooHard as hard:
+    except PageTooComplexError as hard:
         return hard.reason
     return ""
 

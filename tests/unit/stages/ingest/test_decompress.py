@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.stages.ingest.decompress import Damage, Stream, decompressed_pieces, is_tar
-from crawl2llm.stages.ingest.files import First
-from crawl2llm.stages.ingest.warc import Rejected, WarcReader
+from crawl2llm.stages.ingest.files import FileHead
+from crawl2llm.stages.ingest.warc import RejectedRecord, WarcReader
 from tests.unit.stages.ingest.servers import Server
 from tests.unit.stages.ingest.test_remote import opened
 from tests.unit.stages.ingest.warcs import SETTINGS, ids, name, page, read, reasons, record
@@ -97,7 +97,7 @@ def test_what_is_no_member_is_damage(tmp_path: Path, pack: str) -> None:
 def test_the_first_bytes_of_a_larger_file(tmp_path: Path) -> None:
     for pack in ("bz2", "xz"):
         (tmp_path / "a").write_bytes(b"".join(map(PACKS[pack], PAGES)))
-        first = First(tmp_path / "a", len(PACKS[pack](PAGES[0])) + 100)
+        first = FileHead(tmp_path / "a", len(PACKS[pack](PAGES[0])) + 100)
         found = list(WarcReader({"name": "web"}, SETTINGS)(first))
         assert ids(found) == NAMES[:1] and reasons(found) == {"page": 1}, "what the cut cuts is no damage"
 
@@ -115,7 +115,7 @@ def test_a_dictionary_that_is_too_large_is_said_to_be(tmp_path: Path) -> None:
     out, damage = taken(tmp_path / "a.warc.xz")
     assert not out and "over 128 MB, so compress it again with a smaller dictionary" in damage[0].description
     (found,) = read(tmp_path / "a.warc.xz")
-    assert isinstance(found, Rejected) and found.reason == "not_warc" and "128 MB" in found.detail
+    assert isinstance(found, RejectedRecord) and found.reason == "not_warc" and "128 MB" in found.detail
 
 
 @pytest.mark.parametrize("pack", ["bz2", "xz"])
@@ -125,7 +125,7 @@ def test_a_bomb_takes_no_memory(tmp_path: Path, pack: str) -> None:
     (found,) = read(tmp_path / "a.warc")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert isinstance(found, Rejected) and found.reason == "not_warc" and peak < 20_000_000
+    assert isinstance(found, RejectedRecord) and found.reason == "not_warc" and peak < 20_000_000
 
 
 def test_a_stream_of_small_reads_is_linear(tmp_path: Path) -> None:

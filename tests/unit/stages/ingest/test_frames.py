@@ -19,7 +19,7 @@ from crawl2llm.stages.ingest import compressed
 from crawl2llm.stages.ingest.compressed import Damage
 from crawl2llm.stages.ingest.decompress import INFLATED_BYTES
 from crawl2llm.stages.ingest.frames import HEADER, Frame, frames
-from crawl2llm.stages.ingest.warc import Page, Rejected
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 from tests.unit.stages.ingest.warcs import http, ids, members, name, page, read, reasons, record
 
 PAGES = [page(number) for number in range(5)]
@@ -27,13 +27,13 @@ NAMES = [name(number) for number in range(5)]
 PLAIN = b"".join(PAGES)
 
 
-def of(path: Path, data: bytes) -> list[Page | Rejected]:
+def of(path: Path, data: bytes) -> list[Page | RejectedRecord]:
     path.write_bytes(data)
     return read(path)
 
 
-def detail(found: list[Page | Rejected]) -> str:
-    (damage,) = [each for each in found if isinstance(each, Rejected) and each.reason == "broken_record"]
+def detail(found: list[Page | RejectedRecord]) -> str:
+    (damage,) = [each for each in found if isinstance(each, RejectedRecord) and each.reason == "broken_record"]
     return damage.detail
 
 
@@ -92,7 +92,7 @@ def test_other_compressions_cut_anywhere(tmp_path: Path, writer: Any, cut: int) 
     found = of(tmp_path / "b.warc", whole[:size])
     assert ids(found) == NAMES[: len(ids(found))]
     between = whole[size:].startswith(COMPRESSED)
-    assert between or any(isinstance(each, Rejected) for each in found)
+    assert between or any(isinstance(each, RejectedRecord) for each in found)
 
 
 @pytest.mark.parametrize("writer", [Lz4Writer, ZstdWriter])
@@ -101,7 +101,7 @@ def test_what_is_no_frame_after_other_compressions(tmp_path: Path, writer: Any) 
         out.write(PLAIN)
     whole = (tmp_path / "a.warc").read_bytes()
     found = of(tmp_path / "b.warc", whole + b"no frame at all")
-    assert ids(found) == NAMES and any(isinstance(each, Rejected) for each in found)
+    assert ids(found) == NAMES and any(isinstance(each, RejectedRecord) for each in found)
     skippable = b"\x5d\x2a\x4d\x18" + (9).to_bytes(4, "little") + b"x" * 9
     assert reasons(of(tmp_path / "c.warc", whole + skippable + whole + b"\x00" * 512)) == {"page": 10}
 
@@ -133,7 +133,7 @@ def test_a_dictionary_in_the_first_frame(tmp_path: Path) -> None:
 
 def test_a_record_that_looks_like_a_skippable_frame_is_not_lost_in_silence(tmp_path: Path) -> None:
     (found,) = of(tmp_path / "a.warc", b"\x5d\x2a\x4d\x18" + PLAIN[4:])
-    assert isinstance(found, Rejected) and found.detail
+    assert isinstance(found, RejectedRecord) and found.detail
 
 
 def test_bare_line_feeds_of_headers_and_of_http(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_plain_file_cut_anywhere(tmp_path: Path, cut: int) -> None:
     pages = [each for each in found if isinstance(each, Page)]
     assert all("truncated" not in each.metadata for each in pages[:whole])
     assert all(each.metadata["truncated"] for each in pages[whole:])
-    assert any(isinstance(each, Rejected) for each in found)
+    assert any(isinstance(each, RejectedRecord) for each in found)
 
 
 @pytest.mark.parametrize("big", [False, True])
@@ -253,7 +253,7 @@ def test_length_beyond_the_end_of_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".warc", ".warc.gz"])
 def test_file_without_a_record(tmp_path: Path, data: bytes, suffix: str) -> None:
     (found,) = of(tmp_path / f"a{suffix}", data)
-    assert isinstance(found, Rejected) and found.reason == "not_warc" and found.detail
+    assert isinstance(found, RejectedRecord) and found.reason == "not_warc" and found.detail
 
 
 def test_header_without_end_or_length_is_damage(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_window_that_is_too_large_is_said_to_be(tmp_path: Path) -> None:
     how = zstandard.ZstdCompressionParameters.from_level(1, window_log=28)
     engine = zstandard.ZstdCompressor(compression_params=how).compressobj()
     (found,) = of(tmp_path / "a.warc.zst", engine.compress(b"".join(PAGES)) + engine.flush())
-    assert isinstance(found, Rejected) and "it needs over 128 MB" in found.detail
+    assert isinstance(found, RejectedRecord) and "it needs over 128 MB" in found.detail
 
 
 def test_headers_that_are_passed_over_are_not_held() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from crawl2llm.formats.documents import DOCUMENT
 from crawl2llm.stages.ingest.extract import source_reader
 from crawl2llm.stages.ingest.layouts import PRESETS
-from crawl2llm.stages.ingest.warc import Page, Rejected
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 from tests.unit.stages.ingest import test_arc
 from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, html, http, members, page, record
 
@@ -49,7 +49,7 @@ SOUND = {
 }
 
 
-def read(folder: Path, name: str, data: bytes, source: dict[str, Any]) -> list[Page | Rejected]:
+def read(folder: Path, name: str, data: bytes, source: dict[str, Any]) -> list[Page | RejectedRecord]:
     """What a reader makes of a file; each of it can be written as a document or as a row of the dropped."""
     path = folder / name
     path.write_bytes(data)

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.core.root import ROOT
-from crawl2llm.stages.ingest.http import FRAMES, BrokenBody, TooLarge, codings, dechunk, decode_body
+from crawl2llm.stages.ingest.http import FRAMES, BodyError, BodyTooLargeError, codings, dechunk, decode_body
 from crawl2llm.stages.ingest.text_check import is_text
-from crawl2llm.stages.ingest.warc import Page, Rejected
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 from tests.unit.stages.ingest.warcs import TEXT, http, one, read
 
 LIMIT = 100_000
@@ -162,7 +162,7 @@ def test_a_body_cut_anywhere_gives_its_beginning(coding: str) -> None:
     for size in [*range(1, 40), *range(40, len(whole), 7)]:
         try:
             made, complete = decode_body(whole[:size], [coding], LIMIT)
-        except BrokenBody:
+        except BodyError:
             made, complete = b"", False
         assert (BODY.startswith(made) and not complete) or (made == whole[:size] and size < 40)
     if coding != "zstd":  # it comes by blocks of up to 128 KB, of which this body is one
@@ -180,7 +180,7 @@ def test_a_damaged_body_is_dropped_or_kept_up_to_there(coding: str) -> None:
             made, complete = decode_body(whole[:at] + b"\xff" * 40 + whole[at + 40 :], [coding], 10**7)
             assert not complete
             assert coding != "zstd" or (body.startswith(made) and len(made) >= len(body) // 3)
-        except BrokenBody:
+        except BodyError:
             dropped += 1
     # A checksum of zstd is of the whole frame. The others may want more bytes at the body's end, like one that is cut.
     assert dropped <= 6 if coding == "zstd" else dropped >= (0 if coding == "br" else 5)
@@ -191,7 +191,7 @@ def test_bomb_is_refused_before_it_goes_off(coding: str) -> None:
     body = b"0" * 10_000_000
     packed = CODINGS[coding](body)
     tracemalloc.start()
-    with pytest.raises(TooLarge, match=f"over {LIMIT} bytes"):
+    with pytest.raises(BodyTooLargeError, match=f"over {LIMIT} bytes"):
         decode_body(packed, [coding], LIMIT)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -205,7 +205,7 @@ def test_codings_without_end_are_not_undone() -> None:
     made, _ = decode_body(body, ["gzip"] * 20, LIMIT)
     assert made.startswith(b"\x1f\x8b")
     body = zstandard.compress(b"") * (FRAMES + 1)
-    with pytest.raises(BrokenBody, match="frames"):
+    with pytest.raises(BodyError, match="frames"):
         decode_body(body, ["zstd"], LIMIT)
 
 
@@ -225,7 +225,7 @@ def test_time_grows_with_the_body_alone() -> None:
 @settings(max_examples=200)
 @given(st.binary(max_size=300), st.lists(st.sampled_from([*CODINGS, "chunked"]), max_size=4))
 def test_no_body_raises_anything_else(body: bytes, names: list[str]) -> None:
-    with contextlib.suppress(TooLarge, BrokenBody):
+    with contextlib.suppress(BodyTooLargeError, BodyError):
         assert len(decode_body(body, names, LIMIT)[0]) <= LIMIT
 
 
@@ -234,7 +234,7 @@ def test_no_body_raises_anything_else(body: bytes, names: list[str]) -> None:
 def test_no_damage_raises_anything_else(coding: str, at: int, noise: bytes) -> None:
     whole = CODINGS[coding](BODY)
     at %= len(whole)
-    with contextlib.suppress(TooLarge, BrokenBody):
+    with contextlib.suppress(BodyTooLargeError, BodyError):
         decode_body(whole[:at] + noise + whole[at + len(noise) :], [coding], LIMIT)
 
 
@@ -260,7 +260,7 @@ def test_noise_under_a_label_is_no_document(tmp_path: Path, coding: str) -> None
     chooser = random.Random(1)  # noqa: S311 - test bytes
     for size in (200, 2000, 20_000, 200_000):
         found = one(tmp_path, http(chooser.randbytes(size), Content_Encoding=coding))
-        assert isinstance(found, Rejected) and found.reason in {"broken_body", "not_text", "no_text"}, found
+        assert isinstance(found, RejectedRecord) and found.reason in {"broken_body", "not_text", "no_text"}, found
 
 
 def test_two_lines_of_a_header_count(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_the_records_of_the_case() -> None:
     found = {each.url.rpartition("/")[2]: each for each in read(CASE / "a.warc.gz")}
     whole = {each.url: each for each in read(CASE / "a.warc.gz", main_content=False)}
     damaged = found.pop("br-damaged")
-    assert isinstance(damaged, Rejected) and damaged.reason == "broken_body"
+    assert isinstance(damaged, RejectedRecord) and damaged.reason == "broken_body"
     assert set(found) == set(RECORDS)
     for name, (first, last, size, cut) in RECORDS.items():
         page = found[name]

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from crawl2llm.stages.ingest import parquet
 from crawl2llm.stages.ingest.parquet import ParquetReader
-from crawl2llm.stages.ingest.warc import Page, Rejected
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, reasons
 
 
-def read(path: Path, source: dict[str, Any] | None = None, **settings: Any) -> list[Page | Rejected]:
+def read(path: Path, source: dict[str, Any] | None = None, **settings: Any) -> list[Page | RejectedRecord]:
     return list(ParquetReader({"name": "set", **(source or {})}, {**SETTINGS, **settings})(path, path.name))
 
 
@@ -72,7 +72,7 @@ def test_columns_that_are_not_as_expected(
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     (found,) = read(tmp_path / "x.parquet", source)
     assert (
-        isinstance(found, Rejected)
+        isinstance(found, RejectedRecord)
         and found.reason == reason
         and detail in found.detail
         and found.record_id == "x.parquet"
@@ -100,7 +100,7 @@ def test_rows_over_the_limit_and_rows_that_are_no_text(tmp_path: Path) -> None:
 def test_an_empty_file_and_one_without_rows(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"")
     (found,) = read(tmp_path / "x")
-    assert isinstance(found, Rejected) and found.reason == "broken_file"
+    assert isinstance(found, RejectedRecord) and found.reason == "broken_file"
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "y")
     assert read(tmp_path / "y") == []
 
@@ -108,7 +108,7 @@ def test_an_empty_file_and_one_without_rows(tmp_path: Path) -> None:
 def test_a_web_page_in_place_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("<!doctype html><title>Sign in</title>" * 10)
     (found,) = read(tmp_path / "x")
-    assert isinstance(found, Rejected) and found.reason == "broken_file" and "magic bytes" in found.detail
+    assert isinstance(found, RejectedRecord) and found.reason == "broken_file" and "magic bytes" in found.detail
 
 
 def test_a_damaged_row_group_costs_itself_alone(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_damaged_row_group_costs_itself_alone(tmp_path: Path) -> None:
     path.write_bytes(data)
     found = read(path)
     assert reasons(found) == {"page": 90, "broken_row_group": 1}
-    (bad,) = (each for each in found if isinstance(each, Rejected))
+    (bad,) = (each for each in found if isinstance(each, RejectedRecord))
     assert f"row group 3 at byte {at.data_page_offset}, rows 30 to 39 (10) are lost" in bad.detail
     assert bad.url == "file:set/x.parquet#30"
 
@@ -190,7 +190,7 @@ def test_a_date_that_python_cannot_have_is_null(tmp_path: Path, column: pa.Array
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
     pq.write_table(pa.table([pa.array(["a text"]), pa.array(["another"])], ["text", "text"]), tmp_path / "x.parquet")
     (found,) = ParquetReader({"name": "set", "kind": "parquet"}, SETTINGS)(tmp_path / "x.parquet")
-    assert isinstance(found, Rejected) and found.reason == "broken_file"
+    assert isinstance(found, RejectedRecord) and found.reason == "broken_file"
 
 
 def large(path: Path, texts: list[str], **options: Any) -> Path:
@@ -240,4 +240,4 @@ def test_values_over_the_limit_are_no_strings_of_python(tmp_path: Path) -> None:
 def test_a_footer_that_takes_too_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "FOOTER", 100)
     (found,) = read(written(tmp_path / "x.parquet"))
-    assert isinstance(found, Rejected) and "its footer has" in found.detail
+    assert isinstance(found, RejectedRecord) and "its footer has" in found.detail

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.core.root import ROOT
-from crawl2llm.stages.ingest.warc import Page, Rejected
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 from tests.unit.stages.ingest.warcs import ids, read, reasons
 
 DATA = Path(os.environ.get("CRAWL2LLM_DATA", ROOT.parent / "shared" / "data"))
@@ -86,7 +86,7 @@ def test_every_record_of_the_file_is_a_page_or_has_a_reason(path: Path) -> None:
         assert reasons(found) == ARC[path.name]
         return
     assert records == RECORDS[path.name]
-    assert len(found) == records + sum(isinstance(each, Rejected) and not each.record_id for each in found)
+    assert len(found) == records + sum(isinstance(each, RejectedRecord) and not each.record_id for each in found)
     for each in found:
         if isinstance(each, Page):
             assert each.text.strip() and each.text.encode()

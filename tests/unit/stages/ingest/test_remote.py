@@ -23,7 +23,7 @@ from crawl2llm.chain.config import validate
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.ingest import compressed, remote, transport
-from crawl2llm.stages.ingest.files import First
+from crawl2llm.stages.ingest.files import FileHead
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.remote import Access, Remote
 from crawl2llm.stages.ingest.text import JsonLinesReader
@@ -234,7 +234,7 @@ def test_the_beginning_of_a_file_is_cut_at_a_record(
         data, read = (tmp_path / name).read_bytes(), ParquetReader({"name": "web"}, SETTINGS)
     (tmp_path / name).write_bytes(data)
     all_of_it = list(read(tmp_path / name, name))
-    found = list(read(First(opened(server.put(name, data)) if remote else tmp_path / name, limit), name))
+    found = list(read(FileHead(opened(server.put(name, data)) if remote else tmp_path / name, limit), name))
     assert found == all_of_it[: len(found)] and all(isinstance(each, Page) for each in found), "no damage is named"
     if limit > len(data):
         assert len(found) == 300
@@ -251,14 +251,14 @@ def test_damage_before_the_cut_is_counted(tmp_path: Path, packed: bool) -> None:
     (tmp_path / "x.warc").write_bytes(good + noise + good)
     (tmp_path / "no.warc").write_bytes((noise if packed else b"<html>Service unavailable.</html>\n") * 2000)
     read = WarcReader({"name": "web"}, SETTINGS)
-    found = list(read(First(tmp_path / "x.warc", len(good) + 50_000), "x.warc"))
+    found = list(read(FileHead(tmp_path / "x.warc", len(good) + 50_000), "x.warc"))
     assert reasons(found) == {"page": 5, "broken_record": 1}
-    assert reasons(read(First(tmp_path / "no.warc", 30_000), "no.warc")) == {"not_warc": 1}
+    assert reasons(read(FileHead(tmp_path / "no.warc", 30_000), "no.warc")) == {"not_warc": 1}
     for limit in range(len(good) - 3, len(good) + 1):  # within the last record, and at its end
-        found = list(read(First(tmp_path / "x.warc", limit), "x.warc"))
+        found = list(read(FileHead(tmp_path / "x.warc", limit), "x.warc"))
         assert set(reasons(found)) == {"page"}
     for limit in range(20, 400, 7):  # within the first records
-        assert set(reasons(read(First(tmp_path / "x.warc", limit), "x.warc"))) <= {"page"}
+        assert set(reasons(read(FileHead(tmp_path / "x.warc", limit), "x.warc"))) <= {"page"}
 
 
 def test_a_signature_in_an_error_is_not_repeated() -> None:

@@ -19,7 +19,7 @@ from crawl2llm.formats.documents import document_id, rows
 from crawl2llm.stages.ingest import extract, json_lines
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.text import JsonLinesReader
-from crawl2llm.stages.ingest.warc import Page, Rejected
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 from tests.unit import making
 from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, reasons
 
@@ -29,12 +29,12 @@ KEYS = {"id_key": "key", "metadata_keys": ["more"]}
 
 def parquet(
     path: Path, table: pa.Table, source: dict[str, Any] | None = None, **settings: Any
-) -> list[Page | Rejected]:
+) -> list[Page | RejectedRecord]:
     pq.write_table(table, path, write_page_checksum=True)
     return list(ParquetReader({"name": "set", **(source or {})}, {**SETTINGS, **settings})(path, path.name))
 
 
-def jsonl(path: Path, *lines: bytes, **source: Any) -> list[Page | Rejected]:
+def jsonl(path: Path, *lines: bytes, **source: Any) -> list[Page | RejectedRecord]:
     path.write_bytes(b"\n".join(lines) + b"\n")
     return list(JsonLinesReader({"name": "set", **source}, SETTINGS)(path, path.name))
 
@@ -44,7 +44,7 @@ def strings(*values: bytes) -> pa.Array:
     return pa.array(values, pa.binary()).view(pa.string())
 
 
-def kept(found: list[Page | Rejected]) -> list[Page]:
+def kept(found: list[Page | RejectedRecord]) -> list[Page]:
     assert reasons(found) == {"page": len(found)}, found
     return [one for one in found if isinstance(one, Page)]
 

@@ -20,17 +20,17 @@ from hypothesis import strategies as st
 from crawl2llm.formats.documents import document_id
 from crawl2llm.stages.ingest import warc
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader, text_chunks, unwrap_lines
-from crawl2llm.stages.ingest.warc import Page, Rejected, tidy
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord, tidy
 from tests.unit.stages.ingest.warcs import SETTINGS, reasons
 
 CHECKED = zstandard.ZstdCompressor(write_checksum=True)
 
 
-def text(path: Path, source: dict[str, Any] | None = None, **settings: Any) -> list[Page | Rejected]:
+def text(path: Path, source: dict[str, Any] | None = None, **settings: Any) -> list[Page | RejectedRecord]:
     return list(TextReader({"name": "books", **(source or {})}, {**SETTINGS, **settings})(path))
 
 
-def jsonl(path: Path, source: dict[str, Any] | None = None, **settings: Any) -> list[Page | Rejected]:
+def jsonl(path: Path, source: dict[str, Any] | None = None, **settings: Any) -> list[Page | RejectedRecord]:
     return list(JsonLinesReader({"name": "lines", **(source or {})}, {**SETTINGS, **settings})(path))
 
 
@@ -47,7 +47,7 @@ def tar(files: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def texts(found: list[Page | Rejected]) -> list[str]:
+def texts(found: list[Page | RejectedRecord]) -> list[str]:
     return [each.text for each in found if isinstance(each, Page)]
 
 
@@ -152,7 +152,7 @@ def test_chunked_text_has_an_id_a_piece(tmp_path: Path) -> None:
     assert [each.metadata["piece"] for each in found if isinstance(each, Page)] == [0, 1, 2]
 
 
-def identities(found: list[Page | Rejected]) -> list[str]:
+def identities(found: list[Page | RejectedRecord]) -> list[str]:
     return [each.id for each in found if isinstance(each, Page)]
 
 
@@ -309,7 +309,7 @@ def test_two_tars_in_one_file(tmp_path: Path) -> None:
 def test_what_is_no_text_is_counted(tmp_path: Path, data: bytes, said: str) -> None:
     (tmp_path / "a.txt").write_bytes(data)
     (found,) = text(tmp_path / "a.txt")
-    assert isinstance(found, Rejected) and found.reason == "not_text" and said in found.detail
+    assert isinstance(found, RejectedRecord) and found.reason == "not_text" and said in found.detail
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_other_encodings_of_text(tmp_path: Path, encoding: str, charset: str | N
 def test_an_empty_file_under_a_suffix_is_counted(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
     (found,) = text(tmp_path / name)
-    assert isinstance(found, Rejected) and found.reason == "broken_file" and found.detail == "the file is empty"
+    assert isinstance(found, RejectedRecord) and found.reason == "broken_file" and found.detail == "the file is empty"
 
 
 def test_lines_before_damage_in_zstd_are_kept(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_a_tar_in_gzip_by_either_name(tmp_path: Path, name: str) -> None:
 def test_garbage_under_a_suffix(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"\x00\x01garbage" * 500)
     (found,) = text(tmp_path / name)
-    assert isinstance(found, Rejected) and found.reason == "broken_file" and found.detail
+    assert isinstance(found, RejectedRecord) and found.reason == "broken_file" and found.detail
     assert str(tmp_path) not in found.url
 
 
@@ -381,7 +381,7 @@ def test_a_header_of_a_tar_is_not_held_whatever_its_size(tmp_path: Path, kind: b
     about.type, about.size = kind, 2**33
     (tmp_path / "a.tar").write_bytes(about.tobuf(tarfile.GNU_FORMAT) + b"a" * 4096)
     (found,) = text(tmp_path / "a.tar")
-    assert isinstance(found, Rejected) and found.reason == "broken_file" and "8,589,934,592 bytes" in found.detail
+    assert isinstance(found, RejectedRecord) and found.reason == "broken_file" and "8,589,934,592 bytes" in found.detail
 
 
 def test_more_headers_of_one_member_than_python_nests(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from benchmarks.text_check import ENCODINGS
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader
 from crawl2llm.stages.ingest.text_check import FEW, MOST, is_text, kind_of, why_not_text
-from crawl2llm.stages.ingest.warc import Page, Rejected
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, html, http, one
 
 CHOOSER = random.Random(3)  # noqa: S311 - test bytes
@@ -61,7 +61,7 @@ def test_other_kinds_are_told_by_their_first_bytes(kind: str, tmp_path: Path) ->
     if kind not in ("gzip", "zstd"):  # which are undone, whatever the header says
         found = one(tmp_path, http(OTHERS[kind]))
         assert (
-            isinstance(found, Rejected)
+            isinstance(found, RejectedRecord)
             and found.reason == "not_html"
             and found.detail == f"text/html, the bytes are {kind}"
         )
@@ -69,7 +69,7 @@ def test_other_kinds_are_told_by_their_first_bytes(kind: str, tmp_path: Path) ->
     if kind not in ("gzip", "zstd", "bzip2", "xz"):
         (tmp_path / "a.txt").write_bytes(OTHERS[kind])
         (read,) = TextReader({"name": "t"}, SETTINGS)(tmp_path / "a.txt")
-        assert isinstance(read, Rejected) and read.reason == "not_text" and read.detail == f"the file is {kind}"
+        assert isinstance(read, RejectedRecord) and read.reason == "not_text" and read.detail == f"the file is {kind}"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_noise_is_no_text_in_any_encoding(tmp_path: Path, noise: str, encoding: 
     header = f"text/html; charset={encoding}" if encoding else "text/html"
     # Some of it can be read as the beginning of a stream of Brotli.
     found = one(tmp_path, http(b"<html><body><p>" + body, Content_Type=header))
-    assert isinstance(found, Rejected) and found.reason == "not_text", found
+    assert isinstance(found, RejectedRecord) and found.reason == "not_text", found
 
 
 @pytest.mark.parametrize("encoding", [each for each in ENCODINGS if "utf" not in each])
@@ -153,9 +153,9 @@ def test_every_reader_drops_noise_and_counts_it(tmp_path: Path) -> None:
     for reader, name, pages in readers:
         found = list(reader({"name": "s"}, SETTINGS)(tmp_path / name))
         assert sum(isinstance(each, Page) for each in found) == pages
-        (dropped,) = [each for each in found if isinstance(each, Rejected)]
+        (dropped,) = [each for each in found if isinstance(each, RejectedRecord)]
         assert dropped.reason == "not_text" and "characters are controls" in dropped.detail
     found_wet = one(tmp_path, NOISE, kind="conversion")
-    assert isinstance(found_wet, Rejected) and found_wet.reason == "not_text"
+    assert isinstance(found_wet, RejectedRecord) and found_wet.reason == "not_text"
     image = one(tmp_path, http(html(NOISE.decode("latin-1")).encode("latin-1")))
-    assert isinstance(image, Rejected) and image.reason == "not_text"
+    assert isinstance(image, RejectedRecord) and image.reason == "not_text"

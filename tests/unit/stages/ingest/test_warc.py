@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crawl2llm.formats.documents import document_id
 from crawl2llm.stages.ingest import http as http_body
-from crawl2llm.stages.ingest.warc import Page, Rejected, tidy
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord, tidy
 from tests.unit.stages.ingest.warcs import TEXT, html, http, ids, name, one, page, read, reasons, record
 
 
@@ -66,7 +66,7 @@ def test_page(tmp_path: Path) -> None:
 )
 def test_set_aside(tmp_path: Path, block: bytes, reason: str, detail: str) -> None:
     found = one(tmp_path, block)
-    assert isinstance(found, Rejected) and found.reason == reason, found
+    assert isinstance(found, RejectedRecord) and found.reason == reason, found
     assert found.record_id == name(1) and detail in found.detail
 
 
@@ -112,13 +112,13 @@ def test_least_characters(tmp_path: Path) -> None:
     block = http(html("Short one.").encode())
     assert isinstance(one(tmp_path, block, min_characters=10), Page)
     found = one(tmp_path, block, min_characters=11)
-    assert isinstance(found, Rejected) and (found.reason, found.detail) == ("no_text", "10 characters")
+    assert isinstance(found, RejectedRecord) and (found.reason, found.detail) == ("no_text", "10 characters")
 
 
 def test_bodies_that_are_too_large_stored_or_unpacked(tmp_path: Path) -> None:
     for block in (http(b"<html>" + b"x" * 2000), http(gzip.compress(b"0" * 10**7), Content_Encoding="gzip")):
         found = one(tmp_path, block, max_body_bytes=len(block) // 2 if len(block) < 3000 else 100_000)
-        assert isinstance(found, Rejected) and found.reason == "too_large", found
+        assert isinstance(found, RejectedRecord) and found.reason == "too_large", found
     assert isinstance(one(tmp_path, http(b"<html>" + b"x" * 2000), max_body_bytes=2006), Page)
 
 
@@ -136,7 +136,7 @@ def test_page_without_a_length_of_its_own_cut_by_the_files_end(tmp_path: Path) -
     (tmp_path / "a.warc").write_bytes(whole[:-200])
     page_, damage = read(tmp_path / "a.warc")
     assert isinstance(page_, Page) and page_.metadata["truncated"] is True
-    assert isinstance(damage, Rejected) and damage.reason == "broken_record"
+    assert isinstance(damage, RejectedRecord) and damage.reason == "broken_record"
 
 
 def test_other_record_types(tmp_path: Path) -> None:

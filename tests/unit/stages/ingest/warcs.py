@@ -6,7 +6,7 @@ import gzip
 from collections import Counter
 from pathlib import Path
 
-from crawl2llm.stages.ingest.warc import Page, Rejected, WarcReader
+from crawl2llm.stages.ingest.warc import Page, RejectedRecord, WarcReader
 
 SETTINGS = {
     "extractor": "fast",
@@ -63,24 +63,24 @@ def members(*records: bytes) -> bytes:
     return b"".join(gzip.compress(each, mtime=0) for each in records)
 
 
-def read(path: Path, **settings: object) -> list[Page | Rejected]:
+def read(path: Path, **settings: object) -> list[Page | RejectedRecord]:
     """All that the reader makes of a file."""
     return list(WarcReader({"name": "web"}, {**SETTINGS, **settings})(path))
 
 
-def one(folder: Path, block: bytes, kind: str = "response", **settings: object) -> Page | Rejected:
+def one(folder: Path, block: bytes, kind: str = "response", **settings: object) -> Page | RejectedRecord:
     """What the reader makes of a single record."""
     (folder / "one.warc").write_bytes(record(kind, 1, block))
     (found,) = read(folder / "one.warc", **settings)
     return found
 
 
-def reasons(found: list[Page | Rejected]) -> Counter[str]:
+def reasons(found: list[Page | RejectedRecord]) -> Counter[str]:
     """How many pages there are, and how many rejects for each reason."""
     return Counter("page" if isinstance(each, Page) else each.reason for each in found)
 
 
-def ids(found: list[Page | Rejected]) -> list[str]:
+def ids(found: list[Page | RejectedRecord]) -> list[str]:
     """The record ids, in order, of what is no damage."""
     given = [each.metadata["record_id"] if isinstance(each, Page) else each.record_id for each in found]
     return [each for each in given if each]

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from transformers import AutoConfig, PreTrainedConfig
 
-from crawl2llm.training import average, checkpoint, engine, group, initial, parallel, schedule
+from crawl2llm.training import checkpoint, ema, engine, group, initial, parallel, schedule
 from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.engines.saved_parameters import saved_parameters
 from tests.unit.stages.pretrain.side_by_side import CPU, HALF, STEPS, settings, state
@@ -81,7 +81,7 @@ def batch(step: int) -> torch.Tensor:
 
 class Case:
     """A placement: `tensor-2+pipeline-2-0-fp32` is its degrees, the ZeRO stage, and a precision, another model, another optimizer (or
-    both), `ema`: a mean of the weights, or `again`: activations are computed again."""
+    both), `ema`: an EMA of the weights, or `again`: activations are computed again."""
 
     def __init__(self, name: str) -> None:
         degrees, stage, kind = name.rsplit("-", 2)
@@ -121,7 +121,7 @@ class Case:
             mine = batch(step).chunk(self.place.data_processes, dim=1)[self.place.data_rank]
             found = built.step(mine, schedule.learning_rate(step, STEPS, self.settings))
             if self.settings["ema"]:
-                built.update_average(average.update_weight(self.settings["ema"], step))
+                built.update_ema(ema.update_weight(self.settings["ema"], step))
             total = found.loss / self.place.processes
             dist.all_reduce(total)
             rows.append((float(total), found.norm))
@@ -132,7 +132,7 @@ class Case:
         tokens = batch(0).flatten(0, 1)[:, :-1].chunk(self.place.data_processes)[self.place.data_rank]
         targets = tokens[:, 1:].clone()
         targets[:, :3] = -100
-        with built.using_average() if self.settings["ema"] else contextlib.nullcontext():
+        with built.using_ema() if self.settings["ema"] else contextlib.nullcontext():
             total = built.evaluate(tokens[:, :-1], targets).sum()
         dist.all_reduce(total)
         return float(total) / self.degrees.loss_copies
@@ -146,7 +146,7 @@ class Case:
 
     def result(self, built: engine.Engine) -> tuple[str, float]:
         """(digest, sum) of the weights that a training writes."""
-        return state(built.average_weights() if self.settings["ema"] else built.master_weights())
+        return state(built.ema_weights() if self.settings["ema"] else built.master_weights())
 
     def run(self, out: Path) -> dict[str, Any]:
         """All that is compared. out: with a folder of each case and number of processes."""

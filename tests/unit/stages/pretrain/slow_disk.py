@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.stages.pretrain import train
-from crawl2llm.training.engines.checkpoint_staging import Staged
+from crawl2llm.training.engines.checkpoint_staging import StagedState
 from crawl2llm.training.run import Run
 
 RANK = os.environ["RANK"]
-write_of = Staged.write
+write_of = StagedState.write
 
 
 def note(what: str) -> None:
@@ -25,7 +25,7 @@ def note(what: str) -> None:
         handle.write(json.dumps([time.time(), what]) + "\n")
 
 
-def write(self: Staged, folder: Path) -> list[str]:
+def write(self: StagedState, folder: Path) -> list[str]:
     note(f"writes {folder.name}")
     if RANK == "0":
         time.sleep(float(os.environ.get("DELAY", 1)))
@@ -44,7 +44,7 @@ def keep_times(kind: Any) -> None:
         note(f"step {number}")
         return step_of(self, number, *rest)
 
-    Staged.write, kind.step = write, step  # type: ignore[method-assign]
+    StagedState.write, kind.step = write, step  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

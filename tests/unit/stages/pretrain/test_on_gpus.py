@@ -84,7 +84,7 @@ def test_no_micro_batch_waits_for_the_device(
     tokens = torch.zeros(2, 2, CONTEXT + 1, dtype=torch.int64, device="meta")
     assert engine_of.step(tokens, 0.01).loss.is_meta
     if "ema" in changes:
-        engine_of.update_average(0.1)
+        engine_of.update_ema(0.1)
 
 
 @pytest.fixture

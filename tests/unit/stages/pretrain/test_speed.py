@@ -292,11 +292,9 @@ def test_selective_checkpointing_computes_no_matrix_product_twice() -> None:
             update = made.step(batch(1), 0.01)
         return seen.calls, (float(update.loss), update.norm)
 
-    (none, plain), (full, whole), (some, selective) = (
-        step(),
-        step(recomputed=True),
-        step(recomputed=True, selective=True),
-    )
+    none, plain = step()
+    full, whole = step(recomputed=True)
+    some, selective = step(recomputed=True, selective=True)
     assert plain == whole == selective  # to the bit
     heavy = "mm", "_scaled_dot_product_flash_attention_for_cpu"
     # Three layers of seven matrices and one attention; the last product of a layer is in no gradient, and torch stops before it.

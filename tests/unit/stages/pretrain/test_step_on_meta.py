@@ -11,9 +11,8 @@ import pytest
 from tests.unit.stages.pretrain.test_engines import side_by_side
 
 BLOCKS = 3  # of FSDP: two layers, and what is around them
-SHAPES = (
-    4  # of Muon's matrices: queries and output, keys and values, both projections of the feed-forward layer, its output
-)
+# Of Muon's matrices: queries and output, keys and values, both projections of the feed-forward layer, its output.
+SHAPES = 4
 MICRO_BATCHES = 2
 SHARED = ["c10d::_allgather_base_"] * BLOCKS + ["c10d::_reduce_scatter_base_"] * BLOCKS
 SENT = ["c10d::alltoall_base_"] * 2 * SHAPES  # the parts to a matrix's owner, and its update back

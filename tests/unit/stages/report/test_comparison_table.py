@@ -29,11 +29,7 @@ def test_a_small_difference_keeps_a_digit(value: float, measure: str, words: str
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [
-        ("core.jeopardy", "CORE: jeopardy"),
-        ("arc_easy", "ARC easy"),
-        ("tweets.tsv.zst", "tweets.tsv.zst"),
-    ],
+    [("core.jeopardy", "CORE: jeopardy"), ("arc_easy", "ARC easy"), ("tweets.tsv.zst", "tweets.tsv.zst")],
 )
 def test_what_a_measure_is_called(name: str, words: str) -> None:
     """A file's classification is called as the file."""

@@ -14,7 +14,7 @@ import pytest
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.filter_order import FILTERS
-from crawl2llm.chain.heuristics_rules import ByLanguage
+from crawl2llm.chain.heuristics_rules import LanguageRules
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import cuts
 from crawl2llm.filters.edit_filter import judge_document as judge_left
@@ -172,7 +172,7 @@ def test_heuristics_by_language(tmp_path: Path) -> None:
             "language.score": [saved(tmp_path, "language.score", languages)],
         }
     )
-    chosen = ByLanguage(settings)
+    chosen = LanguageRules(settings)
     verdicts = [
         heuristics.judge_document(row, chosen.rules_of(of["language"])) for row, of in zip(rows, languages, strict=True)
     ]

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.topic_names import ALL
 from crawl2llm.stages.topics import model as stored
-from crawl2llm.stages.topics.fit import Fitted, Sample, fit_topics, map_places, tfidf_matrix, vocabulary_idf
+from crawl2llm.stages.topics.fit import FittedTopics, Sample, fit_topics, map_places, tfidf_matrix, vocabulary_idf
 from crawl2llm.stages.topics.model import Models
 from crawl2llm.stages.topics.terms import terms
 from tests.unit.stages.topics.conftest import WORDS, chinese, english
@@ -29,7 +29,7 @@ def sample(rows: list[dict[str, Any]]) -> Sample:
     return found
 
 
-def fitted(rows: list[dict[str, Any]], **settings: Any) -> Fitted:
+def fitted(rows: list[dict[str, Any]], **settings: Any) -> FittedTopics:
     made = fit_topics(sample(rows), {**SETTINGS, **settings}, "topic")
     assert made is not None
     return made

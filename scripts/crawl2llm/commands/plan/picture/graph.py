@@ -12,12 +12,7 @@ from crawl2llm.chain.step import stage_of
 
 UP_TO_DATE, RUNS, MISSING, LEFT_OUT = "up to date", "will run", "missing", "left out"
 # What a state says, in the legend. `left out` is rare: a plan of a part (--until), or results deleted to free the disk.
-STATES = {
-    RUNS: "will run again",
-    MISSING: "missing, will run",
-    UP_TO_DATE: "up to date",
-    LEFT_OUT: "not in this plan",
-}
+STATES = {RUNS: "will run again", MISSING: "missing, will run", UP_TO_DATE: "up to date", LEFT_OUT: "not in this plan"}
 
 Edge = tuple[str, str]  # (key of a box, key of a box that reads from it)
 

@@ -122,7 +122,7 @@ def state_buttons(graph: Graph) -> list[tuple[str, str, Markup, int]]:
 
 
 def render_page(graph: Graph, summary: Summary) -> str:
-    """The page. Every text of a config, a path or a plan is escaped: by Jinja, by svg.clean, or shown as text by the script."""
+    """The page. Every text of a config, a path or a plan is escaped: by Jinja, by svg.escape_text, or shown as text by the script."""
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

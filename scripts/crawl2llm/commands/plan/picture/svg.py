@@ -149,11 +149,8 @@ def box_svg(box: Box, rect: Rect, name: str, role: str = "img") -> str:
         words += f'<text class="name" x="33" y="21.5">{escape_text(fit_text(box.step, 13, rect.width - 41))}</text>'
         words += f'<text class="why" x="12" y="38.5">{escape_text(fit_text(reason_text(box), 11, inside))}</text>'
         room_left = inside - text_width(about, 11)  # what the cost leaves for the number of tasks
-        number = (
-            amount_text(box)
-            if text_width(amount_text(box), 11) < room_left
-            else amount_text(box).removesuffix(" tasks")
-        )
+        number = amount_text(box)
+        number = number if text_width(number, 11) < room_left else number.removesuffix(" tasks")
         words += f'<text class="facts" x="12" y="54">{escape_text(fit_text(number, 11, room_left - 4))}</text>'
         if about:
             words += f'<text class="cost" x="{rect.width - 12:g}" y="54">{escape_text(about)}</text>'

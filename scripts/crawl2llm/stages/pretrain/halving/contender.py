@@ -32,7 +32,7 @@ WEIGHT_INPUTS = ("tokenize.train", "tokenize.encode")
 
 
 @dataclass(frozen=True)
-class Kept(checkpoint.KeepPolicy):
+class RungKeepPolicy(checkpoint.KeepPolicy):
     """As the training's own, and those of the rungs."""
 
     rungs: frozenset[int] = frozenset()
@@ -96,7 +96,7 @@ class Contender(Run):
 
     def keep_policy(self) -> checkpoint.KeepPolicy:
         policy = super().keep_policy()
-        return Kept(policy.newest, policy.interval, policy.best, policy.points, self.rungs)
+        return RungKeepPolicy(policy.newest, policy.interval, policy.best, policy.points, self.rungs)
 
     def validation_bits(self) -> float | None:
         """Bits per byte of the validation documents with the weights as they are; None where the loss is not finite. A collective call.

@@ -94,7 +94,7 @@ class Curve:
         self.points = np.array(choose_thresholds(self.spread, number, self.ask.now, node, self.ask.keeps == LEAST))
         self.table = Table(sources, languages, len(self.points) + 1)
 
-    def count_rows(self, rows: Rows, groups: tuple[np.ndarray, np.ndarray], weights: list[np.ndarray | None]) -> None:
+    def add_rows(self, rows: Rows, groups: tuple[np.ndarray, np.ndarray], weights: list[np.ndarray | None]) -> None:
         """The second pass. See Table.add; compares the verdicts at the threshold of now with those of the run."""
         values, dropped = self.split_rows(rows)
         moving = ~np.isnan(values)

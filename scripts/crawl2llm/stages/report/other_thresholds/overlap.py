@@ -40,7 +40,7 @@ class Overlap:
                 self.unheld += number
 
     def as_dict(self) -> dict[str, Any]:
-        """Rules with what each flags and what it alone drops, the SHOWN most frequent combinations, and the rest together."""
+        """Rules with what each flags and what it alone drops, the ROWS_SHOWN most frequent combinations, and the rest together."""
         ordered = sorted(self.combinations.items(), key=lambda item: (-item[1], item[0]))
         rest = ordered[ROWS_SHOWN:]
         return {
@@ -72,7 +72,7 @@ class Categories:
                 counter[value_count["values"]] += value_count["counts"]
 
     def as_dict(self) -> dict[str, Any]:
-        """The SHOWN most frequent values, and the rest together."""
+        """The ROWS_SHOWN most frequent values, and the rest together."""
         come, stay, alone = self.counts
         names = sorted(come, key=lambda name: (-come[name], name))
         row = lambda selected: {  # noqa: E731

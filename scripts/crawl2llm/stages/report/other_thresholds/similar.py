@@ -71,8 +71,8 @@ class Similarity(Curve):
         """The rows that come are those of this shard, in the order of its verdicts."""
         self.kept_at, self.row = np.load(self.folder / f"{shard}.npy"), 0
 
-    def count_rows(self, rows: Rows, groups: tuple[np.ndarray, np.ndarray], weights: list[np.ndarray | None]) -> None:
-        """See Curve.count_rows."""
+    def add_rows(self, rows: Rows, groups: tuple[np.ndarray, np.ndarray], weights: list[np.ndarray | None]) -> None:
+        """See Curve.add_rows."""
         place = int(np.searchsorted(self.points, self.settings["threshold"]))
         first, last = self.row // 8, -(-(self.row + len(rows)) // 8)
         flags = np.unpackbits(self.kept_at[:, first:last], axis=1)[:, self.row % 8 :][:, : len(rows)].astype(bool)

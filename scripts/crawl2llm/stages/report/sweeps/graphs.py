@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crawl2llm.chain import model_registry
-from crawl2llm.formats.run_records import Run, series, training_metrics
+from crawl2llm.formats.run_records import Run, finite_points, training_metrics
 from crawl2llm.stages.report.sweeps import figures, scaling, tables
 from crawl2llm.stages.report.sweeps.read import Variant
 
@@ -73,4 +73,4 @@ def own_curve(variant: Variant) -> tuple[list[float], list[float]]:
     if variant.training is None:
         return [], []
     run = Run({model_registry.BASE_STEP: [variant.training]})
-    return series(training_metrics(run, model_registry.BASE_STEP), "tokens", "bits_per_byte")
+    return finite_points(training_metrics(run, model_registry.BASE_STEP), "tokens", "bits_per_byte")

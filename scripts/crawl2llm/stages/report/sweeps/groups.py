@@ -35,8 +35,8 @@ def group_settings(
     """The settings of a run, main's first, in the order of their first variants.
 
     configs: the complete config of every variant. ignored: keys that decide no result, such as those of placement; what is below those of
-    ASIDE never counts. results: by variant what names the files of its models. Settings that share one are one, under the first's name:
-    main and a variant that sets a key to its default.
+    IGNORED_SECTIONS never counts. results: by variant what names the files of its models. Settings that share one are one, under the
+    first's name: main and a variant that sets a key to its default.
     """
     main, aside = flatten(configs[MAIN]), {*ignored, *seed_keys}
     groups: dict[str, SettingGroup] = {}

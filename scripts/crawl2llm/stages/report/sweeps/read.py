@@ -12,7 +12,7 @@ from crawl2llm.chain.project import Project
 from crawl2llm.core import record, task_costs
 from crawl2llm.core.manifest import ALL, Manifest, ManifestError
 from crawl2llm.formats.documents import add_counts
-from crawl2llm.formats.run_records import dig, read_benchmark, sum_summaries
+from crawl2llm.formats.run_records import nested_value, read_benchmark, sum_summaries
 
 COMMON, CORPUS, TOKENS, TRAINING = "evaluate.common", "corpus.write", "tokenize.encode", "pretrain.train"
 READ_STEPS = (COMMON, CORPUS, TOKENS, TRAINING)
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 class Variant:
     """A variant's manifests by step and task, with what is not there: `missing`, its steps; `damaged`, why a file could not be read.
 
-    owners: the variant whose folder holds each step of READ. training_manifests: the path of the manifest of each model's training:
+    owners: the variant whose folder holds each step of READ_STEPS. training_manifests: the path of the manifest of each model's training:
     variants with the same are one training.
     """
 
@@ -62,8 +62,8 @@ class Variant:
             "in": total.get("in"),
             "documents": total.get("kept"),
             "dropped": total.get("dropped", {}),
-            "tokens": dig(tokens, "tokens"),
-            "bytes": dig(tokens, "bytes"),
+            "tokens": nested_value(tokens, "tokens"),
+            "bytes": nested_value(tokens, "bytes"),
         }
 
 

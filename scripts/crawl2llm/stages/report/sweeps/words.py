@@ -132,11 +132,9 @@ def law_section(fitted: Row, options: Row) -> Row:
 
 def formula_rows(options: Row) -> list[tuple[str, str]]:
     """How each number is made, with its source; docs/commands/compare.md has more."""
-    level, sure, resamples = (
-        f"{1 - options['confidence']:.2g}",
-        format_percent(options["confidence"], 0),
-        options["resamples"],
-    )
+    level = f"{1 - options['confidence']:.2g}"
+    sure = format_percent(options["confidence"], 0)
+    resamples = options["resamples"]
     return [
         (
             "Bits per byte",

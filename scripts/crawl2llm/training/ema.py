@@ -1,6 +1,6 @@
-"""A mean of the weights over the last steps (EMA), for validation and the model that is written (Polyak and Juditsky 1992).
+"""The EMA of the weights, a mean over the last steps, for validation and the model that is written (Polyak and Juditsky 1992).
 
-After each update mean ← mean + w · (weights − mean), in fp32, with w = 1 − min(decay, (1 + step) / (10 + step)), so that the random
+After each update ema ← ema + w · (weights − ema), in fp32, with w = 1 − min(decay, (1 + step) / (10 + step)), so that the random
 weights of the beginning are soon forgotten (TensorFlow's ExponentialMovingAverage with num_updates). Each process averages the part of
 the fp32 weights that it holds.
 """
@@ -11,5 +11,5 @@ EMA = "ema"  # a kind in a checkpoint's neutral form, and the folder of its file
 
 
 def update_weight(decay: float, step: int) -> float:
-    """How far the mean goes towards the weights after step 1, 2, …"""
+    """How far the EMA goes towards the weights after step 1, 2, …"""
     return 1 - min(decay, (1 + step) / (10 + step))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.commands.watch.tail import Tail, seconds_left
+from crawl2llm.commands.log_tail import Tail, seconds_left
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The mean of the weights: as a plain loop over the weights of every step, under every engine, resumed to the byte."""
+"""The EMA of the weights: as a plain loop over the weights of every step, under every engine, resumed to the byte."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from crawl2llm.training import average, checkpoint, engine, export, initial
+from crawl2llm.training import checkpoint, ema, engine, export, initial
 from crawl2llm.training.engines.saved_parameters import saved_parameters
 from tests.unit.stages.pretrain.runs import finish, kill, kill_after, rows, same, wait_for
 from tests.unit.stages.pretrain.test_nonfinite import poisoned
@@ -45,7 +45,7 @@ def test_as_a_plain_loop(start: Any, tmp_path: Path, more: dict[str, Any]) -> No
         kinds = dict(saved_parameters(each, names, tmp_path))
         weights = {name: kind[engine.WEIGHT].float().reshape(-1).clone() for name, kind in kinds.items()}
         if each.step == 1:  # w is 1 − 2/11 of the way from the initial weights
-            mean = {name: kind[average.EMA].reshape(-1).clone() for name, kind in kinds.items()}
+            mean = {name: kind[ema.EMA].reshape(-1).clone() for name, kind in kinds.items()}
         elif each.step != 7:
             w = 1 - min(0.8, (1 + each.step) / (10 + each.step))
             mean = {name: value + w * (weights[name] - value) for name, value in mean.items()}
