@@ -405,7 +405,6 @@ ELSEWHERE = {
     "crawl2llm.commands.trace.takedown.takedown_report": "reads results",
     "crawl2llm.commands.trace.attribution.": "reads an index",
     "crawl2llm.commands.plan.words.": "prints",
-    "crawl2llm.core.phrases.": "joins words of messages",
     "crawl2llm.commands.plan.command.print_plan": "prints",
     "crawl2llm.filters.url.lists.Hashes.__init__": "hashes",
     "crawl2llm.commands.watch.": "prints; a log's line is short",

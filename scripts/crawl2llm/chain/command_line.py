@@ -54,7 +54,6 @@ from crawl2llm.core.manifest import (
     record_inputs,
     task_of,
 )
-from crawl2llm.core.phrases import with_prefix
 
 SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
 RESULTS = "results"  # the folder of all results
@@ -472,7 +471,7 @@ def log_counts(args: argparse.Namespace) -> None:
         dropped = total.setdefault("dropped", Counter())
         dropped.update(counts["dropped"])
     drops = ", ".join(f"{reason} {n:,}" for reason, n in sorted(total["dropped"].items()) if n)
-    drops_text = with_prefix("; dropped: ", drops)
+    drops_text = f"; dropped: {drops}" if drops else ""
     console.log.info("in %s, kept %s%s", f"{total['in']:,}", f"{total['kept']:,}", drops_text)
 
 

@@ -1,4 +1,4 @@
-"""Phrases of messages that more than one module writes: names with commas, of many the first; words that stand only beside others."""
+"""Lists of names in messages: with commas, of many the first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 def and_more(names: Iterable[str], most: int, noun: str = "") -> str:
     """`a, b, c and 5 more`: the first `most` names, and how many more there are. noun: what these are, such as `variants`."""
     first, more = _split_names(names, most)
-    return f"{first} and {more:,} more{with_prefix(' ', noun)}" if more else first
+    return " ".join(filter(None, [first, f"and {more:,} more", noun])) if more else first
 
 
 def first_few(names: Iterable[str], most: int) -> str:
@@ -20,16 +20,6 @@ def first_few(names: Iterable[str], most: int) -> str:
 def join_with_and(names: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-
-
-def with_prefix(prefix: str, text: str, suffix: str = "") -> str:
-    """The text between these two, such as `; dropped: short 12`; "" if there is no text."""
-    return f"{prefix}{text}{suffix}" if text else ""
-
-
-def with_suffix(text: str, suffix: str) -> str:
-    """The text with this after it, such as a unit; "" if there is no text."""
-    return f"{text}{suffix}" if text else ""
 
 
 def _split_names(names: Iterable[str], most: int) -> tuple[str, int]:

@@ -25,9 +25,3 @@ def test_join_with_and() -> None:
         "a and b",
         "a, b and c",
     ]
-
-
-def test_with_prefix_adds_nothing_to_no_text() -> None:
-    assert phrases.with_prefix("; dropped: ", "short 12") == "; dropped: short 12"
-    assert phrases.with_prefix(" (", "", ")") == ""
-    assert phrases.with_prefix(" (", "web", ")") == " (web)"

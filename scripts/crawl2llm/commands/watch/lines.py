@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crawl2llm.commands.watch.run import Run, Step, documents_text
 from crawl2llm.core.console import format_duration, format_quantity, singular_or_plural
-from crawl2llm.core.phrases import and_more, with_prefix
+from crawl2llm.core.phrases import and_more
 
 MOST_NAMES = 3  # names in a list; of more, their number
 FIRST_PAUSE = 60.0  # seconds without a line after which one says how far the run is
@@ -77,7 +77,7 @@ class Lines:
             newest = max(running, key=lambda task: task.began)
             message = newest.tail.message if newest.tail else ""
             steps_text = and_more(dict.fromkeys(task.step for task in running), MOST_NAMES)
-            parts.append(f"running {steps_text}{with_prefix(': ', message)}")
+            parts.append(f"running {steps_text}: {message}" if message else f"running {steps_text}")
         if kept_text := documents_text(self.run.kept_documents()):
             parts.append(kept_text)
         parts.append(time_left_text(self.run, now))

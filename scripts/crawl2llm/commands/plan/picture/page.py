@@ -16,7 +16,6 @@ from crawl2llm.commands.plan.picture import svg
 from crawl2llm.commands.plan.picture.graph import STATES, Box, Graph
 from crawl2llm.commands.plan.picture.routes import Picture, draw_graph
 from crawl2llm.core.console import format_quantity
-from crawl2llm.core.phrases import with_suffix
 
 HERE = Path(__file__).parent
 
@@ -37,7 +36,7 @@ class Summary:
         """All of it as one line."""
         if not self.tasks:
             return "nothing to do: every result is up to date"
-        amounts = [self.about, with_suffix(self.gpu_hours, " GPU-hours")]
+        amounts = [self.about, f"{self.gpu_hours} GPU-hours" if self.gpu_hours else ""]
         cost = f"about {' and '.join(filter(None, amounts))}" if self.about != "?" else "not measured yet"
         return f"{format_quantity(self.tasks, 'task')} to run, {cost}"
 

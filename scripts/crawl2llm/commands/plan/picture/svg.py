@@ -13,7 +13,6 @@ from pathlib import Path
 from crawl2llm.commands.plan.picture.graph import LEFT_OUT, MISSING, RUNS, STATES, UP_TO_DATE, Box, Graph
 from crawl2llm.commands.plan.picture.routes import LABEL, MARGIN, PADDING, Picture, Point, Rect
 from crawl2llm.core.console import format_quantity
-from crawl2llm.core.phrases import with_prefix, with_suffix
 
 STYLE = Path(__file__).with_name("picture.css")
 CLASSES = {RUNS: "runs", MISSING: "missing", UP_TO_DATE: "fresh", LEFT_OUT: "left", "": "plain"}
@@ -97,7 +96,7 @@ def amount_text(box: Box) -> str:
 
 def cost_text(box: Box) -> str:
     """`1m20s · 0.40 GPU-h`; empty where nothing runs."""
-    return " · ".join(filter(None, [box.about, with_suffix(box.gpu_hours, " GPU-h")]))
+    return " · ".join(filter(None, [box.about, f"{box.gpu_hours} GPU-h" if box.gpu_hours else ""]))
 
 
 def reason_text(box: Box) -> str:
@@ -119,12 +118,9 @@ def _first_of(texts: Sequence[str]) -> str:
 
 def box_description(box: Box) -> str:
     """A box in words, for those who do not see it."""
-    facts = [
-        amount_text(box),
-        *(words for words, _ in box.reasons),
-        *box.differs,
-        with_prefix("about ", cost_text(box)),
-    ]
+    facts = [amount_text(box), *(words for words, _ in box.reasons), *box.differs]
+    if cost := cost_text(box):
+        facts.append(f"about {cost}")
     where = "" if box.variant == "main" else f" of variant {box.variant}"
     return f"{box.step}{where}: {'; '.join(filter(None, [box.state, *facts]))}"
 
