@@ -174,7 +174,7 @@ def are_renamed(before: Collection[str], now: Collection[str]) -> bool:
 def fingerprint_differences(old: dict[str, Any], new: dict[str, Any], whole: bool = False) -> list[str]:
     """What differs between two fingerprints (parsed): `threshold 0.4 → 0.77`, modules, files, steps above.
 
-    whole: every module and file is named, not three of them; else MODULES_RENAMED stands for modules of which most have other names now.
+    whole: name every module and file, not three of them. Otherwise MODULES_RENAMED replaces the list if most of its modules have new names.
     """
     differences = list(_differing_keys(flatten(old.get("config", {})), flatten(new.get("config", {}))))
     for part, word in (("code", "code of"), ("files", "the file")):

@@ -1,4 +1,4 @@
-"""What the steps that make pairs are told of the filters of the run: pairs are masked, and searched, as documents are."""
+"""Settings of filters for the steps that make pairs: pairs are masked and searched as documents are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a step and a filter are declared: what a step reads, which tasks it has, when a run uses it, and what it is told.
+"""How a step and a filter are declared: what a step reads, which tasks it has, when a run uses it, and which settings it gets.
 
 Each stage and each filter declares its own in its `steps.py`; chain/steps.py and chain/filter_order.py collect them.
 """
@@ -37,7 +37,7 @@ def names_files_itself(config: Config, task: str) -> Config:
 
 
 def no_extra_settings(config: Config, task: str) -> Config:
-    """For a step that is told its own settings alone."""
+    """For a step that gets no settings but its own."""
     return {}
 
 
@@ -49,9 +49,9 @@ class Step:
     common: steps that it reads from of `main`, in every variant; none of them is among its `needs`.
     is_used: whether a run with this config has the step. One of a filter is used only where the filter is, too.
     reads: whether a task reads from one of its `needs`: some are read only where the config asks for it.
-    extra_settings: what it is told beside its own settings: settings of other steps, models, sources. All of it is in its fingerprint.
+    extra_settings: what it gets beside its own settings: settings of other steps, models, sources. All of it is in its fingerprint.
     extra_paths: the keys among these that hold paths, which may begin with the folder `data`.
-    exempts: it is told which sources skip its filter (`skipped_by`).
+    exempts: its settings name the sources that skip its filter (`skipped_by`).
     tasks: the ids of its tasks by model or contender; None, of a step by model: the models that it makes.
     models_read: the models that a task reads; None: see `models_read` in chain/steps.py.
     files_of: the step whose keys name its files; "": its own. files_config: the config with these keys, where it is another.

@@ -205,7 +205,7 @@ def upstream_tasks(step: str, config: Config, task: str = "") -> list[tuple[str,
 
 
 def extra_settings(step: str, config: Config, task: str = "") -> Config:
-    """What a step's task is told under a complete config beside its own settings."""
+    """The settings that a step's task gets beside its own, under a complete config."""
     facts = STEPS[step]
     exempt = {"skipped_by": skipped_by(step, config)} if facts.exempts else {}
     return {**facts.extra_settings(config, task), **exempt}
