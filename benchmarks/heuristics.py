@@ -30,9 +30,12 @@ from typing import Any
 
 from benchmarks.machine import processor, versions
 from crawl2llm.chain import config
-from crawl2llm.chain.heuristics_rules import FAMILIES, active_rules
+from crawl2llm.chain.heuristics_rules import FAMILIES
 from crawl2llm.core.root import ROOT
+from crawl2llm.filters.framework.columns import one_document
+from crawl2llm.filters.framework.rules import failed_rules
 from crawl2llm.filters.heuristics.measures import Limits, measure_document
+from crawl2llm.filters.heuristics.select import rules
 from crawl2llm.text.characters import tokenize
 from crawl2llm.text.stop_words import stop_words_by_language
 
@@ -53,7 +56,8 @@ def texts(path: Path) -> list[str]:
 
 def ours(limits: Limits) -> Callable[[list[str]], Verdicts]:
     """Documents → for each family, whether a document fails one of its rules, at the default thresholds."""
-    active = active_rules(config.validate({})["heuristics"]["select"])
+    settings = config.validate({})["heuristics"]["select"]
+    active = rules(settings)
     stop_words = stop_words_by_language({})["en"]
 
     def run(documents: list[str]) -> Verdicts:
@@ -61,9 +65,9 @@ def ours(limits: Limits) -> Callable[[list[str]], Verdicts]:
         for text in documents:
             measures = measure_document(text, stop_words, limits)
             verdict = dict.fromkeys(FAMILIES, False)
-            for rule in active:
-                if rule.fails(measures[rule.measure]):
-                    verdict[rule.name.split(".")[0]] = True
+            (failed,) = failed_rules(active, one_document(measures), settings)
+            for failure in failed:
+                verdict[failure.rule.split(".")[0]] = True
             found.append(verdict)
         return found
 

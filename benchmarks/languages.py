@@ -28,12 +28,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from benchmarks import gold
 from crawl2llm.chain import config
-from crawl2llm.chain.heuristics_rules import FAMILIES, LanguageRules
+from crawl2llm.chain.heuristics_rules import FAMILIES
 from crawl2llm.core.root import ROOT
+from crawl2llm.filters.framework.columns import Columns, one_document
+from crawl2llm.filters.framework.rules import failed_rules
+from crawl2llm.filters.heuristics import select as heuristics_select
 from crawl2llm.filters.heuristics.measures import Limits, measure_document
-from crawl2llm.filters.language.select import judge_document, thresholds_by_language
+from crawl2llm.filters.language import select as language_select
 from crawl2llm.filters.lines import rules as lines
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
 from crawl2llm.filters.quality.select import top_fraction_threshold
@@ -117,19 +123,19 @@ class Filters:
         self.settings = settings
         self.identify = Identifier(model_path(settings["language"]["score"]["model"]))
         self.stop_words = stop_words_by_language(settings["heuristics"]["score"]["stop_words"])
-        self.chosen = LanguageRules(settings["heuristics"]["select"])
+        self.heuristics_rules = heuristics_select.rules(settings["heuristics"]["select"])
 
     def __call__(self, language: str, text: str) -> tuple[set[str], float]:
         """(the rules that drop a text of this language, the share of its characters that `lines` takes out)."""
         found, score = self.identify(text)
-        signals = {"id": "", "language": found, "score": score}
+        signals = Columns([pa.table({"language": [found], "score": [score]})], np.zeros(1, np.int64), [found])
         settings = {**self.settings["language"]["select"], "languages": [language]}
-        verdict = judge_document(
-            signals, frozenset({language}), settings["threshold"], thresholds_by_language(settings)
-        )
-        failed = {f"language.{rule}" for rule in verdict["rules"]}
+        (failures,) = failed_rules(language_select.rules(settings), signals, settings)
+        failed = {f"language.{failure.rule}" for failure in failures}
         measures = measure_document(text, self.stop_words.get(found), Limits())
-        failed |= {rule.name for rule in self.chosen.rules_of(found) if rule.fails(measures[rule.measure])}
+        thresholds = self.settings["heuristics"]["select"]
+        (failures,) = failed_rules(self.heuristics_rules, one_document(measures, found), thresholds)
+        failed |= {failure.rule for failure in failures}
         taken = list(lines.removed_spans(text, self.settings["lines"]["score"]))
         left = spans.EditedText(text, taken).text
         if lines.count_sentences(left) < self.settings["lines"]["select"]["sentences_min"]:

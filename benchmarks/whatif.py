@@ -32,10 +32,12 @@ from crawl2llm.chain import fingerprint
 from crawl2llm.chain.heuristics_rules import active_rules
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
+from crawl2llm.filters.framework.rules import Rule
 from crawl2llm.filters.heuristics.measures import MEASURES
 from crawl2llm.filters.language import score as language
 from crawl2llm.filters.lines import score as lines
 from crawl2llm.formats.documents import Writer, batches, verdict_table
+from crawl2llm.stages.report.declared_rules import rules_of
 from crawl2llm.stages.report.other_thresholds import thresholds
 from crawl2llm.stages.report.other_thresholds.rows import Rows
 
@@ -90,10 +92,14 @@ def judged(step: str, signals: pa.Table, labels: np.ndarray, settings: dict[str,
     """Verdicts under the rules of the step, as arrays: its own program takes minutes for a million documents."""
     batch = signals.combine_chunks().to_batches()[0]
     nothing = pa.RecordBatch.from_pylist([], pa.schema([("kept", pa.bool_()), ("rules", pa.list_(pa.string()))]))
-    rows = Rows([batch], nothing, labels, list(LABELS), np.zeros(len(batch), bool))
-    rows.verdicts = pa.RecordBatch.from_arrays([signals["id"].combine_chunks()], ["id"])  # its length
+    rows = Rows([batch], labels, list(LABELS), nothing, np.zeros(len(batch), bool))
     failed: dict[str, np.ndarray] = {}
-    for ask in thresholds.thresholds_of_step(step, settings):
+    rules = [
+        rule
+        for rule in rules_of(step.partition(".")[0], settings, [])
+        if isinstance(rule, Rule) and rule.step == "score"
+    ]
+    for ask in thresholds.thresholds_of_step(step, settings, rules):
         if ask.now is not None:
             values, _ = ask.measure(rows)
             failed[ask.rules[0]] = values < ask.now if ask.keeps == thresholds.LEAST else values > ask.now

@@ -30,6 +30,7 @@ from crawl2llm.chain import (
 )
 from crawl2llm.chain.fingerprint import fingerprint_for_program
 from crawl2llm.chain.project import Project
+from crawl2llm.chain.step import DOCUMENTS, EDITS_BEFORE, VERDICTS_BEFORE
 from crawl2llm.commands.watch import handler
 from crawl2llm.core import code_snapshot, console, devices, parent_watch, run_folder, run_lock
 from crawl2llm.core.errors import ConfigError, InputError
@@ -376,6 +377,28 @@ def edits(stage=None, ranged=False):
         return _manifests_of_steps(wildcards, filter_order.edit_steps(_used_filters(wildcards), stage), ranged)
 
     return manifest_paths
+
+
+def inputs_of_filter(step):
+    """The input functions of a step of an ordinary filter, by the option of its program."""
+    stage = steps.stage_of(step)
+    function_of = {
+        VERDICTS_BEFORE: ("verdicts", verdicts_before(stage)),
+        EDITS_BEFORE: ("edits", edits(stage)),
+        DOCUMENTS: ("documents", manifest(DOCUMENTS)),
+        filter_order.LANGUAGES: ("languages", manifest(filter_order.LANGUAGES)),
+        f"{stage}.score": ("signals", manifest(f"{stage}.score")),
+    }
+    return dict(function_of[need] for need in steps.STEPS[step].needs)
+
+
+def input_options(wildcards, input):
+    """A params entry: the inputs of a step of an ordinary filter as options of its program."""
+    return [word for name in input.keys() for word in (f"--{name}", *_as_list(input[name]))]
+
+
+def _as_list(paths):
+    return [paths] if isinstance(paths, str) else paths
 
 
 def manifests_of_main(step, ranged=False):

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from crawl2llm.chain.filter_order import ORDINARY, ORDINARY_STEPS
 from crawl2llm.chain.fingerprint import import_closure
 from crawl2llm.chain.step import stage_of
 from crawl2llm.chain.steps import STEPS, folder_of, package_of, program_of
@@ -50,6 +51,8 @@ def step_outputs() -> dict[str, str]:
 
 def rules_file(stage: str) -> Path:
     """The file of a stage's, or a filter's, rules."""
+    if stage in ORDINARY:
+        return ROOT / "rules/filters/ordinary.smk"
     folder = ROOT / "rules"
     return (folder / "filters" if package_of(stage) == "filters" else folder) / f"{stage}.smk"
 
@@ -86,7 +89,9 @@ def steps_table() -> str:
         of_main = f"{code_names(facts.common)} of main" if facts.common else ""
         reads = READS_IN_WORDS.get(step) or ", ".join(filter(None, (code_names(facts.needs), of_main))) or "–"
         doc = module_summary(CODE / package_of(stage_of(step)) / folder_of(step).with_suffix(".py"))
-        lines.append(table_row(f"`{step}`", tasks, reads, doc, results[step]))
+        usual = f"verdicts under {step}" if step.endswith(".select") else "measures of each document"
+        result = results.get(step, usual) if step in ORDINARY_STEPS else results[step]
+        lines.append(table_row(f"`{step}`", tasks, reads, doc, result))
     return "\n".join(lines)
 
 

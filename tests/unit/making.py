@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core import pinned_names
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.framework.columns import Columns
+from crawl2llm.filters.framework.select import judge_documents
 from crawl2llm.formats import spans
 from crawl2llm.formats.documents import DOCUMENT, VERDICT, Writer, parquet_file, rows, shard_of
 
@@ -24,6 +30,13 @@ def config(step: str, skipped_by: Sequence[str] = (), **settings: Any) -> str:
     sources = [{"name": source, "kind": "crawl", "skip_filters": [stage]} for source in skipped_by]
     ingest = {"ingest": {"extract": {"sources": sources}}} if sources else {}
     return fingerprint(step, configuration.validate({**ingest, stage: {name: settings}}))
+
+
+def verdict(filter_: str, row: dict[str, Any], settings: dict[str, Any], language: str = "") -> dict[str, Any]:
+    """The verdict on a document by the rules that a filter declares. row: its signals; settings: of the filter's `select`, complete."""
+    columns = Columns([pa.Table.from_pylist([row])], np.zeros(1, np.int64), [language])
+    rules = import_module(f"crawl2llm.filters.{filter_}.select").rules(settings)
+    return judge_documents(rules, columns, settings)[0]
 
 
 def document(name: str, text: str, **more: Any) -> dict[str, Any]:

@@ -138,7 +138,7 @@ EDITS: dict[str, tuple[list[Edit], str | None]] = {
     "a comment, a docstring, plumbing, the shell of a rule": (
         [
             ("scripts/crawl2llm/filters/language/select.py",
-             lambda text: text.replace('"""The verdict on', '"""A word on') + "\n# a comment\n"),
+             lambda text: text.replace('"""The rules under', '"""What holds under') + "\n# a comment\n"),
             ("scripts/crawl2llm/core/console.py", lambda text: text.replace("interval: float = 5.0", "interval: float = 6.0")),
             ("scripts/crawl2llm/chain/command_line.py", lambda text: text.replace("is neither a file nor", "is no file and not")),
             ("scripts/crawl2llm/chain/steps.py", lambda text: text.replace("TASKS = 256", "TASKS = 255")),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.chain import config, model_registry, steps
+from crawl2llm.chain.filter_order import ORDINARY, ORDINARY_STEPS
 from crawl2llm.chain.step import ALL_VERDICTS, EDITS_BEFORE, LANGUAGES_BEFORE, VERDICTS_BEFORE
 from tools.tour import rules_file
 
@@ -16,11 +17,14 @@ STAGES = list(dict.fromkeys(name.split(".")[0] for name in steps.STEPS))
 RULE = re.compile(r"^rule (\w+):\n(.*?)(?=^rule |\Z)", re.MULTILINE | re.DOTALL)
 
 
+LOOP = (ROOT / "rules/filters/ordinary.smk").read_text(encoding="utf-8").partition("\nfor ")[2]
+
+
 def rules() -> dict[str, str]:
-    """Rule name → its text, over all stages."""
-    return {
-        name: text for stage in STAGES for name, text in RULE.findall(rules_file(stage).read_text(encoding="utf-8"))
-    }
+    """Rule name → its text, over all stages. A loop writes those of ordinary filters."""
+    texts = [rules_file(stage).read_text(encoding="utf-8") for stage in STAGES if stage not in ORDINARY]
+    written = {name: text for all_rules in texts for name, text in RULE.findall(all_rules)}
+    return written | {steps.rule_of(step): LOOP for step in ORDINARY_STEPS}
 
 
 def test_one_rule_for_each_step() -> None:
@@ -32,7 +36,7 @@ def test_one_rule_for_each_step() -> None:
 BY_THE_TABLE = (*steps.PAGES, steps.WHATIF, steps.INSPECT)
 
 
-@pytest.mark.parametrize("step", [name for name in steps.STEPS if name not in BY_THE_TABLE])
+@pytest.mark.parametrize("step", [name for name in steps.STEPS if name not in (*BY_THE_TABLE, *ORDINARY_STEPS)])
 def test_a_rule_reads_what_the_table_says(step: str) -> None:
     text = rules()[step.replace(".", "_")]
     functions = "manifests?|manifest_ranges|manifests_(?:if_needed|for_calibration|for_mix)|lineage|reward_models"
@@ -52,6 +56,11 @@ def test_a_rule_reads_what_the_table_says(step: str) -> None:
         {EDITS_BEFORE} if "=edits_of_main(" in text else set()
     )
     assert of_main == set(steps.STEPS[step].common)
+
+
+def test_the_rules_of_ordinary_filters_go_by_the_table() -> None:
+    assert "**inputs_of_filter(_step)" in LOOP and LOOP.count("_step") > 5
+    assert {"url", "multilingual", "lines", "licence", "sourcecode", "toxicity", "pii"} == set(ORDINARY)
 
 
 @pytest.mark.parametrize("step", [steps.WHATIF, steps.INSPECT])
@@ -76,17 +85,18 @@ def test_the_page_lists_the_steps_in_order() -> None:
 def test_one_name_everywhere(step: str) -> None:
     stage, name = step.split(".")
     text = rules()[f"{stage}_{name}"]
-    assert f'fingerprint("{step}")' in text
-    assert f"results/{{variant}}/{stage}/{name}/" in text
     package = steps.package_of(stage)
-    assert f"crawl2llm.{package}.{stage}." in text
+    if step not in ORDINARY_STEPS:
+        assert f'fingerprint("{step}")' in text
+        assert f"results/{{variant}}/{stage}/{name}/" in text
+        assert f"crawl2llm.{package}.{stage}." in text
     assert (ROOT / "scripts" / "crawl2llm" / package / stage / f"{name}.py").is_file()
     assert (ROOT / "docs" / package / f"{stage}.md").is_file()
     assert list((ROOT / "tests" / "unit" / package / stage).glob("test_*.py"))
     config.lookup(config.validate({}), step)
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage not in ORDINARY])
 def test_rules_open_with_a_docstring(stage: str) -> None:
     text = rules_file(stage).read_text(encoding="utf-8")
     assert text.startswith(f'"""\n{stage}: ')
@@ -98,7 +108,8 @@ def test_snakefile_reads_as_a_table_of_contents() -> None:
     lines = (ROOT / "Snakefile").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 60
     included = [line.split('"')[1] for line in lines if line.startswith("include: ")]
-    assert included == ["rules/common.smk", *(str(rules_file(stage).relative_to(ROOT)) for stage in STAGES)]
+    files = dict.fromkeys(str(rules_file(stage).relative_to(ROOT)) for stage in STAGES)
+    assert included == ["rules/common.smk", *files]
 
 
 @pytest.mark.parametrize("profile", ["local", "slurm"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
-from crawl2llm.chain.step import Config, Filter
+from crawl2llm.chain.step import TEXT, Config, Filter
 
 FIRST_VERDICTS = "ingest.check"  # the verdicts before those of the first filter
 DECONTAMINATE = "decontaminate"
@@ -28,6 +28,22 @@ NAMES = (
     DECONTAMINATE,
 )
 FILTERS: dict[str, Filter] = {name: import_module(f"crawl2llm.filters.{name}.steps").FILTER for name in NAMES}
+
+LANGUAGES = "language.score"
+
+
+def is_ordinary(spec: Filter) -> bool:
+    """Whether a filter has the two usual steps, which read what all filters may: rules/filters/ordinary.smk has their rules."""
+    readable = {*TEXT, LANGUAGES}
+    return (
+        list(spec.steps) == ["score", "select"]
+        and set(spec.steps["score"].needs) <= readable
+        and all(step.per == "shard" for step in spec.steps.values())
+    )
+
+
+ORDINARY = tuple(name for name, spec in FILTERS.items() if is_ordinary(spec))
+ORDINARY_STEPS = tuple(f"{name}.{step}" for name in ORDINARY for step in FILTERS[name].steps)
 
 
 def used_filters(config: Config) -> list[str]:

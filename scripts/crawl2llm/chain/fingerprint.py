@@ -65,7 +65,11 @@ def save_hashes() -> None:
 
 
 def parse_source(source: str, path: Path) -> tuple[str, list[str]]:
-    """(meaning, imported project modules) of a source: comments, docstrings and layout do not count."""
+    """(meaning, imported project modules) of a source: comments, docstrings and layout do not count.
+
+    A module that is named when the program runs may be any that the name allows: `import_module(f"crawl2llm.filters.{name}.select")` is of
+    `crawl2llm.filters.*.select`.
+    """
     tree = ast.parse(source, filename=str(path))
     imports: list[str] = []
     for node in ast.walk(tree):
@@ -76,10 +80,19 @@ def parse_source(source: str, path: Path) -> tuple[str, list[str]]:
                 raise ValueError(f"{path}:{node.lineno}: write `from crawl2llm.…`; relative imports are not followed")
             if (node.module or "").split(".")[0] == PACKAGE:
                 imports += [f"{node.module}.{alias.name}" for alias in node.names] + [str(node.module)]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            imports += _pattern_of_modules(node.args[0])
         documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return _tree_text(tree), list(dict.fromkeys(imports))
+
+
+def _pattern_of_modules(name: ast.expr) -> list[str]:
+    """The modules of the project that a name with parts that are not known stands for, as one pattern; none of another name."""
+    parts = name.values if isinstance(name, ast.JoinedStr) else []
+    pattern = "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in parts)
+    return [pattern] if pattern.startswith(f"{PACKAGE}.") else []
 
 
 def _tree_text(node: Any) -> str:
@@ -94,10 +107,13 @@ def _tree_text(node: Any) -> str:
 
 @cache
 def _files_run_by(module: str, root: Path) -> tuple[Path, ...]:
-    """The files that an import of `module` runs, plumbing left out: its own, and the __init__.py of its packages."""
-    stem = root / CODE_FOLDER / module.replace(".", "/")
-    packages = [folder / "__init__.py" for folder in (stem, *stem.parents) if root / CODE_FOLDER in folder.parents]
-    paths = (stem.with_suffix(".py"), *packages)
+    """The files that an import of `module`, or of all that a pattern stands for, runs, plumbing left out: their own, and the __init__.py of
+    their packages.
+    """
+    code, name = root / CODE_FOLDER, module.replace(".", "/")
+    stems = [path.with_suffix("") for path in sorted(code.glob(f"{name}.py"))] if "*" in name else [code / name]
+    packages = [folder / "__init__.py" for stem in stems for folder in (stem, *stem.parents) if code in folder.parents]
+    paths = (*(stem.with_suffix(".py") for stem in stems), *packages)
     return tuple(path for path in paths if path.is_file() and not is_plumbing(str(path.relative_to(root))))
 
 

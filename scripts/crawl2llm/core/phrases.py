@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 def and_more(names: Iterable[str], most: int, noun: str = "") -> str:
@@ -20,6 +20,21 @@ def first_few(names: Iterable[str], most: int) -> str:
 def join_with_and(names: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def list_sentence(start: str, names: Collection[str]) -> list[str]:
+    """`<start>: <names>.`; no sentence without names."""
+    return [f"{start}: {', '.join(names)}."] if names else []
+
+
+def with_prefix(prefix: str, text: str, suffix: str = "") -> str:
+    """The text between these two, such as `; dropped: short 12`; "" if there is no text."""
+    return f"{prefix}{text}{suffix}" if text else ""
+
+
+def with_suffix(text: str, suffix: str) -> str:
+    """The text with this after it, such as a unit; "" if there is no text."""
+    return f"{text}{suffix}" if text else ""
 
 
 def _split_names(names: Iterable[str], most: int) -> tuple[str, int]:

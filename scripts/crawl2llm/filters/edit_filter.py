@@ -1,4 +1,4 @@
-"""What is left of a document that a filter took parts out of, and whether that is too little: for every filter that only removes.
+"""What a filter that only removes took out of a document, and what is left (framework/edit_rules.py: whether that is too little).
 
 Signals: `id, source, curated, taken` (units, such as lines, that were taken out), `removed` (share of the characters that are in them),
 `words` and `characters` (left).
@@ -6,18 +6,15 @@ Signals: `id, source, curated, taken` (units, such as lines, that were taken out
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import Writer, select_shard, shard_of
+from crawl2llm.formats.documents import Writer, shard_of
 from crawl2llm.formats.spans import SCHEMA, EditedText, Span, file_of, original_row
-from crawl2llm.formats.verdicts import FailedRule, verdict_row
 from crawl2llm.text.c4_lines import count_words
 from crawl2llm.text.characters import SPACELESS
 
@@ -45,24 +42,6 @@ def edit_signals(row: dict[str, Any], spans: Sequence[Span]) -> dict[str, Any]:
         "words": words,
         "characters": len(remaining.strip()),
     }
-
-
-def judge_document(row: dict[str, Any], words_min: int, removed_max: float | None) -> dict[str, Any]:
-    """The verdict on one signals row, by the rules `characters_min` (nothing is left), `words_min` and `removed_max`.
-
-    A document that nothing was taken out of stays, however short it is: others judge that.
-    """
-    minimums = {"characters": 1, "words": words_min} if row["taken"] else {}
-    failed = [FailedRule(f"{name}_min", row[name], number) for name, number in minimums.items() if row[name] < number]
-    if removed_max is not None and row["removed"] > removed_max:
-        failed.append(FailedRule("removed_max", row["removed"], removed_max))
-    return verdict_row(row["id"], failed, stays=row["curated"])
-
-
-def write_verdicts(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    """Write the verdicts of a shard by `judge_document`: the body of a step. settings: its `words_min`, `removed_max` and `skipped_by`."""
-    judge_row = partial(judge_document, words_min=settings["words_min"], removed_max=settings["removed_max"])
-    return select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"])
 
 
 class EditWriter:

@@ -222,6 +222,12 @@ def rows(path: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any
         yield from batch.to_pylist()
 
 
+def read_table(path: Path, columns: list[str]) -> pa.Table:
+    """Some columns of a Parquet file, in memory; ManifestError names a damaged file."""
+    with open_parquet(path) as file:
+        return file.read(columns)
+
+
 def count_rows(path: Path) -> int:
     """The number of rows, from the footer; ManifestError names a damaged file."""
     with open_parquet(path) as file:
@@ -291,9 +297,14 @@ def add_counts(total: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     return total
 
 
+def by_row(judge: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[pa.RecordBatch], Iterable[dict[str, Any]]]:
+    """What judges a row, as what `select_shard` takes."""
+    return lambda batch: map(judge, batch.to_pylist())
+
+
 def select_shard(
     signals: Path,
-    judge: Callable[[dict[str, Any]], dict[str, Any]],
+    judge: Callable[[pa.RecordBatch], Iterable[dict[str, Any]]],
     manifest: Manifest,
     out: Path,
     skipped_by: Iterable[str],
@@ -301,7 +312,7 @@ def select_shard(
 ) -> list[Path]:
     """Stream a shard's signals through `judge` and write its verdict file beside the manifest `out`; returns the file.
 
-    signals: the manifest of the filter's score. judge: signals row → verdict row (VERDICT's columns). skipped_by: sources whose
+    signals: the manifest of the filter's score. judge: some of its rows → their verdicts (VERDICT's columns). skipped_by: sources whose
     documents are kept whatever the verdict, which still lists the rules; those that a rule would have dropped are `source_exempt`
     in the summary. count: is told every row and its verdict. Counts go into `manifest`.
     """
@@ -309,8 +320,12 @@ def select_shard(
     sources = frozenset(skipped_by)
     path = out.with_name(f"{shard_of(out)}.parquet")
     with Writer(path, VERDICT) as writer:
-        for row in rows(parquet_file(signals)):
-            verdict = judge(row)
+        judged = (
+            pair
+            for batch in batches(parquet_file(signals))
+            for pair in zip(batch.to_pylist(), judge(batch), strict=True)
+        )
+        for row, verdict in judged:
             if not verdict["kept"] and row["source"] in sources:
                 verdict = {"id": verdict["id"], "kept": True, "rules": verdict["rules"]}
                 exempt += 1

@@ -78,15 +78,15 @@ def test_comments_docstrings_and_layout_do_not_count(copy: Path) -> None:
     before = codes(copy)
     path = copy / "scripts/crawl2llm/filters/language/select.py"
     edit(path, '"""Keep the documents whose', '"""Hold the documents whose')
-    edit(path, '    """The verdict on one signals row.', '    """The judgement on one row.')
-    edit(path, "    failed = []\n", "    # A comment.\n\n    failed = [ ]  # another\n")
-    edit(path, 'verdict_row(row["id"], failed)', 'verdict_row(row["id"], (failed))')
+    edit(path, '    """The rules under the settings', '    """What is compared under the settings')
+    edit(path, "    return [\n", "    # A comment.\n\n    return [  # another\n")
+    edit(path, '"score", "<", "threshold"', '"score", "<", ("threshold")')
     assert codes(copy) == before
 
 
 def test_code_counts_for_those_that_import_it_and_no_others(copy: Path) -> None:
     before = codes(copy)
-    edit(copy / "scripts/crawl2llm/filters/language/select.py", "value < limit", "value <= limit")
+    edit(copy / "scripts/crawl2llm/filters/language/select.py", '"score", "<",', '"score", "<=",')
     changed = {step for step, found in codes(copy).items() if found != before[step]}
     assert changed == {"language.select"}
 
@@ -148,6 +148,8 @@ def test_modules_that_only_show_do_not_count(copy: Path) -> None:
         "from crawl2llm.shared.other import VALUE",
         "def late():\n    from crawl2llm.shared.other import VALUE",
         "if True:\n    import crawl2llm.shared.other",
+        'import importlib\nimportlib.import_module(f"crawl2llm.{folder}.other")',
+        'from importlib import import_module\ndef late(name):\n    import_module(f"crawl2llm.shared.oth{name}")',
     ],
 )
 def test_closure_follows_every_way_to_import(tmp_path: Path, line: str) -> None:

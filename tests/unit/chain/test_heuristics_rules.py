@@ -3,10 +3,11 @@
 import pytest
 
 from crawl2llm.chain import config, config_schema
-from crawl2llm.chain.heuristics_rules import FAMILIES, LanguageRules, Rule, active_rules
+from crawl2llm.chain.heuristics_rules import FAMILIES, active_rules
 from crawl2llm.filters.heuristics.measures import MEASURES, Limits, measure_document
-from crawl2llm.filters.heuristics.select import judge_document
+from crawl2llm.filters.heuristics.select import rules
 from crawl2llm.text.stop_words import stop_words_by_language
+from tests.unit import making
 from tests.unit.filters.heuristics import cases
 
 EN = stop_words_by_language({})["en"]
@@ -15,9 +16,8 @@ DEFAULTS = config.validate({})["heuristics"]["select"]
 
 def failing(text: str, overlay: dict) -> list[str]:
     settings = config.validate({"heuristics": {"select": overlay}})["heuristics"]["select"]
-    return judge_document(
-        {"id": "x", "curated": False, **measure_document(text, EN, Limits())}, active_rules(settings)
-    )["rules"]
+    row = {"id": "x", "curated": False, **measure_document(text, EN, Limits())}
+    return making.verdict("heuristics", row, settings)["rules"]
 
 
 def test_a_plain_page_passes() -> None:
@@ -48,18 +48,19 @@ def test_null_and_families_switch_off() -> None:
     assert {rule.name.split(".")[0] for rule in only} == {"fineweb"}
 
 
-def test_thresholds_are_what_still_passes() -> None:
-    low, high = Rule("a", "m", True, 0.5), Rule("b", "m", False, 0.5)
-    assert [low.fails(v) for v in (0.4, 0.5, 0.6, None)] == [True, False, False, False]
-    assert [high.fails(v) for v in (0.4, 0.5, 0.6, None)] == [False, False, True, False]
-
-
 def test_a_language_under_the_label_of_another_model() -> None:
     """Thresholds of `zh` hold for `cmn_Hani`; the config's before those of the label, which were calibrated."""
     settings = config.validate({})["heuristics"]["select"]
-    own = LanguageRules(settings)
-    assert own.rules_of("cmn_Hani") == own.rules_of("zh") != own.default and own.rules_of("eng_Latn") == own.default
-    named = {**settings, "languages": {"zh": {"gopher_quality": {"words_min": 7}}}}
-    found = LanguageRules(named, {"cmn_Hani": {"gopher_quality.words_min": 3, "gopher_quality.words_max": 90}})
-    limits = {rule.name: rule.threshold for rule in found.rules_of("cmn_Hani")}
-    assert (limits["gopher_quality.words_min"], limits["gopher_quality.words_max"]) == (7, 90)
+    named = {
+        **settings,
+        "languages": {"zh": {"gopher_quality": {"words_min": 7}}},
+        "calibrated": {"cmn_Hani": {"gopher_quality.words_min": 3, "gopher_quality.words_max": 90}},
+    }
+
+    def limits(settings: dict, label: str) -> dict[str, float]:
+        return {rule.name: rule.threshold_for(label, settings) for rule in rules(settings)}
+
+    assert limits(settings, "cmn_Hani")["c4.sentences_min"] == limits(settings, "zh")["c4.sentences_min"] == 3
+    assert limits(settings, "eng_Latn")["c4.sentences_min"] == settings["c4"]["sentences_min"] > 3
+    found = limits(named, "cmn_Hani")
+    assert (found["gopher_quality.words_min"], found["gopher_quality.words_max"]) == (7, 90)

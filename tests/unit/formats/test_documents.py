@@ -25,6 +25,7 @@ from crawl2llm.formats.documents import (
     Writer,
     add_counts,
     batches,
+    by_row,
     count_rows,
     document_id,
     open_parquet,
@@ -204,7 +205,7 @@ def test_select_counts_by_rule(tmp_path: Path) -> None:
         }
 
     made = Manifest("some.select", "x")
-    (file,) = select_shard(signals, judge, made, tmp_path / "select/00001.manifest.json", [])
+    (file,) = select_shard(signals, by_row(judge), made, tmp_path / "select/00001.manifest.json", [])
     assert made.counts == {"in": 3, "kept": 1, "dropped": {"rule1": 1, "rule2": 1}}
     assert made.summary == {"source_exempt": 0, VERDICTS: {"00001": verdict_digests(file)}}
     assert file == tmp_path / "select/00001.parquet" and pq.read_schema(file).equals(VERDICT)
@@ -214,7 +215,9 @@ def test_select_counts_by_rule(tmp_path: Path) -> None:
     told: list[tuple[str, bool]] = []
     made = Manifest("some.select", "x")
     out = tmp_path / "again/00001.manifest.json"
-    select_shard(signals, judge, made, out, ["books"], lambda row, verdict: told.append((row["id"], verdict["kept"])))
+    select_shard(
+        signals, by_row(judge), made, out, ["books"], lambda row, verdict: told.append((row["id"], verdict["kept"]))
+    )
     assert made.counts == {"in": 3, "kept": 2, "dropped": {"rule1": 1}} and made.summary["source_exempt"] == 1
     assert told == [("a", True), ("b", False), ("c", True)]
     spared = list(rows(tmp_path / "again/00001.parquet"))[2]

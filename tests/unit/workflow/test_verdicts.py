@@ -5,6 +5,7 @@ A rule that compares no number (`language`) has neither, and says in `detail` wh
 
 from __future__ import annotations
 
+import importlib
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -15,92 +16,72 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import heuristics_rules as heuristics
 from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.chain.heuristics_rules import FAMILIES
 from crawl2llm.filters.decontaminate.cuts import judge_document as judge_decontaminate
 from crawl2llm.filters.dedup import select as dedup
 from crawl2llm.filters.dedup.components import EDGE, choose_greedily
-from crawl2llm.filters.edit_filter import judge_document as judge_left
+from crawl2llm.filters.framework.rules import Rule, Rules
 from crawl2llm.filters.heuristics.measures import MEASURES
-from crawl2llm.filters.heuristics.select import judge_document as judge_heuristics
-from crawl2llm.filters.language.select import judge_document as judge_language
-from crawl2llm.filters.licence.select import judge_document as judge_licence
-from crawl2llm.filters.lines.select import judge_document as judge_lines
-from crawl2llm.filters.multilingual.select import judge_document as judge_multilingual
 from crawl2llm.filters.pii.kinds import KINDS
-from crawl2llm.filters.pii.select import judge_document as judge_pii
 from crawl2llm.filters.quality.score import SIGNAL
 from crawl2llm.filters.quality.select import judge_batch as judged_quality
 from crawl2llm.filters.quality.select import top_fraction_threshold
-from crawl2llm.filters.sourcecode.select import COMPARED_MEASURES
-from crawl2llm.filters.sourcecode.select import judge_document as judge_sourcecode
-from crawl2llm.filters.toxicity.select import judge_document as judge_toxicity
-from crawl2llm.filters.url.select import judge_document as judge_url
+from crawl2llm.filters.sourcecode.measures import COUNTS, SHARES
 from crawl2llm.formats.document_numbers import DUPLICATE
+from tests.unit import making
 
 COMPLETE = configuration.validate({})
-# Of filters that take parts out and drop what too little is left of (filters/edit_filter.py).
-LEFT: dict[str, Callable[[float, float], bool] | None]
-LEFT = {"characters_min": operator.lt, "words_min": operator.lt, "removed_max": operator.gt}
-# Rule → how a dropped document's value stands to the threshold. None: the rule compares no number.
-FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
-    "url": {"domain": None, "address": None, "expression": None, "words": operator.gt},
-    "language": {"language": None, "score": operator.lt, "agreement_min": operator.lt, "script_min": operator.lt},
-    "heuristics": {
-        f"{family}.{name}": operator.lt if name.endswith("_min") else operator.gt
-        for family, names in heuristics.FAMILIES.items()
-        for name in names
-    },
-    "licence": {"unknown": None, "licence": None, "said": None, "beside": operator.gt},
-    "sourcecode": {
-        **{
-            f"{name}_{'min' if name.startswith('alpha') else 'max'}": operator.lt
-            if name.startswith("alpha")
-            else operator.gt
-            for name in COMPARED_MEASURES
-        },
-        "generated": None,
-        "licence": None,
-    },
-    "toxicity": {"terms": operator.gt, "share": operator.gt, "classifier": operator.gt},
-    "pii": {**dict.fromkeys(KINDS, operator.ge), "total_max": operator.gt},
-    "lines": {"characters_min": operator.lt, "sentences_min": operator.lt, "flagged_max": operator.gt},
-    "boilerplate": LEFT,
-    "paragraphs": LEFT,
-    "substrings": LEFT,
-    "multilingual": {"characters_min": operator.lt, "foreign_max": operator.gt},
+DROPS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+# Of filters that do not declare their rules: how a dropped document's value stands to the threshold.
+UNDECLARED: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
     "dedup": {"exact": operator.ge, "near": operator.ge},
     "decontaminate": {"overlap_max": operator.gt, "cut_max": operator.gt},
     "quality": {"fraction": operator.lt, "pareto": operator.le, "threshold": operator.lt},
 }
+CODE_MEASURES = COUNTS + SHARES
 SHARE = st.floats(0, 1) | st.sampled_from([0.0, 0.65, 0.6500000000000001, 1.0])
 
 
-def explains(stage: str, verdict: dict[str, Any]) -> None:
-    """Hold one verdict to the table above."""
+def explains(stage: str, verdict: dict[str, Any], rules: Rules = ()) -> None:
+    """Hold one verdict to the rules of its filter. rules: those that it declares."""
+    fails_by_rule = UNDECLARED.get(stage) or {
+        rule.name: DROPS[rule.drops] if isinstance(rule, Rule) else None for rule in rules
+    }
     rule, value, threshold = verdict["rule"], verdict["value"], verdict["threshold"]
     if verdict["kept"]:
         assert (rule, value, threshold, verdict.get("detail")) == (None, None, None, None)
         return
     assert rule == verdict["rules"][0], "the rule that the row names is the first of its rules"
-    assert set(verdict["rules"]) <= FAILS[stage].keys()
-    fails = FAILS[stage][rule]
+    assert set(verdict["rules"]) <= fails_by_rule.keys()
+    fails = fails_by_rule[rule]
     if fails is None:
         assert value is None and threshold is None and verdict["detail"]
     else:
         assert fails(value, threshold), (rule, value, threshold)
 
 
+def declares(stage: str, row: dict[str, Any], language: str = "", **changes: Any) -> dict[str, Any]:
+    """The verdict on a document by the rules that a filter declares, held to these."""
+    options = {**COMPLETE[stage]["select"], **changes}
+    verdict = making.verdict(stage, {"id": "a", **row}, options, language)
+    explains(stage, verdict, importlib.import_module(f"crawl2llm.filters.{stage}.select").rules(options))
+    assert verdict["kept"] or not row.get("curated")
+    return verdict
+
+
 def test_every_filter_is_held_to_it() -> None:
-    assert FAILS.keys() == set(FILTERS)
+    declared = {
+        name for name in FILTERS if hasattr(importlib.import_module(f"crawl2llm.filters.{name}.select"), "rules")
+    }
+    assert declared | UNDECLARED.keys() == set(FILTERS) and not declared & UNDECLARED.keys()
 
 
 @given(st.sampled_from(["en", "fr", "und"]), SHARE, st.sets(st.sampled_from(["en", "de"])), SHARE, st.none() | SHARE)
 def test_language(language: str, score: float, wanted: set[str], threshold: float, compared: float | None) -> None:
-    row = {"id": "a", "language": language, "score": score, "agreement": compared, "script_share": 0.5}
-    least = {"agreement": threshold, "script_share": threshold}
-    verdict = judge_language(row, frozenset(wanted), threshold, None, least if compared else None)
-    explains("language", verdict)
+    row = {"language": language, "score": score, "agreement": compared, "script_share": 0.5}
+    least = {"agreement_min": threshold, "script_min": threshold} if compared else {}
+    verdict = declares("language", row, language, languages=sorted(wanted), threshold=threshold, **least)
     assert verdict["detail"] == (language if verdict["rule"] == "language" else None)
 
 
@@ -112,22 +93,21 @@ def test_language(language: str, score: float, wanted: set[str], threshold: floa
     st.none() | st.integers(0, 3),
 )
 def test_url(domain: str | None, expression: str | None, words: int, curated: bool, most: int | None) -> None:
-    row = {"id": "a", "curated": curated, "domain": domain, "address": None, "expression": expression, "words": words}
-    explains("url", judge_url(row, most))
+    row = {"curated": curated, "domain": domain, "address": None, "expression": expression, "words": words}
+    declares("url", row, words_max=most)
 
 
 @given(st.integers(0, 3), st.integers(0, 9), SHARE, st.booleans(), st.integers(0, 9), st.none() | SHARE)
 def test_lines(characters: int, sentences: int, flagged: float, curated: bool, least: int, most: float | None) -> None:
-    row = {"id": "a", "curated": curated, "characters": characters, "sentences": sentences, "flagged": flagged}
-    explains("lines", judge_lines(row, least, most))
+    row = {"curated": curated, "characters": characters, "sentences": sentences, "flagged": flagged}
+    declares("lines", row, sentences_min=least, flagged_max=most)
 
 
 @given(st.integers(0, 2), SHARE, st.integers(0, 9), st.integers(0, 9), st.booleans(), st.none() | SHARE)
 def test_what_is_left(taken: int, removed: float, words: int, least: int, curated: bool, most: float | None) -> None:
-    row = {"id": "a", "curated": curated, "taken": taken, "removed": removed, "words": words, "characters": words}
-    verdict = judge_left(row, least, most)
-    explains("boilerplate", verdict)
-    assert verdict["kept"] or not curated
+    row = {"curated": curated, "taken": taken, "removed": removed, "words": words, "characters": words}
+    for name in ("boilerplate", "paragraphs", "substrings"):
+        declares(name, row, words_min=least, removed_max=most)
 
 
 @given(
@@ -138,8 +118,7 @@ def test_what_is_left(taken: int, removed: float, words: int, least: int, curate
     st.booleans(),
 )
 def test_pii(counts: dict[str, int], actions: dict[str, str], least: int, most: int | None, curated: bool) -> None:
-    options = {"actions": actions, "drop_from": least, "total_max": most}
-    explains("pii", judge_pii({"id": "a", "curated": curated, **counts}, options))
+    declares("pii", {"curated": curated, **counts}, actions=actions, drop_from=least, total_max=most)
 
 
 @given(
@@ -151,13 +130,12 @@ def test_pii(counts: dict[str, int], actions: dict[str, str], least: int, most: 
     st.sampled_from(["drop", "keep"]),
 )
 def test_licence(name: str | None, said: str, beside: int, curated: bool, most: int | None, unknown: str) -> None:
-    row = {"id": "a", "curated": curated, "licence": name, "said": said if name else None, "beside": beside}
-    options = {"allowed": ["cc-by"], "said": ["rel"], "beside_max": most, "unknown": unknown}
-    explains("licence", judge_licence(row, options))
+    row = {"curated": curated, "licence": name, "said": said if name else None, "beside": beside}
+    declares("licence", row, allowed=["cc-by"], said=["rel"], beside_max=most, unknown=unknown)
 
 
 @given(
-    st.dictionaries(st.sampled_from(COMPARED_MEASURES), st.integers(0, 2000) | SHARE),
+    st.dictionaries(st.sampled_from(CODE_MEASURES), st.integers(0, 2000) | SHARE),
     st.none() | st.sampled_from(["py", "json"]),
     st.booleans(),
     st.none() | st.just("autogenerated"),
@@ -166,16 +144,8 @@ def test_licence(name: str | None, said: str, beside: int, curated: bool, most: 
 def test_sourcecode(
     measures: dict[str, float], ending: str | None, curated: bool, generated: str | None, spdx: str | None
 ) -> None:
-    row = {
-        "id": "a",
-        "curated": curated,
-        "extension": ending,
-        "data": ending == "json",
-        "generated": generated,
-        "spdx": spdx,
-    }
-    options = {**COMPLETE["sourcecode"]["select"], "licences": ["Apache-2.0"]}
-    explains("sourcecode", judge_sourcecode({**row, **dict.fromkeys(COMPARED_MEASURES, 0), **measures}, options))
+    facts = {"curated": curated, "extension": ending, "data": ending == "json", "generated": generated, "spdx": spdx}
+    declares("sourcecode", {**facts, **dict.fromkeys(CODE_MEASURES, 0), **measures}, licences=["Apache-2.0"])
 
 
 @given(
@@ -183,14 +153,13 @@ def test_sourcecode(
 )
 def test_toxicity(terms: int, more: int, words: int, probabilities: list[float], most: int | None) -> None:
     said = {"classifiers": ["hate", "adult"][: len(probabilities)], "probabilities": probabilities}
-    row = {"id": "a", "curated": False, "terms": terms, "hits": terms + more, "words": words, **said}
-    explains("toxicity", judge_toxicity(row, {**COMPLETE["toxicity"]["select"], "terms_max": most}))
+    declares("toxicity", {"terms": terms, "hits": terms + more, "words": words, **said}, terms_max=most)
 
 
 @given(st.integers(0, 3), SHARE, st.booleans(), st.integers(0, 3), st.none() | SHARE)
 def test_multilingual(characters: int, share: float, curated: bool, least: int, most: float | None) -> None:
-    row = {"id": "a", "curated": curated, "characters": characters, "foreign": share}
-    explains("multilingual", judge_multilingual(row, least, most))
+    row = {"curated": curated, "characters": characters, "foreign": share}
+    declares("multilingual", row, characters_min=least, foreign_max=most)
 
 
 @given(SHARE, SHARE, SHARE, SHARE, st.sampled_from(["drop", "cut"]))
@@ -204,14 +173,11 @@ def test_decontaminate(overlap: float, cut: float, most: float, cut_max: float, 
 @settings(max_examples=300)
 @given(st.data())
 def test_heuristics(data: st.DataObject) -> None:
-    options = dict(COMPLETE["heuristics"]["select"])
     thresholds = st.none() | SHARE | st.integers(0, 3)
-    for family, names in heuristics.FAMILIES.items():
-        options[family] = {name: data.draw(thresholds) for name in names}
-    active = heuristics.active_rules(options)
+    options = {family: {name: data.draw(thresholds) for name in names} for family, names in FAMILIES.items()}
     measures = st.none() | st.integers(0, 4) | SHARE
-    row = {"id": "a", **{name: data.draw(measures) for name in MEASURES}}
-    explains("heuristics", judge_heuristics({**row, "curated": data.draw(st.booleans())}, active))
+    row = {name: data.draw(measures) for name in MEASURES}
+    declares("heuristics", {**row, "curated": data.draw(st.booleans())}, **options)
 
 
 @settings(deadline=None)

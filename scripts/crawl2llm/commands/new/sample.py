@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.heuristics_rules import active_rules
 from crawl2llm.commands.new.places import NAMES, PREFIX, Source, file_length, take_evenly
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
+from crawl2llm.filters.framework.columns import one_document
+from crawl2llm.filters.framework.rules import failed_rules
 from crawl2llm.filters.heuristics.measures import Limits, measure_document
-from crawl2llm.filters.heuristics.select import judge_document
+from crawl2llm.filters.heuristics.select import rules
 from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.stages.ingest.decompress import SUFFIXES, is_tar
 from crawl2llm.stages.ingest.extract import source_reader
@@ -101,7 +102,8 @@ def read_sample(source: Source, seconds: float = SECONDS) -> Sample:
     read = source_reader(source.config_entry(), settings)
     identify = Identifier(model_path(defaults["language"]["score"]["model"]))
     stop_words, limits = stop_words_by_language({}), Limits()
-    active = active_rules(defaults["heuristics"]["select"])
+    thresholds = defaults["heuristics"]["select"]
+    heuristics_rules = rules(thresholds)
     threshold = defaults["language"]["select"]["threshold"]
     out, started_at, cpu_before = Sample(), time.monotonic(), time.process_time()
     progress = Progress(None, f"documents of {NAMES[source.kind]}")
@@ -119,12 +121,8 @@ def read_sample(source: Source, seconds: float = SECONDS) -> Sample:
         size = len(page.text.encode())
         out.documents[language] += 1
         out.text_bytes[language] += size
-        row: dict[str, Any] = {
-            "id": page.id,
-            "curated": False,
-            **measure_document(page.text, stop_words.get(language), limits),
-        }
-        if judge_document(row, active)["kept"]:
+        measures = one_document(measure_document(page.text, stop_words.get(language), limits))
+        if not any(failed_rules(heuristics_rules, measures, thresholds)):
             out.kept_bytes[language] += size
             out.kept_documents[language] += 1
         return size

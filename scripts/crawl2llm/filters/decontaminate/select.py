@@ -19,7 +19,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import cuts
 from crawl2llm.filters.decontaminate.score import MATCH_SCHEMA
 from crawl2llm.formats import spans
-from crawl2llm.formats.documents import Writer, rows, select_shard, shard_of, sidecar_file
+from crawl2llm.formats.documents import Writer, by_row, rows, select_shard, shard_of, sidecar_file
 
 FOUND_SCHEMA = MATCH_SCHEMA.append(pa.field("fate", pa.string()))
 
@@ -49,7 +49,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             if row["source"] in settings["skipped_by"]:
                 fates[row["id"]] = "left"
 
-    files = select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"], record_fate)
+    files = select_shard(args.signals, by_row(judge_row), manifest, args.manifest, settings["skipped_by"], record_fate)
     places, found_file = spans.file_of(args.manifest), sidecar_file(args.manifest, "found")
     counts_by_set: dict[str, dict[str, int]] = {}
     with Writer(places, spans.SCHEMA) as writer, Writer(found_file, FOUND_SCHEMA) as items:

@@ -8,43 +8,113 @@ that stays in any case has the rules that it fails in its verdict too.
 from __future__ import annotations
 
 import argparse
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain.heuristics_rules import LanguageRules, Rule
+from crawl2llm.chain import command_line, config_schema
+from crawl2llm.chain.heuristics_rules import FAMILIES, LOOSER, Thresholds
+from crawl2llm.core import language_codes
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.phrases import list_sentence
+from crawl2llm.filters.framework import select
+from crawl2llm.filters.framework.rules import OFF, Rule, Settings
 from crawl2llm.filters.heuristics import thresholds
-from crawl2llm.formats.documents import select_shard
 from crawl2llm.formats.labels_by_document import languages_by_id
-from crawl2llm.formats.verdicts import FailedRule, verdict_row
 
 
-def judge_document(row: dict[str, Any], active: Sequence[Rule]) -> dict[str, Any]:
-    """The verdict on one signals row under the rules of `active`."""
-    failed = [
-        FailedRule(rule.name, row[rule.measure], rule.threshold) for rule in active if rule.fails(row[rule.measure])
+def thresholds_by_language(settings: Settings) -> dict[str, Thresholds]:
+    """The thresholds by rule that the config has of a language, in place of those for all."""
+    return {
+        language: {
+            f"{family}.{name}": number for family, numbers in families.items() for name, number in numbers.items()
+        }
+        for language, families in settings["languages"].items()
+    }
+
+
+def rules(settings: Settings) -> list[Rule]:
+    """The rules of the families that are switched on, in the order in which the first that fails gives the reason.
+
+    settings: of `heuristics.select`, and perhaps `calibrated`: thresholds by language and rule of heuristics.calibrate, which hold if the
+    config has none of the language.
+    """
+    configured, calibrated = thresholds_by_language(settings), settings.get("calibrated", {})
+
+    @cache
+    def own_thresholds(label: str) -> Thresholds:
+        tables = (language_codes.lookup_label(table, label) or {} for table in (calibrated, configured))
+        return {rule: number for table in tables for rule, number in table.items()}
+
+    @cache
+    def looser_thresholds(label: str) -> Thresholds:
+        return language_codes.lookup_label(LOOSER, label) or {}
+
+    def pick(label: str, thresholds_of: Any, rule: str) -> float | None:
+        numbers = thresholds_of(label)
+        return numbers.get(rule, None) if rule not in numbers or numbers[rule] is not None else OFF
+
+    def describe(rule: str) -> list[str]:
+        named = sorted(language for language, numbers in configured.items() if rule in numbers)
+        about = list_sentence("Languages with a threshold of their own keep it", named)
+        if derived := sorted({language for language, numbers in calibrated.items() if rule in numbers} - {*named}):
+            about.append(
+                f"For {', '.join(derived)} the threshold that heuristics.calibrate derived is kept here; a run may derive another from "
+                "this one, as crawl2llm whatif does."
+            )
+        return about + list_sentence(
+            "Looser in any case", [name for name, numbers in LOOSER.items() if rule in numbers]
+        )
+
+    return [
+        Rule(
+            rule := f"{family}.{name}",
+            f"{family}_{name.rsplit('_', 1)[0]}",
+            "<" if name.endswith("_min") else ">",
+            rule,
+            by_language=partial(pick, thresholds_of=own_thresholds, rule=rule),
+            looser=partial(pick, thresholds_of=looser_thresholds, rule=rule),
+            about=describe(rule),
+        )
+        for family, names in FAMILIES.items()
+        if family in settings["families"]
+        for name in names
     ]
-    return verdict_row(row["id"], failed, stays=row["curated"])
 
 
 class Tally:
     """Counts, by rule: how many documents it drops, how many it alone drops, how many it does not apply to."""
 
-    def __init__(self, rules: LanguageRules, language_of: dict[str, str]) -> None:
-        self.chosen, self.language_of = rules, language_of
+    def __init__(self, settings: Settings, language_of: Mapping[str, str]) -> None:
+        """language_of: by id; empty if no threshold differs by language."""
+        self.settings, self.language_of = settings, language_of
+        self.rules_by_language: dict[str, dict[str, Rule]] = {}
         self.languages: dict[str, Counter[str]] = {}
         self.dropped: Counter[str] = Counter()
         self.unique: Counter[str] = Counter()
         self.not_applicable: Counter[str] = Counter()
         self.curated_exempt = 0
+        self.rules = rules(settings)
+        for label in ("", *LOOSER, *settings["calibrated"], *settings["languages"]):
+            self.active_rules(label)
+
+    def active_rules(self, label: str) -> dict[str, Rule]:
+        """By name, the rules that have a threshold for a language."""
+        if label not in self.rules_by_language:
+            self.rules_by_language[label] = {
+                rule.name: rule for rule in self.rules if not math.isnan(rule.threshold_for(label, self.settings))
+            }
+        return self.rules_by_language[label]
 
     def __call__(self, row: dict[str, Any], verdict: dict[str, Any]) -> None:
         """Count the verdict on a signals row."""
         language = self.language_of.get(row["id"], "")
-        self.not_applicable.update(rule.name for rule in self.chosen.rules_of(language) if row[rule.measure] is None)
+        self.not_applicable.update(
+            name for name, rule in self.active_rules(language).items() if row[str(rule.measure)] is None
+        )
         if self.language_of:
             counts = self.languages.setdefault(language, Counter())
             counts.update(["documents"] if verdict["kept"] else ["documents", "dropped"])
@@ -53,6 +123,12 @@ class Tally:
             self.unique.update(verdict["rules"] if len(verdict["rules"]) == 1 else ())
         elif verdict["rules"] and row["curated"]:
             self.curated_exempt += 1
+
+    def names_of_active_rules(self) -> list[str]:
+        """The rules that have a threshold for any language, in order."""
+        return [
+            rule.name for rule in self.rules if any(rule.name in active for active in self.rules_by_language.values())
+        ]
 
     def manifest_summary(self) -> dict[str, Any]:
         """Counts of every active rule and the thresholds, by name, and the curated documents that a rule would have dropped.
@@ -67,9 +143,9 @@ class Tally:
                     "unique": self.unique[name],
                     "not_applicable": self.not_applicable[name],
                 }
-                for name in self.chosen.rule_names()
+                for name in self.names_of_active_rules()
             },
-            "thresholds": {rule.name: rule.threshold for rule in self.chosen.default},
+            "thresholds": {name: rule.threshold_for_all(self.settings) for name, rule in self.active_rules("").items()},
             "curated_exempt": self.curated_exempt,
         }
         if self.languages:
@@ -81,26 +157,18 @@ class Tally:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    rules = LanguageRules(settings, thresholds.read_thresholds(args.thresholds))
+    settings = config_schema.fill_defaults("heuristics.select", settings)
+    settings["calibrated"] = thresholds.read_thresholds(args.thresholds)
     # A shard's ids in memory; without thresholds by language there is nothing to look up.
     language_of = languages_by_id(args.languages)
-    tally = Tally(rules, language_of)
-
-    def judge_row(row: dict[str, Any]) -> dict[str, Any]:
-        return judge_document(row, rules.rules_of(language_of.get(row["id"], "")))
-
-    files = select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"], tally)
+    tally = Tally(settings, language_of)
+    files = select.judge_shard(args, settings, manifest, tally.rules, language_of, count=tally)
     manifest.summary |= tally.manifest_summary()
     return files
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "heuristics.select",
-        __doc__,
-        "--config config.yaml --signals results/main/heuristics/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
-    )
-    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same heuristics.score shard")
+    parser = select.select_parser("heuristics.select", __doc__)
     parser.add_argument(
         "--thresholds", type=Path, nargs="*", default=[], help="manifest of heuristics.calibrate, where it is used"
     )

@@ -8,19 +8,13 @@ language.score.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-from typing import Any
+from collections import Counter
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
 from crawl2llm.core import language_codes
-from crawl2llm.core.console import Progress
-from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import Writer, shard_of
-from crawl2llm.formats.labels_by_document import language_lookup
+from crawl2llm.filters.framework import score
+from crawl2llm.filters.framework.score import Row
 from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.text import unicode_scripts
 
@@ -44,7 +38,7 @@ def agreement_share(first: str, other_labels: list[str]) -> float | None:
     return (1 + sum(language_codes.language_code(label) == code for label in other_labels)) / (1 + len(other_labels))
 
 
-def language_signals(text: str, first: str, models: list[Identifier], script: bool) -> dict[str, Any]:
+def language_signals(text: str, first: str, models: list[Identifier], script: bool) -> Row:
     """The signals of a text, which language.score found to be `first`."""
     label_scores = [model(text) for model in models]
     labels = [label for label, _ in label_scores]
@@ -60,40 +54,30 @@ def language_signals(text: str, first: str, models: list[Identifier], script: bo
     }
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    models = [
-        Identifier(model_path(name, "language.compare.models"), "language.compare.models")
-        for name in settings["models"]
-    ]
-    language_of = language_lookup(args.languages, args.documents)
-    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
-    agreement_counts: dict[str, int] = {}
-    script_counts: dict[str, int] = {}
-    with Writer(out, SIGNAL) as writer:
-        for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, []):
-            signals = language_signals(row["text"], language_of(row["id"]), models, settings["script"])
-            writer.add({"id": row["id"], **signals})
-            share = "none" if signals["agreement"] is None else f"{signals['agreement']:.2f}"
-            agreement_counts[share] = agreement_counts.get(share, 0) + 1
-            script_counts[signals["script"] or "none"] = script_counts.get(signals["script"] or "none", 0) + 1
-            progress.add()
-    manifest.count_all_kept(progress.done)
-    manifest.summary = {"agreement": agreement_counts, "scripts": script_counts}
-    return [out]
+class Comparison(score.Measuring):
+    """Compares what models say of a shard's documents. settings: `language.compare`."""
+
+    reads_languages = True
+
+    def __init__(self, settings: Row) -> None:
+        super().__init__(settings)
+        key = "language.compare.models"
+        self.models = [Identifier(model_path(name, key), key) for name in settings["models"]]
+        self.agreement_counts, self.script_counts = Counter[str](), Counter[str]()
+
+    def measure(self, document: Row) -> Row:
+        """The labels of all models, and whether they and the script agree."""
+        signals = language_signals(document["text"], document["language"], self.models, self.settings["script"])
+        self.agreement_counts["none" if signals["agreement"] is None else f"{signals['agreement']:.2f}"] += 1
+        self.script_counts[signals["script"] or "none"] += 1
+        return signals
+
+    def summary(self) -> Row:
+        """Documents by agreement, and by script."""
+        return {"agreement": dict(self.agreement_counts), "scripts": dict(self.script_counts)}
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "language.compare",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE}"
-        " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
-    return command_line.run_step(parser, body, argv)
-
+main = score.program("language.compare", __doc__, Comparison, SIGNAL)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -9,14 +9,17 @@ LOOSER_THRESHOLDS has lower ones of languages that are wanted by name.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain import command_line, config_schema
 from crawl2llm.core import language_codes
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import parquet_file, rows, select_shard
-from crawl2llm.formats.verdicts import FailedRule, verdict_row
+from crawl2llm.core.phrases import list_sentence
+from crawl2llm.filters.framework import select
+from crawl2llm.filters.framework.rules import Match, Rule, Rules, Settings
+from crawl2llm.formats.documents import parquet_file, read_table, rows
 
 # lid.176 shares the probability of these among near relatives: at 0.65 it drops between 5 and 100 of 100 passages of their Universal
 # Declaration of Human Rights, and none of the English one (docs/filters/language.md).
@@ -38,61 +41,50 @@ def thresholds_by_language(settings: dict[str, Any]) -> dict[str, float]:
     return {**looser, **settings.get("thresholds", {})}
 
 
-def judge_document(
-    row: dict[str, Any],
-    languages: frozenset[str],
-    threshold: float,
-    thresholds: dict[str, float] | None = None,
-    minimums: dict[str, float] | None = None,
-) -> dict[str, Any]:
-    """The verdict on one signals row. An empty `languages` keeps every language. thresholds: of languages with one of their own.
-    minimums: thresholds of `agreement` and `script_share`, where they are compared.
-    """
-    failed = []
-    own_threshold = language_codes.lookup_label(thresholds or {}, row["language"])
-    limits = {"score": (row["score"], threshold if own_threshold is None else own_threshold)}
-    for measure, name in COMPARED_RULES.items():
-        if measure in (minimums or {}) and row[measure] is not None:
-            limits[name] = row[measure], (minimums or {})[measure]
-    if languages and not language_codes.is_listed(row["language"], languages):
-        failed.append(FailedRule("language", detail=row["language"]))
-    failed += [FailedRule(name, value, limit) for name, (value, limit) in limits.items() if value < limit]
-    return verdict_row(row["id"], failed)
+def rules(settings: Settings) -> Rules:
+    """The rules under the settings of `language.select`, in the order in which the first that fails gives the reason."""
+    languages, thresholds = settings["languages"], settings["thresholds"]
+    loose = {name: limit for name, limit in LOOSER_THRESHOLDS.items() if name in languages}
+    limits = {**loose, **thresholds}
+
+    def find_unwanted(label: str | None) -> str | None:
+        return label if languages and not language_codes.is_listed(label or "", languages) else None
+
+    def threshold_of(label: str, in_config: bool) -> float | None:
+        name = language_codes.lookup_label({name: name for name in limits}, label)
+        return limits[name] if name is not None and (name in thresholds) == in_config else None
+
+    about = list_sentence("Languages with a threshold of their own keep it", sorted(thresholds))
+    about += list_sentence("Lower in any case", sorted(loose))
+    by_language, looser = partial(threshold_of, in_config=True), partial(threshold_of, in_config=False)
+    return [
+        Match("language", "language", find_unwanted),
+        Rule("score", "score", "<", "threshold", by_language=by_language, looser=looser, about=about),
+        *(Rule(key, measure, "<", key, step="compare") for measure, key in COMPARED_RULES.items()),
+    ]
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    languages, threshold = frozenset(settings["languages"]), settings["threshold"]
+    settings = config_schema.fill_defaults("language.select", settings)
     thresholds = thresholds_by_language(settings)
-    minimums = {measure: settings[name] for measure, name in COMPARED_RULES.items() if settings.get(name) is not None}
-    # A shard's in memory, where anything is compared.
-    paths = map(parquet_file, args.compared if minimums else [])
-    comparison_by_id = {row["id"]: row for path in paths for row in rows(path, ["id", *COMPARED_RULES])}
-
-    def judge_row(row: dict[str, Any]) -> dict[str, Any]:
-        return judge_document(
-            {**row, **comparison_by_id.get(row["id"], {})}, languages, threshold, thresholds, minimums
-        )
-
-    files = select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"])
+    minimums = {key: settings[key] for key in COMPARED_RULES.values() if settings[key] is not None}
+    # A shard's in memory, if anything is compared.
+    compared = [read_table(parquet_file(path), ["id", *COMPARED_RULES]) for path in (args.compared if minimums else [])]
+    files = select.judge_shard(args, settings, manifest, rules(settings), further_signals=compared)
     histogram: dict[str, int] = {}
     for row in rows(parquet_file(args.signals), ["language"]):
         histogram[row["language"]] = histogram.get(row["language"], 0) + 1
-    wanted = {"languages": settings["languages"], "threshold": threshold}
-    manifest.summary |= {"languages": histogram, "wanted": wanted}
-    if minimums:
-        manifest.summary["wanted"] |= {COMPARED_RULES[measure]: limit for measure, limit in minimums.items()}
+    manifest.summary |= {
+        "languages": histogram,
+        "wanted": {"languages": settings["languages"], "threshold": settings["threshold"], **minimums},
+    }
     if thresholds:
         manifest.summary["wanted"]["thresholds"] = thresholds
     return files
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "language.select",
-        __doc__,
-        "--config config.yaml --signals results/main/language/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
-    )
-    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same language.score shard")
+    parser = select.select_parser("language.select", __doc__)
     parser.add_argument(
         "--compared",
         type=Path,

@@ -6,60 +6,45 @@ Signals: `id, source, curated, licence` (a name such as cc-by-sa-4.0; null: none
 
 from __future__ import annotations
 
-import argparse
 import json
-from pathlib import Path
-from typing import Any
+from collections import Counter
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
-from crawl2llm.core.console import Progress
-from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.framework import score
+from crawl2llm.filters.framework.score import Row
 from crawl2llm.filters.licence import names
-from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import Writer, parquet_file, shard_of, surviving_documents, verdict_file
 
-SIGNAL = pa.schema(
-    [
-        ("id", pa.string()),
-        ("source", pa.string()),
-        ("curated", pa.bool_()),
-        ("licence", pa.string()),
-        ("said", pa.string()),
-        ("beside", pa.int64()),
-    ]
-)
+SIGNAL = score.signal_schema(licence=pa.string(), said=pa.string(), beside=pa.int64())
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    shard = shard_of(args.documents)
-    out = args.manifest.with_name(f"{shard}.parquet")
-    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
-    licence_counts: dict[str, int] = {}
-    with Writer(out, SIGNAL) as writer:
-        for row in surviving_documents(
-            parquet_file(args.documents), verdict_file(args.verdicts, shard), ["id", "source", "curated", "metadata"]
-        ):
-            licence, evidence, others_named = names.licence_of(json.loads(row.pop("metadata") or "{}"))
-            if licence is None and (of_source := settings["sources"].get(row["source"])):
-                licence, evidence = names.normal_name(of_source), "source"
-            writer.add({**row, "licence": licence, "said": evidence, "beside": others_named})
-            licence_counts[licence or ""] = licence_counts.get(licence or "", 0) + 1
-            progress.add()
-    manifest.count_all_kept(progress.done)
-    without = licence_counts.pop("", 0)
-    manifest.summary = {"licences": dict(sorted(licence_counts.items())), "unknown": without}
-    return [out]
+class Licences(score.Measuring):
+    """Reads the licences of a shard's documents. settings: `licence.score`."""
+
+    columns = ("metadata",)
+    reads_texts = False
+
+    def __init__(self, settings: Row) -> None:
+        super().__init__(settings)
+        self.counts = Counter[str]()
+
+    def measure(self, document: Row) -> Row:
+        """The licence of a document, of its source if the document names none."""
+        licence, evidence, others_named = names.licence_of(json.loads(document["metadata"] or "{}"))
+        if licence is None and (of_source := self.settings["sources"].get(document["source"])):
+            licence, evidence = names.normal_name(of_source), "source"
+        self.counts[licence or ""] += 1
+        return {"licence": licence, "said": evidence, "beside": others_named}
+
+    def summary(self) -> Row:
+        """Documents by licence."""
+        return {
+            "licences": {name: self.counts[name] for name in sorted(self.counts) if name},
+            "unknown": self.counts[""],
+        }
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "licence.score", __doc__, f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json"
-    )
-    surviving_texts.add_options(parser)
-    return command_line.run_step(parser, body, argv)
-
+main = score.program("licence.score", __doc__, Licences, SIGNAL)
 
 if __name__ == "__main__":
     raise SystemExit(main())

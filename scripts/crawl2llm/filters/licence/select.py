@@ -6,49 +6,38 @@ number, and `beside` (more other licences are named than `beside_max`).
 
 from __future__ import annotations
 
-import argparse
-from functools import partial
-from pathlib import Path
-from typing import Any
-
-from crawl2llm.chain import command_line
-from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.framework import select
+from crawl2llm.filters.framework.columns import Columns, Truths
+from crawl2llm.filters.framework.rules import Match, Rule, Rules, Settings
 from crawl2llm.filters.licence.names import is_allowed
-from crawl2llm.formats.documents import select_shard
-from crawl2llm.formats.verdicts import FailedRule, verdict_row
 
 
-def judge_document(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """The verdict on one signals row. settings: `licence.select`."""
-    name, beside_max = row["licence"], settings["beside_max"]
-    failed = []
-    if name is None:
-        if settings["unknown"] == "drop":
-            failed.append(FailedRule("unknown", detail="no licence is known"))
-        return verdict_row(row["id"], failed, stays=row["curated"])
-    if not is_allowed(name, settings["allowed"]):
-        failed.append(FailedRule("licence", detail=name))
-    if row["said"] not in settings["said"]:
-        failed.append(FailedRule("said", detail=row["said"]))
-    if beside_max is not None and row["beside"] > beside_max:
-        failed.append(FailedRule("beside", row["beside"], beside_max))
-    return verdict_row(row["id"], failed, stays=row["curated"])
+def has_licence(columns: Columns) -> Truths:
+    """Of which documents a licence is known."""
+    return columns.has_value("licence")
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    judge_row = partial(judge_document, settings=settings)
-    return select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"])
+def rules(settings: Settings) -> Rules:
+    """The rules under the settings of `licence.select`, in the order in which the first that fails gives the reason."""
+
+    def find_unknown(name: str | None) -> str | None:
+        return "no licence is known" if name is None and settings["unknown"] == "drop" else None
+
+    def find_forbidden(name: str | None) -> str | None:
+        return None if name is None or is_allowed(name, settings["allowed"]) else name
+
+    def find_evidence(evidence: str | None) -> str | None:
+        return None if evidence in settings["said"] else evidence
+
+    return [
+        Match("unknown", "licence", find_unknown),
+        Match("licence", "licence", find_forbidden),
+        Match("said", "said", find_evidence, when=has_licence),
+        Rule("beside", "beside", ">", "beside_max", when=has_licence),
+    ]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "licence.select",
-        __doc__,
-        "--config config.yaml --signals results/main/licence/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
-    )
-    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same licence.score shard")
-    return command_line.run_step(parser, body, argv)
-
+main = select.program("licence.select", __doc__, rules)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -5,21 +5,10 @@ Rules: `characters_min` (nothing is left), `words_min` and `removed_max`. Docume
 
 from __future__ import annotations
 
-from pathlib import Path
+from crawl2llm.filters.framework import select
+from crawl2llm.filters.framework.edit_rules import rules
 
-from crawl2llm.chain import command_line
-from crawl2llm.filters import edit_filter
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "paragraphs.select",
-        __doc__,
-        "--config config.yaml --signals results/main/paragraphs/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
-    )
-    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same paragraphs.score shard")
-    return command_line.run_step(parser, edit_filter.write_verdicts, argv)
-
+main = select.program("paragraphs.select", __doc__, rules)
 
 if __name__ == "__main__":
     raise SystemExit(main())

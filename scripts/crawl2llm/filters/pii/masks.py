@@ -7,37 +7,39 @@ filter.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from crawl2llm.filters.framework.columns import Columns, Numbers, one_document
+from crawl2llm.filters.framework.rules import Rule, Rules, Settings, failed_rules
 from crawl2llm.filters.pii.detect import Detector
 from crawl2llm.filters.pii.kinds import KINDS
 
 
-def placeholder_for(kind: str, settings: Mapping[str, Any]) -> str:
+def placeholder_for(kind: str, settings: Settings) -> str:
     """What stands in the place of a find. settings: `pii.select`."""
     replacement = settings["replacements"].get(kind)
     return settings["placeholder"].replace("{kind}", kind.upper()) if replacement is None else replacement
 
 
-def failed_rules(counts: Mapping[str, int], settings: Mapping[str, Any]) -> list[tuple[str, int, int]]:
-    """(rule, value, threshold) of what drops a document. counts: finds by kind; settings: `pii.select`.
-
-    A kind whose action is `drop` drops from `drop_from` finds on; `total_max` counts the finds of all kinds but those that are kept.
-    """
-    drop_from, total_max = settings["drop_from"], settings["total_max"]
-    out = [
-        (kind, counts[kind], drop_from)
-        for kind in KINDS
-        if settings["actions"].get(kind) == "drop" and counts[kind] >= drop_from
-    ]
-    total = sum(counts[kind] for kind in KINDS if action_for(kind, settings) != "keep")
-    return [*out, ("total_max", total, total_max)] if total_max is not None and total > total_max else out
-
-
-def action_for(kind: str, settings: Mapping[str, Any]) -> str:
+def action_for(kind: str, settings: Settings) -> str:
     """`mask`, `drop` or `keep`."""
     return str(settings["actions"].get(kind, "mask"))
+
+
+def rules(settings: Settings) -> Rules:
+    """What drops a document under the settings of `pii.select`: a kind whose action is `drop` from `drop_from` finds on, and more than
+    `total_max` finds of all kinds, except for those that are kept.
+    """
+    counted = [kind for kind in KINDS if action_for(kind, settings) != "keep"]
+
+    def total_findings(columns: Columns) -> Numbers:
+        return np.sum([columns.values(kind) for kind in counted], axis=0)
+
+    by_kind = [Rule(kind, kind, ">=", "drop_from") for kind in KINDS if action_for(kind, settings) == "drop"]
+    return [*by_kind, Rule("total_max", total_findings, ">", "total_max")] if counted else by_kind
 
 
 class Masks:
@@ -46,6 +48,7 @@ class Masks:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.detect = Detector(settings["score"]["kinds"], settings["score"]["regions"])
         self.settings = settings["select"]
+        self.rules = rules(self.settings)
         self.masked_counts: Counter[str] = Counter()
 
     def __call__(self, texts: Sequence[str], counted: bool = True) -> list[str] | None:
@@ -56,7 +59,7 @@ class Masks:
         findings_by_text = [self.detect(text) for text in texts]
         counts = Counter(dict.fromkeys(KINDS, 0))
         counts.update(finding.kind for findings in findings_by_text for finding in findings)
-        if failed_rules(counts, self.settings):
+        if any(failed_rules(self.rules, one_document(counts), self.settings)):
             return None
         out = []
         for text, findings in zip(texts, findings_by_text, strict=True):

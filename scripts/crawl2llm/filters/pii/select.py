@@ -9,25 +9,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.framework import select
 from crawl2llm.filters.pii.kinds import KINDS
-from crawl2llm.filters.pii.masks import action_for, failed_rules, placeholder_for
+from crawl2llm.filters.pii.masks import action_for, placeholder_for, rules
 from crawl2llm.formats import spans
-from crawl2llm.formats.documents import Writer, rows, select_shard, shard_of
-from crawl2llm.formats.verdicts import FailedRule, verdict_row
-
-
-def judge_document(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """The verdict on one signals row. settings: `pii.select`."""
-    return verdict_row(
-        row["id"], [FailedRule(*failure) for failure in failed_rules(row, settings)], stays=row["curated"]
-    )
+from crawl2llm.formats.documents import Writer, rows, shard_of
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -48,20 +40,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     writer.add({**place, "replacement": replacement, "rule": finding["kind"]})
                     masked_counts[finding["kind"]] = masked_counts.get(finding["kind"], 0) + 1
 
-        judged = partial(judge_document, settings=settings)
-        files = select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"], mask_document)
+        files = select.judge_shard(args, settings, manifest, rules(settings), count=mask_document)
     manifest.summary["masked"] = dict(sorted(masked_counts.items()))
     return [*files, spans_file]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "pii.select",
-        __doc__,
-        "--config config.yaml --signals results/main/pii/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
-    )
-    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same pii.score shard")
-    return command_line.run_step(parser, body, argv)
+    return command_line.run_step(select.select_parser("pii.select", __doc__), body, argv)
 
 
 if __name__ == "__main__":

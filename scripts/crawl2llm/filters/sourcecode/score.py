@@ -7,36 +7,25 @@ of `extensions`.
 
 from __future__ import annotations
 
-import argparse
 import json
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
-from crawl2llm.core.console import Progress
-from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.framework import score
+from crawl2llm.filters.framework.score import Row
 from crawl2llm.filters.sourcecode.measures import COUNTS, DATA_EXTENSIONS, SHARES, TEXTS, file_extension, measure_file
-from crawl2llm.formats import surviving_texts
-from crawl2llm.formats.documents import Writer, shard_of
 
 PATHS = ("path", "max_stars_repo_path", "file_path", "filename")  # of what a row says beside its text
-SIGNAL = pa.schema(
-    [
-        ("id", pa.string()),
-        ("source", pa.string()),
-        ("curated", pa.bool_()),
-        ("extension", pa.string()),
-        ("data", pa.bool_()),
-        *((name, pa.int64()) for name in COUNTS),
-        *((name, pa.float64()) for name in SHARES),
-        *((name, pa.string()) for name in TEXTS),
-    ]
+SIGNAL = score.signal_schema(
+    extension=pa.string(),
+    data=pa.bool_(),
+    **dict.fromkeys(COUNTS, pa.int64()),
+    **dict.fromkeys(SHARES, pa.float64()),
+    **dict.fromkeys(TEXTS, pa.string()),
 )
 
 
-def path_of(row: dict[str, Any]) -> str:
+def path_of(row: Row) -> str:
     """Where a document's file lies, as its metadata or its URL says."""
     metadata = json.loads(row["metadata"] or "{}")
     fields = {name.rpartition(".")[2]: value for name, value in metadata.get("fields", {}).items()}
@@ -44,43 +33,35 @@ def path_of(row: dict[str, Any]) -> str:
     return str(path or row["url"] or "")
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    sources, extensions = frozenset(settings["sources"]), frozenset(settings["extensions"])
-    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
-    progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
-    by_extension: dict[str, dict[str, int]] = {}
-    columns = ["source", "curated", "url", "metadata"]
-    with Writer(out, SIGNAL) as writer:
-        for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, columns):
-            identity = {key: row[key] for key in ("id", "source", "curated")}
-            ending = file_extension(path_of(row)) if sources or extensions else ""
-            if row["source"] in sources or ending in extensions:
-                writer.add(
-                    {**identity, "extension": ending, "data": ending in DATA_EXTENSIONS, **measure_file(row["text"])}
-                )
-                counts = by_extension.setdefault(ending, {"documents": 0, "bytes": 0})
-                counts["documents"] += 1
-                counts["bytes"] += len(row["text"].encode())
-            else:
-                writer.add(identity)
-            progress.add()
-    manifest.count_all_kept(progress.done)
-    notes = []
-    if not sources and not extensions:
-        notes.append("sourcecode.score names neither sources nor extensions: no document counts as code.")
-    manifest.summary = {"by_extension": dict(sorted(by_extension.items())), "notes": notes}
-    return [out]
+class Files(score.Measuring):
+    """Measures the source files among a shard's documents. settings: `sourcecode.score`."""
+
+    columns = ("url", "metadata")
+
+    def __init__(self, settings: Row) -> None:
+        super().__init__(settings)
+        self.sources, self.extensions = frozenset(settings["sources"]), frozenset(settings["extensions"])
+        self.by_extension: dict[str, dict[str, int]] = {}
+
+    def measure(self, document: Row) -> Row:
+        """The measures of a source file; of another document none."""
+        ending = file_extension(path_of(document)) if self.sources or self.extensions else ""
+        if document["source"] not in self.sources and ending not in self.extensions:
+            return {}
+        counts = self.by_extension.setdefault(ending, {"documents": 0, "bytes": 0})
+        counts["documents"] += 1
+        counts["bytes"] += len(document["text"].encode())
+        return {"extension": ending, "data": ending in DATA_EXTENSIONS, **measure_file(document["text"])}
+
+    def summary(self) -> Row:
+        """Source files and their bytes by extension."""
+        notes = []
+        if not self.sources and not self.extensions:
+            notes.append("sourcecode.score names neither sources nor extensions: no document counts as code.")
+        return {"by_extension": dict(sorted(self.by_extension.items())), "notes": notes}
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "sourcecode.score",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    return command_line.run_step(parser, body, argv)
-
+main = score.program("sourcecode.score", __doc__, Files, SIGNAL)
 
 if __name__ == "__main__":
     raise SystemExit(main())

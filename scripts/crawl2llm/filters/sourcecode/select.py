@@ -7,21 +7,12 @@ allowed).
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Collection
-from functools import partial
-from pathlib import Path
-from typing import Any
 
-from crawl2llm.chain import command_line
-from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import select_shard
-from crawl2llm.formats.verdicts import FailedRule, verdict_row
-
-# Rules that compare a measure; those of line lengths are another for languages of long lines.
-COMPARED_MEASURES = ("lines", "longest_line", "mean_line", "alphanumeric", "alphabetic", "encoded_run", "encoded_share")
-
+from crawl2llm.filters.framework import select
+from crawl2llm.filters.framework.columns import Columns, Truths
+from crawl2llm.filters.framework.rules import Match, Rule, Rules, Settings
 
 TOKEN = re.compile(r"[()]|\b(?:AND|OR|WITH)\b|[^\s()]+", re.IGNORECASE)
 
@@ -69,45 +60,49 @@ def is_permitted(expression: str, licences: Collection[str]) -> bool:
         return False
 
 
-def failed_rules(row: dict[str, Any], settings: dict[str, Any]) -> list[FailedRule]:
-    """What drops a source file. row: of signals. settings: `sourcecode.select`."""
-    out = []
-    for name in COMPARED_MEASURES:
-        rule = f"{name}_{'min' if name.startswith('alpha') else 'max'}"
-        threshold = settings[rule]
-        if row["data"] and name in ("longest_line", "mean_line"):
-            threshold = settings["data_longest_line_max"] if name == "longest_line" else None
-        if threshold is None:
-            continue
-        if row[name] < threshold if rule.endswith("_min") else row[name] > threshold:
-            out.append(FailedRule(rule, row[name], threshold))
-    if settings["generated"] and row["generated"]:
-        out.append(FailedRule("generated", detail=row["generated"]))
-    if settings["licences"] and row["spdx"] and not is_permitted(row["spdx"], settings["licences"]):
-        out.append(FailedRule("licence", detail=row["spdx"]))
-    return out
+def is_code(columns: Columns) -> Truths:
+    """Which documents are source files."""
+    return columns.has_value("extension")
 
 
-def judge_document(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """The verdict on one signals row."""
-    failures = failed_rules(row, settings) if row["extension"] is not None else []
-    return verdict_row(row["id"], failures, stays=row["curated"])
+def is_data(columns: Columns) -> Truths:
+    """Which of them are in a language of long lines."""
+    return is_code(columns) & columns.truth_values("data")
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    judge_row = partial(judge_document, settings=settings)
-    return select_shard(args.signals, judge_row, manifest, args.manifest, settings["skipped_by"])
+def is_program(columns: Columns) -> Truths:
+    """Which of them are not."""
+    return is_code(columns) & ~is_data(columns)
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "sourcecode.select",
-        __doc__,
-        "--config config.yaml --signals results/main/sourcecode/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
-    )
-    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same sourcecode.score shard")
-    return command_line.run_step(parser, body, argv)
+def rules(settings: Settings) -> Rules:
+    """The rules under the settings of `sourcecode.select`, in the order in which the first that fails gives the reason."""
 
+    def find_phrase(phrase: str | None) -> str | None:
+        return phrase if settings["generated"] else None
+
+    def find_licence(expression: str | None) -> str | None:
+        return (
+            expression
+            if settings["licences"] and expression and not is_permitted(expression, settings["licences"])
+            else None
+        )
+
+    return [
+        Rule("lines_max", "lines", ">", "lines_max", when=is_code),
+        Rule("longest_line_max", "longest_line", ">", "longest_line_max", when=is_program),
+        Rule("longest_line_max", "longest_line", ">", "data_longest_line_max", when=is_data),
+        Rule("mean_line_max", "mean_line", ">", "mean_line_max", when=is_program),
+        Rule("alphanumeric_min", "alphanumeric", "<", "alphanumeric_min", when=is_code),
+        Rule("alphabetic_min", "alphabetic", "<", "alphabetic_min", when=is_code),
+        Rule("encoded_run_max", "encoded_run", ">", "encoded_run_max", when=is_code),
+        Rule("encoded_share_max", "encoded_share", ">", "encoded_share_max", when=is_code),
+        Match("generated", "generated", find_phrase, when=is_code),
+        Match("licence", "spdx", find_licence, when=is_code),
+    ]
+
+
+main = select.program("sourcecode.select", __doc__, rules)
 
 if __name__ == "__main__":
     raise SystemExit(main())

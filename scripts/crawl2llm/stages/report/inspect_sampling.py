@@ -23,10 +23,12 @@ import pyarrow.compute as pc
 
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.chain.step import DOCUMENTS
+from crawl2llm.filters.framework.columns import Numbers
+from crawl2llm.filters.framework.rules import Limit
 from crawl2llm.formats.document_numbers import shards_and_rows
 from crawl2llm.formats.documents import batches, open_parquet, parquet_file, uniform_hash
 from crawl2llm.formats.run_records import Run, table_of
-from crawl2llm.stages.report.limits import Limit, Numbers, Shard, filter_limits
+from crawl2llm.stages.report.limits import Shard, filter_limits
 
 SALT = "report.inspect"
 KEPT, DROPPED, EDITED = "kept", "dropped", "edited"

@@ -6,60 +6,27 @@ threshold in its settings, or in a manifest where it was found from the data. A 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl2llm.chain.config_schema import fill_defaults
-from crawl2llm.chain.heuristics_rules import LanguageRules
-from crawl2llm.core import language_codes
-from crawl2llm.filters.heuristics import thresholds as calibrated
-from crawl2llm.filters.language.select import COMPARED_RULES, thresholds_by_language
-from crawl2llm.filters.pii.kinds import KINDS
+from crawl2llm.filters.framework.columns import Columns, Numbers, encode_labels
+from crawl2llm.filters.framework.rules import Limit, Rule
 from crawl2llm.filters.quality.select import pareto_draw
-from crawl2llm.filters.sourcecode.select import COMPARED_MEASURES
 from crawl2llm.formats.documents import open_parquet
 from crawl2llm.formats.run_records import Run, table_of
-
-Numbers = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Of the documents of a shard, each (documents,): what a rule measured, NaN where it does not apply, and its threshold.
-
-    low: it drops what is below, else what is above. equal: what is equal to the threshold is dropped too.
-    """
-
-    rule: str
-    value: Numbers
-    threshold: Numbers
-    low: bool
-    equal: bool = False
-
-    def passing_documents(self) -> npt.NDArray[np.bool_]:
-        """Which documents pass the rule, by their numbers; not those that it does not apply to."""
-        beyond = self.value < self.threshold if self.low else self.value > self.threshold
-        return ~np.isnan(self.value) & ~beyond & ~(self.equal & (self.value == self.threshold))
+from crawl2llm.stages.report import declared_rules
 
 
 def number_column(table: pa.Table, name: str) -> Numbers:
     """A column of numbers as float64, null as NaN."""
     numbers = table[name].combine_chunks().cast(pa.float64())
     return np.asarray(pc.fill_null(numbers, np.nan).to_numpy(zero_copy_only=False), np.float64)
-
-
-def column_limit(
-    table: pa.Table, name: str, rule: str, threshold: float | Numbers, low: bool, equal: bool = False
-) -> Limit:
-    """The limit of a rule that compares a column; threshold: one for all, or that of each document."""
-    value = number_column(table, name)
-    return Limit(rule, value, np.broadcast_to(np.asarray(threshold, np.float64), value.shape), low, equal)
 
 
 class Shard:
@@ -97,126 +64,26 @@ class Shard:
         return manifest.summary.get(key) if manifest else None
 
 
-def _edit_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
-    """Filters that take parts out (filters/edit_filter.py)."""
-    if (table := shard.table(f"{shard.filter}.score")) is None:
+def _declared_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+    """Of a filter that declares its rules."""
+    calibrations = [manifest.path for manifest in shard.run.manifests_of(declared_rules.CALIBRATE) if manifest.path]
+    rules = declared_rules.rules_of(shard.filter, settings, calibrations)
+    tables = {name: shard.table(f"{shard.filter}.{name}") for name in declared_rules.measuring_steps(rules)}
+    signals = [table for table in tables.values() if table is not None]
+    if tables.get("score") is None:
         return
-    untouched = number_column(table, "taken") == 0
-    for name, least in (("characters", 1), ("words", settings["words_min"])):
-        part_limit = column_limit(table, name, f"{name}_min", least, True)
-        yield Limit(part_limit.rule, np.where(untouched, np.nan, part_limit.value), part_limit.threshold, True)
-    if settings["removed_max"] is not None:
-        yield column_limit(table, "removed", "removed_max", settings["removed_max"], False)
-
-
-def _url_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
-    table = shard.table("url.score", ["words"])
-    if table is not None and settings["words_max"] is not None:
-        yield column_limit(table, "words", "words", settings["words_max"], False)
-
-
-def _language_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
-    if (table := shard.table("language.score", ["language", "score"])) is None:
-        return
-    own_limits, threshold = thresholds_by_language(settings), settings["threshold"]
-    limit_by_label = {
-        name: language_codes.lookup_label(own_limits, name) for name in pc.unique(table["language"]).to_pylist()
-    }
-    least = np.array(
-        [threshold if limit_by_label[name] is None else limit_by_label[name] for name in table["language"].to_pylist()],
-        float,
-    )
-    yield column_limit(table, "score", "score", least, True)
-    compared_table = shard.table("language.compare", list(COMPARED_RULES))
-    for measure, rule in COMPARED_RULES.items() if compared_table is not None else ():
-        if settings.get(rule) is not None:
-            yield column_limit(compared_table, measure, rule, settings[rule], True)
-
-
-def _multilingual_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
-    if (table := shard.table("multilingual.score")) is None:
-        return
-    yield column_limit(table, "characters", "characters_min", settings["characters_min"], True)
-    if settings["foreign_max"] is not None:
-        yield column_limit(table, "foreign", "foreign_max", settings["foreign_max"], False)
-
-
-def _heuristics_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
-    if (table := shard.table("heuristics.score")) is None:
-        return
-    calibrations = [manifest.path for manifest in shard.run.manifests_of("heuristics.calibrate") if manifest.path]
-    rules_by_language = LanguageRules(settings, calibrated.read_thresholds(calibrations))
-    languages, places = np.unique(np.array(shard.languages(), dtype=str), return_inverse=True)
-    active = [{rule.name: rule for rule in rules_by_language.rules_of(str(language))} for language in languages]
-    for name in rules_by_language.rule_names():
-        rules = [active_rules.get(name) for active_rules in active]
-        if first_rule := next(filter(None, rules), None):
-            # What no rule of the document's language compares is NaN.
-            threshold = np.array([np.nan if rule is None else rule.threshold for rule in rules], float)[places]
-            value = np.where(np.isnan(threshold), np.nan, number_column(table, first_rule.measure))
-            yield Limit(name, value, threshold, first_rule.low)
-
-
-def _lines_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
-    if (table := shard.table("lines.score")) is None:
-        return
-    yield column_limit(table, "characters", "characters_min", 1, True)
-    yield column_limit(table, "sentences", "sentences_min", settings["sentences_min"], True)
-    if settings["flagged_max"] is not None:
-        yield column_limit(table, "flagged", "flagged_max", settings["flagged_max"], False)
-
-
-def _licence_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
-    table = shard.table("licence.score", ["beside"])
-    if table is not None and settings["beside_max"] is not None:
-        yield column_limit(table, "beside", "beside", settings["beside_max"], False)
-
-
-def _sourcecode_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
-    if (table := shard.table("sourcecode.score")) is None:
-        return
-    is_code, is_data = pc.is_valid(table["extension"]).to_numpy(), number_column(table, "data") == 1
-    for name in COMPARED_MEASURES:
-        low = name.startswith("alpha")
-        rule = f"{name}_{'min' if low else 'max'}"
-        usual = np.nan if settings[rule] is None else settings[rule]
-        of_data = {"longest_line": settings["data_longest_line_max"], "mean_line": np.nan}.get(name, usual)
-        threshold = np.where(is_data, np.nan if of_data is None else of_data, usual)
-        value = np.where(is_code & ~np.isnan(threshold), number_column(table, name), np.nan)
-        yield Limit(rule, value, threshold, low)
-
-
-def _toxicity_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
-    if (table := shard.table("toxicity.score")) is None:
-        return
-    terms, words = number_column(table, "terms"), number_column(table, "words")
-    if settings["terms_max"] is not None:
-        yield column_limit(table, "terms", "terms", settings["terms_max"], False)
-    if settings["share_max"] is not None:
-        share = np.where(words > 0, number_column(table, "hits") / np.maximum(words, 1), 0.0)
-        share = np.where(terms >= settings["share_terms_min"], share, np.nan)
-        yield Limit("share", share, np.full(len(share), float(settings["share_max"])), False)
-    value, most = np.full(len(terms), np.nan), np.full(len(terms), np.nan)
-    rows = zip(table["classifiers"].to_pylist(), table["probabilities"].to_pylist(), strict=True)
-    for row, (names, probabilities) in enumerate(rows):
-        limits = [settings["thresholds"].get(name, settings["threshold"]) for name in names or []]
-        # Of several classifiers the one that is nearest to dropping it.
-        for probability, threshold in zip(probabilities or [], limits, strict=True):
-            if np.isnan(value[row]) or probability - threshold > value[row] - most[row]:
-                value[row], most[row] = probability, threshold
-    yield Limit("classifier", value, most, False)
-
-
-def _pii_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
-    if (table := shard.table("pii.score")) is None:
-        return
-    for kind in KINDS:
-        if settings["actions"].get(kind) == "drop":
-            yield column_limit(table, kind, kind, settings["drop_from"], False, equal=True)
-    if settings["total_max"] is not None:
-        counted = [number_column(table, kind) for kind in KINDS if settings["actions"].get(kind) != "keep"]
-        total = np.sum(counted, axis=0) if counted else np.zeros(len(table))
-        yield Limit("total_max", total, np.full(len(total), float(settings["total_max"])), False)
+    columns = Columns(signals, *encode_labels(pa.array(shard.languages(), pa.string())))
+    compared = (rule for rule in rules if isinstance(rule, Rule) and tables[rule.step] is not None)
+    for _, same_name in groupby(compared, lambda rule: rule.name):
+        limit, *others = (rule.limit(columns, settings) for rule in same_name)
+        for other in others:
+            here = np.isnan(limit.value)
+            value, threshold = (
+                np.where(here, *pair) for pair in ((other.value, limit.value), (other.threshold, limit.threshold))
+            )
+            limit = Limit(limit.rule, value, threshold, limit.drops)
+        if not np.isnan(limit.threshold).all():
+            yield limit
 
 
 def _quality_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
@@ -240,28 +107,17 @@ def _quality_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     value = np.where(
         (number_column(table, "curated") == 1) | np.isnan(threshold), np.nan, number_column(table, "score")
     )
-    yield Limit(method, value, threshold, True, equal=method == "pareto")
+    yield Limit(method, value, threshold, "<=" if method == "pareto" else "<")
 
 
 def _decontaminate_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     table, most = shard.table("decontaminate.score", ["overlap"]), shard.fact("decontaminate.select", "overlap_max")
     if table is not None and most is not None:
-        yield column_limit(table, "overlap", "overlap_max", most, False)
+        value = number_column(table, "overlap")
+        yield Limit("overlap_max", value, np.full(len(value), float(most)), ">")
 
 
-LIMITS_BY_FILTER: dict[str, Callable[[Shard, dict[str, Any]], Iterator[Limit]]] = {
-    "url": _url_limits,
-    "language": _language_limits,
-    "multilingual": _multilingual_limits,
-    "heuristics": _heuristics_limits,
-    "lines": _lines_limits,
-    "boilerplate": _edit_limits,
-    "licence": _licence_limits,
-    "sourcecode": _sourcecode_limits,
-    "toxicity": _toxicity_limits,
-    "pii": _pii_limits,
-    "paragraphs": _edit_limits,
-    "substrings": _edit_limits,
+OTHER_LIMITS = {
     "quality": _quality_limits,
     "decontaminate": _decontaminate_limits,
 }  # dedup compares pairs: stages/report/inspect_sampling.py
@@ -271,7 +127,5 @@ def filter_limits(
     run: Run, filter_: str, shard: str, ids: pa.ChunkedArray, settings: dict[str, Any]
 ) -> Iterator[Limit]:
     """The limits of a filter's rules on a shard's documents, one rule held at a time. ids: of its verdicts; settings: of its select."""
-    if filter_ in LIMITS_BY_FILTER:
-        yield from LIMITS_BY_FILTER[filter_](
-            Shard(run, filter_, shard, ids), fill_defaults(f"{filter_}.select", settings)
-        )
+    limits_of = OTHER_LIMITS.get(filter_, _declared_limits)
+    yield from limits_of(Shard(run, filter_, shard, ids), fill_defaults(f"{filter_}.select", settings))

@@ -21,7 +21,8 @@ from crawl2llm.chain import command_line, config_schema
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, scratch_folder, write_atomically
-from crawl2llm.filters.heuristics import thresholds
+from crawl2llm.filters.framework.rules import Rule
+from crawl2llm.stages.report import declared_rules
 from crawl2llm.stages.report.other_thresholds import shards
 from crawl2llm.stages.report.other_thresholds import thresholds as asks
 from crawl2llm.stages.report.other_thresholds.counts import Curve, Groups, Table
@@ -46,19 +47,19 @@ class Step:
             self.signals = [f"{self.stage}.combine"]
         if step == "dedup.select":
             self.signals = []
-        compared = tables.has("language.compare") and step == "language.select"
-        if compared:
-            self.signals.append("language.compare")
-        calibrated = (
-            thresholds.read_thresholds(tables.manifests_of("heuristics.calibrate"))
-            if step == "heuristics.select"
-            else {}
-        )
+        rules = declared_rules.rules_of(self.stage, settings, tables.manifests_of(declared_rules.CALIBRATE))
+        is_measured = {name: tables.has(f"{self.stage}.{name}") for name in declared_rules.measuring_steps(rules)}
+        self.signals += [
+            f"{self.stage}.{name}" for name, is_there in is_measured.items() if is_there and name != "score"
+        ]
         method = ""
         if step == "decontaminate.select":
             method = Manifest.read(tables.manifest(self.signals[0], tables.shards[0])).summary["method"]
         self.curves = [
-            Curve(threshold) for threshold in asks.thresholds_of_step(step, settings, compared, calibrated, method)
+            Curve(threshold)
+            for threshold in asks.thresholds_of_step(
+                step, settings, [rule for rule in rules if isinstance(rule, Rule) and is_measured[rule.step]], method
+            )
         ]
         if step == "quality.select" and settings["method"] == "fraction":
             self.curves.append(Fraction(tables, self.signals[0], settings, skipped_by))
@@ -85,7 +86,7 @@ class Step:
             exempt = np.array(skips, bool)[documents.sources[at]]
             if not FILTERS[self.stage].judges_curated:
                 exempt = exempt | documents.curated[at]
-            yield Rows(measured, judged, documents.labels[at], documents.label_names, exempt), at
+            yield Rows(measured, documents.labels[at], documents.label_names, judged, exempt), at
 
     def choose_points(self, number: int, sources: Groups, languages: Groups) -> None:
         """Choose the points of every curve."""

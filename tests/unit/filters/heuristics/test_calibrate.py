@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from crawl2llm.chain import config
 from crawl2llm.chain import steps as steps_of
 from crawl2llm.chain.fingerprint import fingerprint
-from crawl2llm.chain.heuristics_rules import LanguageRules, Rule
+from crawl2llm.chain.heuristics_rules import Rule
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.heuristics import calibrate, score, select, thresholds
 from crawl2llm.filters.heuristics.measures import MEASURES
@@ -188,16 +188,24 @@ def test_the_same_thresholds_from_any_number_of_shards(tmp_path: Path) -> None:
         assert found[0] == found[1]
 
 
+def thresholds_of(language: str, settings: dict[str, Any]) -> dict[str, float]:
+    """The thresholds of the rules that are active for a language."""
+    active = select.Tally(settings, {}).active_rules(language)
+    return {name: rule.threshold_for(language, settings) for name, rule in active.items()}
+
+
 def test_rules_of_a_language() -> None:
     settings = {
         **config.validate({})["heuristics"]["select"],
         "languages": {"th": {"c4": {"sentences_min": None, "policy_lines_max": 0.5}}},
+        "calibrated": {"th": {"c4.sentences_min": 3.0}, "fi": {"c4.sentences_min": 4.0}},
     }
-    chosen = LanguageRules(settings, {"th": {"c4.sentences_min": 3.0}, "fi": {"c4.sentences_min": 4.0}})
-    thai = {rule.name: rule.threshold for rule in chosen.rules_of("th")}
+    tally = select.Tally(settings, {})
+    thai = thresholds_of("th", settings)
     assert "c4.sentences_min" not in thai and thai["c4.policy_lines_max"] == 0.5
-    assert {rule.name: rule.threshold for rule in chosen.rules_of("fi")}["c4.sentences_min"] == 4.0
-    assert chosen.rules_of("en") == chosen.default and "c4.policy_lines_max" in chosen.rule_names()
+    assert thresholds_of("fi", settings)["c4.sentences_min"] == 4.0
+    assert thresholds_of("en", settings) == thresholds_of("", settings)
+    assert "c4.policy_lines_max" in tally.names_of_active_rules()
 
 
 def test_without_languages_nothing_changes(tmp_path: Path) -> None:
@@ -211,7 +219,7 @@ def test_good_text_of_these_languages_has_looser_thresholds() -> None:
     settings = config.validate({})["heuristics"]["select"]
 
     def of(language: str, **more: Any) -> dict[str, float]:
-        return {rule.name: rule.threshold for rule in LanguageRules({**settings, **more}).rules_of(language)}
+        return thresholds_of(language, {**settings, **more, "calibrated": {}})
 
     assert of("ko")["gopher_quality.mean_word_length_min"] == 1 and of("en")["gopher_quality.mean_word_length_min"] == 3
     assert "fineweb.punctuated_lines_min" not in of("th") and of("zh")["c4.sentences_min"] == 3

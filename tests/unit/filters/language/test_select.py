@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crawl2llm.chain import config as configuration
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.language import score, select
 from crawl2llm.formats.documents import Writer, rows
@@ -22,13 +24,20 @@ ROWS = [
 ]
 
 
+DEFAULT = configuration.validate({})["language"]["select"]
+
+
+def judged(row: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    return making.verdict("language", row, {**DEFAULT, **settings}, row["language"])
+
+
 @pytest.mark.parametrize(
     ("languages", "threshold", "kept"),
     [(["en"], 0.65, "ab"), (["en", "de"], 0.65, "abd"), ([], 0.65, "abd"), ([], 0, "abcdef"), (["fr"], 0, "")],
 )
 def test_judge(languages: list[str], threshold: float, kept: str) -> None:
     found = [
-        select.judge_document({"id": name, "language": language, "score": value}, frozenset(languages), threshold)
+        judged({"id": name, "language": language, "score": value}, languages=languages, threshold=threshold)
         for name, language, value in ROWS
     ]
     assert "".join(verdict["id"] for verdict in found if verdict["kept"]) == kept
@@ -38,7 +47,7 @@ def test_judge(languages: list[str], threshold: float, kept: str) -> None:
 
 
 def test_all_rules_that_drop_a_document_are_named() -> None:
-    assert select.judge_document({"id": "x", "language": "de", "score": 0.2}, frozenset(["en"]), 0.65) == {
+    assert judged({"id": "x", "language": "de", "score": 0.2}) == {
         "id": "x",
         "kept": False,
         "rule": "language",
@@ -88,8 +97,6 @@ def test_thresholds_of_languages() -> None:
     assert select.thresholds_by_language({"languages": ["hr", "en"], "threshold": 0.65}) == {"hr": 0.3}
     assert select.thresholds_by_language({"languages": [], "threshold": 0.65, "thresholds": {"fi": 0.5}}) == {"fi": 0.5}
     assert select.thresholds_by_language({"languages": ["hr"], "threshold": 0.2}) == {}, "a lower one for all holds"
-    assert (
-        not select.judge_document(row, frozenset(["hr"]), 0.65)["kept"]
-        and select.judge_document(row, frozenset(["hr"]), 0.65, {"hr": 0.3})["kept"]
-    )
-    assert select.judge_document(row, frozenset(), 0.3, {"hr": 0.5})["threshold"] == 0.5
+    assert judged(row, languages=["hr"])["kept"] and not judged({**row, "score": 0.2}, languages=["hr"])["kept"]
+    assert not judged(row, languages=["hr"], thresholds={"hr": 0.65})["kept"]
+    assert judged(row, languages=[], threshold=0.3, thresholds={"hr": 0.5})["threshold"] == 0.5

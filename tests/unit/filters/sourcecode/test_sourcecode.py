@@ -23,7 +23,7 @@ from crawl2llm.filters.sourcecode.measures import (
     measure_file,
     spdx_licence,
 )
-from crawl2llm.filters.sourcecode.select import is_permitted, judge_document
+from crawl2llm.filters.sourcecode.select import is_permitted
 from crawl2llm.formats.documents import rows
 from tests.unit import making
 
@@ -46,7 +46,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 def verdict(text: str, ending: str = "py", **settings: Any) -> dict[str, Any]:
     row = {"id": "a", "curated": False, "extension": ending, "data": ending == "json", **measure_file(text)}
-    return judge_document(row, {**DEFAULT, **settings})
+    return making.verdict("sourcecode", row, {**DEFAULT, **settings})
 
 
 def test_a_good_file_stays() -> None:

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crawl2llm.filters.framework.rules import Limit
 from crawl2llm.stages.report.inspect_sampling import DROPPED, EDITED, KEPT, DocumentSampler
-from crawl2llm.stages.report.limits import Limit
 
 THRESHOLD = 50.0
 Document = tuple[str, float, bool]  # id, value, whether it is curated
@@ -37,7 +37,7 @@ def offered(chosen: DocumentSampler, shard: str, documents: list[Document]) -> N
             "rule": pa.array(["even"] * 2 * len(even), pa.string()),
         }
     )
-    limit = Limit("words_min", value, np.full(len(value), THRESHOLD), True)
+    limit = Limit("words_min", value, np.full(len(value), THRESHOLD), "<")
     chosen.add_shard(shard, verdicts, [limit], np.array([curated for *_, curated in documents], bool), spans)
 
 
@@ -135,7 +135,7 @@ def test_of_a_threshold_of_nothing_no_kept_document_is_near() -> None:
     verdicts = verdicts.append_column("rule", pa.nulls(2, pa.string()))
     for name in ("value", "threshold"):
         verdicts = verdicts.append_column(name, pa.nulls(2, pa.float64()))
-    limit = Limit("curly_brackets_max", np.zeros(2), np.zeros(2), False)
+    limit = Limit("curly_brackets_max", np.zeros(2), np.zeros(2), ">")
     chosen.add_shard("00000", verdicts, [limit], np.zeros(2, bool))
     assert [one.near for one in chosen.shown_documents()] == [{}, {}]
 
@@ -148,7 +148,7 @@ def test_the_near_documents_of_many_rules_are_a_quarter_of_what_is_kept() -> Non
     for name in ("value", "threshold"):
         verdicts = verdicts.append_column(name, pa.nulls(number, pa.float64()))
     far = [np.roll(np.arange(number) + 51.0, 10 * rule) for rule in range(4)]
-    limits = [Limit(f"rule_{at}", value, np.full(number, 50.0), True) for at, value in enumerate(far)]
+    limits = [Limit(f"rule_{at}", value, np.full(number, 50.0), "<") for at, value in enumerate(far)]
     chosen.add_shard("00000", verdicts, limits, np.zeros(number, bool))
     near = [one for one in chosen.shown_documents() if one.near]
     assert len(near) == 10 and max(min(place for *_, place in one.near.values()) for one in near) == 2

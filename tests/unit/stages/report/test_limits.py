@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +13,15 @@ import pytest
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.filter_order import FILTERS
-from crawl2llm.chain.heuristics_rules import LanguageRules
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import cuts
-from crawl2llm.filters.edit_filter import judge_document as judge_left
-from crawl2llm.filters.heuristics import select as heuristics
 from crawl2llm.filters.heuristics.measures import MEASURES
-from crawl2llm.filters.language import select as language
-from crawl2llm.filters.licence import select as licence
-from crawl2llm.filters.lines import select as lines
-from crawl2llm.filters.multilingual import select as multilingual
-from crawl2llm.filters.pii import select as pii
 from crawl2llm.filters.pii.kinds import KINDS
 from crawl2llm.filters.quality import select as quality
-from crawl2llm.filters.sourcecode import select as sourcecode
-from crawl2llm.filters.toxicity import select as toxicity
-from crawl2llm.filters.url import select as url
 from crawl2llm.formats.documents import document_id
 from crawl2llm.formats.run_records import Run
-from crawl2llm.stages.report.limits import LIMITS_BY_FILTER, filter_limits
+from crawl2llm.stages.report.limits import filter_limits
+from tests.unit import making
 
 Row = dict[str, Any]
 GENERATOR = np.random.default_rng(3)
@@ -93,49 +82,32 @@ def settings_of(filter_: str, **changes: Any) -> Row:
     return found
 
 
-def test_every_filter_has_limits_but_the_one_that_compares_pairs() -> None:
-    assert set(FILTERS) - set(LIMITS_BY_FILTER) == {"dedup"}
-
-
-CASES: dict[str, tuple[Row, dict[str, Any], Callable[[Row], Callable[[Row], Row]]]] = {
-    "url": ({"words_max": 2}, {"words": whole(5), "domain": one_of(None), "address": one_of(None), "expression": one_of(None)},
-        lambda of: partial(url.judge_document, words_max=of["words_max"])),
-    "multilingual": ({"characters_min": 30, "foreign_max": 0.5}, {"characters": whole(60), "foreign": share},
-        lambda of: partial(multilingual.judge_document, characters_min=of["characters_min"], foreign_max=of["foreign_max"])),
-    "lines": ({"sentences_min": 3, "flagged_max": 0.2}, {"characters": whole(3), "sentences": whole(6), "flagged": share},
-        lambda of: partial(lines.judge_document, sentences_min=of["sentences_min"], flagged_max=of["flagged_max"])),
+CASES: dict[str, tuple[Row, dict[str, Any]]] = {
+    "url": ({"words_max": 2}, {"words": whole(5), "domain": one_of(None), "address": one_of(None), "expression": one_of(None)}),
+    "multilingual": ({"characters_min": 30, "foreign_max": 0.5}, {"characters": whole(60), "foreign": share}),
+    "lines": ({"sentences_min": 3, "flagged_max": 0.2}, {"characters": whole(3), "sentences": whole(6), "flagged": share}),
     "boilerplate": ({"words_min": 20, "removed_max": 0.5}, 
-        {"taken": whole(3), "removed": share, "words": whole(40), "characters": whole(3)},
-        lambda of: partial(judge_left, words_min=of["words_min"], removed_max=of["removed_max"])),
-    "licence": ({"allowed": ["CC-*"], "beside_max": 1}, {"licence": one_of("CC-BY-4.0"), "said": one_of("link"), "beside": whole(4)},
-        lambda of: partial(licence.judge_document, settings=of)),
+        {"taken": whole(3), "removed": share, "words": whole(40), "characters": whole(3)}),
+    "licence": ({"allowed": ["CC-*"], "beside_max": 1}, {"licence": one_of("CC-BY-4.0"), "said": one_of("link"), "beside": whole(4)}),
     "sourcecode": ({"alphabetic_min": 0.2},
         {"extension": one_of(None, "py", "json"), "data": one_of(True, False), "lines": whole(200_000), "longest_line": whole(200_000),
          "mean_line": lambda: share() * 300, "alphanumeric": share, "alphabetic": share, "encoded_run": whole(3000), "encoded_share": share,
-         "generated": one_of(None), "spdx": one_of(None)},
-        lambda of: partial(sourcecode.judge_document, settings=of)),
+         "generated": one_of(None), "spdx": one_of(None)}),
     "toxicity": ({"terms_max": 3, "share_max": 0.1, "share_terms_min": 2, "thresholds": {"b": 0.3}},
         {"terms": whole(6), "hits": whole(20), "words": whole(100), "classifiers": lambda: ["a", "b"],
-         "probabilities": lambda: [share(), share()]},
-        lambda of: partial(toxicity.judge_document, settings=of)),
-    "pii": ({"actions": {"email_address": "drop", "iban": "keep"}, "drop_from": 2, "total_max": 9}, {kind: whole(4) for kind in KINDS},
-        lambda of: partial(pii.judge_document, settings=of)),
+         "probabilities": lambda: [share(), share()]}),
+    "pii": ({"actions": {"email_address": "drop", "iban": "keep"}, "drop_from": 2, "total_max": 9}, {kind: whole(4) for kind in KINDS}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("filter_", CASES)
 def test_limits_agree_with_the_judge(tmp_path: Path, filter_: str) -> None:
-    changes, columns, judge = CASES[filter_]
+    changes, columns = CASES[filter_]
     settings, rows = settings_of(filter_, **changes), drawn(**columns)
     run = Run({f"{filter_}.score": [saved(tmp_path, f"{filter_}.score", rows)]})
-    verdicts = [set(judge(settings)(row)["rules"]) for row in rows]
+    verdicts = [set(making.verdict(filter_, row, settings)["rules"]) for row in rows]
     seen = compared(run, filter_, settings, rows, verdicts)
     assert seen >= {rule for failed in verdicts for rule in failed} - {"licence", "said"}  # these compare no number
-
-
-@pytest.mark.parametrize("filter_", ["paragraphs", "substrings"])
-def test_filters_that_share_a_judge_share_limits(filter_: str) -> None:
-    assert LIMITS_BY_FILTER[filter_] is LIMITS_BY_FILTER["boilerplate"]
 
 
 def test_language(tmp_path: Path) -> None:
@@ -148,11 +120,10 @@ def test_language(tmp_path: Path) -> None:
             "language.compare": [saved(tmp_path, "language.compare", more[::-1])],
         }
     )
-    own = language.thresholds_by_language(settings)
     verdicts = [
-        language.judge_document({**row, **other}, frozenset(settings["languages"]), settings["threshold"], own, {"agreement": 0.5})
+        making.verdict("language", {**row, **other}, settings, row["language"])
         for row, other in zip(rows, more, strict=True)
-    ]  # fmt: skip
+    ]
     assert compared(run, "language", settings, rows, [set(one["rules"]) for one in verdicts]) == {
         "score",
         "agreement_min",
@@ -172,9 +143,8 @@ def test_heuristics_by_language(tmp_path: Path) -> None:
             "language.score": [saved(tmp_path, "language.score", languages)],
         }
     )
-    chosen = LanguageRules(settings)
     verdicts = [
-        heuristics.judge_document(row, chosen.rules_of(of["language"])) for row, of in zip(rows, languages, strict=True)
+        making.verdict("heuristics", row, settings, of["language"]) for row, of in zip(rows, languages, strict=True)
     ]
     assert len(compared(run, "heuristics", settings, rows, [set(one["rules"]) for one in verdicts])) > 20
 
@@ -233,5 +203,5 @@ def test_decontaminate(tmp_path: Path) -> None:
 
 def test_without_signals_there_are_no_limits() -> None:
     ids = pa.chunked_array([["a"]])
-    for filter_ in LIMITS_BY_FILTER:
+    for filter_ in FILTERS:
         assert list(filter_limits(Run(), filter_, SHARD, ids, settings_of(filter_))) == []

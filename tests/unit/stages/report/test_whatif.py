@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.nested_dicts import merge_dicts, nest_value
 from crawl2llm.filters.decontaminate.score import MATCH_SCHEMA
+from crawl2llm.filters.framework.rules import Rule
+from crawl2llm.filters.heuristics import select as heuristics
 from crawl2llm.filters.heuristics.measures import MEASURES
 from crawl2llm.filters.pii.kinds import KINDS
 from crawl2llm.filters.pii.score import FINDING_SCHEMA
@@ -234,11 +237,11 @@ def test_nothing_that_can_be_asked_is_left_out(found: dict[str, Any]) -> None:
 
 def test_a_curve_says_which_languages_it_does_not_move() -> None:
     own = {"fi": {"gopher_quality": {"mean_word_length_max": 14}}}
-    settings = config_schema.fill_defaults("heuristics.select", {"languages": own})
     derived = {"fi": {"gopher_quality.mean_word_length_max": 13.0}, "de": {"gopher_quality.mean_word_length_max": 12.0}}
+    settings = config_schema.fill_defaults("heuristics.select", {"languages": own, "calibrated": derived})
     found = {
         ask.key.rpartition(".")[2]: ask.about
-        for ask in whatif.asks.thresholds_of_step("heuristics.select", settings, False, derived)
+        for ask in whatif.asks.thresholds_of_step("heuristics.select", settings, heuristics.rules(settings))
     }
     first, second = found["mean_word_length_max"]
     assert first == "Languages with a threshold of their own keep it: fi."
@@ -321,10 +324,13 @@ def test_a_rule_that_is_read_otherwise_is_not_shown(
     run: Path, config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the report's reading of a rule and the verdicts differ, the curve would be wrong: it says so instead."""
-    before = whatif.asks.column_measure
-    monkeypatch.setattr(
-        whatif.asks, "column_measure", lambda name, **more: before("words" if name == "removed" else name, **more)
-    )
+    before = whatif.declared_rules.rules_of
+
+    def rules_of(*args: Any) -> list[Rule]:
+        rules = (rule for rule in before(*args) if isinstance(rule, Rule))
+        return [replace(rule, measure="words") if rule.measure == "removed" else rule for rule in rules]
+
+    monkeypatch.setattr(whatif.declared_rules, "rules_of", rules_of)
     short = configuration.validate({**CONFIG, "filters": ["boilerplate"]})
     mark = json.dumps({"step": "report.whatif", "config": fingerprint.tracked_settings("report.whatif", short)})
     parts = ("ingest/extract", "boilerplate")
