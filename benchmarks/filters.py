@@ -158,9 +158,11 @@ LINES = {
 
 def _lines() -> Run:
     from crawl2llm.filters.lines import rules
+    from crawl2llm.filters.lines.settings import ScoreSettings
     from crawl2llm.formats.spans import EditedText
 
-    return lambda text, _: rules.count_sentences(EditedText(text, rules.removed_spans(text, LINES)).text)
+    settings = ScoreSettings.model_validate(LINES)
+    return lambda text, _: rules.count_sentences(EditedText(text, rules.removed_spans(text, settings)).text)
 
 
 def _datatrove_lines() -> Run:

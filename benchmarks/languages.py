@@ -41,6 +41,7 @@ from crawl2llm.filters.heuristics import select as heuristics_select
 from crawl2llm.filters.heuristics.measures import Limits, measure_document
 from crawl2llm.filters.language import select as language_select
 from crawl2llm.filters.lines import rules as lines
+from crawl2llm.filters.lines.settings import ScoreSettings
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
 from crawl2llm.filters.quality.select import top_fraction_threshold
 from crawl2llm.formats import spans
@@ -121,6 +122,7 @@ class Filters:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
+        self.line_rules = ScoreSettings.model_validate(settings["lines"]["score"])
         self.identify = Identifier(model_path(settings["language"]["score"]["model"]))
         self.stop_words = stop_words_by_language(settings["heuristics"]["score"]["stop_words"])
         self.heuristics_rules = heuristics_select.rules(settings["heuristics"]["select"])
@@ -136,7 +138,7 @@ class Filters:
         thresholds = self.settings["heuristics"]["select"]
         (failures,) = failed_rules(self.heuristics_rules, one_document(measures, found), thresholds)
         failed |= {failure.rule for failure in failures}
-        taken = list(lines.removed_spans(text, self.settings["lines"]["score"]))
+        taken = list(lines.removed_spans(text, self.line_rules))
         left = spans.EditedText(text, taken).text
         if lines.count_sentences(left) < self.settings["lines"]["select"]["sentences_min"]:
             failed.add("lines.sentences_min")

@@ -1,4 +1,4 @@
-"""Writes docs/config.md, the page of all keys, from the schema. A test fails when the page drifts.
+"""Writes docs/config.md, the page of all keys, from the settings. A test fails when the page drifts.
 
 python -m tools.reference
 """
@@ -14,8 +14,11 @@ from crawl2llm.core.root import ROOT
 PAGE = ROOT / "docs" / "config.md"
 HEAD = """# Configuration: every key
 
-Generated from `schemas/config.schema.yaml` by `make docs`. A key that is not set has its default. An unknown key, a wrong type
+Generated from each stage's and filter's `settings.py` by `make docs`. A key that is not set has its default. An unknown key, a wrong type
 or a value out of range is refused with the key's path, what is allowed and the nearest known key.
+
+An editor with a YAML language server completes and checks a config by `schemas/config.schema.json`: its first line is
+`# yaml-language-server: $schema=PATH/schemas/config.schema.json`.
 
 **Placement** keys say how a step runs, not what it writes: a change of one reruns nothing.
 """

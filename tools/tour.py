@@ -13,8 +13,9 @@ from pathlib import Path
 
 from crawl2llm.chain.filter_order import ORDINARY, ORDINARY_STEPS
 from crawl2llm.chain.fingerprint import import_closure
+from crawl2llm.chain.stage_names import package_of
 from crawl2llm.chain.step import stage_of
-from crawl2llm.chain.steps import STEPS, folder_of, package_of, program_of
+from crawl2llm.chain.steps import STEPS, folder_of, program_of
 from crawl2llm.chain.unhashed import is_plumbing
 from crawl2llm.core.root import ROOT
 

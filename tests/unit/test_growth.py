@@ -127,6 +127,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     from crawl2llm.filters.heuristics import measures
     from crawl2llm.filters.language import compare
     from crawl2llm.filters.lines import corrections, rules
+    from crawl2llm.filters.lines.settings import ScoreSettings
     from crawl2llm.filters.multilingual import passages as multilingual
     from crawl2llm.filters.paragraphs import hash as paragraphs
     from crawl2llm.filters.pii import checksummed, detect, digit_runs, masks, phones
@@ -148,13 +149,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     from crawl2llm.training import pair_patterns, template
 
     default = config.validate({})
-    corrected = {
-        **default["lines"]["score"],
-        "uppercase_max": 0.5,
-        "numerals": True,
-        "counters": True,
-        "navigation": True,
-    }
+    corrected = ScoreSettings(uppercase_max=0.5, numerals=True, counters=True, navigation=True)
     extract = {**default["ingest"]["extract"], "min_characters": 1}
     signed = default["dedup"]["signature"]
     hasher = minhash.MinHasher(*(signed[key] for key in ("permutations", "bands", "rows", "seed")))

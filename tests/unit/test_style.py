@@ -17,6 +17,7 @@ IRREGULAR = (
 PARTICIPLE = re.compile(rf"_*(?:[a-z]*[a-z]ed|{IRREGULAR})")
 NO_PARTICIPLES = {"seed", "speed", "need", "feed", "embed", "exceed"}
 OF_LIBRARIES = {"put"}  # transformers calls a streamer's `put`
+DECLARES_KEYS = {"setting", "optional", "section"}  # of core/settings.py: a key is called as users know it
 VAGUE = {"found", "one", "own", "said", "told", "asked"}
 MOST_OF_ONE_WORD = 0.2  # the share of functions whose name is one word: `read`, `close`, `rows` …
 MOST_LAMBDAS = 5  # in a dictionary
@@ -44,6 +45,13 @@ class Reader(ast.NodeVisitor):
 
     def visit_arg(self, node: ast.arg) -> None:
         self.variables.append((self.place(node), node.arg))
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        value = node.value
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in DECLARES_KEYS:
+            self.visit(value)
+        else:
+            self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Store):

@@ -27,7 +27,7 @@ EDITS = {
     "rules/filters/heuristics.smk": ("python -m", "exit 1; python -m"),
     "scripts/crawl2llm/formats/documents.py": ("BATCH = 1024", "BATCH = 1025"),
     "profiles/local/config.yaml": ("cores: all", "cores: nonsense"),
-    "schemas/config.schema.yaml": ("language:", "language_of_no_program:"),
+    "scripts/crawl2llm/filters/language/settings.py": ("threshold: Number", "threshold_of_no_program: Number"),
 }
 
 
@@ -77,7 +77,11 @@ def test_edits_in_the_middle_of_a_run_with_seven_workers(root: Path, complete: P
     assert len(mine) > 30
     assert differences(mine, {path: body for path, body in snapshot(complete).items() if path in mine}) == []
 
-    for name in ("rules/filters/heuristics.smk", "profiles/local/config.yaml", "schemas/config.schema.yaml"):
+    for name in (
+        "rules/filters/heuristics.smk",
+        "profiles/local/config.yaml",
+        "scripts/crawl2llm/filters/language/settings.py",
+    ):
         (root / name).write_text(held[name])
     edited = (root / "scripts/crawl2llm/filters/quality/select.py").read_text()
     for name in ("scripts/crawl2llm/filters/quality/select.py", "scripts/crawl2llm/formats/documents.py"):

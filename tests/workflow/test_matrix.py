@@ -1,8 +1,8 @@
 """The rerun matrix: every leaf of the schema, changed to another valid value, reruns exactly what it should.
 
-`rerun_matrix.yaml` says for every leaf what it is changed to and which step is the first to run again (`null`: nothing, a placement key);
-`adds` are steps that the run then has and had not.
-A leaf that the table lacks fails the test, so a new key cannot be added without an expectation.
+`expectations.py` says for every leaf what it is changed to and which step is the first to run again (None: nothing, a placement key), and
+`rerun_matrix.yaml` what does not follow from the settings; `adds` are steps that the run then has and had not.
+A leaf whose other values nobody says fails the test, so a new key cannot be added without an expectation.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from crawl2llm.chain import config, config_schema
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.filters.quality import tools
 from tests.workflow.conftest import ROOT, TINY
+from tests.workflow.expectations import TABLE, made_expectation, matrix
 from tests.workflow.plan import planned
 
-MATRIX = yaml.safe_load(Path(__file__).with_name("rerun_matrix.yaml").read_text(encoding="utf-8"))
 CASES = {
     f"{path} {number}" if number else path: (path, entry)
-    for path, found in MATRIX.items()
-    for number, entry in enumerate(found if isinstance(found, list) else [found])
+    for path, entries in matrix().items()
+    for number, entry in enumerate(entries)
 }
 KENLM = ("quality.lm.enabled", "quality.kenlm.models")  # a plan with these looks for KenLM's programs
-LEAVES = [path for path, _ in config_schema.schema_leaves()]
+LEAVES = dict(config_schema.schema_leaves())
 # The steps in order. What follows a step runs again with it, but for what does not read from it.
 ORDER = [
     "crawl.render", "ingest.extract", "ingest.check", "url.score", "url.select", "language.score", "language.select",
@@ -82,7 +82,16 @@ def changed(path: str, value: Any, **also: Any) -> dict[str, Any]:
 
 
 def test_every_leaf_has_an_expectation() -> None:
-    assert set(MATRIX) == set(LEAVES)
+    assert set(TABLE) <= set(LEAVES), "keys that there are not"
+    assert [path for path, entry in CASES.values() if "to" not in entry] == [], "rerun_matrix.yaml has to say a value"
+
+
+@pytest.mark.parametrize("path", TABLE)
+def test_the_table_says_what_does_not_follow_from_the_settings(path: str) -> None:
+    made, entry = made_expectation(path, LEAVES[path]), TABLE[path]
+    if isinstance(entry, list) or entry.keys() - {"to", "runs"}:
+        return  # several, or with other keys: whole, to be read
+    assert [word for word in entry if word in made and repr(made[word]) == repr(entry[word])] == [], "leave it out"
 
 
 def test_every_filter_can_be_skipped_by_a_source() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl2llm.chain import config, model_registry, steps
+from crawl2llm.chain import config, model_registry, stage_names, steps
 from crawl2llm.chain.filter_order import ORDINARY, ORDINARY_STEPS
 from crawl2llm.chain.step import ALL_VERDICTS, EDITS_BEFORE, LANGUAGES_BEFORE, VERDICTS_BEFORE
 from tools.tour import rules_file
@@ -85,7 +85,7 @@ def test_the_page_lists_the_steps_in_order() -> None:
 def test_one_name_everywhere(step: str) -> None:
     stage, name = step.split(".")
     text = rules()[f"{stage}_{name}"]
-    package = steps.package_of(stage)
+    package = stage_names.package_of(stage)
     if step not in ORDINARY_STEPS:
         assert f'fingerprint("{step}")' in text
         assert f"results/{{variant}}/{stage}/{name}/" in text

@@ -13,10 +13,9 @@ from crawl2llm.chain.config_schema import (
     is_section,
     placement_keys_in,
     schema,
+    schema_errors,
     schema_leaves,
     schema_section,
-    schema_validator,
-    telling_errors,
 )
 from crawl2llm.chain.data_folder import to_folder
 from crawl2llm.chain.steps import COMMON, STEPS
@@ -68,11 +67,7 @@ def _change_path_values(value: Any, change: Callable[[str], str]) -> Any:
 
 def with_changed_paths(step: str, settings: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """The settings of a step, as its program gets them, with each path changed that a key names; the given ones stay as they are."""
-    path_keys = [
-        path.removeprefix(f"{step}.")
-        for path, node in schema_leaves()
-        if node.get("file") and path.startswith(f"{step}.")
-    ]
+    path_keys = [path for path, node in schema_leaves(schema_section(step)) if node.get("file")]
 
     def change_key(section: dict[str, Any], first: str, *rest: str) -> dict[str, Any]:
         if first not in section:
@@ -106,10 +101,7 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
     config = shared_reference.without_reference(config) if isinstance(config, dict) else config
     if lines := _key_problems(config):
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
-    models = config.get("models") if isinstance(config, dict) else None
-    checking = schema_validator(model_registry.schema_with_models(schema(), models))
-    errors = sorted(checking.iter_errors(config), key=lambda e: list(map(str, e.absolute_path)))
-    lines = list(dict.fromkeys(line for error in telling_errors(errors) for line in error_lines(error)))
+    lines = list(dict.fromkeys(line for error in schema_errors(config) for line in error_lines(error)))
     complete = {} if lines else fill_data_folder(with_defaults(config))
     lines += model_registry.model_problems(complete.get("models", {}))
     if not lines:

@@ -1,7 +1,7 @@
 """The schema of the configuration: its leaves, which of them decide bytes, and its errors in words.
 
-`schemas/config.schema.yaml` is JSON Schema 2020-12 with a few keywords more, which its first lines explain. Nothing here imports
-anything heavy: the Snakefile is parsed with it.
+It is made from the settings that the stages and filters declare (chain/settings_registry.py), as JSON Schema 2020-12 with the marks of
+core/settings.py beside its keywords. Nothing here imports anything heavy: the Snakefile is parsed with it.
 """
 
 from __future__ import annotations
@@ -10,32 +10,22 @@ import copy
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from crawl2llm.chain import model_registry
 from crawl2llm.core import pinned_names, secret_masking
 from crawl2llm.core.nested_dicts import has_path, lookup
 from crawl2llm.core.phrases import and_more
-from crawl2llm.core.root import ROOT
 from crawl2llm.core.yaml_hints import value_hint
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import ValidationError
 
-SCHEMA = ROOT / "schemas" / "config.schema.yaml"
-
-
 AUTO = "^auto$"  # the pattern of a leaf that also takes `auto`: the step decides by the corpus
 
 
 FEW = 12  # keys of a section that an error lists
-
-
-# libyaml where PyYAML was built with it: the schema is parsed at the start of every job.
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _is_integer(_: Any, value: Any) -> bool:
@@ -56,11 +46,27 @@ def schema_validator(tree: dict[str, Any]) -> Draft202012Validator:
     return validator
 
 
-@cache
 def schema() -> dict[str, Any]:
-    """The parsed schema. Callers must not change it."""
-    with SCHEMA.open(encoding="utf-8") as handle:
-        return yaml.load(handle, Loader=LOADER)  # noqa: S506 - a safe loader, by name
+    """The whole schema. Callers must not change it."""
+    from crawl2llm.chain import (
+        settings_registry,
+    )  # pydantic, which a program that is given all its settings need not import
+
+    return settings_registry.config_node()
+
+
+def schema_errors(config: Any) -> list[ValidationError]:
+    """What the schema refuses of a config, or of a part of one, by place; of a model, also the keys of its step's section.
+
+    The classes of the settings decide, which takes a tenth of the time; the errors of what they refuse are those of the schema.
+    """
+    from crawl2llm.chain import settings_registry
+
+    if settings_registry.is_accepted(config):
+        return []
+    models = config.get("models") if isinstance(config, dict) else None
+    checking = schema_validator(model_registry.schema_with_models(schema(), models))
+    return telling_errors(sorted(checking.iter_errors(config), key=lambda error: list(map(str, error.absolute_path))))
 
 
 def is_section(node: dict[str, Any]) -> bool:
@@ -195,7 +201,7 @@ def type_names(node: dict[str, Any]) -> list[str]:
 
 def auto_keys(config: dict[str, Any], step: str) -> list[str]:
     """The keys of a step that are `auto` in this config, as dotted paths."""
-    paths = [path for path, node in schema_leaves() if node.get("pattern") == AUTO and path.startswith(f"{step}.")]
+    paths = [path for path, node in schema_leaves(schema_section(step), step) if node.get("pattern") == AUTO]
     return [path for path in paths if lookup(config, path) == "auto"]
 
 
@@ -206,8 +212,11 @@ def tracked_section(config: dict[str, Any], path: str) -> dict[str, Any]:
 
 def schema_section(path: str) -> dict[str, Any]:
     """The schema's node of the section at dotted `path`. Callers must not change it."""
-    node = schema()
-    for part in path.split("."):
+    from crawl2llm.chain import settings_registry  # of that stage alone
+
+    first, *rest = path.split(".")
+    node = settings_registry.stage_node(first)
+    for part in rest:
         node = node["properties"][part]
     return node
 
@@ -264,8 +273,8 @@ def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, s
     kind: `yaml` names more files; of a folder of `manifests` only these are read, which have the checksums of the others; `function` a
     Python file of which a function is called; else any file.
     """
-    for path, node in schema_leaves():
-        if path.startswith(f"{step}.") and node.get("file") and has_path(config, path):
+    for path, node in schema_leaves(schema_section(step), step):
+        if node.get("file") and has_path(config, path):
             value = lookup(config, path)
             for name in value if isinstance(value, list) else [value]:
                 kind = str(node["file"])

@@ -5,29 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
+from crawl2llm.chain.stage_names import FILTER_NAMES
 from crawl2llm.chain.step import TEXT, Config, Filter
 
 FIRST_VERDICTS = "ingest.check"  # the verdicts before those of the first filter
 DECONTAMINATE = "decontaminate"
-# In the order of the schema, the rules and the pages; that of a run is the config's.
-NAMES = (
-    "url",
-    "language",
-    "multilingual",
-    "heuristics",
-    "lines",
-    "boilerplate",
-    "licence",
-    "sourcecode",
-    "toxicity",
-    "pii",
-    "dedup",
-    "paragraphs",
-    "substrings",
-    "quality",
-    DECONTAMINATE,
-)
-FILTERS: dict[str, Filter] = {name: import_module(f"crawl2llm.filters.{name}.steps").FILTER for name in NAMES}
+FILTERS: dict[str, Filter] = {name: import_module(f"crawl2llm.filters.{name}.steps").FILTER for name in FILTER_NAMES}
 
 LANGUAGES = "language.score"
 

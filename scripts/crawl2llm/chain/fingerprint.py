@@ -166,7 +166,7 @@ FILES_BY_KIND = {
 
 
 def file_hashes(step: str, config: dict[str, Any]) -> dict[str, str]:
-    """What the files hold that the step's settings name (schema: `file: true`), by key and path.
+    """What the files hold that the step's settings name (`file=True`), by key and path.
 
     Raises ConfigError, naming the key, for a file that is not there.
     """

@@ -1,6 +1,6 @@
-"""Placement keys as options of a command line: declared in the schema, read by the programs, written by the rules.
+"""Placement keys as options of a command line: declared in each `settings.py`, read by the programs, written by the rules.
 
-`placement: true` makes a key an option of its step's program, and `placement: launcher` one of the launcher that starts it.
+`placement=True` makes a key an option of its step's program, and `placement="launcher"` one of the launcher that starts it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ NULL = "null"
 
 def placement_keys(step: str, target: bool | str = PROGRAM) -> dict[str, dict[str, Any]]:
     """The placement keys of a step, with their nodes of the schema. target: PROGRAM or LAUNCHER."""
-    leaves = ((path, node) for path, node in config_schema.schema_leaves() if path.startswith(f"{step}."))
-    return {path.removeprefix(f"{step}."): node for path, node in leaves if node.get("placement", False) == target}
+    leaves = config_schema.schema_leaves(config_schema.schema_section(step))
+    return {path: node for path, node in leaves if node.get("placement", False) == target}
 
 
 def option_flag(key: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from crawl2llm.chain import halving, model_registry, shared_reference
 from crawl2llm.chain.filter_order import FILTERS, edit_steps, filters_before, used_filters, verdict_steps
 from crawl2llm.chain.model_registry import EXPORT_STEP, MAKERS, REWARD_STEP
+from crawl2llm.chain.stage_names import AFTER_FILTERS, BEFORE_FILTERS, package_of
 from crawl2llm.chain.step import (
     ALL_VERDICTS,
     EDITS_BEFORE,
@@ -26,10 +27,6 @@ from crawl2llm.chain.step import (
     stage_of,
 )
 from crawl2llm.core.errors import InputError
-
-# The stages in order; the filters stand between the two.
-BEFORE_FILTERS = ("crawl", "synthesize", "ingest")
-AFTER_FILTERS = ("topics", "corpus", "tokenize", "pretrain", "finetune", "align", "compress", "evaluate", "report")
 
 
 def _steps_of_stages(stages: Sequence[str]) -> dict[str, Step]:
@@ -81,11 +78,6 @@ TASKS = 256  # most tasks of a sharded step: with more shards, a task owns sever
 AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
 WITH_OWN_SETTINGS = ("model", "contender")  # wildcards whose tasks have settings, and so a fingerprint, of their own
 NUMBERED = ("shard", "band", "part")  # wildcards whose results are numbered, and of which a task may own several
-
-
-def package_of(stage: str) -> str:
-    """The package that a stage, or a filter, is a folder of: `stages` or `filters`."""
-    return "filters" if stage in FILTERS else "stages"
 
 
 def program_of(step: str) -> str:

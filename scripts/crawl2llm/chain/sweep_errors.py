@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crawl2llm.chain import config_schema, model_registry, sweep
+from crawl2llm.chain import config_schema, sweep
 from crawl2llm.core.nested_dicts import flatten, has_path, lookup, merge_dicts
 
 MODELS = "models"
@@ -53,12 +53,7 @@ def _setting_problems(
         key: merge_dicts({key: complete[key]}, {key: part})[key] if key in complete else part
         for key, part in laid.items()
     }
-    models = sections.get(MODELS, complete[MODELS])
-    for error in config_schema.telling_errors(
-        config_schema.schema_validator(model_registry.schema_with_models(config_schema.schema(), models)).iter_errors(
-            sections
-        )
-    ):
+    for error in config_schema.schema_errors(sections):
         for line in config_schema.error_lines(error):
             error_path = line.partition(" ")[0]
             path = next((path for path in settings if f"{error_path}.".startswith(f"{path}.")), None)

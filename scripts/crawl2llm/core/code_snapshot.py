@@ -17,7 +17,7 @@ from crawl2llm.core.manifest import canonical_json, digest, write_atomically
 from crawl2llm.core.root import CODE_FOLDER
 
 FOLDER = Path(".snakemake/frozen")
-COPIED_PARTS = ("Snakefile", "rules", "scripts", "schemas", "envs", "config.yaml")  # what jobs and programs read
+COPIED_PARTS = ("Snakefile", "rules", "scripts", "envs", "config.yaml")  # what jobs and programs read
 NATIVE = "crawl2llm_native"
 HOME = "home"  # in a copy: a file that says where it was copied from
 

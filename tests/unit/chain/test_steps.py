@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from crawl2llm.chain.config import validate
 from crawl2llm.chain.config_schema import schema
-from crawl2llm.chain.filter_order import FILTERS, NAMES, edit_steps, order_problem, verdict_steps
+from crawl2llm.chain.filter_order import FILTERS, edit_steps, order_problem, verdict_steps
 from crawl2llm.chain.model_registry import EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP
+from crawl2llm.chain.stage_names import AFTER_FILTERS, ALL_NAMES, BEFORE_FILTERS
 from crawl2llm.chain.step import VERDICTS_BEFORE, skipped_by, stage_of
 from crawl2llm.chain.steps import (
-    AFTER_FILTERS,
-    BEFORE_FILTERS,
     COMPARE_ALL,
     STEPS,
     WHATIF,
@@ -178,7 +177,7 @@ def test_a_step_on_demand_is_used_where_a_model_is_of_it() -> None:
 
 
 def test_each_declares_its_own_steps_and_no_others() -> None:
-    folders = [*BEFORE_FILTERS, *NAMES, *AFTER_FILTERS]
+    folders = [*ALL_NAMES]
     assert list(dict.fromkeys(stage_of(step) for step in STEPS)) == folders
     declared = {path.parent.name for name in ("stages", "filters") for path in (PACKAGE / name).glob("*/steps.py")}
     assert declared == set(folders)

@@ -23,7 +23,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "rules/a.smk",
         "scripts/a.py",
         "scripts/__pycache__/a.pyc",
-        "schemas/s.yaml",
+        "envs/s.yaml",
         "docs/a.md",
         "Snakefile",
     ):
@@ -36,7 +36,7 @@ def test_a_copy_holds_what_jobs_read_and_nothing_else(project: Path) -> None:
     copy = code_snapshot.copy_code(project)
     names = sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file())
     built = Path(crawl2llm_native.__file__).name
-    assert names == ["Snakefile", "home", "rules/a.smk", "schemas/s.yaml", "scripts/a.py", f"scripts/{built}"]
+    assert names == ["Snakefile", "envs/s.yaml", "home", "rules/a.smk", "scripts/a.py", f"scripts/{built}"]
     assert code_snapshot.project_folder(copy) == project == code_snapshot.project_folder(project)
 
 
@@ -81,7 +81,7 @@ def test_every_file_of_the_project_that_a_job_needs_is_in_a_copy() -> None:
         "Snakefile",
         "rules/common.smk",
         "scripts/crawl2llm/chain/command_line.py",
-        "schemas/config.schema.yaml",
+        "scripts/crawl2llm/filters/language/settings.py",
     } <= names
     assert {"envs/data.yaml", "scripts/crawl2llm/stages/report/style.css", "rules/report/page.rst"} <= names
 

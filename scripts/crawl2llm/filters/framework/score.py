@@ -6,18 +6,23 @@ import argparse
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
+from pydantic import create_model
 
-from crawl2llm.chain import command_line, config_schema
+from crawl2llm.chain import command_line
+from crawl2llm.chain.settings_registry import settings_class
+from crawl2llm.chain.task_settings import SkippedBy, with_settings
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.settings import Settings
 from crawl2llm.formats import spans, surviving_texts
 from crawl2llm.formats.documents import Writer, parquet_file, shard_of, surviving_documents, verdict_file
 from crawl2llm.formats.labels_by_document import language_lookup
 
 Row = dict[str, Any]
+S = TypeVar("S", bound=Settings)
 IDENTITY = {"id": pa.string(), "source": pa.string(), "curated": pa.bool_()}
 SPANS = "spans"  # what a filter that edits measures beside its columns: a list of spans.Span
 
@@ -27,7 +32,7 @@ def signal_schema(**measures: pa.DataType) -> pa.Schema:
     return pa.schema([*IDENTITY.items(), *measures.items()])
 
 
-class Measuring:
+class Measuring(Generic[S]):
     """What measures the documents of a shard. Made once for each shard, so that lists and models are loaded once.
 
     columns: of the documents (formats/documents.py) that it reads beside `id`, `source`, `curated` and the text.
@@ -42,7 +47,7 @@ class Measuring:
     reads_languages = False
     edits = False
 
-    def __init__(self, settings: Row) -> None:
+    def __init__(self, settings: S) -> None:
         """settings: of the step."""
         self.settings = settings
 
@@ -56,7 +61,7 @@ class Measuring:
 
 
 def measure_shard(
-    args: argparse.Namespace, manifest: Manifest, measuring: Measuring, schema: pa.Schema, skipped_by: list[str]
+    args: argparse.Namespace, manifest: Manifest, measuring: Measuring[S], schema: pa.Schema, skipped_by: list[str]
 ) -> list[Path]:
     """Write the signals of a shard, and the spans of a filter that edits: the body of a step."""
     shard = shard_of(args.documents)
@@ -89,12 +94,12 @@ def measure_shard(
     return files if measuring.edits else files[:1]
 
 
-def program(step: str, doc: str | None, measuring: type[Measuring], schema: pa.Schema) -> Callable[..., int]:
+def program(step: str, doc: str | None, measuring: type[Measuring[S]], schema: pa.Schema) -> Callable[..., int]:
     """The program of a step that measures documents one by one. doc: the docstring of its module; schema: its columns."""
 
-    def body(args: argparse.Namespace, settings: Row, manifest: Manifest) -> list[Path]:
-        settings = config_schema.fill_defaults(step, settings)
-        return measure_shard(args, manifest, measuring(settings), schema, settings.get("skipped_by", []))
+    def body(args: argparse.Namespace, settings: Any, manifest: Manifest) -> list[Path]:
+        skipped_by = settings.skipped_by if measuring.edits else []
+        return measure_shard(args, manifest, measuring(settings), schema, skipped_by)
 
     def main(argv: list[str] | None = None) -> int:
         of_languages = (
@@ -107,6 +112,7 @@ def program(step: str, doc: str | None, measuring: type[Measuring], schema: pa.S
             parser.add_argument(
                 "--languages", required=True, type=Path, help="manifest of the same language.score shard"
             )
-        return command_line.run_step(parser, body, argv)
+        kinds = (settings_class(step), SkippedBy) if measuring.edits else (settings_class(step),)
+        return command_line.run_step(parser, with_settings(create_model("Task", __base__=kinds), body), argv)
 
     return main

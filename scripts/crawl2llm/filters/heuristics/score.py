@@ -16,6 +16,7 @@ from crawl2llm.core import language_codes
 from crawl2llm.filters.framework import score
 from crawl2llm.filters.framework.score import Row
 from crawl2llm.filters.heuristics.measures import MEASURES, Limits, measure_document
+from crawl2llm.filters.heuristics.settings import ScoreSettings
 from crawl2llm.text.stop_words import stop_words_by_language
 
 SIGNAL = score.signal_schema(
@@ -23,15 +24,15 @@ SIGNAL = score.signal_schema(
 )
 
 
-class Heuristics(score.Measuring):
+class Heuristics(score.Measuring[ScoreSettings]):
     """Measures a shard's documents. settings: `heuristics.score`."""
 
     reads_languages = True
 
-    def __init__(self, settings: Row) -> None:
+    def __init__(self, settings: ScoreSettings) -> None:
         super().__init__(settings)
-        self.stop_words = stop_words_by_language(settings["stop_words"])
-        self.limits = Limits(**{field.name: settings[field.name] for field in fields(Limits)})
+        self.stop_words = stop_words_by_language(settings.stop_words)
+        self.limits = Limits(**{field.name: getattr(settings, field.name) for field in fields(Limits)})
         self.characters, self.without_list = 0, Counter[str]()
 
     def measure(self, document: Row) -> Row:

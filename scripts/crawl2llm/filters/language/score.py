@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from crawl2llm.filters.framework import score
 from crawl2llm.filters.framework.score import Row
+from crawl2llm.filters.language.settings import ScoreSettings
 from crawl2llm.formats.language_identifier import Identifier, model_path
 
 SIGNAL = pa.schema(
@@ -23,12 +24,12 @@ SIGNAL = pa.schema(
 )
 
 
-class Languages(score.Measuring):
+class Languages(score.Measuring[ScoreSettings]):
     """Asks a model for the language of a shard's documents. settings: `language.score`."""
 
-    def __init__(self, settings: Row) -> None:
+    def __init__(self, settings: ScoreSettings) -> None:
         super().__init__(settings)
-        self.identify = Identifier(model_path(settings["model"]))
+        self.identify = Identifier(model_path(settings.model))
 
     def measure(self, document: Row) -> Row:
         """The best label and its probability."""

@@ -14,24 +14,25 @@ import pyarrow as pa
 from crawl2llm.filters.framework import score
 from crawl2llm.filters.framework.score import Row
 from crawl2llm.filters.licence import names
+from crawl2llm.filters.licence.settings import ScoreSettings
 
 SIGNAL = score.signal_schema(licence=pa.string(), said=pa.string(), beside=pa.int64())
 
 
-class Licences(score.Measuring):
+class Licences(score.Measuring[ScoreSettings]):
     """Reads the licences of a shard's documents. settings: `licence.score`."""
 
     columns = ("metadata",)
     reads_texts = False
 
-    def __init__(self, settings: Row) -> None:
+    def __init__(self, settings: ScoreSettings) -> None:
         super().__init__(settings)
         self.counts = Counter[str]()
 
     def measure(self, document: Row) -> Row:
         """The licence of a document, of its source if the document names none."""
         licence, evidence, others_named = names.licence_of(json.loads(document["metadata"] or "{}"))
-        if licence is None and (of_source := self.settings["sources"].get(document["source"])):
+        if licence is None and (of_source := self.settings.sources.get(document["source"])):
             licence, evidence = names.normal_name(of_source), "source"
         self.counts[licence or ""] += 1
         return {"licence": licence, "said": evidence, "beside": others_named}

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import re2
+
+from crawl2llm.filters.lines.settings import ScoreSettings
 
 SHORT_LINE_WORDS = 10  # words of a line at most from which navigation is cut (RefinedWeb)
 
@@ -46,17 +47,17 @@ _ANYWHERE = re.compile(
 )
 
 
-def correction_of(line: str, settings: dict[str, Any]) -> str | None:
+def correction_of(line: str, settings: ScoreSettings) -> str | None:
     """The correction that takes a line out; None for a line that stays. line: not empty, without white space around it."""
-    if settings["numerals"] and not any(map(str.isalpha, line)) and any(map(str.isdigit, line)):
+    if settings.numerals and not any(map(str.isalpha, line)) and any(map(str.isdigit, line)):
         return "numerals"
-    if settings["counters"] and any(map(str.isdigit, line)) and is_counter(line):
+    if settings.counters and any(map(str.isdigit, line)) and is_counter(line):
         return "counters"
-    if settings["uppercase_max"] is not None:
+    if settings.uppercase_max is not None:
         letters = sum(map(str.isalpha, line))
-        if letters and sum(map(str.isupper, line)) > settings["uppercase_max"] * letters:
+        if letters and sum(map(str.isupper, line)) > settings.uppercase_max * letters:
             return "uppercase"
-    if settings["navigation"] and (cut := list(navigation_places(line))):
+    if settings.navigation and (cut := list(navigation_places(line))):
         left = list(line)
         for start, end in cut:
             left[start:end] = [" "] * (end - start)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from crawl2llm.filters.lines import corrections
+from crawl2llm.filters.lines.settings import ScoreSettings
 from crawl2llm.formats.spans import Span
 from crawl2llm.text import c4_lines
 from crawl2llm.text.characters import SPACELESS
@@ -13,26 +13,26 @@ from crawl2llm.text.characters import SPACELESS
 RULES_INSIDE_LINES = ("citations", "navigation")  # rules that cut from a line that stays
 
 
-def rule_removing(line: str, settings: dict[str, Any]) -> str | None:
+def rule_removing(line: str, settings: ScoreSettings) -> str | None:
     """The rule that takes a line out; None for a line that stays, or that is empty."""
-    line = (c4_lines.CITATION.sub("", line) if settings["citations"] else line).strip()
+    line = (c4_lines.CITATION.sub("", line) if settings.citations else line).strip()
     if not line:
         return None
-    if settings["terminal_punctuation"] and not c4_lines.is_terminated(line):
+    if settings.terminal_punctuation and not c4_lines.is_terminated(line):
         return "terminal_punctuation"
-    if c4_lines.has_few_words(line, settings["words_min"]):
+    if c4_lines.has_few_words(line, settings.words_min):
         return "words_min"
-    if c4_lines.has_long_word(line, settings["word_length_max"]):
+    if c4_lines.has_long_word(line, settings.word_length_max):
         return "word_length_max"
     lower = line.lower()
-    if settings["javascript"] and "javascript" in lower:
+    if settings.javascript and "javascript" in lower:
         return "javascript"
-    if settings["policy"] and c4_lines.has_policy(lower):
+    if settings.policy and c4_lines.has_policy(lower):
         return "policy"
     return corrections.correction_of(line, settings)
 
 
-def removed_spans(text: str, settings: dict[str, Any]) -> Iterator[Span]:
+def removed_spans(text: str, settings: ScoreSettings) -> Iterator[Span]:
     """What is taken out of a text: whole lines with their line break; marks of citations and navigation in lines that stay."""
     at, kept_end = 0, 0  # kept: where the last line that stays ends, before its line break
     removed_lines: list[Span] = []  # lines that were taken out since
@@ -57,15 +57,15 @@ def removed_spans(text: str, settings: dict[str, Any]) -> Iterator[Span]:
         yield from removed_lines
 
 
-def _spans_inside(line: str, at: int, settings: dict[str, Any]) -> Iterator[Span]:
+def _spans_inside(line: str, at: int, settings: ScoreSettings) -> Iterator[Span]:
     """What is cut from a line that stays. at: where it begins."""
-    for mark in c4_lines.CITATION.finditer(line) if settings["citations"] else ():
+    for mark in c4_lines.CITATION.finditer(line) if settings.citations else ():
         yield Span(at + mark.start(), at + mark.end(), "", "citations")
-    if settings["navigation"]:
+    if settings.navigation:
         # Without marks of citations, the places of other words would be others.
         indent = len(line) - len(line.lstrip())
         for start, end in corrections.navigation_places(line.strip()):
-            if not (settings["citations"] and c4_lines.CITATION.search(line, indent + start, indent + end)):
+            if not (settings.citations and c4_lines.CITATION.search(line, indent + start, indent + end)):
                 yield Span(at + indent + start, at + indent + end, "", "navigation")
 
 

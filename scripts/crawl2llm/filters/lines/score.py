@@ -14,17 +14,18 @@ import pyarrow as pa
 from crawl2llm.filters.framework import score
 from crawl2llm.filters.framework.score import SPANS, Row
 from crawl2llm.filters.lines import rules
+from crawl2llm.filters.lines.settings import ScoreSettings
 from crawl2llm.formats.spans import EditedText
 
 SIGNAL = score.signal_schema(lines=pa.int64(), sentences=pa.int64(), characters=pa.int64(), flagged=pa.float64())
 
 
-class Lines(score.Measuring):
+class Lines(score.Measuring[ScoreSettings]):
     """Takes lines out of a shard's documents. settings: `lines.score`."""
 
     edits = True
 
-    def __init__(self, settings: Row) -> None:
+    def __init__(self, settings: ScoreSettings) -> None:
         super().__init__(settings)
         self.spans_by_rule = Counter[str]()
 

@@ -15,6 +15,7 @@ from crawl2llm.core import language_codes
 from crawl2llm.filters.framework import score
 from crawl2llm.filters.framework.score import SPANS, Row
 from crawl2llm.filters.multilingual.passages import classify_lines, foreign_characters, foreign_spans
+from crawl2llm.filters.multilingual.settings import ScoreSettings
 from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.formats.spans import EditedText
 
@@ -30,30 +31,30 @@ def languages_to_keep(languages: list[str], wanted_languages: list[str]) -> list
     )
 
 
-class Passages(score.Measuring):
+class Passages(score.Measuring[ScoreSettings]):
     """Finds the languages of the lines of a shard's documents. settings: `multilingual.score`."""
 
     reads_languages = True
     edits = True
 
-    def __init__(self, settings: Row) -> None:
+    def __init__(self, settings: ScoreSettings) -> None:
         super().__init__(settings)
         key = "multilingual.score.model"
-        self.identify = Identifier(model_path(settings["model"], key), key)
+        self.identify = Identifier(model_path(settings.model, key), key)
         self.mixed_documents, self.spans_by_language = 0, Counter[str]()
 
     def measure(self, document: Row) -> Row:
         """The languages of the lines, and what is left without those that are not wanted."""
         settings, text = self.settings, document["text"]
         passages = classify_lines(
-            text, self.identify, document["language"], settings["characters_min"], settings["threshold"]
+            text, self.identify, document["language"], settings.characters_min, settings.threshold
         )
         counts: Counter[str] = Counter()
         for line in passages:
             counts[line.language] += len(text[line.start : line.end].strip())
         languages = sorted(filter(counts.get, counts), key=lambda name: (-counts[name], name))
-        kept_languages = languages_to_keep(languages, settings["languages"])
-        is_cut = settings["cut"] and not document["untouched"]
+        kept_languages = languages_to_keep(languages, settings.languages)
+        is_cut = settings.cut and not document["untouched"]
         spans = list(foreign_spans(text, passages, kept_languages)) if is_cut else []
         self.spans_by_language.update(span.rule for span in spans)
         self.mixed_documents += len(languages) > 1

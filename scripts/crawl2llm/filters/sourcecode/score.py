@@ -14,6 +14,7 @@ import pyarrow as pa
 from crawl2llm.filters.framework import score
 from crawl2llm.filters.framework.score import Row
 from crawl2llm.filters.sourcecode.measures import COUNTS, DATA_EXTENSIONS, SHARES, TEXTS, file_extension, measure_file
+from crawl2llm.filters.sourcecode.settings import ScoreSettings
 
 PATHS = ("path", "max_stars_repo_path", "file_path", "filename")  # of what a row says beside its text
 SIGNAL = score.signal_schema(
@@ -33,14 +34,14 @@ def path_of(row: Row) -> str:
     return str(path or row["url"] or "")
 
 
-class Files(score.Measuring):
+class Files(score.Measuring[ScoreSettings]):
     """Measures the source files among a shard's documents. settings: `sourcecode.score`."""
 
     columns = ("url", "metadata")
 
-    def __init__(self, settings: Row) -> None:
+    def __init__(self, settings: ScoreSettings) -> None:
         super().__init__(settings)
-        self.sources, self.extensions = frozenset(settings["sources"]), frozenset(settings["extensions"])
+        self.sources, self.extensions = frozenset(settings.sources), frozenset(settings.extensions)
         self.by_extension: dict[str, dict[str, int]] = {}
 
     def measure(self, document: Row) -> Row:

@@ -12,6 +12,7 @@ from crawl2llm.filters.framework import score
 from crawl2llm.filters.framework.score import Row
 from crawl2llm.filters.toxicity.classifiers import Classifier
 from crawl2llm.filters.toxicity.terms import Lists
+from crawl2llm.filters.toxicity.settings import ScoreSettings
 
 SIGNAL = score.signal_schema(
     words=pa.int64(),
@@ -22,15 +23,15 @@ SIGNAL = score.signal_schema(
 )
 
 
-class Toxicity(score.Measuring):
+class Toxicity(score.Measuring[ScoreSettings]):
     """Compares a shard's documents with lists, and asks classifiers. settings: `toxicity.score`."""
 
     reads_languages = True
 
-    def __init__(self, settings: Row) -> None:
+    def __init__(self, settings: ScoreSettings) -> None:
         super().__init__(settings)
-        self.lists = Lists(settings["lists"], settings["always"], settings["ignored"])
-        self.classifiers = [Classifier(number, entry) for number, entry in enumerate(settings["classifiers"])]
+        self.lists = Lists(settings.lists, settings.always, settings.ignored)
+        self.classifiers = [Classifier(number, entry) for number, entry in enumerate(settings.classifiers)]
 
     def measure(self, document: Row) -> Row:
         """Hits of listed words, and the probability of each classifier's label."""
@@ -46,9 +47,9 @@ class Toxicity(score.Measuring):
     def summary(self) -> Row:
         """Documents of languages without a list."""
         notes = []
-        if not self.settings["lists"] and not self.classifiers:
+        if not self.settings.lists and not self.classifiers:
             notes.append("toxicity.score names neither lists nor classifiers: nothing was compared.")
-        without_list = sorted((+self.lists.documents_without_list).items()) if self.settings["lists"] else []
+        without_list = sorted((+self.lists.documents_without_list).items()) if self.settings.lists else []
         return {"without_list": dict(without_list), "notes": notes}
 
 

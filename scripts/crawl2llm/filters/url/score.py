@@ -13,19 +13,20 @@ from crawl2llm.core.phrases import and_more
 from crawl2llm.filters.framework import score
 from crawl2llm.filters.framework.score import Row
 from crawl2llm.filters.url.lists import Lists, judged_url
+from crawl2llm.filters.url.settings import ScoreSettings
 from crawl2llm.text.group_split import url_host
 
 SUFFIXES_SHOWN = 5  # public suffixes that a note names
 SIGNAL = score.signal_schema(domain=pa.string(), address=pa.string(), expression=pa.string(), words=pa.int64())
 
 
-class Urls(score.Measuring):
+class Urls(score.Measuring[ScoreSettings]):
     """Compares the URLs of a shard's documents with lists. settings: `url.score`."""
 
     columns = ("url", "metadata")
     reads_texts = False
 
-    def __init__(self, settings: Row) -> None:
+    def __init__(self, settings: ScoreSettings) -> None:
         super().__init__(settings)
         self.lists, self.without_host = Lists(settings), 0
 
@@ -45,7 +46,7 @@ class Urls(score.Measuring):
 
     def summary(self) -> Row:
         """Documents without a host, and what a person may want to change in the lists."""
-        notes = [] if any(self.settings.values()) else ["url.score names no list: no URL was compared."]
+        notes = [] if any(dict(self.settings).values()) else ["url.score names no list: no URL was compared."]
         if suffix_entries := sorted(set(self.lists.listed_public_suffixes)):
             notes.append(
                 f"{len(suffix_entries):,} listed domains are public suffixes and block no host below them: "

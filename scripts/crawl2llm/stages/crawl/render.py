@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config_schema import schema_section
+from crawl2llm.chain.task_settings import with_settings
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.crawl import document, modules, own_pages, topics
 from crawl2llm.stages.crawl.answers import Answer, Archive
+from crawl2llm.stages.crawl.settings import RenderSettings
 
 
 def documentation_page(row: dict[str, Any], package: str) -> Answer:
@@ -79,9 +80,9 @@ def write_own_pages(archive: Archive, path: Path) -> tuple[Counter[str], Counter
 def check_packages(absent: list[str]) -> None:
     """Raises InputError for a package that is not installed and that only the config can have named: its name may be misspelt.
 
-    An environment may lack one of the schema's default, and that is no mistake of anybody's.
+    An environment may lack one of the default, and that is no mistake of anybody's.
     """
-    usual = schema_section("crawl.render")["properties"]["packages"]["default"]
+    usual = RenderSettings().packages
     for name in absent:
         if name not in usual:
             near = get_close_matches(name, {*usual, *packages_distributions()}, 1)
@@ -92,12 +93,12 @@ def check_packages(absent: list[str]) -> None:
             )
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: RenderSettings, manifest: Manifest) -> list[Path]:
     folder = args.manifest.parent
     gold, curated = folder / "gold.jsonl", folder / "curated.jsonl"
     topic_count = write_lines(curated, topics.documents())
     batches, over_limit, absent = modules.module_batches(
-        settings["standard_library"], settings["packages"], settings["max_pages_per_package"]
+        settings.standard_library, settings.packages, settings.max_pages_per_package
     )
     check_packages(absent)
     dropped = Counter(dict.fromkeys((*modules.OUTCOMES, "package_limit", "size_limit", "not_installed"), 0))
@@ -106,10 +107,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         log.info("not installed, left out: %s", ", ".join(absent))
     progress = Progress(sum(len(batch.modules) for batch in batches), "modules")
     by_package: Counter[str] = Counter()
-    limit, room = settings["max_page_kilobytes"] * 1000, settings["max_megabytes"] * 1_000_000
-    with Archive(folder, settings["files"]) as archive:
+    limit, room = settings.max_page_kilobytes * 1000, settings.max_megabytes * 1_000_000
+    with Archive(folder, settings.files) as archive:
         variants, languages, size = write_own_pages(archive, gold)
-        for batch, row in modules.render_modules(batches, limit, settings["module_seconds"], args.workers):
+        for batch, row in modules.render_modules(batches, limit, settings.module_seconds, settings.workers):
             progress.add(note=batch.package)
             if "error" in row:
                 dropped[row["error"]] += 1
@@ -147,7 +148,7 @@ def main(argv: list[str] | None = None) -> int:
         "crawl.render", __doc__, "--config config.yaml --workers 2 --manifest results/main/crawl/render/manifest.json"
     )
     command_line.add_placement_options(parser, "crawl.render")
-    return command_line.run_step(parser, body, argv)
+    return command_line.run_step(parser, with_settings(RenderSettings, body), argv)
 
 
 if __name__ == "__main__":

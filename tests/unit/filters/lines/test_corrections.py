@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain import config as configuration
 from crawl2llm.filters.lines import corrections, rules
+from crawl2llm.filters.lines.settings import ScoreSettings
 from crawl2llm.formats.spans import EditedText
 
-DEFAULT = {**configuration.validate({})["lines"]["score"], "words_min": 0, "policy": False, "javascript": False}
-ON = {**DEFAULT, "uppercase_max": 0.5, "numerals": True, "counters": True, "navigation": True}
+OFF: dict[str, Any] = {"words_min": 0, "policy": False, "javascript": False}
+RULES: dict[str, Any] = {"uppercase_max": 0.5, "numerals": True, "counters": True, "navigation": True}
+DEFAULT, ON = ScoreSettings(**OFF), ScoreSettings(**OFF, **RULES)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_what_is_cut_from_a_line(text: str, left: str | None) -> None:
 
 def test_the_share_of_flagged_words() -> None:
     def flagged(text: str, **settings: Any) -> float:
-        return rules.flagged_share(text, list(rules.removed_spans(text, {**ON, **settings})))
+        return rules.flagged_share(text, list(rules.removed_spans(text, ScoreSettings(**{**OFF, **RULES, **settings}))))
 
     assert flagged("One two three.\n4 likes") == 2 / 5 == flagged("One two three.\n4 likes\n")
     assert flagged("One two three. Read more...\nFour five.") == 5 / 7

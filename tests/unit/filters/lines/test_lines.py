@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain import config as configuration
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.lines import rules, score, select
+from crawl2llm.filters.lines.settings import ScoreSettings
 from crawl2llm.formats import spans, surviving_texts
 from crawl2llm.formats.documents import rows
 from crawl2llm.text import c4_lines
 from tests.unit import making
 
-DEFAULT = configuration.validate({})["lines"]["score"]
-C4 = {**DEFAULT, "terminal_punctuation": True, "words_min": 5}
+DEFAULT = ScoreSettings()
+C4 = ScoreSettings(terminal_punctuation=True, words_min=5)
 
 
 @pytest.mark.parametrize(
@@ -29,9 +28,13 @@ C4 = {**DEFAULT, "terminal_punctuation": True, "words_min": 5}
         ('She said "that is enough for me now"', C4, None),
         ("This line has no mark", C4, "terminal_punctuation"),
         ("It rained for five whole days.[1]", C4, None),
-        ("It rained for five whole days.[1]", {**C4, "citations": False}, None),
-        ("昨天下了一整天的雨。", {**C4, "words_min": 3}, None),
-        ("菜单", {**DEFAULT}, "words_min"),
+        (
+            "It rained for five whole days.[1]",
+            ScoreSettings(terminal_punctuation=True, words_min=5, citations=False),
+            None,
+        ),
+        ("昨天下了一整天的雨。", ScoreSettings(terminal_punctuation=True), None),
+        ("菜单", DEFAULT, "words_min"),
         ("This line goes on and on...", C4, "terminal_punctuation"),
         ("This line has no mark", DEFAULT, None),
         ("Too short.", DEFAULT, "words_min"),
@@ -43,7 +46,7 @@ C4 = {**DEFAULT, "terminal_punctuation": True, "words_min": 5}
         ("   ", C4, None),
     ],
 )
-def test_a_line(line: str, settings: dict[str, Any], rule: str | None) -> None:
+def test_a_line(line: str, settings: ScoreSettings, rule: str | None) -> None:
     assert rules.rule_removing(line, settings) == rule
 
 

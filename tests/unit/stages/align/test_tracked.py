@@ -6,19 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import config_schema, fingerprint, model_registry, steps
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.core.root import ROOT
 from crawl2llm.stages.align import checks
+from tests.workflow.expectations import matrix
 
 MODELS = {"sft": {"from": "base", "step": "finetune.train"}, "dpo": {"from": "sft", "step": "align.train"}}
 REWARD = {"rm": {"from": "sft", "step": "align.reward"}}
 ALIGNING = [("align.pairs", ""), ("align.reward", "rm"), ("align.train", "dpo")]
-MATRIX = yaml.safe_load((ROOT / "tests/workflow/rerun_matrix.yaml").read_text(encoding="utf-8"))
 LEAVES = {path: node for path, node in config_schema.schema_leaves() if path.startswith("align.")}
 
 
@@ -40,7 +38,7 @@ def mark(made: dict[str, Any], step: str, task: str) -> str:
 @pytest.mark.parametrize("path", LEAVES)
 def test_a_key_reruns_its_step(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    value = MATRIX[path]["to"]
+    value = matrix()[path][0]["to"]
     entries = [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
     for name in (entry["path"] for entry in entries if "path" in entry):
         (tmp_path / str(name)).parent.mkdir(parents=True, exist_ok=True)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import config_schema, steps
 from crawl2llm.chain.fingerprint import fingerprint
+from tests.workflow.expectations import matrix
 
-MATRIX = yaml.safe_load((Path(__file__).parents[3] / "workflow/rerun_matrix.yaml").read_text(encoding="utf-8"))
-KEYS = {path: entry["to"] for path, entry in MATRIX.items() if path.startswith("compress.")}
+KEYS = {path: entries[0]["to"] for path, entries in matrix().items() if path.startswith("compress.")}
 NODES = {path: node for path, node in config_schema.schema_leaves() if path in KEYS}
 
 

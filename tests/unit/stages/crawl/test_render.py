@@ -23,6 +23,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.crawl import document, modules, own_pages, render, topics
 from crawl2llm.stages.crawl.answers import encode_chunked, record_id
+from crawl2llm.stages.crawl.settings import RenderSettings
 
 
 class Infinity:
@@ -47,8 +48,10 @@ SETTINGS = {
 def run(folder: Path, workers: int, **changed: Any) -> Manifest:
     folder.mkdir()
     manifest = Manifest(step="crawl.render", fingerprint="test")
-    args = argparse.Namespace(manifest=folder / "manifest.json", workers=workers)
-    files = render.body(args, SETTINGS | changed, manifest)
+    args = argparse.Namespace(manifest=folder / "manifest.json")
+    # A copy is not checked: a limit below what a config takes is reached sooner.
+    settings = RenderSettings.model_validate({**SETTINGS, "workers": workers}).model_copy(update=changed)
+    files = render.body(args, settings, manifest)
     return manifest.write(args.manifest, files)
 
 

@@ -21,7 +21,7 @@ EDITED = "scripts/crawl2llm/training/measures.py"
 def edited(tmp_path: Path) -> Path:
     """A copy of the code in which a module was edited."""
     root = tmp_path / "edited"
-    for name in ("scripts", "schemas"):
+    for name in ("scripts",):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     with (root / EDITED).open("a") as module:
         module.write("\nEDITED = 1\n")

@@ -1,0 +1,75 @@
+"""The settings of all stages and filters, which each declares in its `settings.py`: collected by name, a module when it is asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from pydantic import ValidationError, create_model
+
+from crawl2llm.chain.model_registry import ENTRY_KEYS
+from crawl2llm.chain.run_settings import RunSettings
+from crawl2llm.chain.stage_names import ALL_NAMES, package_of
+from crawl2llm.core.settings import Settings, schema_node, section
+
+
+def settings_class(path: str) -> type[Settings]:
+    """The class of the section at a dotted path, such as `language.score`. Raises KeyError for a path of none."""
+    first, *rest = path.split(".")
+    kind = _class_of_stage(first)
+    for key in rest:
+        field = kind.model_fields[key].annotation
+        if not (isinstance(field, type) and issubclass(field, Settings)):
+            raise KeyError(path)
+        kind = field
+    return kind
+
+
+@cache
+def _class_of_stage(name: str) -> type[Settings]:
+    if name not in ALL_NAMES:
+        raise KeyError(name)
+    module = import_module(f"crawl2llm.{package_of(name)}.{name}.settings")
+    kind: type[Settings] = getattr(module, f"{name.capitalize()}Settings")
+    return kind
+
+
+@cache
+def config_class() -> type[RunSettings]:
+    """The class of the whole config."""
+    sections: dict[str, Any] = {name: (_class_of_stage(name), section()) for name in ALL_NAMES}
+    return create_model("Config", __base__=RunSettings, **sections)
+
+
+@cache
+def stage_node(name: str) -> dict[str, Any]:
+    """The JSON schema of the section of a stage or a filter, or of a key of the run itself. Callers must not change it."""
+    if name not in ALL_NAMES:
+        return dict(schema_node(RunSettings)["properties"][name])
+    return schema_node(_class_of_stage(name))
+
+
+@cache
+def config_node() -> dict[str, Any]:
+    """The JSON schema of the whole config. Callers must not change it."""
+    node = schema_node(RunSettings)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "crawl2llm configuration",
+        **{word: node[word] for word in ("type", "additionalProperties")},
+        "properties": {**node["properties"], **{name: stage_node(name) for name in ALL_NAMES}},
+    }
+
+
+def is_accepted(config: Any) -> bool:
+    """Whether every key and value of a config, or of a part of one, is as declared; of a model, also the keys of its step's section."""
+    try:
+        config_class().model_validate(config)
+        for entry in (config.get("models") or {}).values():
+            if entry is not None:
+                own_keys = {key: value for key, value in entry.items() if key not in ENTRY_KEYS}
+                settings_class(entry["step"]).model_validate(own_keys)
+    except ValidationError:
+        return False
+    return True

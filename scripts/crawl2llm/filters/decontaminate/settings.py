@@ -1,0 +1,118 @@
+"""The settings of the filter decontaminate."""
+
+from typing import Literal
+
+from crawl2llm.core.settings import NonEmpty, Number, Settings, optional, section, setting
+
+
+class IndexFile(Settings):
+    """A file of items that no text may hold."""
+
+    path: NonEmpty = setting()
+    name: str | None = optional(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]*$", form="letters, digits, _, . and -")
+    question: list[NonEmpty] | None = optional(min_length=1)
+    answer: NonEmpty | None = optional()
+
+
+class IndexSettings(Settings):
+    """Collects the items to search for."""
+
+    tasks: (
+        list[
+            Literal[
+                "hellaswag",
+                "arc_easy",
+                "arc_challenge",
+                "piqa",
+                "winogrande",
+                "lambada",
+                "boolq",
+                "openbookqa",
+                "copa",
+                "commonsense_qa",
+                "sciq",
+                "siqa",
+                "mmlu",
+                "gsm8k",
+                "blimp",
+                "core",
+            ]
+        ]
+        | None
+    ) = setting(
+        None,
+        "Public tasks whose items are searched for; null: those of `evaluate.public.presets`. A list fixes "
+        "them, so that another task can be evaluated later without training again; the report then says which "
+        "were not searched for. [] searches for none.",
+        unique=True,
+    )
+    data: list[NonEmpty] | None = setting(
+        None,
+        "Where the tasks' data are, as `evaluate.public.data`; null: there. A list fixes them, as `tasks` does.",
+        unique=True,
+        file=True,
+    )
+    files: list[IndexFile] = setting(
+        [],
+        "Local evaluation sets: JSON Lines, of which `question` lists the columns of a question ([text]) and "
+        "`answer` names that of its answer, or .txt with an item a line; bare, .gz or .zst. `name` of the set: "
+        "by default that of the file.",
+        file=True,
+    )
+    method: Literal["ngram", "idf"] = setting(
+        "ngram",
+        "`ngram`: the share of a question's words in stretches of words that the document has too (GPT-3, "
+        "arXiv:2005.14165, appendix C). `idf`: stretches weighted by how rare they are, and the answer near "
+        "them (Dolma 3's decon: github.com/allenai/decon, doc/simple-details.md), which finds edited items too.",
+    )
+    words: int | None = setting(
+        None,
+        "Words of a stretch; null: 13 for `ngram` (GPT-3), 5 for `idf`.",
+        source="ngram_size of decon's config/default.yaml, tokens there",
+        ge=3,
+        le=50,
+    )
+    short_words: int = setting(
+        8,
+        "A question of fewer words is searched for together with its answer, and not at all where both have fewer.",
+        source="8 is GPT-3's smallest n",
+        ge=3,
+        le=50,
+    )
+
+
+class ScoreSettings(Settings):
+    """Searches every document for the items."""
+
+
+class SelectSettings(Settings):
+    """Drops documents with an item in them, or cuts the item out."""
+
+    action: Literal["drop", "cut"] = setting(
+        "drop", "`drop`: the document. `cut`: the item, with its answer where that follows."
+    )
+    overlap_max: Number | None = setting(
+        None,
+        "An item with a higher overlap counts as found; null: 0.5 for `ngram`, 0.8 for `idf` "
+        "(contamination_score_threshold of decon's config/default.yaml). 0 with `ngram` is GPT-3's rule: any "
+        "stretch.",
+        ge=0,
+        le=1,
+    )
+    cut_max: Number = setting(
+        0.5,
+        "With `cut`, the largest share of a document's characters that is cut; of which more would be, that is "
+        "dropped.",
+        ge=0,
+        le=1,
+    )
+
+
+class DecontaminateSettings(Settings):
+    """Text of evaluation sets, found in documents and taken out. Listed in `filters`, and without steps where neither public
+    tasks nor files are named.
+    """
+
+    index: IndexSettings = section()
+    score: ScoreSettings = section()
+    select: SelectSettings = section()

@@ -1,0 +1,80 @@
+"""The settings of the filter language."""
+
+from typing import Annotated
+
+from crawl2llm.core.setting_types import LanguageLabel
+from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
+
+
+class ScoreSettings(Settings):
+    """Scores every document with a fastText model."""
+
+    model: NonEmpty = setting(
+        "bundled:lid.176.ftz",
+        "Path of a fastText language model, or `bundled:lid.176.ftz`. `PATH#sha256=DIGEST` has the file's "
+        "SHA-256 compared before it is read.",
+        file=True,
+        pinned=True,
+    )
+
+
+class CompareSettings(Settings):
+    """Other models' languages, and the script, of every document. Off unless `models` names one or `script` is true."""
+
+    models: list[NonEmpty] = setting(
+        [],
+        "Paths of further fastText language models, with a digest as in language.score.model, such as GlotLID's "
+        "(Kargaran et al. 2023, arXiv:2310.16248) or OpenLID's (Burchell et al. 2023, arXiv:2305.13820); labels "
+        "such as `eng_Latn` and `en` are compared under one code.",
+        unique=True,
+        file=True,
+        pinned=True,
+    )
+    script: bool = setting(
+        False,
+        "Count the characters of each script (Unicode's property Script), and which share is of a script that "
+        "the document's language is written in.",
+    )
+
+
+class SelectSettings(Settings):
+    """Thresholds on the scores."""
+
+    languages: list[NonEmpty] = setting(
+        ["en"], "Languages to keep, as the model's labels; empty keeps all.", unique=True
+    )
+    threshold: Number = setting(0.65, "Least probability of the best language.", source="FineWeb", ge=0, le=1)
+    agreement_min: Number | None = setting(
+        None,
+        "Least share of all models, that of language.score among them, that find its language; needs "
+        "language.compare.models.",
+        ge=0,
+        le=1,
+        unless_default=True,
+    )
+    script_min: Number | None = setting(
+        None,
+        "Least share of a document's characters in a script of its language; needs language.compare.script.",
+        ge=0,
+        le=1,
+        unless_default=True,
+    )
+    thresholds: dict[
+        LanguageLabel,
+        Annotated[Number, Allowed(ge=0, le=1)],
+    ] = setting(
+        {},
+        "`threshold` for some languages, by label, as in `{fi: 0.5}`, in place of that and of the lower ones "
+        "that six languages have where `languages` names them (docs/filters/language.md). FineWeb2 sets one for "
+        "each language, between 0.3 and 0.9.",
+        source="Penedo et al. 2025, arXiv:2506.20920",
+        unless_default=True,
+    )
+
+
+class LanguageSettings(Settings):
+    """Language identification."""
+
+    score: ScoreSettings = section()
+    compare: CompareSettings = section()
+    select: SelectSettings = section()

@@ -1,0 +1,48 @@
+"""The settings of the filter multilingual."""
+
+from crawl2llm.core.settings import NonEmpty, Number, Settings, section, setting
+
+
+class ScoreSettings(Settings):
+    """Finds the language of every line, and cuts lines in other languages."""
+
+    model: NonEmpty = setting(
+        "bundled:lid.176.ftz",
+        "Path of a fastText language model, or `bundled:lid.176.ftz`; its labels have to be those of "
+        "language.score.model.",
+        file=True,
+        pinned=True,
+    )
+    languages: list[NonEmpty] = setting(
+        [], "Languages whose lines stay; of an empty list, the one of most of a document's characters.", unique=True
+    )
+    cut: bool = setting(True, "Whether lines in other languages are cut; with false they are measured.")
+    characters_min: int = setting(
+        60,
+        "Fewest characters of a line whose language is told by itself; a shorter one counts with the line "
+        "before. Measured in docs/filters/multilingual.md.",
+        ge=1,
+    )
+    threshold: Number = setting(
+        0.8,
+        "Least probability of a line's language; a line below it counts with the one before. Higher than "
+        "language.select.threshold, since lines are short.",
+        ge=0,
+        le=1,
+    )
+
+
+class SelectSettings(Settings):
+    """Drops mixed documents; documents of curated sources stay."""
+
+    foreign_max: Number | None = setting(
+        None, "Largest share of characters on lines in other languages, cut or not; null: any.", ge=0, le=1
+    )
+    characters_min: int = setting(1, "Fewest characters that are left.", ge=0)
+
+
+class MultilingualSettings(Settings):
+    """Pages in several languages, line by line. Off unless `filters` lists it."""
+
+    score: ScoreSettings = section()
+    select: SelectSettings = section()

@@ -1,0 +1,106 @@
+"""The settings of the filter pii."""
+
+from typing import Annotated, Literal
+
+from crawl2llm.core.setting_types import LanguageCode
+from crawl2llm.core.settings import Allowed, Settings, section, setting
+
+PersonalData = Annotated[
+    str,
+    Allowed(
+        pattern="^(secret|url_credentials|email_address|iban|card_number|national_id|ip_address|phone_number)$",
+        form="kinds of personal data: secret, url_credentials, email_address, iban, card_number, national_id, "
+        "ip_address or phone_number",
+    ),
+]
+
+
+class ScoreSettings(Settings):
+    """Finds personal data in every document, and says where it is."""
+
+    kinds: list[
+        Literal[
+            "secret",
+            "url_credentials",
+            "email_address",
+            "iban",
+            "card_number",
+            "national_id",
+            "ip_address",
+            "phone_number",
+        ]
+    ] = setting(
+        [
+            "secret",
+            "url_credentials",
+            "email_address",
+            "iban",
+            "card_number",
+            "national_id",
+            "ip_address",
+            "phone_number",
+        ],
+        "What is looked for. Dolma (arXiv:2402.00159, on content filtering) has e-mail addresses, IP addresses "
+        "and phone numbers, FineWeb (datatrove formatters/pii.py) e-mail and public IP addresses, StarCoder "
+        "(arXiv:2305.06161, section 4) also keys.",
+        unique=True,
+    )
+    regions: dict[
+        LanguageCode,
+        Annotated[
+            list[
+                Annotated[
+                    str, Allowed(pattern="^[A-Z]{2}$", form="a code of a country of two capital letters, such as DE")
+                ]
+            ],
+            Allowed(unique=True),
+        ],
+    ] = setting(
+        {},
+        "Countries whose phone numbers without + are looked for, by the language of a document, in place of the "
+        "built-in list of that language (scripts/crawl2llm/filters/pii/phones.py); an empty list looks for "
+        "none.",
+    )
+
+
+class SelectSettings(Settings):
+    """Replaces what was found by placeholders, and drops documents with too much of it; documents of curated sources stay."""
+
+    actions: dict[
+        PersonalData,
+        Literal["mask", "drop", "keep"],
+    ] = setting(
+        {},
+        "By kind: `mask` puts a placeholder in its place, `drop` drops the document, `keep` leaves it there. A "
+        "kind that is not named is masked.",
+    )
+    placeholder: str = setting(
+        "<{kind}>",
+        "What stands in the place of a find; `{kind}` is its kind in capitals, such as EMAIL_ADDRESS. "
+        "`|||{kind}|||` is Dolma's.",
+        source="dolma taggers/pii.py",
+    )
+    replacements: dict[
+        PersonalData,
+        str,
+    ] = setting(
+        {},
+        "Another placeholder by kind, as {email_address: email@example.com, ip_address: 22.214.171.124}: of "
+        "FineWeb's (datatrove formatters/pii.py) the first.",
+    )
+    drop_from: int = setting(
+        1, "Finds of a kind whose action is drop from which on the document is dropped; fewer are masked.", ge=1
+    )
+    total_max: int | None = setting(
+        None,
+        "Most finds of all kinds but those that are kept; a document with more is dropped. Dolma takes 5 "
+        "(arXiv:2402.00159, on content filtering); null drops none.",
+        ge=0,
+    )
+
+
+class PiiSettings(Settings):
+    """Personal data in texts, replaced by placeholders; documents with too much of it dropped. Off unless `filters` lists it."""
+
+    score: ScoreSettings = section()
+    select: SelectSettings = section()

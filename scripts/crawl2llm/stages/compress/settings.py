@@ -1,0 +1,257 @@
+"""The settings of the stage compress."""
+
+from typing import Annotated, Literal
+
+from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
+
+
+class PruneSettings(Settings):
+    """Takes weights, or whole heads, neurons and layers, out of a model, and trains it on by the engines of pretrain.train."""
+
+    method: Literal["magnitude", "2:4", "structured"] = setting(
+        "structured",
+        "`magnitude`: the smallest weights of each linear layer become zero (arXiv:1506.02626). `2:4`: two of "
+        "every four weights in a row do, which sparse tensor cores of GPUs multiply faster (arXiv:2104.08378). "
+        "`structured`: whole layers, heads and neurons go, and the model is smaller.",
+        source="arXiv:2407.14679, arXiv:2403.03853",
+    )
+    sparsity: Number = setting(
+        0.5, "Of `magnitude`; the share of a linear layer's weights that becomes zero.", gt=0, lt=1
+    )
+    layers: Number = setting(
+        1,
+        "Of `structured`; the share of the decoder layers that stays, at least one: those whose output differs "
+        "most from their input.",
+        source="block influence, arXiv:2403.03853, equation 1",
+        gt=0,
+        le=1,
+    )
+    heads: Number = setting(
+        1,
+        "Of `structured`; the share of each layer's attention heads that stays, those with the longest outputs; "
+        "heads with common keys and values together.",
+        source="arXiv:2407.14679, section 2.2",
+        gt=0,
+        le=1,
+    )
+    neurons: Number = setting(
+        0.5,
+        "Of `structured`; the share of each MLP's neurons that stays, those with the largest activations.",
+        source="arXiv:2407.14679, section 2.2",
+        gt=0,
+        le=1,
+    )
+    calibration_tokens: int = setting(
+        65536,
+        "Of `structured`; training tokens, as windows of the model's context, on which importance is measured.",
+        source="Minitron takes 1,024 sequences",
+        ge=1,
+        le=1000000000,
+    )
+    retrain_tokens: int = setting(
+        0,
+        "Training tokens that the pruned model is trained on, in whole steps; 0 trains nothing.",
+        ge=0,
+        le=1000000000000000,
+    )
+    batch_tokens: int = setting(
+        2048, "Tokens of an optimizer step over all processes, a multiple of the model's context.", ge=1, le=1000000000
+    )
+    micro_batch: int = setting(8, "Most windows that a process takes at once.", ge=1, le=4096)
+    validation_tokens: int = setting(
+        50000,
+        "Validation tokens on which the loss before and after the training is measured, as whole documents "
+        "chosen by hash.",
+        ge=1,
+        le=1000000000000,
+    )
+    learning_rate: Number = setting(
+        0.001,
+        "Peak learning rate of AdamW, which falls to 0; about that of the end of the pre-training, or higher "
+        "the more was taken out.",
+        gt=0,
+        le=1,
+    )
+    schedule: Literal["cosine", "linear", "constant"] = setting("cosine", "Learning rate after the warm-up.")
+    warmup: Number = setting(0.05, "Share of the steps that the learning rate rises over.", ge=0, lt=1)
+    beta1: Number = setting(0.9, "First beta of AdamW.", ge=0, lt=1)
+    beta2: Number = setting(0.95, "Second beta of AdamW.", ge=0, lt=1)
+    weight_decay: Number = setting(
+        0.1, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.", ge=0, le=1
+    )
+    gradient_clipping: Number = setting(1.0, "Largest norm of the gradient; 0 does not clip.", ge=0, le=1000)
+    precision: Literal["fp32", "bf16"] = setting(
+        "fp32", "Arithmetic of the forward and backward pass; master weights and optimizer are fp32."
+    )
+    engine: Literal["deepspeed", "torch"] = setting("deepspeed", "What trains, as in pretrain.train.")
+    zero_stage: Literal[0, 1, 2, 3] = setting(
+        0, "What the processes share out, as in finetune.train; with `magnitude` and `2:4` only 0."
+    )
+    seed: int = setting(
+        0, "Seed of the order of the windows and of the choice of validation documents.", ge=0, le=4294967295
+    )
+    threads: int = setting(2, "CPU threads of a process; they decide the last digits of sums on a CPU.", ge=1, le=1024)
+    processes: int = setting(
+        1,
+        "Processes of each node, one for each GPU; batch_tokens is their common batch, whatever their number.",
+        ge=1,
+        le=1024,
+        placement="launcher",
+    )
+    nodes: int = setting(1, "Nodes of the SLURM job.", ge=1, le=10000, placement="launcher")
+    device: Literal["auto", "cpu", "cuda"] = setting(
+        "auto", "auto takes CUDA where there is any; on several nodes, where all have it or none.", placement=True
+    )
+    numa_binding: bool = setting(
+        True, "Run each process on the cores of its GPU's NUMA node, where the system tells them.", placement=True
+    )
+    activation_checkpointing: bool = setting(
+        False, "Compute activations again in the backward pass instead of keeping them.", placement=True
+    )
+    checkpoint_every: int = setting(
+        200,
+        "Steps between checkpoints, to resume from after an interruption; 0 writes none but at a signal.",
+        ge=0,
+        le=1000000,
+        placement=True,
+    )
+    max_skipped_steps: int = setting(
+        10,
+        "Most steps whose update is skipped, since the loss or the gradient is not finite; one more ends the "
+        "run with an error.",
+        ge=0,
+        placement=True,
+    )
+    step_timeout: int = setting(
+        600,
+        "Seconds that a process waits for the others in a step, or for the pruned model, as in finetune.train.",
+        ge=10,
+        placement=True,
+    )
+
+
+class QuantizeSettings(Settings):
+    """Stores the weights of a model's linear layers in eight or four bits; nothing is trained."""
+
+    method: Literal["int8", "nf4", "int4", "gptq", "awq"] = setting(
+        "int8",
+        "`int8`: eight bits with a scale for each row, and activations in eight bits as they come (LLM.int8(), "
+        "arXiv:2208.07339). `nf4`: four bits of which each value is as likely under a normal distribution, with "
+        "a scale for each 64 weights (QLoRA, arXiv:2305.14314, section 3). Both by bitsandbytes. `int4`: four "
+        "bits, each weight rounded to the nearest of 16 even steps; needs no library. `gptq`: four bits; "
+        "columns are rounded one after another, and the columns that are left are changed to correct the error "
+        "on training text (arXiv:2210.17323). `awq`: four bits; channels with large activations are scaled up "
+        "first, so that rounding hurts them less (arXiv:2306.00978). gptq and awq need `make quantize-tools`, "
+        "once.",
+    )
+    group_size: Literal[32, 64, 128] = setting(
+        128,
+        "Of `int4`, `gptq` and `awq`: weights of a row with a common scale. Layers whose inputs are no multiple "
+        "of it are not quantized.",
+        unless_default=True,
+    )
+    calibration_tokens: int = setting(
+        65536,
+        "Of `gptq` and `awq`: training tokens, as windows of the model's context, whose activations are measured.",
+        source="GPTQ takes 128 windows of 2,048",
+        ge=1,
+        le=1000000000,
+        unless_default=True,
+    )
+    seed: int = setting(
+        0,
+        "Of `gptq` and `awq`: seed of the choice of the calibration windows.",
+        ge=0,
+        le=4294967295,
+        unless_default=True,
+    )
+    threads: int = setting(
+        2, "Of `gptq` and `awq`: CPU threads; they decide the last digits of sums.", ge=1, le=1024, unless_default=True
+    )
+    keep: list[NonEmpty] = setting(
+        [],
+        "Regular expressions; linear layers whose name one of them is found in are not quantized, as in "
+        "`down_proj$`. The output layer, embeddings and norms never are.",
+        unique=True,
+    )
+    outlier_threshold: Number = setting(
+        0,
+        "Of `int8`: columns with an activation of this size or more are computed without rounding. 0: none are. "
+        "LLM.int8() takes 6, for models of 6.7 billion parameters or more, where single columns become that "
+        "large.",
+        source="arXiv:2208.07339, section 4",
+        ge=0,
+        le=1000,
+    )
+    double_quantization: bool = setting(
+        False,
+        "Of `nf4`: the scales are quantized too, which saves 0.37 bits a weight.",
+        source="arXiv:2305.14314, section 3",
+    )
+    rest: Literal["same", "bf16"] = setting(
+        "bf16", "Type in which the weights that are not quantized are stored: `bf16`, or `same` as in the model before."
+    )
+
+
+class ExportSettings(Settings):
+    """Writes a model as files to give away, with a card that tells how it came about. Of each entry of `models` whose step it
+    is.
+    """
+
+    types: list[Literal["safetensors", "f32", "f16", "q8_0", "q4_k_m"]] = setting(
+        ["safetensors"],
+        "`safetensors`: a folder as transformers loads it. The others are GGUF files for llama.cpp, of 32, 16, "
+        "about 8.5 and about 5 bits a weight; they need `make gguf-tools`, once, and are compared with "
+        "transformers on held-out text.",
+        min_length=1,
+        unique=True,
+    )
+    licence: str | None = setting(
+        None,
+        "The model's licence, as the Hugging Face Hub calls it; null is `unknown`. Licences of sources stand in "
+        "ingest.extract.sources.",
+        pattern="^[a-z0-9][a-z0-9.-]*$",
+        form="an identifier of the Hugging Face Hub, such as apache-2.0, cc-by-4.0 or other",
+    )
+    languages: list[Annotated[str, Allowed(pattern="^[a-z]{2,3}$", form="a code of ISO 639, such as en")]] | None = (
+        setting(
+            None,
+            "The languages of the model on its card, as ISO 639 codes; null takes those that language.select keeps, "
+            "and none without that filter.",
+            unique=True,
+        )
+    )
+    base_model: str | None = setting(
+        None,
+        "The name on the Hugging Face Hub of the model that pretrain.train.start_from is a copy of; null where "
+        "there is none.",
+        pattern="^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$",
+        form="owner/name, as the Hugging Face Hub calls it",
+    )
+    max_tokens: int = setting(
+        20000,
+        "Held-out tokens, whole documents chosen by hash as in evaluate.model, that bits per byte of each GGUF "
+        "file is measured on.",
+        ge=100,
+        le=100000000,
+    )
+    compared_tokens: int = setting(
+        1024, "Positions of these whose logits by llama.cpp are compared with those by transformers.", ge=1, le=1000000
+    )
+    max_difference: Number = setting(
+        0.02,
+        "Largest mean difference of a logit by llama.cpp from that by transformers in f32 and f16 files; more "
+        "fails the task: the file is not the model. Quantized files differ by what they lose.",
+        gt=0,
+        le=100,
+    )
+    seed: int = setting(0, "Seed of the choice of held-out documents.", ge=0, le=4294967295)
+    threads: int = setting(2, "CPU threads; they decide the last digits of sums.", ge=1, le=1024)
+
+
+class CompressSettings(Settings):
+    """Models that are smaller than the one that they are made from, and files to give away."""
+
+    prune: PruneSettings = section()
+    quantize: QuantizeSettings = section()
+    export: ExportSettings = section()

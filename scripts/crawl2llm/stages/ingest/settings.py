@@ -1,0 +1,150 @@
+"""The settings of the stage ingest."""
+
+from typing import Annotated, Any, Literal
+
+from crawl2llm.chain.run_settings import FilterName
+from crawl2llm.core.setting_types import SourceName
+from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, optional, section, setting
+
+
+class ListSettings(Settings):
+    """Lists the remote files of sources, of a crawl or at URLs, before they are read. It has no keys: it is there where a
+    source has such files.
+    """
+
+
+class FetchSettings(Settings):
+    """Copies remote files to the disk before they are read, where the workflow was started, for compute nodes without a
+    network.
+    """
+
+    enabled: bool = setting(False, "Copy the files of all remote sources below results/ first. It changes no document.")
+    parallel: int = setting(4, "Files of a shard that are copied at the same time.", ge=1, le=64, placement=True)
+
+
+class ExtractSource(Settings):
+    """A source of documents."""
+
+    name: SourceName = setting()
+    kind: Literal["crawl", "warc", "text", "jsonl", "parquet", "commoncrawl", "synthesized"] = setting()
+    step: Literal["synthesize.rephrase", "synthesize.seed"] | None = optional()
+    # What the files are called and hold is tracked, not how they are found.
+    paths: list[NonEmpty] | None = optional(min_length=1, placement=True)
+    crawl: str | None = optional(
+        pattern="^CC-MAIN-[0-9]{4}(-[0-9]{2,4})?$", form="the name of a crawl, such as CC-MAIN-2026-05", placement=True
+    )
+    format: Literal["warc", "wet", "arc"] | None = optional(placement=True)
+    files: int | None = optional(ge=1, placement=True)
+    share: Number | None = optional(gt=0, le=1, placement=True)
+    base: NonEmpty | None = optional(placement=True)
+    options: dict[str, Any] | None = optional(
+        "Of fsspec's file system, with `{env:NAME}` or `{file:PATH}` in the places of credentials.",
+        placement=True,
+        secret=True,
+    )
+    allowed_hosts: (
+        list[
+            Annotated[
+                str,
+                Allowed(pattern=r"^(\*\.)?[A-Za-z0-9.:_-]+$", form="a host, such as cdn.example.org, or *.example.org"),
+            ]
+        ]
+        | None
+    ) = optional(
+        "Hosts, beside those that `paths` and `base` name, that files may come from by redirects and lists; without it: any.",
+        min_length=1,
+        placement=True,
+    )
+    patience: Number | None = optional("Seconds to wait for a server that is busy.", ge=1, placement=True)
+    follow_links: bool | None = optional(
+        "Whether a pattern may find files that symbolic links take out of its folder.", placement=True
+    )
+    first_mb: Number | None = optional(gt=0)
+    curated: bool | None = optional()
+    # The two below: documents are read alike. The licence is for the card of an exported model; the filters are told which
+    # sources skip them (`exempts` in their steps.py).
+    licence: NonEmpty | None = optional(placement=True)
+    skip_filters: list[FilterName] | None = optional(unique=True, placement=True)
+    unwrap: bool | None = optional()
+    chunk_words: int | None = optional(ge=0)
+    preset: (
+        Literal["fineweb", "c4", "pile", "dolma", "redpajama", "wikipedia", "wikipedia-structured", "code"] | None
+    ) = optional()
+    text_key: NonEmpty | None = optional()
+    id_key: NonEmpty | None = optional()
+    url_key: NonEmpty | None = optional()
+    date_key: NonEmpty | None = optional()
+    metadata_keys: list[NonEmpty] | None = optional(unique=True)
+
+
+class ExtractSettings(Settings):
+    """WARC, WET, ARC, text, JSON Lines and Parquet into documents."""
+
+    shards: int = setting(
+        4,
+        "Parts that the input files are spread over by a hash of their names; every later stage keeps this "
+        "number. A task does 8 of them, or more where that would be more than 256 tasks.",
+        ge=1,
+        le=4096,
+    )
+    sources: list[ExtractSource] = setting(
+        [{"name": "demo", "kind": "crawl"}, {"name": "reference", "kind": "crawl", "curated": True}],
+        "Where pages come from, in order. `kind`: `crawl` (the demo's own), `warc` (WARC, WET and ARC), `text`, "
+        "`jsonl`, `parquet`, `commoncrawl` (files of `crawl`, `format` warc, wet or arc, `files` or `share` of "
+        "them chosen by hash, below `base`, a URL or a folder), `synthesized` (texts that `step`, "
+        "synthesize.rephrase or synthesize.seed, writes); `paths`: files, globs or `@list.txt` (one path a "
+        "line), or URLs (https, s3, hf; also globs, at a web server if it lists its files, `@URL` of a list, "
+        "`@list.txt` of URLs); a `curated` source skips the filters that judge what a text is like "
+        "(docs/stages/ingest.md) and is what the quality classifier learns to prefer; `skip_filters` names "
+        "filters that keep the source's documents whatever they measure; `licence`, that of its texts, stands "
+        "on the card of an exported model. `options` and URLs name secrets as `{env:NAME}` or `{file:PATH}`; "
+        "`allowed_hosts` are further hosts that redirects and lists may lead to; with `follow_links: true` "
+        "globs follow symbolic links out of their folder. For text: `unwrap` joins hard-wrapped lines, "
+        "`chunk_words` cuts long texts between paragraphs, and a longer paragraph between its lines, and "
+        "`preset: code` keeps texts as they are, with their indentation and blank lines. For jsonl and parquet: "
+        "`preset`, the layout of a known data set, and `text_key`, `id_key`, `url_key`, `date_key` and "
+        "`metadata_keys`, which name columns (`meta.url`: one within another) and count before it.",
+        min_length=1,
+    )
+    extractor: Literal["fast", "resiliparse", "trafilatura"] = setting(
+        "fast",
+        "What finds the main text of HTML. `fast` judges each block of text by forests that are fitted on pages "
+        "with gold text; `trafilatura` is installed by hand (`pip install trafilatura==2.3.1 "
+        "lxml_html_clean==0.4.6`) and takes 13 to 24 times as long.",
+    )
+    markup: Literal["text", "markdown"] = setting(
+        "text",
+        "How the text of HTML is written: plain, or as Markdown (headings, lists, tables, code, quotes). "
+        "`resiliparse` writes plain text only.",
+    )
+    main_content: bool = setting(True, "Extract main content only, not navigation and footers.")
+    respect_noindex: bool = setting(
+        True, "Drop pages whose X-Robots-Tag header or robots meta tag says noindex or none."
+    )
+    licence: bool = setting(
+        False,
+        "Write the licence that a page's HTML names into its metadata, for the filter `licence`: by "
+        "rel=license, in meta tags and JSON-LD, or by a link (scripts/crawl2llm/stages/ingest/licences.py).",
+        unless_default=True,
+    )
+    min_characters: int = setting(1, "Least characters of extracted text for a document.", ge=1)
+    max_missing_files: int = setting(
+        0, "Most remote files of a shard that may be missing; each is counted. One more, and the task fails.", ge=0
+    )
+    max_damaged: int | None = setting(
+        None, "Most places of damage in the files of a shard; null is any number. One more, and the task fails.", ge=0
+    )
+    max_body_bytes: int = setting(20000000, "Larger bodies (before or after decompression) are dropped.", ge=1024)
+
+
+class CheckSettings(Settings):
+    """Proves that ids are unique over all shards, and finds records that the crawl holds more than once. It has no keys."""
+
+
+class IngestSettings(Settings):
+    """Reads the sources and extracts main text."""
+
+    list: ListSettings = section()
+    fetch: FetchSettings = section()
+    extract: ExtractSettings = section()
+    check: CheckSettings = section()

@@ -1,0 +1,94 @@
+"""The settings of the stage report."""
+
+from typing import Literal
+
+from crawl2llm.core.settings import NonEmpty, Number, Settings, section, setting
+
+
+class WhatifSettings(Settings):
+    """Counts what other thresholds of select steps would keep, from the scores that are there."""
+
+    points: int = setting(
+        33,
+        "Thresholds of each rule that are asked about, that of now among them or beside them; 0 leaves the step out.",
+        ge=0,
+        le=512,
+    )
+
+
+class RenderSettings(Settings):
+    """Renders the page."""
+
+    samples: int = setting(3, "Texts shown of what was kept and of each reason to drop.", ge=0, le=100)
+    sample_characters: int = setting(700, "Characters of a text that are shown.", ge=100, le=20000)
+    seed: int = setting(0, "Seed of the choice of the texts.", ge=0)
+    alarm_share: Number | None = setting(
+        0.5,
+        "The report names each source, and each host of 100 pages or more, that loses more than this share of "
+        "its documents to one filter; null: none.",
+        ge=0,
+        lt=1,
+        unless_default=True,
+    )
+
+
+class InspectSettings(Settings):
+    """Pages for a person to mark documents on that filters kept or dropped, one page for each filter."""
+
+    samples: int = setting(
+        20,
+        "Documents in the random sample of each rule, and near each rule's threshold on each side; of what a "
+        "filter keeps, five times as many in the random sample. 0: no pages.",
+        ge=0,
+        le=100,
+    )
+    characters: int = setting(
+        1500,
+        "Characters of a text that are shown. A page that would be larger than 4.5 MB shows less.",
+        ge=200,
+        le=20000,
+    )
+    seed: int = setting(0, "Seed of the random samples.", ge=0)
+    marks: list[NonEmpty] = setting(
+        [],
+        "Files of marks that the pages saved: the report then shows precision and recall by rule.",
+        unique=True,
+        file=True,
+    )
+
+
+class CompareSettings(Settings):
+    """Compares all variants on one page. Runs where the run has variants."""
+
+    confidence: Number = setting(
+        0.95,
+        "Confidence of intervals; a verdict is wrong with the rest of the probability, over all comparisons of "
+        "a family together.",
+        gt=0.5,
+        lt=1,
+    )
+    noise: Literal["pooled", "welch"] = setting(
+        "pooled",
+        "How the noise between seeds is known: pooled over all settings, or welch, of the two that are compared "
+        "alone (Welch 1947), which needs 5 seeds each or more.",
+    )
+    power: Number = setting(
+        0.8,
+        "Probability with which a difference should be seen, for the number of seeds it needs.",
+        source="Cohen 1988, section 2.4",
+        gt=0,
+        lt=1,
+    )
+    resamples: int = setting(
+        1000, "Draws of the bootstrap over documents, and over trainings for a scaling law.", ge=100, le=100000
+    )
+    seed: int = setting(0, "Seed of these draws.", ge=0, le=4294967295)
+
+
+class ReportSettings(Settings):
+    """The page that shows a run."""
+
+    whatif: WhatifSettings = section()
+    render: RenderSettings = section()
+    inspect: InspectSettings = section()
+    compare: CompareSettings = section()

@@ -1,0 +1,51 @@
+"""The settings of the stage tokenize."""
+
+from typing import Literal
+
+from crawl2llm.core.settings import Auto, Settings, section, setting
+
+
+class TrainSettings(Settings):
+    """Trains the tokenizer on a sample."""
+
+    model: Literal["bpe", "unigram"] = setting(
+        "bpe",
+        "How entries are chosen: byte-level BPE, or byte-level Unigram (arXiv:1804.10959), which trains and "
+        "encodes more slowly.",
+    )
+    vocabulary: int | Auto = setting(
+        "auto",
+        "Entries of the vocabulary with the 256 bytes and 16 special tokens; auto is 1,024 to 32,768, by the "
+        "corpus's bytes (docs/stages/tokenize.md).",
+        ge=272,
+        le=1000000,
+    )
+    digits: int = setting(
+        3, "Numbers are split into groups of up to this many digits; 0 leaves them whole.", ge=0, le=9
+    )
+    marks: Literal["separate", "letters"] = setting(
+        "separate",
+        "Whether combining marks (Unicode's category M) part words, as in GPT-2's expression, or belong to "
+        "them. `letters` for scripts with vowel signs, such as Hindi, Bengali and Thai "
+        "(docs/stages/tokenize.md).",
+        unless_default=True,
+    )
+    train_bytes: int = setting(1000000000, "Bytes of training text to sample.", ge=1000)
+    seed: int = setting(0, "Seed of the sample.", ge=0)
+
+
+class EncodeSettings(Settings):
+    """Encodes every shard."""
+
+    engine: Literal["auto", "tiktoken", "tokenizers"] = setting(
+        "auto",
+        "What encodes; all give the same ids. auto is tiktoken, which is faster, where it is proven to do so "
+        "for this tokenizer, else tokenizers.",
+    )
+
+
+class TokenizeSettings(Settings):
+    """A byte-level tokenizer, and the corpus as token ids."""
+
+    train: TrainSettings = section()
+    encode: EncodeSettings = section()
