@@ -17,7 +17,7 @@ include: "rules/crawl.smk"
 include: "rules/synthesize.smk"
 include: "rules/ingest.smk"
 # The filters; the config's `filters` says which run, and in what order
-include: "rules/filters/ordinary.smk"  # url, multilingual, lines, licence, sourcecode, toxicity, pii
+include: "rules/filters.smk"
 include: "rules/filters/language.smk"
 include: "rules/filters/heuristics.smk"
 include: "rules/filters/boilerplate.smk"
@@ -42,5 +42,4 @@ rule all:
     input:
         every_variant("report.render"),
         every_variant("report.render", "report.html"),
-        comparison_manifests("evaluate.common"),
-        comparison_manifests("report.compare"),
+        manifests_of_all_variants("evaluate.common", "report.compare"),

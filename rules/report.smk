@@ -1,156 +1,61 @@
-"""
-report: the page that shows a run.
-
-REQUIRED INPUTS:
-
-    report.whatif: documents, scores, verdicts and tokens
-    report.inspect: documents, scores, verdicts and edits
-    report.render: the manifests of every step. Beside them, where they are: metrics.jsonl and Snakemake's benchmark files
-
-OUTPUTS:
-
-    results/{variant}/report/whatif/manifest.json    whatif.json: what other thresholds of select steps would keep
-    results/{variant}/report/inspect/manifest.json   index.html and a page for each filter, to mark documents on; samples.jsonl
-    results/{variant}/report/render/manifest.json    funnel.json and counts.json: the numbers that the input alone decides
-    results/{variant}/report/render/report.html      the page; it shows times too, so no manifest lists it
-    results/{variant}/report/render/figures/*.svg    its key figures; `snakemake --report` shows them and the page
-    results/{variant}/report/compare/manifest.json   compare.json: all variants, their differences with verdicts; of main, where the run has variants
-    results/{variant}/report/compare/compare.html    the page over all variants; it shows times too
-    results/{variant}/report/now/report.html         by `snakemake report_now`: the page of what is there so far
-"""
+"""report: the page that shows a run."""
 
 
 rule report_whatif:
+    """whatif.json: what other thresholds of select steps would keep."""
     input:
         manifests=manifests_read_by("report.whatif"),
     output:
-        manifest="results/{variant}/report/whatif/manifest.json",
-    log:
-        "logs/{variant}/report/whatif.log",
-    benchmark:
-        "results/{variant}/benchmarks/report/whatif.tsv"
-    conda:
-        "../envs/data.yaml"
-    params:
-        fingerprint=fingerprint("report.whatif"),
-        manifests=manifests_read_by("report.whatif", ranged=True),
+        result("report.whatif"),
     shell:
-        """
-        python -m crawl2llm.stages.report.whatif \
-            --config {params.fingerprint:q} \
-            --manifests {params.manifests:q} \
-            --manifest {output.manifest:q} \
-            --log {log:q}
-        """
+        PROGRAM
 
 
 rule report_inspect:
+    """index.html and a page for each filter, to mark documents on; samples.jsonl."""
     input:
         manifests=manifests_read_by("report.inspect"),
     output:
-        manifest="results/{variant}/report/inspect/manifest.json",
-    log:
-        "logs/{variant}/report/inspect.log",
-    benchmark:
-        "results/{variant}/benchmarks/report/inspect.tsv"
-    conda:
-        "../envs/data.yaml"
-    params:
-        fingerprint=fingerprint("report.inspect"),
-        manifests=manifests_read_by("report.inspect", ranged=True),
+        result("report.inspect"),
     shell:
-        """
-        python -m crawl2llm.stages.report.inspect \
-            --config {params.fingerprint:q} \
-            --manifests {params.manifests:q} \
-            --manifest {output.manifest:q} \
-            --log {log:q}
-        """
+        PROGRAM
 
 
 rule report_render:
+    """funnel.json and counts.json: the numbers that the input alone decides; the page and its figures, which show times too."""
     input:
-        manifests=manifests_for_report,
+        manifests=manifests_for_report(),
     output:
-        manifest="results/{variant}/report/render/manifest.json",
-        page=report(
-            "results/{variant}/report/render/report.html",
-            caption="report/page.rst",
-            category="{variant}",
-            labels={"shows": "the whole run"},
-        ),
-        funnel=report(
-            "results/{variant}/report/render/figures/funnel.svg",
-            caption="report/funnel.rst",
-            category="{variant}",
-            labels={"shows": "documents kept and dropped"},
-        ),
-        loss=report(
-            "results/{variant}/report/render/figures/loss.svg",
-            caption="report/loss.rst",
-            category="{variant}",
-            labels={"shows": "loss"},
-        ),
-        bits=report(
-            "results/{variant}/report/render/figures/bits-per-byte.svg",
-            caption="report/bits.rst",
-            category="{variant}",
-            labels={"shows": "bits per byte"},
-        ),
-    log:
-        "logs/{variant}/report/render.log",
-    benchmark:
-        "results/{variant}/benchmarks/report/render.tsv"
-    conda:
-        "../envs/data.yaml"
+        result("report.render"),
+        figure("report.render", "report.html", "page", "the whole run"),
+        figure("report.render", "figures/funnel.svg", "funnel", "documents kept and dropped"),
+        figure("report.render", "figures/loss.svg", "loss", "loss"),
+        figure("report.render", "figures/bits-per-byte.svg", "bits", "bits per byte"),
     params:
-        fingerprint=fingerprint("report.render"),
-        manifests=manifest_ranges(),
+        complete_config=complete_config,
     shell:
-        """
-        python -m crawl2llm.stages.report.render \
-            --config {params.fingerprint:q} \
-            --complete-config {COMPLETE:q} \
-            --manifests {params.manifests:q} \
-            --manifest {output.manifest:q} \
-            --log {log:q}
-        """
+        PROGRAM
 
 
 rule report_compare:
+    """compare.json: all variants, their differences with verdicts; of main, where the run has variants."""
     input:
-        manifests=manifests_of_all_variants("report.render", "evaluate.common"),
+        manifests_of_all_variants("report.render", "evaluate.common"),
     output:
-        manifest="results/{variant}/report/compare/manifest.json",
-        page=report(
-            "results/{variant}/report/compare/compare.html",
-            caption="report/compare.rst",
-            category="{variant}",
-            labels={"shows": "all variants compared"},
-        ),
-    log:
-        "logs/{variant}/report/compare.log",
-    benchmark:
-        "results/{variant}/benchmarks/report/compare.tsv"
+        result("report.compare"),
+        figure("report.compare", "compare.html", "compare", "all variants compared"),
     wildcard_constraints:
         variant="main",
-    conda:
-        "../envs/data.yaml"
     params:
-        fingerprint=fingerprint("report.compare"),
+        complete_config=complete_config,
+        sources=SOURCES,
     shell:
-        """
-        python -m crawl2llm.stages.report.compare \
-            --config {params.fingerprint:q} \
-            --complete-config {COMPLETE:q} \
-            --sources {SOURCES:q} \
-            --manifest {output.manifest:q} \
-            --log {log:q}
-        """
+        PROGRAM
 
 
-# No input and no output: it always runs when it is asked for, and shows what is there. It is part of no other target.
+# No input and no output: it always runs when it is asked for. It is part of no other target.
 rule report_now:
+    """Show what is there so far."""
     localrule: True
     conda:
         "../envs/data.yaml"

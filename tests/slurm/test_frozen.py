@@ -35,7 +35,7 @@ def test_edits_while_jobs_wait(cluster: Cluster, complete: Path, tmp_path: Path)
                 root / "scripts/crawl2llm/filters/heuristics/select.py",
             )
             held = {path: path.read_text(encoding="utf-8") for path in (rule, program)}
-            rule.write_text(held[rule].replace("python -m", "exit 1; python -m"), encoding="utf-8")
+            rule.write_text(held[rule].replace("        PROGRAM", '        "exit 1; " + PROGRAM'), encoding="utf-8")
             program.write_text(held[program] + "\nEDITED = True\n", encoding="utf-8")
             run.finish()
         finally:

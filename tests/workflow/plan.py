@@ -73,46 +73,66 @@ def parsed_once() -> Iterator[None]:
         using.parse = parse
 
 
-def here(folder: Path, tree: dict[str, Any]) -> set[str]:
-    """A dry run in this process, through Snakemake's API: more than a second for the first, then some 100 ms each."""
-    from snakemake.api import SnakemakeApi
-    from snakemake.settings.enums import RerunTrigger
-    from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, ResourceSettings, StorageSettings
-
-    handle, name = tempfile.mkstemp(suffix=".yaml")
-    os.close(handle)
-    config = Path(name)
-    config.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+@contextlib.contextmanager
+def restored_process() -> Iterator[None]:
+    """What Snakemake and the rules change of this process is undone at the end."""
     before, path, variables = Path.cwd(), list(sys.path), dict(os.environ)
     handlers = list(logging.getLogger().handlers)
-    output = io.StringIO()
     try:
-        with (
-            parsed_once(),
-            contextlib.redirect_stderr(output),
-            contextlib.redirect_stdout(output),
-            SnakemakeApi(OutputSettings(dryrun=True)) as api,
-        ):
-            workflow = api.workflow(
-                resource_settings=ResourceSettings(cores=2),
-                config_settings=ConfigSettings(configfiles=[config]),
-                storage_settings=StorageSettings(),
-                snakefile=ROOT / "Snakefile",
-                workdir=folder,
-            )
-            triggers = frozenset({RerunTrigger.PARAMS, RerunTrigger.INPUT})
-            workflow.dag(DAGSettings(rerun_triggers=triggers)).execute_workflow(executor="dryrun")
+        yield
     finally:
         os.chdir(before)
         sys.path[:] = path
         os.environ.clear()
         os.environ.update(variables)
         logging.getLogger().handlers[:] = handlers
+
+
+@contextlib.contextmanager
+def open_workflow(folder: Path, tree: dict[str, Any]) -> Iterator[Any]:
+    """Snakemake's workflow API of a dry run in this process."""
+    from snakemake.api import SnakemakeApi
+    from snakemake.settings.types import ConfigSettings, OutputSettings, ResourceSettings, StorageSettings
+
+    handle, name = tempfile.mkstemp(suffix=".yaml")
+    os.close(handle)
+    config = Path(name)
+    config.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+    try:
+        with restored_process(), parsed_once(), SnakemakeApi(OutputSettings(dryrun=True)) as api:
+            yield api.workflow(
+                resource_settings=ResourceSettings(cores=2),
+                config_settings=ConfigSettings(configfiles=[config]),
+                storage_settings=StorageSettings(),
+                snakefile=ROOT / "Snakefile",
+                workdir=folder,
+            )
+    finally:
         config.unlink()
+
+
+def here(folder: Path, tree: dict[str, Any]) -> set[str]:
+    """A dry run in this process, through Snakemake's API: more than a second for the first, then some 100 ms each."""
+    return named(dry_run(folder, tree)[0])
+
+
+def dry_run(folder: Path, tree: dict[str, Any]) -> tuple[str, Any]:
+    """What a dry run in this process prints, and its workflow with the plan."""
+    output = io.StringIO()
+    with (
+        contextlib.redirect_stderr(output),
+        contextlib.redirect_stdout(output),
+        open_workflow(folder, tree) as workflow,
+    ):
+        from snakemake.settings.enums import RerunTrigger
+        from snakemake.settings.types import DAGSettings
+
+        triggers = frozenset({RerunTrigger.PARAMS, RerunTrigger.INPUT})
+        workflow.dag(DAGSettings(rerun_triggers=triggers)).execute_workflow(executor="dryrun")
     text = output.getvalue()
     # A dry run always says one of the two; without, its output was not caught and an empty set would say nothing.
     assert "This was a dry-run" in text or "Nothing to be done" in text, text
-    return named(text)
+    return text, workflow._workflow
 
 
 def elsewhere(folder: Path, tree: dict[str, Any], root: Path) -> set[str]:

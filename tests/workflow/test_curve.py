@@ -24,7 +24,7 @@ def config(folder: Path, every: int, kept: int = 10) -> str:
 
 
 def drawn(folder: Path, every: int) -> int:
-    words = ["--model", f"{RUN}/pretrain/train/manifest.json", "--items", f"{RUN}/evaluate/items/manifest.json"]
+    words = ["--model", f"{RUN}/pretrain/train/manifest.json", "--tasks", f"{RUN}/evaluate/items/manifest.json"]
     return curve.main(["--config", config(folder, every), *words, "--manifest", "out/manifest.json"])
 
 

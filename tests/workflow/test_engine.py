@@ -12,7 +12,7 @@ import snakemake.api  # noqa: F401 - first, since the modules import each other
 from snakemake import persistence
 from snakemake.workflow import Workflow
 
-from tests.workflow import forked
+from tests.workflow import forked, plan
 from tests.workflow.conftest import environment
 
 SNAKEFILE = """
@@ -163,3 +163,17 @@ def test_a_job_that_has_nothing_to_do_is_not_started(tmp_path: Path) -> None:
         "nothing to do: settings, code and input are as before" in done.stdout
         and "2 of 2 steps (100%) done" in done.stdout
     )
+
+
+def test_a_rule_that_is_called_after_a_step_is_complete(tmp_path: Path) -> None:
+    """What it says itself stays, in a rule of a loop too; a rule of another name is left alone."""
+    _, workflow = plan.dry_run(tmp_path, {"ingest": {"extract": {"shards": 2}}, "filters": ["url", "language"]})
+    rules = {rule.name: rule for rule in workflow.rules}
+    jobs = {job.rule.name: job for job in workflow.dag.jobs}
+    assert str(jobs["url_score"].log[0]) == "logs/main/url/score/00000.log"
+    assert jobs["url_score"].params.program == ["crawl2llm.filters.url.score"]
+    assert jobs["language_score"].params.program == ["crawl2llm.filters.language.score"]
+    assert jobs["tokenize_train"].threads == 2 and rules["tokenize_train"].shellcmd.startswith("RAYON_NUM_THREADS=")
+    assert rules["pretrain_train"].shellcmd.startswith("exec python -m crawl2llm.training.launch ")
+    assert rules["pretrain_train"].ruleinfo.container_img is False and rules["url_score"].ruleinfo.container_img is None
+    assert not rules["report_now"].log and rules["all"].conda_env is None

@@ -24,7 +24,7 @@ DATA = set(ORDER[: ORDER.index("tokenize.encode") + 1]) - {
 }  # what the run is asked for
 EDITS = {
     "scripts/crawl2llm/filters/quality/select.py": ("BINS = 20", "BINS = 21"),
-    "rules/filters/heuristics.smk": ("python -m", "exit 1; python -m"),
+    "rules/filters/heuristics.smk": ("        PROGRAM", '        "exit 1; " + PROGRAM'),
     "scripts/crawl2llm/formats/documents.py": ("BATCH = 1024", "BATCH = 1025"),
     "profiles/local/config.yaml": ("cores: all", "cores: nonsense"),
     "scripts/crawl2llm/filters/language/settings.py": ("threshold: Number", "threshold_of_no_program: Number"),

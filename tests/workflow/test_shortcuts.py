@@ -168,13 +168,6 @@ def test_all_shortcuts_together_change_no_plan_and_no_refusal(said: dict[str, st
     assert plan(after) == plan(before) and WORDS.get(case, "rule part:") in after
 
 
-def test_no_environment_of_a_rule_depends_on_params() -> None:
-    """`use_rule_environments` gives it none."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "rules").rglob("*.smk")]
-    named = [line for text in texts for line in re.findall(r"^    conda:\n +(.*)", text, re.MULTILINE)]
-    assert len(named) > 20 and all(re.fullmatch(r'"[^{}]+"', line) for line in named)
-
-
 def test_the_version_of_the_lock_is_the_tested_one() -> None:
     lock = (ROOT / "envs/lock.txt").read_text(encoding="utf-8").splitlines()
     assert f"snakemake=={planning_shortcuts.TESTED_VERSION}" in lock

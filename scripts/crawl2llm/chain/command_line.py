@@ -59,6 +59,8 @@ SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no
 RESULTS = "results"  # the folder of all results
 LOGS = "logs"  # the folder of the logs of all tasks of a run
 ONE_TASK_MANIFEST = "manifest.json"  # the name of a one-task step's manifest
+# The manifest of a step's first task, by what numbers its tasks:
+FIRST_TASKS = {"shard": "00000.manifest.json", "band": "00.manifest.json", "part": "000.manifest.json"}
 LOG = "log"  # of all attempts at a training run, beside its checkpoints
 Body = Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]]
 MENDABLE = (InputError, errors.ConfigError, ManifestError, OSError)  # errors that a person can do something about

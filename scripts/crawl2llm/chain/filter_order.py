@@ -6,27 +6,13 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from crawl2llm.chain.stage_names import FILTER_NAMES
-from crawl2llm.chain.step import TEXT, Config, Filter
+from crawl2llm.chain.step import Config, Filter
 
 FIRST_VERDICTS = "ingest.check"  # the verdicts before those of the first filter
 DECONTAMINATE = "decontaminate"
 FILTERS: dict[str, Filter] = {name: import_module(f"crawl2llm.filters.{name}.steps").FILTER for name in FILTER_NAMES}
-
-LANGUAGES = "language.score"
-
-
-def is_ordinary(spec: Filter) -> bool:
-    """Whether a filter has the two usual steps, which read what all filters may: rules/filters/ordinary.smk has their rules."""
-    readable = {*TEXT, LANGUAGES}
-    return (
-        list(spec.steps) == ["score", "select"]
-        and set(spec.steps["score"].needs) <= readable
-        and all(step.per == "shard" for step in spec.steps.values())
-    )
-
-
-ORDINARY = tuple(name for name, spec in FILTERS.items() if is_ordinary(spec))
-ORDINARY_STEPS = tuple(f"{name}.{step}" for name in ORDINARY for step in FILTERS[name].steps)
+# Those that score each document and judge it by its scores, with no other step: their rules are a loop (rules/filters.smk).
+ORDINARY = tuple(name for name, spec in FILTERS.items() if tuple(spec.steps) == ("score", "select"))
 
 
 def used_filters(config: Config) -> list[str]:

@@ -51,6 +51,13 @@ def _untrained_model(config: Config) -> list[str]:
     return [UNTRAINED] if config["evaluate"]["model"]["untrained"] else []
 
 
+def names_in_variants(variants: dict[str, Config]) -> list[str]:
+    """Every model of a run with variants, each once."""
+    return list(
+        dict.fromkeys(name for config in variants.values() for name in (*evaluated_models(config), *config["models"]))
+    )
+
+
 def models_made_by(config: Config, step: str) -> list[str]:
     """The models that a step makes, in the order of the registry."""
     return [name for name, entry in config["models"].items() if entry["step"] == step]

@@ -5,7 +5,7 @@ Each stage and each filter declares its own in its `steps.py`; chain/steps.py an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,9 @@ class Step:
     tasks: the ids of its tasks by model or contender; None, of a step by model: the models that it makes.
     models_read: the models that a task reads; None: see `models_read` in chain/steps.py.
     files_of: the step whose keys name its files; "": its own. files_config: the config with these keys, where it is another.
+    inputs: what it needs, by the options of its program and the inputs of its rule; these are among its `needs`.
+    optional: the options of `inputs` that a task may lack: the manifests of a step that not every run has, or that it reads only sometimes.
+    environment: its packages, envs/<environment>.yaml.
     follows: the step that it comes after, in the order of all steps; "": the one before it in its `steps.py`.
     """
 
@@ -70,12 +73,19 @@ class Step:
     models_read: Callable[[Config, str], list[str]] | None = None
     files_of: str = ""
     files_config: Callable[[Config, str], Config] = names_files_itself
+    environment: str = "data"
     follows: str = ""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    optional: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "needs", tuple(dict.fromkeys((*self.needs, *self.inputs.values()))))
 
 
-TEXT = (DOCUMENTS, VERDICTS_BEFORE, EDITS_BEFORE)  # what reads the texts that are still there
-SCORE = Step(TEXT, per="shard")  # measures the texts of a shard
-SELECT = Step((".score",), per="shard", exempts=True)  # judges each document by its own measures
+# `inputs` of what reads the texts that are still there:
+TEXT = {"documents": DOCUMENTS, "verdicts": VERDICTS_BEFORE, "edits": EDITS_BEFORE}
+SCORE = Step(inputs=TEXT, per="shard")  # measures the texts of a shard
+SELECT = Step(inputs={"signals": ".score"}, per="shard", exempts=True)  # judges each document by its own measures
 
 
 @dataclass(frozen=True)

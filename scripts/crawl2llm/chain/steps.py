@@ -35,10 +35,19 @@ def _steps_of_stages(stages: Sequence[str]) -> dict[str, Step]:
     }
 
 
+def whole_name(need: str, filter_name: str) -> str:
+    """`url.score` of `.score`, as the filter `url` names its own step."""
+    return filter_name + need if need.startswith(".") else need
+
+
 def _steps_of_filters() -> dict[str, Step]:
     """Those of all filters, by their whole names."""
     return {
-        f"{name}.{step}": replace(facts, needs=tuple(name + need if need[0] == "." else need for need in facts.needs))
+        f"{name}.{step}": replace(
+            facts,
+            needs=tuple(whole_name(need, name) for need in facts.needs),
+            inputs={option: whole_name(need, name) for option, need in facts.inputs.items()},
+        )
         for name, spec in FILTERS.items()
         for step, facts in spec.steps.items()
     }

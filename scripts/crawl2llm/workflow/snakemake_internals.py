@@ -16,9 +16,11 @@ from snakemake.logging import logger
 from snakemake.persistence import ParamsChange
 from snakemake.settings.enums import RerunTrigger
 
+from crawl2llm.chain import steps
 from crawl2llm.chain.early_cutoff import NOTHING_TO_DO, UNCHANGED_JOB
 from crawl2llm.chain.freshness import STALE_PREFIX
-from crawl2llm.workflow import planning_shortcuts
+from crawl2llm.workflow import planning_shortcuts, rule_parts
+from crawl2llm.workflow.rule_parts import RuleParts
 
 
 class StaleResult(ParamsChange):
@@ -88,6 +90,53 @@ def decide_reruns_by(workflow: Any, why: Callable[[Any], str | None]) -> None:
     workflow.__class__ = ManifestWorkflow
     planning_shortcuts.take_shortcuts()
     Job.output_mintime = property(_no_time)
+
+
+def complete_rules(workflow: Any, parts: RuleParts) -> None:
+    """Give every rule that is called after a step what follows from the step and the rule does not say itself.
+
+    To be called before the rules are read. A rule says what its step reads: `input`; each named input and param is an option.
+    """
+    make = workflow.rule
+
+    def make_complete_rule(name: str | None = None, **place: Any) -> Callable[[Any], Any]:
+        register = make(name=name, **place)
+
+        def complete(info: Any) -> Any:
+            step = steps.step_of(info.name or name or "")
+            if step in steps.STEPS:
+                _complete_rule(workflow, info, step, parts)
+            return register(info)
+
+        return complete
+
+    workflow.rule = make_complete_rule
+
+
+def _complete_rule(workflow: Any, info: Any, step: str, parts: RuleParts) -> None:
+    """Fill in what Snakemake has read of a rule, with the directives that a rule would have."""
+    words, params = info.params or ((), {})
+    by_name = {**(info.input.kwpaths if info.input else {}), **params}
+    directives = {
+        "log": workflow.log(rule_parts.log_file(step)),
+        "benchmark": workflow.benchmark(rule_parts.benchmark_file(step)),
+        "conda_env": workflow.conda(str(Path(workflow.basedir) / rule_parts.environment_file(step))),
+    }
+    if threads := parts.threads(step):
+        directives["threads"] = workflow.threads(threads)
+    if rule_parts.takes_gpus(step):
+        directives["resources"] = workflow.resources(card=parts.gpu_count(step))
+    launcher: dict[str, Any] = {}
+    if rule_parts.is_launched(step):
+        launcher = {"launcher": parts.launcher(step)}
+        directives["container_img"] = workflow.container(
+            None
+        )  # srun is not in the image: the launcher starts the image itself
+    for name, fill_in in directives.items():
+        if getattr(info, name) is None:
+            fill_in(info)
+    options = parts.options(step, by_name, words)
+    workflow.params(fingerprint=parts.fingerprint(step), program=parts.program(step), options=options, **launcher)(info)
 
 
 def start_jobs_from(workflow: Any, snakefile: Path, config: Path) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import model_registry, steps
+from crawl2llm.chain import gpu_slots, model_registry, steps
 from crawl2llm.chain.freshness import ABOVE_PREFIX, KEEP_RENAMED, MODULES_RENAMED, replacement_text
 from crawl2llm.chain.model_registry import EXPORT_STEP, QUANTIZE_STEP
 from crawl2llm.chain.project import Project
-from crawl2llm.core import code_snapshot
+from crawl2llm.core import code_snapshot, devices
 from crawl2llm.core.console import print_line
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, NewerError
@@ -57,6 +58,51 @@ def stale_job_check(project: Project) -> Callable[[Any], str | None]:
             raise WorkflowError(str(error)) from None
 
     return why_job_is_stale
+
+
+def announce_gpus(workflow: Any) -> list[str]:
+    """The GPUs of a local run, which its jobs are told: all that are here unless --resources or the profile says fewer.
+
+    They are its resource `card`. None on a cluster, whose nodes have others.
+    """
+    names = devices.visible_gpus() if workflow.resource_settings.nodes is None else []
+    gpu_slots.announce_gpus(names, most=workflow.global_resources.get("card").value)
+    if names and "card" not in workflow.global_resources:
+        workflow.register_resource("card", len(names))
+    runs_jobs_here = not workflow.deployment_settings.deployment_method
+    if names and runs_jobs_here and (line := devices.why_gpus_unseen(devices.cuda_of_torch())):
+        print_line(f"warning: {line}", file=sys.stderr)
+    return names
+
+
+def container_image(workflow: Any) -> str | None:
+    """The image that jobs run in with `--sdm apptainer`, beside the project; None without. Raises WorkflowError if there is none."""
+    from snakemake.exceptions import WorkflowError
+    from snakemake.settings.types import DeploymentMethod
+
+    if DeploymentMethod.APPTAINER not in workflow.deployment_settings.deployment_method:
+        return None
+    image = code_snapshot.project_folder(Path(workflow.basedir)) / "crawl2llm.sif"
+    if not image.exists():
+        raise WorkflowError(
+            f"--sdm apptainer needs the image {image}, and there is none. Build it in {image.parent}, on a "
+            f"machine with a network: apptainer build crawl2llm.sif profiles/slurm/crawl2llm.def"
+        )
+    return str(image)
+
+
+def check_environment(workflow: Any, project: Project, gpus: list[str]) -> None:
+    """Raise InputError where the run could not work to its end: a tokenizer, tools, a compiler, settings; ImportError where the compiled
+    part does not fit the code. NewerError for results of a newer version.
+    """
+    runs_jobs_here = not workflow.deployment_settings.deployment_method
+    check_tokenizers(project)
+    check_tools(project)
+    if workflow.resource_settings.nodes is None and runs_jobs_here:
+        check_compiler(project, bool(gpus))
+    say_what_is_auto(project)
+    if runs_jobs_here:
+        import_module("crawl2llm.stages.ingest.compiled")
 
 
 def say_what_is_auto(project: Project) -> None:

@@ -37,6 +37,7 @@ from crawl2llm.core.nested_dicts import has_path
 from crawl2llm.core.phrases import and_more
 from crawl2llm.filters.url.lists import Lists, PublicSuffixes, judged_url
 from crawl2llm.filters.url.lists import parse_domains as listed_domains
+from crawl2llm.filters.url.settings import ScoreSettings
 from crawl2llm.formats.documents import SPLITS, open_parquet, rows
 from crawl2llm.text.group_split import synthesis_source, url_host
 from crawl2llm.workflow.unused import RESULTS
@@ -277,8 +278,7 @@ def takedown_report(
             "".join(f"{entry}\n" for entry in entries), encoding="utf-8"
         )
         list_path = str(folder / "domains" if domains else folder)
-        empty = configuration.validate({})["url"]["score"]
-        lists = Lists({**empty, kind: [list_path]})
+        lists = Lists(ScoreSettings.model_validate({kind: [list_path]}))
         documents: list[dict[str, Any]] = []
         counts_by_variant: dict[str, dict[str, Any]] = {}
         places: dict[str, set[Path]] = {split: set() for split in ("", "validation", "train")}

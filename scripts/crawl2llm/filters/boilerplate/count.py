@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.boilerplate import keys
@@ -39,14 +39,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "boilerplate.count",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/count/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    return command_line.run_step(parser, body, argv)
+main = Program("boilerplate.count", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

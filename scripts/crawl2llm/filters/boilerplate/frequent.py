@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.chain.steps import number_of_parts
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest, scratch_folder
@@ -69,14 +69,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "boilerplate.frequent",
-        __doc__,
-        "--config config.yaml --counts results/main/boilerplate/count/*.manifest.json --manifest /tmp/frequent/000.manifest.json",
-    )
-    parser.add_argument("--counts", required=True, type=Path, nargs="+", help="manifests of boilerplate.count")
-    return command_line.run_step(parser, body, argv)
+main = Program("boilerplate.frequent", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ from crawl2llm.chain.step import SELECT, TEXT, Filter, Step
 
 FILTER = Filter(
     {
-        "count": Step(TEXT, per="shard", exempts=True),
-        "frequent": Step((".count",), per="part"),
-        "score": Step((*TEXT, ".frequent"), per="shard", exempts=True),
+        "count": Step(inputs=TEXT, per="shard", exempts=True),
+        "frequent": Step(inputs={"counts": ".count"}, per="part"),
+        "score": Step(inputs={**TEXT, "frequent": ".frequent"}, per="shard", exempts=True),
         "select": SELECT,
     },
     edits="score",

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import items
@@ -108,16 +108,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out, sidecar_file(args.manifest, "matches")]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "decontaminate.score",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --index results/main/decontaminate/index/manifest.json "
-        "--manifest /tmp/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    parser.add_argument("--index", required=True, type=Path, help="manifest of decontaminate.index")
-    return command_line.run_step(parser, body, argv)
+main = Program("decontaminate.score", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

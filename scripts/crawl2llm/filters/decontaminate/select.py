@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import cuts
 from crawl2llm.filters.decontaminate.score import MATCH_SCHEMA
@@ -74,14 +74,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [*files, places, found_file]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "decontaminate.select",
-        __doc__,
-        "--config config.yaml --signals results/main/decontaminate/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
-    )
-    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same decontaminate.score shard")
-    return command_line.run_step(parser, body, argv)
+main = Program("decontaminate.select", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

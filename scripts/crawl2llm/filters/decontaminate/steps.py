@@ -36,8 +36,8 @@ def searched_config(config: Config, task: str) -> Config:
 
 FILTER = Filter(
     {
-        "index": Step(extra_settings=index_settings, files_config=searched_config),
-        "score": Step((".index", *TEXT), per="shard"),
+        "index": Step(extra_settings=index_settings, files_config=searched_config, environment="evaluate"),
+        "score": Step(inputs={"index": ".index", **TEXT}, per="shard"),
         "select": SELECT,
     },
     edits="select",

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.dedup import previous_corpora
@@ -106,14 +106,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "dedup.exact",
-        __doc__,
-        "--config config.yaml --signals results/main/dedup/signature/*.manifest.json --manifest /tmp/exact/manifest.json",
-    )
-    parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of dedup.signature")
-    return command_line.run_step(parser, body, argv)
+main = Program("dedup.exact", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

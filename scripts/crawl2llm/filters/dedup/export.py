@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.dedup.previous_corpora import COMPARED_SETTINGS, SETS
@@ -69,21 +70,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out, sets_file]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "dedup.export",
-        __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json"
-        " --signals results/main/dedup/signature/00000.manifest.json --split results/main/corpus/split/manifest.json"
-        " --manifest /tmp/export/00000.manifest.json",
-    )
-    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
-    parser.add_argument("--signals", required=True, type=Path, help="manifest of a dedup.signature shard")
-    parser.add_argument("--split", required=True, type=Path, help="manifest of corpus.split")
-    parser.add_argument(
-        "--edits", type=Path, nargs="*", default=[], help="manifests of the steps before dedup that edit texts"
-    )
-    return command_line.run_step(parser, body, argv)
+main = Program("dedup.export", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.dedup import previous_corpora
@@ -342,18 +343,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "dedup.select",
-        __doc__,
-        "--config config.yaml --signals results/main/dedup/signature/*.manifest.json"
-        " --exact results/main/dedup/exact/manifest.json --pairs results/main/dedup/verify/*.manifest.json"
-        " --manifest /tmp/select/manifest.json",
-    )
-    parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of dedup.signature")
-    parser.add_argument("--exact", required=True, type=Path, help="manifest of dedup.exact")
-    parser.add_argument("--pairs", required=True, type=Path, nargs="+", help="manifests of dedup.verify")
-    return command_line.run_step(parser, body, argv)
+main = Program("dedup.select", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

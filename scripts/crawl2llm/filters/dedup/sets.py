@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.dedup import previous_corpora
@@ -167,22 +168,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "dedup.sets",
-        __doc__,
-        "--config config.yaml --pairs results/main/dedup/band/*.manifest.json"
-        " --exact results/main/dedup/exact/manifest.json --signals results/main/dedup/signature/00000.manifest.json"
-        " --documents results/main/ingest/extract/00000.manifest.json --manifest /tmp/sets/00000.manifest.json",
-    )
-    parser.add_argument("--pairs", required=True, type=Path, nargs="+", help="manifests of dedup.band")
-    parser.add_argument("--exact", required=True, type=Path, help="manifest of dedup.exact")
-    parser.add_argument("--signals", required=True, type=Path, help="manifest of a dedup.signature shard")
-    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
-    parser.add_argument(
-        "--edits", type=Path, nargs="*", default=[], help="manifests of the steps before that edit texts"
-    )
-    return command_line.run_step(parser, body, argv)
+main = Program("dedup.sets", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

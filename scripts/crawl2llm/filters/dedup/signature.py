@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
 from crawl2llm.chain.config_schema import fill_defaults
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import surviving_texts
@@ -76,14 +76,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "dedup.signature",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    return command_line.run_step(parser, body, argv)
+main = Program("dedup.signature", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,22 @@ def writes_export(config: Config) -> bool:
 FILTER = Filter(
     {
         "signature": SCORE,
-        "exact": Step((".signature",), exempts=True),
-        "band": Step((".signature", ".exact"), per="band"),
-        "sets": Step((".band", ".exact", ".signature", DOCUMENTS, EDITS_BEFORE), per="shard"),
-        "verify": Step((".sets", ".band"), per="part"),
-        "select": Step((".verify", ".exact", ".signature")),
+        "exact": Step(inputs={"signals": ".signature"}, exempts=True),
+        "band": Step(inputs={"signals": ".signature", "exact": ".exact"}, per="band"),
+        "sets": Step(
+            inputs={
+                "pairs": ".band",
+                "exact": ".exact",
+                "signals": ".signature",
+                "documents": DOCUMENTS,
+                "edits": EDITS_BEFORE,
+            },
+            per="shard",
+        ),
+        "verify": Step(inputs={"sets": ".sets", "pairs": ".band"}, per="part"),
+        "select": Step(inputs={"pairs": ".verify", "exact": ".exact", "signals": ".signature"}),
         "export": Step(
-            (DOCUMENTS, EDITS_BEFORE, ".signature", "corpus.split"),
+            inputs={"documents": DOCUMENTS, "edits": EDITS_BEFORE, "signals": ".signature", "split": "corpus.split"},
             per="shard",
             is_used=writes_export,
             exempts=True,

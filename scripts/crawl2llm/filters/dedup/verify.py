@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.document_numbers import (
@@ -145,16 +146,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "dedup.verify",
-        __doc__,
-        "--config config.yaml --pairs results/main/dedup/band/*.manifest.json"
-        " --sets results/main/dedup/sets/*.manifest.json --manifest /tmp/verify/000.manifest.json",
-    )
-    parser.add_argument("--pairs", required=True, type=Path, nargs="+", help="manifests of dedup.band")
-    parser.add_argument("--sets", required=True, type=Path, nargs="+", help="manifests of dedup.sets")
-    return command_line.run_step(parser, body, argv)
+main = Program("dedup.verify", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -11,9 +10,8 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 from pydantic import create_model
 
-from crawl2llm.chain import command_line
 from crawl2llm.chain.settings_registry import settings_class
-from crawl2llm.chain.task_settings import SkippedBy, with_settings
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.settings import Settings
@@ -94,25 +92,12 @@ def measure_shard(
     return files if measuring.edits else files[:1]
 
 
-def program(step: str, doc: str | None, measuring: type[Measuring[S]], schema: pa.Schema) -> Callable[..., int]:
+def program(step: str, doc: str | None, measuring: type[Measuring[S]], schema: pa.Schema) -> Program[Any]:
     """The program of a step that measures documents one by one. doc: the docstring of its module; schema: its columns."""
 
     def body(args: argparse.Namespace, settings: Any, manifest: Manifest) -> list[Path]:
         skipped_by = settings.skipped_by if measuring.edits else []
         return measure_shard(args, manifest, measuring(settings), schema, skipped_by)
 
-    def main(argv: list[str] | None = None) -> int:
-        of_languages = (
-            " --languages results/main/language/score/00000.manifest.json" if measuring.reads_languages else ""
-        )
-        example = f"--config config.yaml {surviving_texts.EXAMPLE}{of_languages} --manifest /tmp/00000.manifest.json"
-        parser = command_line.step_parser(step, doc, example)
-        surviving_texts.add_options(parser)
-        if measuring.reads_languages:
-            parser.add_argument(
-                "--languages", required=True, type=Path, help="manifest of the same language.score shard"
-            )
-        kinds = (settings_class(step), SkippedBy) if measuring.edits else (settings_class(step),)
-        return command_line.run_step(parser, with_settings(create_model("Task", __base__=kinds), body), argv)
-
-    return main
+    kinds = (settings_class(step), SkippedBy) if measuring.edits else (settings_class(step),)
+    return Program(step, doc, create_model("Task", __base__=kinds), body)

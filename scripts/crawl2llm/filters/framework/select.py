@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl2llm.chain import command_line, config_schema
-from crawl2llm.chain.step import stage_of
+from crawl2llm.chain import config_schema
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.framework.columns import Columns, encode_labels
 from crawl2llm.filters.framework.rules import Rules, Settings, failed_rules
@@ -58,27 +58,11 @@ def judge_shard(
     return select_shard(args.signals, judge_batch, manifest, args.manifest, settings["skipped_by"], count)
 
 
-def select_parser(step: str, doc: str | None) -> argparse.ArgumentParser:
-    """The command line of a filter's select. doc: the docstring of its module."""
-    of_score = f"{stage_of(step)}.score"
-    parser = command_line.step_parser(
-        step,
-        doc,
-        f"--config config.yaml --signals results/main/{stage_of(step)}/score/00000.manifest.json"
-        " --manifest /tmp/select/00000.manifest.json",
-    )
-    parser.add_argument("--signals", required=True, type=Path, help=f"manifest of the same {of_score} shard")
-    return parser
-
-
-def program(step: str, doc: str | None, rules_of: Callable[[Settings], Rules]) -> Callable[..., int]:
+def program(step: str, doc: str | None, rules_of: Callable[[Settings], Rules]) -> Program[Any]:
     """The program of a filter's select that has no other input and writes nothing else. rules_of: settings of the step → rules."""
 
     def body(args: argparse.Namespace, settings: Row, manifest: Manifest) -> list[Path]:
         settings = config_schema.fill_defaults(step, settings)
         return judge_shard(args, settings, manifest, rules_of(settings))
 
-    def main(argv: list[str] | None = None) -> int:
-        return command_line.run_step(select_parser(step, doc), body, argv)
-
-    return main
+    return Program(step, doc, Untyped, body)

@@ -15,8 +15,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line, config_schema
+from crawl2llm.chain import config_schema
 from crawl2llm.chain.heuristics_rules import FAMILIES, LOOSER, Thresholds
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core import language_codes
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.phrases import list_sentence
@@ -167,19 +168,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = select.select_parser("heuristics.select", __doc__)
-    parser.add_argument(
-        "--thresholds", type=Path, nargs="*", default=[], help="manifest of heuristics.calibrate, where it is used"
-    )
-    parser.add_argument(
-        "--languages",
-        type=Path,
-        nargs="*",
-        default=[],
-        help="manifest of the same language.score shard, where thresholds differ by language",
-    )
-    return command_line.run_step(parser, body, argv)
+main = Program("heuristics.select", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

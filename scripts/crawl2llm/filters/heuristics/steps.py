@@ -34,12 +34,16 @@ def reference_thresholds(config: Config, task: str) -> Config:
 
 FILTER = Filter(
     {
-        "score": Step((*TEXT, "language.score"), per="shard"),
+        "score": Step(inputs={**TEXT, "languages": "language.score"}, per="shard"),
         "calibrate": Step(
             (".score", "language.score"), is_used=calibrates, extra_settings=reference_thresholds, exempts=True
         ),
         "select": Step(
-            (".score", ".calibrate", "language.score"), per="shard", reads=reads_languages_by_language, exempts=True
+            inputs={"signals": ".score", "thresholds": ".calibrate", "languages": "language.score"},
+            optional=("thresholds", "languages"),
+            per="shard",
+            reads=reads_languages_by_language,
+            exempts=True,
         ),
     },
     after=("language",),

@@ -15,6 +15,7 @@ import pyarrow as pa
 from crawl2llm.core import language_codes
 from crawl2llm.filters.framework import score
 from crawl2llm.filters.framework.score import Row
+from crawl2llm.filters.language.settings import CompareSettings
 from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.text import unicode_scripts
 
@@ -54,20 +55,20 @@ def language_signals(text: str, first: str, models: list[Identifier], script: bo
     }
 
 
-class Comparison(score.Measuring):
+class Comparison(score.Measuring[CompareSettings]):
     """Compares what models say of a shard's documents. settings: `language.compare`."""
 
     reads_languages = True
 
-    def __init__(self, settings: Row) -> None:
+    def __init__(self, settings: CompareSettings) -> None:
         super().__init__(settings)
         key = "language.compare.models"
-        self.models = [Identifier(model_path(name, key), key) for name in settings["models"]]
+        self.models = [Identifier(model_path(name, key), key) for name in settings.models]
         self.agreement_counts, self.script_counts = Counter[str](), Counter[str]()
 
     def measure(self, document: Row) -> Row:
         """The labels of all models, and whether they and the script agree."""
-        signals = language_signals(document["text"], document["language"], self.models, self.settings["script"])
+        signals = language_signals(document["text"], document["language"], self.models, self.settings.script)
         self.agreement_counts["none" if signals["agreement"] is None else f"{signals['agreement']:.2f}"] += 1
         self.script_counts[signals["script"] or "none"] += 1
         return signals

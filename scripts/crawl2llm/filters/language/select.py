@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line, config_schema
+from crawl2llm.chain import config_schema
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core import language_codes
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.phrases import list_sentence
@@ -83,16 +84,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = select.select_parser("language.select", __doc__)
-    parser.add_argument(
-        "--compared",
-        type=Path,
-        nargs="*",
-        default=[],
-        help="manifest of the same language.compare shard, where it is used",
-    )
-    return command_line.run_step(parser, body, argv)
+main = Program("language.select", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

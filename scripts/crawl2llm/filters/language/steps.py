@@ -13,8 +13,10 @@ def compares(config: Config) -> bool:
 FILTER = Filter(
     {
         "score": SCORE,
-        "compare": Step((*TEXT, ".score"), per="shard", is_used=compares),
-        "select": Step((".score", ".compare"), per="shard", exempts=True),
+        "compare": Step(inputs={**TEXT, "languages": ".score"}, per="shard", is_used=compares),
+        "select": Step(
+            inputs={"signals": ".score", "compared": ".compare"}, optional=("compared",), per="shard", exempts=True
+        ),
     },
     judges_curated=True,
 )

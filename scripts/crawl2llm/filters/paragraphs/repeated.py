@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.chain.steps import number_of_parts
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.paragraphs import bloom
@@ -46,14 +47,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "paragraphs.repeated",
-        __doc__,
-        "--config config.yaml --hashes results/main/paragraphs/hash/*.manifest.json --manifest /tmp/repeated/000.manifest.json",
-    )
-    parser.add_argument("--hashes", required=True, type=Path, nargs="+", help="manifests of paragraphs.hash")
-    return command_line.run_step(parser, body, argv)
+main = Program("paragraphs.repeated", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

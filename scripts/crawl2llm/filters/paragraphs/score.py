@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.edit_filter import EditWriter
@@ -51,17 +51,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return writer.files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "paragraphs.score",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --hashes results/main/paragraphs/hash/00000.manifest.json"
-        " --repeated results/main/paragraphs/repeated/*.manifest.json --manifest /tmp/score/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    parser.add_argument("--hashes", required=True, type=Path, help="manifest of the same paragraphs.hash shard")
-    parser.add_argument("--repeated", required=True, type=Path, nargs="+", help="manifests of paragraphs.repeated")
-    return command_line.run_step(parser, body, argv)
+main = Program("paragraphs.score", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

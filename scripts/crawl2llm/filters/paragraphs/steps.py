@@ -6,9 +6,9 @@ from crawl2llm.chain.step import SELECT, TEXT, Filter, Step
 
 FILTER = Filter(
     {
-        "hash": Step(TEXT, per="shard", exempts=True),
-        "repeated": Step((".hash",), per="part"),
-        "score": Step((*TEXT, ".hash", ".repeated"), per="shard", exempts=True),
+        "hash": Step(inputs=TEXT, per="shard", exempts=True),
+        "repeated": Step(inputs={"hashes": ".hash"}, per="part"),
+        "score": Step(inputs={**TEXT, "hashes": ".hash", "repeated": ".repeated"}, per="shard", exempts=True),
         "select": SELECT,
     },
     edits="score",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.pii.detect import Detector
@@ -62,16 +62,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out, places]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "pii.score",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE}"
-        " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
-    return command_line.run_step(parser, body, argv)
+main = Program("pii.score", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

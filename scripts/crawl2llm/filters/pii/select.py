@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.framework import select
 from crawl2llm.filters.pii.kinds import KINDS
@@ -45,8 +45,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [*files, spans_file]
 
 
-def main(argv: list[str] | None = None) -> int:
-    return command_line.run_step(select.select_parser("pii.select", __doc__), body, argv)
+main = Program("pii.select", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

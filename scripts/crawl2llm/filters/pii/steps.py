@@ -5,7 +5,7 @@ from __future__ import annotations
 from crawl2llm.chain.step import SELECT, TEXT, Filter, Step
 
 FILTER = Filter(
-    {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT},
+    {"score": Step(inputs={**TEXT, "languages": "language.score"}, per="shard"), "select": SELECT},
     after=("language",),
     edits="select",
     masks=True,

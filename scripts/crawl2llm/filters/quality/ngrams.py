@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
@@ -127,16 +127,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return []
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "quality.ngrams",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --model results/main/quality/train/manifest.json"
-        " --manifest /tmp/ngrams/manifest.json",
-    )
-    surviving_texts.add_options(parser, all_shards=True)
-    parser.add_argument("--model", required=True, type=Path, help="manifest of quality.train")
-    return command_line.run_step(parser, body, argv)
+main = Program("quality.ngrams", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality.classifier import Classifier, one_line
@@ -36,16 +36,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "quality.score",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --model results/main/quality/train/manifest.json "
-        "--manifest /tmp/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    parser.add_argument("--model", required=True, type=Path, help="manifest of quality.train")
-    return command_line.run_step(parser, body, argv)
+main = Program("quality.score", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

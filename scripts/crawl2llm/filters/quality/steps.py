@@ -37,13 +37,15 @@ def reads_languages_by_language(need: str, config: Config, task: str) -> bool:
 
 FILTER = Filter(
     {
-        "train": Step(TEXT, is_used=trains_classifier, exempts=True),
-        "score": Step((".train", *TEXT), per="shard", is_used=trains_classifier),
-        "ngrams": Step((".train", *TEXT), is_used=shows_ngrams),
-        "fasttext": Step(TEXT, per="shard", is_used=partial(has_scorers, "fasttext")),
-        "transformers": Step(TEXT, per="shard", is_used=partial(has_scorers, "transformers")),
-        "lm": Step((*TEXT, LANGUAGES_BEFORE), is_used=trains_language_models, exempts=True),
-        "kenlm": Step((".lm", *TEXT, LANGUAGES_BEFORE), per="shard", is_used=partial(has_scorers, "kenlm")),
+        "train": Step(inputs=TEXT, is_used=trains_classifier, exempts=True),
+        "score": Step(inputs={"model": ".train", **TEXT}, per="shard", is_used=trains_classifier),
+        "ngrams": Step(inputs={"model": ".train", **TEXT}, is_used=shows_ngrams),
+        "fasttext": Step(inputs=TEXT, per="shard", is_used=partial(has_scorers, "fasttext")),
+        "transformers": Step(
+            inputs=TEXT, per="shard", is_used=partial(has_scorers, "transformers"), environment="evaluate"
+        ),
+        "lm": Step((*TEXT.values(), LANGUAGES_BEFORE), is_used=trains_language_models, exempts=True),
+        "kenlm": Step((".lm", *TEXT.values(), LANGUAGES_BEFORE), per="shard", is_used=partial(has_scorers, "kenlm")),
         "calibrate": Step((".train", ".lm", *SCORES), is_used=has_other_scorers, exempts=True),
         "combine": Step((".calibrate", *SCORES), per="shard", is_used=has_other_scorers),
         "select": Step((".score", ".combine", "language.score"), reads=reads_languages_by_language, exempts=True),

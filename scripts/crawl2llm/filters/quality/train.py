@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
@@ -145,14 +145,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "quality.train",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/quality/manifest.json",
-    )
-    surviving_texts.add_options(parser, all_shards=True)
-    return command_line.run_step(parser, body, argv)
+main = Program("quality.train", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

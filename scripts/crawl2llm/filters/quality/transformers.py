@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core import pinned_names
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest
@@ -174,15 +175,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "quality.transformers",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    command_line.add_placement_options(parser, "quality.transformers")
-    return command_line.run_step(parser, body, argv)
+main = Program("quality.transformers", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.chain.steps import number_of_parts
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.formats.documents import shard_of
@@ -32,14 +32,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "substrings.repeated",
-        __doc__,
-        "--config config.yaml --windows results/main/substrings/windows/*.manifest.json --manifest /tmp/repeated/000.manifest.json",
-    )
-    parser.add_argument("--windows", required=True, type=Path, nargs="+", help="manifests of substrings.windows")
-    return command_line.run_step(parser, body, argv)
+main = Program("substrings.repeated", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

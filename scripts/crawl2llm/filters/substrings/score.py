@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.edit_filter import EditWriter
@@ -69,17 +69,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return writer.files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "substrings.score",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --sample results/main/substrings/sample/00000.manifest.json"
-        " --repeated results/main/substrings/repeated/*.manifest.json --manifest /tmp/score/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    parser.add_argument("--sample", required=True, type=Path, help="manifest of the same substrings.sample shard")
-    parser.add_argument("--repeated", required=True, type=Path, nargs="+", help="manifests of substrings.repeated")
-    return command_line.run_step(parser, body, argv)
+main = Program("substrings.score", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

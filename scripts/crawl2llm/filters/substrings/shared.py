@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.chain.steps import number_of_parts
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.substrings.sample import FINGERPRINT
@@ -40,14 +40,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "substrings.shared",
-        __doc__,
-        "--config config.yaml --samples results/main/substrings/sample/*.manifest.json --manifest /tmp/shared/000.manifest.json",
-    )
-    parser.add_argument("--samples", required=True, type=Path, nargs="+", help="manifests of substrings.sample")
-    return command_line.run_step(parser, body, argv)
+main = Program("substrings.shared", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

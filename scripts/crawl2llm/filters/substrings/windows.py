@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.substrings.fingerprints import rows_of_windows, shard_batches, window_fingerprints
@@ -45,17 +45,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "substrings.windows",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --sample results/main/substrings/sample/00000.manifest.json"
-        " --shared results/main/substrings/shared/*.manifest.json --manifest /tmp/windows/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    parser.add_argument("--sample", required=True, type=Path, help="manifest of the same substrings.sample shard")
-    parser.add_argument("--shared", required=True, type=Path, nargs="+", help="manifests of substrings.shared")
-    return command_line.run_step(parser, body, argv)
+main = Program("substrings.windows", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from crawl2llm.core.errors import InputError
+from crawl2llm.filters.toxicity.settings import ScoreClassifier
 from crawl2llm.formats import fasttext_models
 from crawl2llm.formats.fasttext_models import PREFIX
 
@@ -14,12 +13,12 @@ KEY = "toxicity.score.classifiers"
 class Classifier:
     """text → probability of one label. entry: {name, path, label} of `toxicity.score.classifiers`."""
 
-    def __init__(self, number: int, entry: dict[str, Any]) -> None:
-        self.name, self.label = entry["name"], PREFIX + entry["label"].removeprefix(PREFIX)
-        self.model = fasttext_models.load(entry["path"], f"{KEY}[{number}].path")
+    def __init__(self, number: int, entry: ScoreClassifier) -> None:
+        self.name, self.label = entry.name, PREFIX + entry.label.removeprefix(PREFIX)
+        self.model = fasttext_models.load(entry.path, f"{KEY}[{number}].path")
         if self.label not in (labels := self.model.get_labels()):
             raise InputError(
-                f"{KEY}[{number}].label is {entry['label']!r}; {entry['path']} has {', '.join(sorted(labels)[:20])}"
+                f"{KEY}[{number}].label is {entry.label!r}; {entry.path} has {', '.join(sorted(labels)[:20])}"
             )
         self.labels = len(labels)
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from crawl2llm.filters.framework import score
 from crawl2llm.filters.framework.score import Row
 from crawl2llm.filters.toxicity.classifiers import Classifier
-from crawl2llm.filters.toxicity.terms import Lists
 from crawl2llm.filters.toxicity.settings import ScoreSettings
+from crawl2llm.filters.toxicity.terms import Lists
 
 SIGNAL = score.signal_schema(
     words=pa.int64(),

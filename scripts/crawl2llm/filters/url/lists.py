@@ -20,6 +20,7 @@ import xxhash
 from tldextract import TLDExtract
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.filters.url.settings import ScoreSettings
 from crawl2llm.text.group_split import synthesis_source, url_host
 
 LONGEST_HOST = 253  # characters of a host in the DNS (RFC 1035, section 2.3.4): no longer end of one is listed
@@ -140,10 +141,12 @@ class Lists:
     themselves alone.
     """
 
-    def __init__(self, settings: dict[str, list[str]]) -> None:
-        folders = [place for name in settings["folders"] for place in category_folders(Path(name))]
+    def __init__(self, settings: ScoreSettings) -> None:
+        folders = [place for name in settings.folders for place in category_folders(Path(name))]
         category_files = {kind: [place / kind for place in folders if (place / kind).is_file()] for kind in KINDS}
-        files = {key: list(map(Path, settings[key])) for key in ("domains", "suffixes", "words", "expressions")}
+        files = {
+            key: list(map(Path, getattr(settings, key))) for key in ("domains", "suffixes", "words", "expressions")
+        }
         public = PublicSuffixes()
         urls = [entry for path in category_files["urls"] for _, entry in list_entries(path)]
         # A whole host among the addresses is a domain.

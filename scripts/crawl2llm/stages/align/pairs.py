@@ -321,9 +321,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
     parser.add_argument(
-        "--model", type=Path, help="manifest of the model that answers, where align.pairs.from names one"
+        "--model", type=Path, nargs="?", help="manifest of the model that answers, where align.pairs.from names one"
     )
-    parser.add_argument("--index", type=Path, help="manifest of decontaminate.index, where the run has it")
+    parser.add_argument("--index", type=Path, nargs="?", help="manifest of decontaminate.index, where the run has it")
     command_line.add_placement_options(parser, STEP)
     return command_line.run_step(parser, body, argv)
 

@@ -26,9 +26,15 @@ STEPS = {
         is_used=aligns,
         extra_settings=masking_settings,
         models_read=answering_models,
+        environment="train",
     ),
-    REWARD_STEP: Step(("pretrain.train", "align.pairs"), per="model", is_used=partial(has_models_of, REWARD_STEP)),
+    REWARD_STEP: Step(
+        ("pretrain.train", "align.pairs"), per="model", is_used=partial(has_models_of, REWARD_STEP), environment="train"
+    ),
     ALIGN_STEP: Step(
-        ("pretrain.train", REWARD_STEP, "align.pairs"), per="model", is_used=partial(has_models_of, ALIGN_STEP)
+        ("pretrain.train", REWARD_STEP, "align.pairs"),
+        per="model",
+        is_used=partial(has_models_of, ALIGN_STEP),
+        environment="train",
     ),
 }

@@ -32,7 +32,10 @@ def models_on_card(config: Config, task: str) -> list[str]:
 
 STEPS = {
     "compress.prune": Step(
-        ("pretrain.train", "tokenize.encode"), per="model", is_used=partial(has_models_of, "compress.prune")
+        ("pretrain.train", "tokenize.encode"),
+        per="model",
+        is_used=partial(has_models_of, "compress.prune"),
+        environment="train",
     ),
     QUANTIZE_STEP: Step(
         ("pretrain.train", "tokenize.encode"),
@@ -40,6 +43,7 @@ STEPS = {
         is_used=partial(has_models_of, QUANTIZE_STEP),
         reads=reads_text_to_calibrate,
         extra_settings=quantizing_settings,
+        environment="evaluate",
     ),
     # Reads everything that its card tells of the run.
     EXPORT_STEP: Step(
@@ -60,5 +64,6 @@ STEPS = {
         extra_settings=card_settings,
         models_read=models_on_card,
         follows="evaluate.compare",
+        environment="evaluate",
     ),
 }

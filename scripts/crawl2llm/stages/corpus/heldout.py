@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import spans
@@ -99,19 +99,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "corpus.heldout",
-        __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json "
-        "--split results/main/corpus/split/manifest.json --reference results/main/corpus/reference/manifest.json "
-        "--manifest /tmp/heldout/00000.manifest.json",
-    )
-    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
-    parser.add_argument("--edits", type=Path, nargs="*", default=[], help="manifests of the steps that edit texts")
-    parser.add_argument("--split", required=True, type=Path, help="manifest of corpus.split")
-    parser.add_argument("--reference", required=True, type=Path, help="manifest of corpus.reference")
-    return command_line.run_step(parser, body, argv)
+main = Program("corpus.heldout", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,14 @@ STEPS = {
     ),
     # Those of a variant that are among them, or near-duplicates of one.
     "corpus.heldout": Step(
-        (DOCUMENTS, EDITS_BEFORE, "corpus.split", "corpus.reference"), per="shard", is_used=needs_heldout_search
+        inputs={
+            "documents": DOCUMENTS,
+            "edits": EDITS_BEFORE,
+            "split": "corpus.split",
+            "reference": "corpus.reference",
+        },
+        per="shard",
+        is_used=needs_heldout_search,
     ),
     "corpus.write": Step((DOCUMENTS, ALL_VERDICTS, EDITS_BEFORE, "corpus.split", "corpus.heldout"), per="shard"),
 }

@@ -16,8 +16,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain.task_settings import with_settings
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
@@ -143,12 +142,7 @@ def body(args: argparse.Namespace, settings: RenderSettings, manifest: Manifest)
     return [*archive.paths, gold, curated]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "crawl.render", __doc__, "--config config.yaml --workers 2 --manifest results/main/crawl/render/manifest.json"
-    )
-    command_line.add_placement_options(parser, "crawl.render")
-    return command_line.run_step(parser, with_settings(RenderSettings, body), argv)
+main = Program("crawl.render", __doc__, RenderSettings, body)
 
 
 if __name__ == "__main__":

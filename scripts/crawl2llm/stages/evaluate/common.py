@@ -81,7 +81,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     name = task_of(args.manifest)
     _, folder = verify_weights(args.model)
     texts, available = choose_texts(args.corpus, settings["max_bytes"], settings["seed"])
-    rows = multiple_choice.read_items(args.items)
+    rows = multiple_choice.read_items(args.tasks)
     scorer = Scorer(texts, settings, args.batch_size)
     model, tokenizer, context = scorer.load_model(folder)
     notes: list[str] = []
@@ -144,12 +144,12 @@ def main(argv: list[str] | None = None) -> int:
         "evaluate.common",
         __doc__,
         "--config config.yaml --model results/main/pretrain/train/manifest.json "
-        "--corpus results/main/corpus/write/*.manifest.json --items results/main/evaluate/items/manifest.json "
+        "--corpus results/main/corpus/write/*.manifest.json --tasks results/main/evaluate/items/manifest.json "
         "--manifest /tmp/common/base.manifest.json",
     )
     parser.add_argument("--model", required=True, type=Path, help="manifest of the step that made the model")
     parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of main's corpus.write")
-    parser.add_argument("--items", required=True, type=Path, help="manifest of main's evaluate.items")
+    parser.add_argument("--tasks", required=True, type=Path, help="manifest of main's evaluate.items")
     parser.add_argument("--kept", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
     command_line.add_placement_options(parser, "evaluate.common")
     return command_line.run_step(parser, body, argv)

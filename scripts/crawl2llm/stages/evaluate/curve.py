@@ -103,7 +103,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     import torch
 
     torch.set_num_threads(settings["threads"])
-    rows = multiple_choice.read_items(args.items)
+    rows = multiple_choice.read_items(args.tasks)
     points: list[Row] = []
     lines: list[Row] = []
 
@@ -136,10 +136,10 @@ def main(argv: list[str] | None = None) -> int:
         "evaluate.curve",
         __doc__,
         "--config config.yaml --model results/main/pretrain/train/manifest.json "
-        "--items results/main/evaluate/items/manifest.json --manifest /tmp/curve/manifest.json",
+        "--tasks results/main/evaluate/items/manifest.json --manifest /tmp/curve/manifest.json",
     )
     parser.add_argument("--model", required=True, type=Path, help="manifest of pretrain.train")
-    parser.add_argument("--items", required=True, type=Path, help="manifest of evaluate.items")
+    parser.add_argument("--tasks", required=True, type=Path, help="manifest of evaluate.items")
     parser.add_argument("--kept", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
     return command_line.run_step(parser, body, argv)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress, format_quantity, log
 from crawl2llm.core.manifest import Manifest, json_lines, write_atomically
 from crawl2llm.formats.documents import document_id, uniform_hash
@@ -190,16 +190,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [args.manifest.with_name(f"{name}.jsonl") for name in files]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "evaluate.items",
-        __doc__,
-        "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
-        "--tokenizer results/main/tokenize/train/manifest.json --manifest /tmp/items/manifest.json",
-    )
-    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
-    return command_line.run_step(parser, body, argv)
+main = Program("evaluate.items", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

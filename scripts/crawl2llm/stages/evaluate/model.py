@@ -70,7 +70,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         notes.append(
             f"No held-out questions were asked: {reason}; lower finetune.pairs.max_answer_words or raise pretrain.train.model.context."
         )
-    items = multiple_choice.item_tasks(multiple_choice.read_items(args.items), tokenizer, context)
+    items = multiple_choice.item_tasks(multiple_choice.read_items(args.tasks), tokenizer, context)
     for task in [*items, *labelled]:
         if reason := task.why_without_rows(context):
             notes.append(f"{task.name} was not asked: {reason}; raise pretrain.train.model.context.")
@@ -148,13 +148,13 @@ def main(argv: list[str] | None = None) -> int:
         __doc__,
         "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
         "--pairs results/main/finetune/pairs/manifest.json --tokens results/main/tokenize/encode/*.manifest.json "
-        "--items results/main/evaluate/items/manifest.json "
+        "--tasks results/main/evaluate/items/manifest.json "
         "--manifest /tmp/evaluate/sft.manifest.json",
     )
     parser.add_argument("--model", required=True, type=Path, help="manifest of the step that made the model")
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    parser.add_argument("--items", required=True, type=Path, help="manifest of evaluate.items")
+    parser.add_argument("--tasks", required=True, type=Path, help="manifest of evaluate.items")
     command_line.add_placement_options(parser, "evaluate.model")
     return command_line.run_step(parser, body, argv)
 

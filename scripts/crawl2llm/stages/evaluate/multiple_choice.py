@@ -78,7 +78,7 @@ def read_items(manifest: Path) -> list[Row]:
 
     Raises InputError for the manifest of another step, ManifestError for a damaged one.
     """
-    return Manifest.read_of_step("evaluate.items", manifest, "--items").rows("items.jsonl")
+    return Manifest.read_of_step("evaluate.items", manifest, "--tasks").rows("items.jsonl")
 
 
 def item_tasks(rows: list[Row], tokenizer: Any, context: int) -> list[Task]:

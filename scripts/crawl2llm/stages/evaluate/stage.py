@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, canonical_json, json_lines, write_atomically
@@ -167,11 +167,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return out
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "evaluate.stage", __doc__, "--config config.yaml --manifest /tmp/stage/manifest.json"
-    )
-    return command_line.run_step(parser, body, argv)
+main = Program("evaluate.stage", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

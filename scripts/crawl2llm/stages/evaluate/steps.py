@@ -54,23 +54,37 @@ def curve_of_base(config: Config, task: str) -> Config:
 
 
 STEPS = {
-    "evaluate.items": Step(("tokenize.encode", "tokenize.train"), extra_settings=heldout_settings),
+    "evaluate.items": Step(
+        inputs={"tokens": "tokenize.encode", "tokenizer": "tokenize.train"},
+        extra_settings=heldout_settings,
+        environment="evaluate",
+    ),
     "evaluate.model": Step(
-        (*LANGUAGE_MODELS, "finetune.pairs", "tokenize.encode", "evaluate.items"), per="model", tasks=evaluated_models
+        (*LANGUAGE_MODELS, "finetune.pairs", "tokenize.encode", "evaluate.items"),
+        per="model",
+        tasks=evaluated_models,
+        environment="evaluate",
     ),
     "evaluate.stage": Step(
         is_used=asks_public_tasks,
         extra_settings=public_settings,
         extra_paths=("data",),
         files_of="evaluate.public",
+        environment="evaluate",
     ),
     "evaluate.public": Step(
-        (*LANGUAGE_MODELS, "evaluate.stage"), per="model", is_used=asks_public_tasks, tasks=evaluated_models
+        (*LANGUAGE_MODELS, "evaluate.stage"),
+        per="model",
+        is_used=asks_public_tasks,
+        tasks=evaluated_models,
+        environment="evaluate",
     ),
     "evaluate.found": Step(
-        ("decontaminate.index", "decontaminate.select", "evaluate.public"), is_used=searches_training_text
+        ("decontaminate.index", "decontaminate.select", "evaluate.public"),
+        is_used=searches_training_text,
+        environment="evaluate",
     ),
-    "evaluate.curve": Step((BASE_STEP, "evaluate.items"), is_used=has_curve),
+    "evaluate.curve": Step((BASE_STEP, "evaluate.items"), is_used=has_curve, environment="evaluate"),
     # On main's text and questions, whichever variant it is of.
     "evaluate.common": Step(
         LANGUAGE_MODELS,
@@ -79,11 +93,18 @@ STEPS = {
         is_used=compares_variants,
         extra_settings=curve_of_base,
         tasks=language_models,
+        environment="evaluate",
     ),
     "evaluate.generate": Step(
-        (*LANGUAGE_MODELS, "finetune.pairs"), per="model", is_used=generates, tasks=language_models
+        (*LANGUAGE_MODELS, "finetune.pairs"),
+        per="model",
+        is_used=generates,
+        tasks=language_models,
+        environment="evaluate",
     ),
-    "evaluate.judge": Step(("evaluate.generate",), per="model", is_used=has_judge, tasks=language_models),
+    "evaluate.judge": Step(
+        ("evaluate.generate",), per="model", is_used=has_judge, tasks=language_models, environment="evaluate"
+    ),
     "evaluate.compare": Step(
         (
             "evaluate.model",
@@ -92,6 +113,7 @@ STEPS = {
             "evaluate.public",
             "evaluate.generate",
             "evaluate.judge",
-        )
+        ),
+        environment="evaluate",
     ),
 }

@@ -285,7 +285,7 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --corpus results/main/corpus/write/*.manifest.json --manifest /tmp/pairs/manifest.json",
     )
     parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of corpus.write")
-    parser.add_argument("--index", type=Path, help="manifest of decontaminate.index, where the run has it")
+    parser.add_argument("--index", type=Path, nargs="?", help="manifest of decontaminate.index, where the run has it")
     return command_line.run_step(parser, body, argv)
 
 

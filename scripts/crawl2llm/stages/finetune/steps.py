@@ -14,6 +14,6 @@ def pair_settings(config: Config, task: str) -> Config:
 
 
 STEPS = {
-    "finetune.pairs": Step(("corpus.write", "decontaminate.index"), extra_settings=pair_settings),
-    "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
+    "finetune.pairs": Step(("corpus.write", "decontaminate.index"), extra_settings=pair_settings, environment="train"),
+    "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model", environment="train"),
 }

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.formats.documents import (
@@ -184,14 +185,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "ingest.check",
-        __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/*.manifest.json --manifest /tmp/check/manifest.json",
-    )
-    parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
-    return command_line.run_step(parser, body, argv)
+main = Program("ingest.check", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

@@ -33,5 +33,5 @@ STEPS = {
     DOCUMENTS: Step(
         ("crawl.render", "ingest.list", "ingest.fetch", "synthesize.rephrase", "synthesize.seed"), per="shard"
     ),
-    "ingest.check": Step((DOCUMENTS,)),
+    "ingest.check": Step(inputs={"documents": DOCUMENTS}),
 }

@@ -67,7 +67,8 @@ STEPS = {
         tasks=halving.rung_tasks,
         files_of="pretrain.train",
         files_config=contender_config,
+        environment="train",
     ),
     "pretrain.halve": Step(("pretrain.rung",), is_used=halving.is_used, extra_settings=judging_settings),
-    "pretrain.train": Step((*TOKENS, "pretrain.mix", "pretrain.halve")),
+    "pretrain.train": Step((*TOKENS, "pretrain.mix", "pretrain.halve"), environment="train"),
 }

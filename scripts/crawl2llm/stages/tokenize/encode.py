@@ -20,6 +20,7 @@ import pyarrow as pa
 from tokenizers import Tokenizer
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import SPLITS, Writer, batches, shard_of, uniform_hash
@@ -157,16 +158,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "tokenize.encode",
-        __doc__,
-        "--config config.yaml --corpus results/main/corpus/write/00000.manifest.json "
-        "--tokenizer results/main/tokenize/train/manifest.json --manifest /tmp/00000.manifest.json",
-    )
-    parser.add_argument("--corpus", required=True, type=Path, help="manifest of a corpus.write shard")
-    parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
-    return command_line.run_step(parser, body, argv)
+main = Program("tokenize.encode", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,6 @@ from __future__ import annotations
 from crawl2llm.chain.step import Step
 
 STEPS = {
-    "tokenize.train": Step(("corpus.write",)),
-    "tokenize.encode": Step(("tokenize.train", "corpus.write"), per="shard"),
+    "tokenize.train": Step(inputs={"corpus": "corpus.write"}),
+    "tokenize.encode": Step(inputs={"tokenizer": "tokenize.train", "corpus": "corpus.write"}, per="shard"),
 }

@@ -16,6 +16,7 @@ import regex
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, Untyped
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, write_atomically
 from crawl2llm.formats.documents import rows, shard_of, uniform_hash
@@ -163,14 +164,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out, settings_file]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "tokenize.train",
-        __doc__,
-        "--config config.yaml --corpus results/main/corpus/write/*.manifest.json --manifest /tmp/tokenizer/manifest.json",
-    )
-    parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of corpus.write")
-    return command_line.run_step(parser, body, argv)
+main = Program("tokenize.train", __doc__, Untyped, body)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from crawl2llm.chain import filter_order, model_registry, steps
-from crawl2llm.chain.filter_order import ORDINARY_STEPS
 from crawl2llm.chain.step import DOCUMENTS
 from crawl2llm.commands.trace import lineage
 from crawl2llm.commands.trace.lineage import Lineage
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.core.root import ROOT
 
 TASKS = {"shard": "00000", "band": "00", "part": "000", "model": "sft", "contender": "main-rung1", None: ""}
 # They read no document: where documents come from (forget finds the texts of synthesize by the documents themselves, and the source files
@@ -66,17 +63,6 @@ def test_every_step_is_in_the_lineage_of_a_document(planted: dict[str, Path]) ->
     assert not {one.step for one in made.made_from([planted[lineage.CORPUS]], lineage.enters_heldout)} & {
         *lineage.TRAININGS
     }
-
-
-def test_every_rule_is_a_step_that_is_followed() -> None:
-    rules = {
-        name
-        for path in (ROOT / "rules").rglob("*.smk")
-        for name in re.findall(r"^rule (\w+):", path.read_text(), re.MULTILINE)
-    }
-    # The rules of these are written by a loop.
-    followed = {steps.step_of(name) for name in rules} | {*ORDINARY_STEPS}
-    assert followed - {"report.now"} == steps.STEPS.keys()
 
 
 def test_a_document_that_is_not_in_the_corpus_is_in_no_model(planted: dict[str, Path]) -> None:

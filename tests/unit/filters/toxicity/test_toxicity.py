@@ -16,6 +16,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality.classifier import zeroed_memory
 from crawl2llm.filters.toxicity import score, select
 from crawl2llm.filters.toxicity.classifiers import Classifier
+from crawl2llm.filters.toxicity.settings import ScoreClassifier
 from crawl2llm.filters.toxicity.terms import Lists, Terms, files_by_language
 from crawl2llm.formats.documents import Writer, rows
 from tests.unit import making
@@ -115,15 +116,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_classifier(model: Path, tmp_path: Path) -> None:
-    entry = {"name": "hate", "path": str(model), "label": "toxic"}
+    entry = ScoreClassifier(name="hate", path=str(model), label="toxic")
     ask = Classifier(0, entry)
     assert ask("turnip\nradish") > 0.9 > 0.1 > ask("bread cheese") and ask(" \n") == 0
-    assert Classifier(0, {**entry, "label": "__label__toxic"})("turnip") == ask("turnip")
+    assert Classifier(0, entry.model_copy(update={"label": "__label__toxic"}))("turnip") == ask("turnip")
     with pytest.raises(InputError, match=r"classifiers\[1\]\.label is 'nsfw'; .* has __label__clean, __label__toxic"):
-        Classifier(1, {**entry, "label": "nsfw"})
+        Classifier(1, entry.model_copy(update={"label": "nsfw"}))
     (tmp_path / "x.bin").write_text("no model")
     with pytest.raises(InputError, match=r"classifiers\[0\]\.path: .* is not a fastText model"):
-        Classifier(0, {**entry, "path": str(tmp_path / "x.bin")})
+        Classifier(0, entry.model_copy(update={"path": str(tmp_path / "x.bin")}))
 
 
 def made(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.filters.url.lists import Hashes, Lists, host_and_path, parse_domains
+from crawl2llm.filters.url.settings import ScoreSettings
 
 EMPTY: dict[str, list[str]] = {key: [] for key in ("folders", "domains", "suffixes", "words", "expressions")}
 
@@ -19,7 +20,7 @@ def lists(folder: Path, **files: str) -> Lists:
     """Lists whose files have these texts."""
     for key, text in files.items():
         (folder / f"{key}.txt").write_text(text, encoding="utf-8")
-    return Lists({**EMPTY, **{key: [str(folder / f"{key}.txt")] for key in files}})
+    return Lists(ScoreSettings.model_validate({**EMPTY, **{key: [str(folder / f"{key}.txt")] for key in files}}))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ BELOW = {
 
 @pytest.mark.skipif(not CASE.is_file(), reason="no ../shared/cases/pages/url-public-suffix")
 def test_the_case_of_a_list_of_public_suffixes() -> None:
-    made = Lists({**EMPTY, "domains": [str(CASE)]})
+    made = Lists(ScoreSettings.model_validate({**EMPTY, "domains": [str(CASE)]}))
     assert [made.listed_domain(name) for name in ("bbc.co.uk", "example.com", "uk")] == [None, None, "uk"]
     assert made.listed_public_suffixes == ["uk", "com"]
 
@@ -86,7 +87,7 @@ def test_a_public_suffix_is_a_host_alone(tmp_path: Path, entry: str) -> None:
 
 def test_a_whole_host_among_addresses_that_is_a_public_suffix(tmp_path: Path) -> None:
     (tmp_path / "urls").write_text("github.io/\n")
-    made = Lists({**EMPTY, "folders": [str(tmp_path)]})
+    made = Lists(ScoreSettings.model_validate({**EMPTY, "folders": [str(tmp_path)]}))
     assert (made.listed_domain("github.io"), made.listed_domain("me.github.io"), made.listed_public_suffixes) == (
         "github.io",
         None,
@@ -185,12 +186,15 @@ def test_folders_in_ut1s_layout(tmp_path: Path) -> None:
         for kind, text in files.items():
             (tmp_path / "ut1" / name / kind).write_text(text)
     (tmp_path / "ut1/README").write_text("about")
-    every, one = (Lists({**EMPTY, "folders": [str(tmp_path / place)]}) for place in ("ut1", "ut1/ads"))
+    every, one = (
+        Lists(ScoreSettings.model_validate({**EMPTY, "folders": [str(tmp_path / place)]}))
+        for place in ("ut1", "ut1/ads")
+    )
     assert every.listed_domain("bad.com") and not one.listed_domain("bad.com")
     assert every.listed_address("http://www.host.org:8080/~bad/page.html?x#y") == "host.org/~bad"
     assert every.listed_address("http://host.org/~badly") is None and every.listed_address("http://host.org/") is None
     (tmp_path / "ut1/ads/urls").write_text("tube.com/watch?v=bad\nall.evil.org/\n")
-    made = Lists({**EMPTY, "folders": [str(tmp_path / "ut1/ads")]})
+    made = Lists(ScoreSettings.model_validate({**EMPTY, "folders": [str(tmp_path / "ut1/ads")]}))
     assert made.listed_address("https://www.tube.com/watch?v=bad#t") == "tube.com/watch?v=bad"
     assert (
         made.listed_address("https://www.tube.com/watch?v=good") is None
@@ -204,13 +208,13 @@ def test_folders_in_ut1s_layout(tmp_path: Path) -> None:
 def test_a_folder_without_lists_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=f"url.score.folders: .*{name} is no folder with domains, urls, expressions"):
-        Lists({**EMPTY, "folders": [str(tmp_path / name)]})
+        Lists(ScoreSettings.model_validate({**EMPTY, "folders": [str(tmp_path / name)]}))
 
 
 def test_what_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="x: not UTF-8 text"):
-        Lists({**EMPTY, "domains": [str(tmp_path / "x")]})
+        Lists(ScoreSettings.model_validate({**EMPTY, "domains": [str(tmp_path / "x")]}))
 
 
 @given(st.sets(st.text(max_size=8)), st.text(max_size=8))
@@ -221,7 +225,7 @@ def test_a_set_of_hashes_is_the_set(held: set[str], asked: str) -> None:
 
 @given(st.text(max_size=60))
 def test_any_url_has_an_answer(url: str) -> None:
-    made: Any = Lists({**EMPTY})
+    made: Any = Lists(ScoreSettings.model_validate({**EMPTY}))
     assert made.listed_address(url) is None and made.words_in(url) == [] and made.matching_expression(url) is None
     assert not host_and_path(url).endswith("/")
 

@@ -40,7 +40,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     shutil.copy(model.parent / "model/tokenizer.json", trained.parent)
     Manifest("tokenize.train", "0" * 16).write(trained, [trained.with_name("tokenizer.json")])
     found = {"model": [model], "pairs": [out], "tokens": tokens, "corpus": corpus, "tokenizer": [trained]}
-    return found | {"items": [made_items(found, folder / "items/manifest.json")]}
+    return found | {"tasks": [made_items(found, folder / "items/manifest.json")]}
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ def few(inputs: dict[str, list[Path]], tmp_path_factory: pytest.TempPathFactory)
     out = folder / "pairs/manifest.json"
     corpus = map(str, inputs["corpus"])
     assert pairs.main(["--config", settings, "--corpus", *corpus, "--manifest", str(out)]) == 0
-    return inputs | {"pairs": [out], "items": [made_items(inputs, folder / "items/manifest.json", per_task=4)]}
+    return inputs | {"pairs": [out], "tasks": [made_items(inputs, folder / "items/manifest.json", per_task=4)]}
 
 
 def encoded(corpus: Path, out: Path, tokenizer: Tokenizer) -> Path:

@@ -27,7 +27,7 @@ def scored(inputs: Inputs, out: Path, name: str = "base", of: Path | None = None
     path = out / f"{name}.manifest.json"
     complete = configuration.validate({"evaluate": {"common": changes}})
     config = canonical_json({"step": "evaluate.common", "config": settings_of("evaluate.common", complete, name)})
-    given = ["--corpus", *map(str, inputs["corpus"]), "--items", str(inputs["items"][0])]
+    given = ["--corpus", *map(str, inputs["corpus"]), "--tasks", str(inputs["tasks"][0])]
     assert (
         common.main(["--config", config, "--model", str(of or inputs["model"][0]), *given, "--manifest", str(path)])
         == 0

@@ -55,7 +55,7 @@ def test_every_task_has_a_headline() -> None:
 
 
 def test_items(inputs: Given) -> None:
-    made = Manifest.read(inputs["items"][0])
+    made = Manifest.read(inputs["tasks"][0])
     found = lines(made.folder / "items.jsonl")
     texts = {
         row["id"]: row["text"]

@@ -32,7 +32,7 @@ def evaluated(
 ) -> tuple[int, Path]:
     path = out / f"{name}.manifest.json"
     config = tiny.config("evaluate.model", **{**LIMITS, **changes})
-    given = [part for key in ("model", "pairs", "tokens", "items") for part in (f"--{key}", *map(str, inputs[key]))]
+    given = [part for key in ("model", "pairs", "tokens", "tasks") for part in (f"--{key}", *map(str, inputs[key]))]
     return model.main(["--config", config, *given, "--manifest", str(path), *options]), path
 
 
@@ -171,7 +171,7 @@ def test_items(inputs: dict[str, list[Path]], first: Path) -> None:
 
     lm, tokenizer = load_model(inputs["model"][0].parent / "model")
     found = json.loads((first.parent / "base.evaluation.json").read_text())["items"]
-    rows = {row["id"]: row for row in multiple_choice.read_items(inputs["items"][0])}
+    rows = {row["id"]: row for row in multiple_choice.read_items(inputs["tasks"][0])}
     lines = [json.loads(line) for line in (first.parent / "base.items.jsonl").read_text().splitlines()]
     assert set(found) == {"word_order", "next_word", "continuation"}
     compared = 0
@@ -228,7 +228,7 @@ def test_without_questions_and_without_validation_text(inputs: dict[str, list[Pa
         pass
     Manifest("tokenize.encode", "0" * 16).write(tmp_path / "tokens/00000.manifest.json", [writer.path])
     given = {**inputs, "pairs": [few], "tokens": [tmp_path / "tokens/00000.manifest.json"]}
-    given["items"] = [made_items(given, tmp_path / "items/manifest.json")]
+    given["tasks"] = [made_items(given, tmp_path / "items/manifest.json")]
     status, path = evaluated(given, tmp_path)
     assert status == 0
     summary = Manifest.read(path).summary

@@ -1,11 +1,12 @@
-"""What a program is given: its settings as an object, with placement keys from the command line."""
+"""The program of a step: its options are the inputs that the step declares, its settings an object."""
 
 from __future__ import annotations
 
 import argparse
-import re
+import shlex
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -16,17 +17,13 @@ from crawl2llm.chain.fingerprint import tracked_settings
 from crawl2llm.chain.placement_options import LAUNCHER
 from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.chain.stage_names import FILTER_NAMES
+from crawl2llm.chain.step import EDITS_BEFORE, VERDICTS_BEFORE
+from crawl2llm.chain.step_program import Program, SkippedBy, Untyped, task_settings
 from crawl2llm.chain.steps import STEPS, program_of, task_models
-from crawl2llm.chain.task_settings import SkippedBy, task_settings, with_settings
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.core.root import CODE
 from crawl2llm.filters.lines.settings import ScoreSettings
 from crawl2llm.stages.crawl.settings import RenderSettings
 from crawl2llm.stages.pretrain.settings import TrainSettings
-
-
-def program_file(step: str) -> Path:
-    return (CODE / program_of(step).replace(".", "/")).with_suffix(".py")
 
 
 class Task(ScoreSettings, SkippedBy):
@@ -83,26 +80,23 @@ def test_a_placement_key_that_is_no_option_has_no_value() -> None:
 
 def test_a_body_is_given_an_object() -> None:
     args = arguments("lines.score")
-    bodies = with_settings(Task, lambda args, settings, manifest: [Path(str(settings.words_min))])
+    program = Program("lines.score", "", Task, lambda args, settings, manifest: [Path(str(settings.words_min))])
     section = tracked_section(config.validate({}), "lines.score")
-    assert bodies(args, {**section, "skipped_by": []}, Manifest("lines.score", "")) == [Path("3")]
+    assert program.run_task(args, {**section, "skipped_by": []}, Manifest("lines.score", "")) == [Path("3")]
 
 
-TYPED = {
-    step: found[1]
-    for step in STEPS
-    if (found := re.search(r"with_settings\((\w+), body\)", program_file(step).read_text(encoding="utf-8")))
-}
+def program_of_step(step: str) -> Program[Any]:
+    main = import_module(program_of(step)).main
+    return main if isinstance(main, Program) else Program(step, "", Untyped, main)
 
 
-def test_programs_are_given_objects() -> None:
-    assert len(TYPED) >= 3
+TYPED = [step for step in STEPS if program_of_step(step).kind is not Untyped]
 
 
 @pytest.mark.parametrize("step", TYPED)
 def test_a_program_declares_all_that_its_step_is_told(step: str) -> None:
     """Its class takes the settings of the fingerprint as they are: of the defaults, and with every filter."""
-    kind = getattr(import_module(program_of(step)), TYPED[step])
+    kind = program_of_step(step).kind
     assert issubclass(kind, settings_class(step))
     first = ["url", "language"]
     for filters in (None, [*first, *(name for name in FILTER_NAMES if name not in first)]):
@@ -111,3 +105,47 @@ def test_a_program_declares_all_that_its_step_is_told(step: str) -> None:
             given = tracked_settings(step, complete, task)
             settings = task_settings(kind, arguments(step), given)
             assert all(getattr(settings, key) == value for key, value in given.items() if not isinstance(value, dict))
+
+
+WITH_INPUTS = [step for step, facts in STEPS.items() if facts.inputs]
+
+
+def example(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """What the parser makes of the example in its help."""
+    _, module, *words = shlex.split((parser.epilog or "").partition("\n")[2])[1:]
+    assert module.startswith("crawl2llm.")
+    return command_line.parse_arguments(parser, words)
+
+
+@pytest.mark.parametrize("step", WITH_INPUTS)
+def test_the_example_in_the_help_is_a_command_line(step: str) -> None:
+    args = example(program_of_step(step).parser())
+    assert args.step == step and args.config == "config.yaml"
+    for name, need in STEPS[step].inputs.items():
+        value = getattr(args, name)
+        paths = value if isinstance(value, list) else [value]
+        assert paths or need == EDITS_BEFORE or name in STEPS[step].optional
+        assert all(isinstance(path, Path) and path.name.endswith("manifest.json") for path in paths)
+        if need not in (EDITS_BEFORE, VERDICTS_BEFORE) and name not in STEPS[step].optional:
+            assert isinstance(value, list) == (STEPS[need].per not in (None, STEPS[step].per))
+
+
+def test_a_missing_input_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = program_of_step("tokenize.encode").parser()
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--config", "a", "--manifest", "b", "--corpus", "c"])
+    assert "the following arguments are required: --tokenizer" in capsys.readouterr().err
+
+
+def test_what_a_task_reads_of_each_shard_and_of_all() -> None:
+    """The same shard of a step by shard; all of one that is numbered in another way; the one of a step with one task."""
+    args = example(program_of_step("dedup.sets").parser())
+    assert args.signals.name == args.documents.name == "00000.manifest.json" and args.exact.name == "manifest.json"
+    assert [path.name for path in args.pairs] == ["*.manifest.json"] and args.edits == []
+    assert isinstance(example(program_of_step("quality.train").parser()).verdicts, list)
+    assert isinstance(example(program_of_step("quality.fasttext").parser()).verdicts, Path)
+
+
+def test_placement_keys_are_options_too() -> None:
+    parser = program_of_step("quality.transformers").parser()
+    assert example(parser).device == "auto"
