@@ -40,14 +40,15 @@ def worker(stage: int, is_beside: bool, saves: int, folder: Path) -> None:
     import torch.distributed as dist
     from transformers import AutoConfig
 
-    from crawl2llm.chain import config
     from crawl2llm.training import async_checkpoints, checkpoint, engine, group, initial, model
+    from crawl2llm.training.engine_settings import EngineSettings
     from crawl2llm.training.engines.by_name import ENGINES
+    from crawl2llm.training.pretraining_settings import TrainSettings
 
     device, shape = torch.device("cpu"), AutoConfig.for_model("llama", **SHAPE)
     group.join_group(device, 1)
-    settings = config.validate({})["pretrain"]["train"]
-    settings |= {"learning_rate": 0.001, "zero_stage": stage, "precision": "fp32", "engine": "torch"}
+    keys = {"learning_rate": 0.001, "zero_stage": stage, "precision": "fp32", "engine": "torch"}
+    settings = EngineSettings.of_pretraining(TrainSettings.model_validate(keys))
     job = engine.Job(
         config=shape, settings=settings, device=device, micro_batch=2, accumulation=1, recomputed=False,
         values=partial(initial.random_weights, shape, 0),

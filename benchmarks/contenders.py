@@ -19,9 +19,12 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.contest import KEPT, Plan, batches, device_of, shape
+
+if TYPE_CHECKING:
+    from crawl2llm.training.pretraining_settings import TrainSettings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 RATE, CLIPPING, DECAY, BETAS = 3e-4, 1.0, 0.1, (0.9, 0.95)
@@ -42,17 +45,11 @@ def stand_in() -> None:
         sys.modules["xxhash"] = made
 
 
-def completed(given: dict[str, Any]) -> dict[str, Any]:
-    """The keys of pretrain.train with the schema's defaults; SystemExit for one that there is not.
+def completed(given: dict[str, Any]) -> TrainSettings:
+    """pretrain.train with these keys; pydantic's ValidationError, which names it, for one that there is not."""
+    from crawl2llm.training.pretraining_settings import TrainSettings
 
-    Values are not checked: jsonschema may be absent here.
-    """
-    from crawl2llm.chain import config
-
-    found: dict[str, Any] = config.with_defaults({"pretrain": {"train": given}})["pretrain"]["train"]
-    if unknown := sorted(set(given) - set(found)):
-        raise SystemExit(f"--set {' '.join(unknown)}: no key of pretrain.train")
-    return found
+    return TrainSettings.model_validate(given)
 
 
 def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
@@ -63,6 +60,7 @@ def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
 
         stand_in()
         from crawl2llm.training import engine, group, initial
+        from crawl2llm.training.engine_settings import EngineSettings
         from crawl2llm.training.engines.by_name import ENGINES
 
         device = device_of(plan)
@@ -71,12 +69,12 @@ def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
         settings = completed(own | plan.settings)
         job = engine.Job(
             config=shape(plan),
-            settings=settings,
+            settings=EngineSettings.of_pretraining(settings),
             device=device,
             micro_batch=plan.micro_batch,
             accumulation=plan.accumulation,
-            recomputed=settings["activation_checkpointing"],
-            selective=settings["selective_checkpointing"],
+            recomputed=settings.activation_checkpointing,
+            selective=settings.selective_checkpointing,
             values=partial(initial.random_weights, shape(plan), 0),
         )
         built, made = ENGINES[name](job), batches(plan, device)

@@ -53,15 +53,16 @@ def worker(name: str, stage: int, precision: str, steps: int) -> None:
     import torch.distributed as dist
     from transformers import AutoConfig
 
-    from crawl2llm.chain import config
     from crawl2llm.training import engine, group, initial, model
+    from crawl2llm.training.engine_settings import EngineSettings
     from crawl2llm.training.engines.by_name import ENGINES
+    from crawl2llm.training.pretraining_settings import TrainSettings
 
     world, rank, device = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"]), torch.device("cpu")
     group.join_group(device, max(1, 2 // world))
     shape = AutoConfig.for_model("llama", **SHAPE)
-    settings = config.validate({})["pretrain"]["train"]
-    settings |= {"learning_rate": 0.001, "zero_stage": stage, "precision": precision}
+    keys = {"learning_rate": 0.001, "zero_stage": stage, "precision": precision}
+    settings = EngineSettings.of_pretraining(TrainSettings.model_validate(keys))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     accumulation = SEQUENCES // MICRO // world
     job = engine.Job(

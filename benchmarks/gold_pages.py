@@ -32,6 +32,7 @@ from fastwarc.warc import WarcRecord
 
 from benchmarks.gold import TAG
 from crawl2llm.stages.ingest.charsets import decode_text
+from crawl2llm.stages.ingest.settings import ExtractSettings, ExtractSource
 from crawl2llm.stages.ingest.warc import RejectedRecord, WarcReader, drop_unseen
 
 WORD = re.compile(r"\w+")
@@ -122,7 +123,7 @@ class Bodies(WarcReader):
     """Decodes the pages of a WARC file, and does not extract their text. charsets: of the records that get a bad byte."""
 
     def __init__(self, charsets: dict[str, str]) -> None:
-        super().__init__({"name": "gold"}, {"max_body_bytes": 20_000_000})
+        super().__init__(ExtractSource(name="gold", kind="warc"), ExtractSettings())
         self.charsets, self.decoded = charsets, dict[str, str]()
 
     def page_of_html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> RejectedRecord:

@@ -23,12 +23,15 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.contenders import completed, stand_in
 from benchmarks.gpu_training import PACKAGES, SIZES, gpus
 from benchmarks.machine import processor, versions
 from crawl2llm.core.root import ROOT
+
+if TYPE_CHECKING:
+    from crawl2llm.training.pretraining_settings import TrainSettings
 
 RESULT = ROOT / "benchmarks/results/gpu_steps.json"
 VOCABULARY, CONTEXT, WARMUP = 32_768, 2048, 3
@@ -105,9 +108,12 @@ def longest_kernels(step: Callable[[], Any], number: int = 12) -> list[dict[str,
     ]
 
 
-def estimate(config: Any, settings: dict[str, Any], micro_batch: int, parameters: int) -> dict[str, int]:
+def estimate(config: Any, train: TrainSettings, micro_batch: int, parameters: int) -> dict[str, int]:
     """What training says that a process takes on a GPU, in bytes by part, without CUDA's own."""
     from crawl2llm.training import initial, memory, model
+    from crawl2llm.training.engine_settings import EngineSettings
+
+    settings = EngineSettings.of_pretraining(train)
 
     by_muon = [
         group["params"]
@@ -116,7 +122,13 @@ def estimate(config: Any, settings: dict[str, Any], micro_batch: int, parameters
     ]
     matrices = sum(value.numel() for values in by_muon for value in values)
     shape = replace(memory.shape_of_config(config, parameters, config.max_position_embeddings), matrices=matrices)
-    placement = {"processes": 1, "largest": micro_batch, "micro_batch": micro_batch, **settings}
+    placement = memory.Placement(
+        processes=1,
+        largest=micro_batch,
+        micro_batch=micro_batch,
+        activation_checkpointing=train.activation_checkpointing,
+        selective_checkpointing=train.selective_checkpointing,
+    )
     parts = memory.memory_parts(shape, settings, placement, cuda=True)
     return {name: size for name, size in parts.items() if name != "program"}
 
@@ -129,6 +141,7 @@ def measure(
 
     stand_in()
     from crawl2llm.training import engine, initial, measures
+    from crawl2llm.training.engine_settings import EngineSettings
     from crawl2llm.training.engines.by_name import ENGINES
 
     torch._dynamo.reset()  # compiled code holds the model of the row before
@@ -137,12 +150,12 @@ def measure(
     context = config.max_position_embeddings
     settings = completed({"engine": "torch", "zero_stage": 0, "learning_rate": 3e-4} | changes)
     job = engine.Job(
-        config=config, settings=settings, device=device, micro_batch=micro_batch, accumulation=1,
-        recomputed=settings["activation_checkpointing"], selective=settings["selective_checkpointing"],
+        config=config, settings=EngineSettings.of_pretraining(settings), device=device, micro_batch=micro_batch, accumulation=1,
+        recomputed=settings.activation_checkpointing, selective=settings.selective_checkpointing,
         values=lambda: draw_weights(config, device),
     )  # fmt: skip
     began = time.perf_counter()
-    trainer = ENGINES[settings["engine"]](job)
+    trainer = ENGINES[settings.engine](job)
     tokens = torch.randint(0, config.vocab_size, (1, micro_batch, context + 1), device=device)
 
     def step() -> float:

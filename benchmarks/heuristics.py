@@ -29,13 +29,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import processor, versions
-from crawl2llm.chain import config
-from crawl2llm.chain.heuristics_rules import FAMILIES
 from crawl2llm.core.root import ROOT
 from crawl2llm.filters.framework.columns import one_document
 from crawl2llm.filters.framework.rules import failed_rules
 from crawl2llm.filters.heuristics.measures import Limits, measure_document
+from crawl2llm.filters.heuristics.rules import FAMILIES
 from crawl2llm.filters.heuristics.select import rules
+from crawl2llm.filters.heuristics.settings import SelectSettings
 from crawl2llm.text.characters import tokenize
 from crawl2llm.text.stop_words import stop_words_by_language
 
@@ -56,7 +56,7 @@ def texts(path: Path) -> list[str]:
 
 def ours(limits: Limits) -> Callable[[list[str]], Verdicts]:
     """Documents → for each family, whether a document fails one of its rules, at the default thresholds."""
-    settings = config.validate({})["heuristics"]["select"]
+    settings = SelectSettings()
     active = rules(settings)
     stop_words = stop_words_by_language({})["en"]
 

@@ -33,17 +33,20 @@ import pyarrow as pa
 
 from benchmarks import gold
 from crawl2llm.chain import config
-from crawl2llm.chain.heuristics_rules import FAMILIES
 from crawl2llm.core.root import ROOT
 from crawl2llm.filters.framework.columns import Columns, one_document
 from crawl2llm.filters.framework.rules import failed_rules
 from crawl2llm.filters.heuristics import select as heuristics_select
 from crawl2llm.filters.heuristics.measures import Limits, measure_document
+from crawl2llm.filters.heuristics.rules import FAMILIES
+from crawl2llm.filters.heuristics.settings import HeuristicsSettings
 from crawl2llm.filters.language import select as language_select
+from crawl2llm.filters.language.settings import SelectSettings
 from crawl2llm.filters.lines import rules as lines
 from crawl2llm.filters.lines.settings import ScoreSettings
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
 from crawl2llm.filters.quality.select import top_fraction_threshold
+from crawl2llm.filters.quality.settings import TrainSettings
 from crawl2llm.formats import spans
 from crawl2llm.formats.documents import rows, uniform_hash
 from crawl2llm.formats.language_identifier import Identifier, model_path
@@ -105,7 +108,7 @@ def classifier(curated: Iterator[str], documents: Documents, settings: dict[str,
             out.writelines(f"{POSITIVE} {one_line(text)}\n" for text in curated)
             crawled = (text for number, (_, text) in enumerate(documents) if uniform_hash(0, str(number)) < 0.5)
             out.writelines(f"{NEGATIVE} {one_line(text)}\n" for text in crawled)
-        return Classifier.train(examples, {**settings, "buckets": 200_000})
+        return Classifier.train(examples, TrainSettings.model_validate({**settings, "buckets": 200_000}))
 
 
 def english(corpora: Path) -> Iterator[str]:
@@ -125,18 +128,18 @@ class Filters:
         self.line_rules = ScoreSettings.model_validate(settings["lines"]["score"])
         self.identify = Identifier(model_path(settings["language"]["score"]["model"]))
         self.stop_words = stop_words_by_language(settings["heuristics"]["score"]["stop_words"])
-        self.heuristics_rules = heuristics_select.rules(settings["heuristics"]["select"])
+        self.thresholds = HeuristicsSettings.model_validate(settings["heuristics"]).select
+        self.heuristics_rules = heuristics_select.rules(self.thresholds)
 
     def __call__(self, language: str, text: str) -> tuple[set[str], float]:
         """(the rules that drop a text of this language, the share of its characters that `lines` takes out)."""
         found, score = self.identify(text)
         signals = Columns([pa.table({"language": [found], "score": [score]})], np.zeros(1, np.int64), [found])
-        settings = {**self.settings["language"]["select"], "languages": [language]}
+        settings = SelectSettings.model_validate({**self.settings["language"]["select"], "languages": [language]})
         (failures,) = failed_rules(language_select.rules(settings), signals, settings)
         failed = {f"language.{failure.rule}" for failure in failures}
         measures = measure_document(text, self.stop_words.get(found), Limits())
-        thresholds = self.settings["heuristics"]["select"]
-        (failures,) = failed_rules(self.heuristics_rules, one_document(measures, found), thresholds)
+        (failures,) = failed_rules(self.heuristics_rules, one_document(measures, found), self.thresholds)
         failed |= {failure.rule for failure in failures}
         taken = list(lines.removed_spans(text, self.line_rules))
         left = spans.EditedText(text, taken).text

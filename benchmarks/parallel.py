@@ -66,22 +66,22 @@ def worker(kind: str, stage: int, degrees: Degrees, steps: int) -> None:
     import torch.distributed as dist
     from transformers import AutoConfig
 
-    from crawl2llm.chain import config
     from crawl2llm.training import engine, group, initial, parallel
+    from crawl2llm.training.engine_settings import EngineSettings
     from crawl2llm.training.engines.by_name import ENGINES
+    from crawl2llm.training.pretraining_settings import TrainSettings
 
     place, device = Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), degrees), torch.device("cpu")
     group.join_group(device, 1)
     shape = AutoConfig.for_model(kind, **SHAPE, **(EXPERTS if kind == "mixtral" else {}))
-    settings = config.validate({})["pretrain"]["train"]
-    settings |= {"engine": "torch", "zero_stage": stage, "learning_rate": 0.001}
-    parallel.check_degrees(degrees, place.processes, settings)
+    train = TrainSettings.model_validate({"engine": "torch", "zero_stage": stage, "learning_rate": 0.001})
+    parallel.check_degrees(degrees, place.processes, train)
     parallel.check_model(degrees, shape, CONTEXT, BATCH)
     micro = SEQUENCES // BATCH // place.data_processes
     built = ENGINES["torch"](
         engine.Job(
             config=shape,
-            settings=settings,
+            settings=EngineSettings.of_pretraining(train),
             device=device,
             micro_batch=micro,
             accumulation=BATCH,

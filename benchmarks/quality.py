@@ -71,8 +71,9 @@ def timed(run: Callable[[], Any], rounds: int) -> dict[str, float]:
 def fasttext(documents: list[str], path: str, label: str, rounds: int) -> dict[str, Any]:
     """Ours and the floor."""
     from crawl2llm.filters.quality.fasttext import Model, one_line
+    from crawl2llm.filters.quality.settings import ScorerModel
 
-    model = Model({"name": "model", "path": path, "label": label})
+    model = Model(ScorerModel(name="model", path=path, label=label))
     ready = [one_line(text) + "\n" for text in documents]
     predict = model.model.f.predict
     return {
@@ -85,13 +86,13 @@ def transformers(documents: list[str], path: str, rounds: int) -> dict[str, Any]
     """Ours and the floor, on a CPU with one thread."""
     import torch
 
-    from crawl2llm.chain import config
+    from crawl2llm.filters.quality.settings import ScorerModel, TransformersSettings
     from crawl2llm.filters.quality.transformers import Model, length_batches
 
     torch.set_num_threads(1)
-    settings = config.validate({})["quality"]["transformers"]
-    model = Model({"name": "model", "path": path}, settings, "cpu")
-    limit, most = settings["max_characters"], settings["batch_tokens"]
+    settings = TransformersSettings()
+    model = Model(ScorerModel(name="model", path=path), settings, "cpu")
+    limit, most = settings.max_characters, settings.batch_tokens
     ids = model.tokenizer([text[:limit] for text in documents], truncation=True, max_length=model.max_tokens)[
         "input_ids"
     ]
@@ -115,8 +116,7 @@ def transformers(documents: list[str], path: str, rounds: int) -> dict[str, Any]
 
 def kenlm(documents: list[str], path: str, rounds: int) -> dict[str, Any]:
     """Ours and the floor, by the first model of the folder."""
-    from crawl2llm.chain import scorers
-    from crawl2llm.filters.quality import tools
+    from crawl2llm.filters.quality import scorers, tools
     from crawl2llm.filters.quality.perplexity import Models, spelled_lines
 
     paths = dict([next(iter(scorers.language_model_files(Path(path)).items()))])

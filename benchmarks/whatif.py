@@ -29,13 +29,17 @@ from benchmarks import documents
 from benchmarks.machine import processor, versions
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import fingerprint
-from crawl2llm.chain.heuristics_rules import active_rules
+from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
+from crawl2llm.core.settings import Settings
 from crawl2llm.filters.framework.rules import Rule
 from crawl2llm.filters.heuristics.measures import MEASURES
+from crawl2llm.filters.heuristics.rules import active_rules
+from crawl2llm.filters.heuristics.settings import SelectSettings
 from crawl2llm.filters.language import score as language
 from crawl2llm.filters.lines import score as lines
+from crawl2llm.filters.quality import settings as quality
 from crawl2llm.formats.documents import Writer, batches, verdict_table
 from crawl2llm.stages.report.declared_rules import rules_of
 from crawl2llm.stages.report.other_thresholds import thresholds
@@ -57,7 +61,7 @@ def written(path: Path, table: pa.Table) -> Path:
     return path
 
 
-def limits(settings: dict[str, Any]) -> dict[str, tuple[float, float]]:
+def limits(settings: SelectSettings) -> dict[str, tuple[float, float]]:
     """Measure of heuristics → its least and its most, as the rules have them."""
     found: dict[str, tuple[float, float]] = {}
     for rule in sorted(active_rules(settings), key=lambda rule: rule.low, reverse=True):
@@ -88,7 +92,7 @@ def drawn(
     return pa.table(columns).cast(schema)
 
 
-def judged(step: str, signals: pa.Table, labels: np.ndarray, settings: dict[str, Any]) -> pa.Table:
+def judged(step: str, signals: pa.Table, labels: np.ndarray, settings: Settings) -> pa.Table:
     """Verdicts under the rules of the step, as arrays: its own program takes minutes for a million documents."""
     batch = signals.combine_chunks().to_batches()[0]
     nothing = pa.RecordBatch.from_pylist([], pa.schema([("kept", pa.bool_()), ("rules", pa.list_(pa.string()))]))
@@ -103,8 +107,8 @@ def judged(step: str, signals: pa.Table, labels: np.ndarray, settings: dict[str,
         if ask.now is not None:
             values, _ = ask.measure(rows)
             failed[ask.rules[0]] = values < ask.now if ask.keeps == thresholds.LEAST else values > ask.now
-    if step == "quality.select":
-        failed["fraction"] = rows.values("score") < np.quantile(rows.values("score"), 1 - settings["keep_fraction"])
+    if isinstance(settings, quality.SelectSettings):
+        failed["fraction"] = rows.values("score") < np.quantile(rows.values("score"), 1 - settings.keep_fraction)
     matrix = np.stack(list(failed.values()), axis=1)
     starts = pa.array(np.concatenate(([0], np.cumsum(matrix.sum(axis=1)))), pa.int32())
     found = pa.ListArray.from_arrays(starts, pa.array(list(failed)).take(pa.array(np.nonzero(matrix)[1])))
@@ -119,7 +123,7 @@ def build(root: Path, texts: list[str], number: int, shards: int, config: dict[s
         made.append(root / step.replace(".", "/") / f"{shard}.manifest.json")
         Manifest(step=step, fingerprint="").write(made[-1], files)
 
-    ends = limits(config["heuristics"]["select"])
+    ends = limits(SelectSettings())
     for first in range(shards):
         shard, own = f"{first:05d}", range(first, number, shards)
         labels = draw.integers(0, len(LABELS), len(own))
@@ -131,7 +135,12 @@ def build(root: Path, texts: list[str], number: int, shards: int, config: dict[s
         for name in FILTERS:
             signals = drawn(SCHEMAS[name], facts, draw, ends)
             manifest(f"{name}.score", shard, written(root / f"{name}/score/{shard}.parquet", signals))
-            verdicts = judged(f"{name}.select", signals, labels, config[name]["select"])
+            verdicts = judged(
+                f"{name}.select",
+                signals,
+                labels,
+                settings_class(f"{name}.select").model_validate(config[name]["select"]),
+            )
             manifest(f"{name}.select", shard, written(root / f"{name}/select/{shard}.parquet", verdicts))
         sizes = pc.divide(pc.utf8_length(table["text"]), 4).cast(pa.int64())
         docs = pa.table({"id": facts["id"], "offset": sizes, "tokens": sizes, "bytes": sizes})

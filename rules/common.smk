@@ -121,7 +121,7 @@ def complete_config(wildcards):
 
 def sources_of_variant(wildcards):
     """The file that names the sources of every shard, and the variant: thousands of names are longer than a command line takes."""
-    return [SOURCES, wildcards.variant]
+    return [str(SOURCES), wildcards.variant]
 
 
 def every_variant(step, file="manifest.json"):

@@ -21,7 +21,7 @@ OUTPUTS:
 The shell command is the same text for all of them: Snakemake reads it again when a job starts, when the loop is over.
 """
 
-for name in filter_order.ORDINARY:
+for name in filter_order.ordinary_filters():
 
     rule:
         name:

@@ -29,18 +29,25 @@ def section_lines(node: dict, path: str) -> Iterator[str]:
     leaves = {key: child for key, child in node["properties"].items() if not is_section(child)}
     if leaves:
         yield "\n| key | allowed | default | meaning |\n|---|---|---|---|"
-        for key, child in leaves.items():
-            default = json.dumps(child["default"], ensure_ascii=False) if "default" in child else "–"
-            meaning = " ".join(child.get("description", "").split()) + (
-                " *Placement.*" if child.get("placement") else ""
-            )
-            cells = (f"`{path}{key}`", allowed_values(child), f"`{default}`", meaning)
-            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        yield from (line for key, child in leaves.items() for line in key_lines(child, f"{path}{key}"))
     for key, child in node["properties"].items():
         if is_section(child):
             depth = "#" * (2 + path.count("."))
             yield f"\n{depth} {path}{key}\n\n{' '.join(child.get('description', '').split())}"
             yield from section_lines(child, f"{path}{key}.")
+
+
+def key_lines(node: dict, path: str) -> Iterator[str]:
+    """The line of a key, and of a list of objects those of their keys that say what they mean."""
+    default = json.dumps(node["default"], ensure_ascii=False) if "default" in node else "–"
+    meaning = " ".join(node.get("description", "").split())
+    if node.get("placement") and "[]" not in path:  # what files the keys of an entry lead to is tracked
+        meaning += " *Placement.*"
+    cells = (f"`{path}`", allowed_values(node), f"`{default}`", meaning)
+    yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    for key, child in node.get("items", {}).get("properties", {}).items():
+        if "description" in child:
+            yield from key_lines(child, f"{path}[].{key}")
 
 
 def config_page() -> str:

@@ -114,7 +114,7 @@ def rerun_text(path: Path) -> str:
 
 def code_folders() -> Iterable[str]:
     """The folders of the code with modules of their own: lower packages first, stages and filters in the order of the workflow."""
-    yield from ("core", "chain", "formats", "text", "training", "filters")
+    yield from ("core", "chain", "formats", "text", "training", "filters", "filters/framework")
     yield from (f"{package_of(stage)}/{stage}" for stage in stage_names())
     yield from ("workflow", "commands")
     yield from (

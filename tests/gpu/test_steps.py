@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from crawl2llm.chain.config import validate
 from crawl2llm.training import engine, initial
 from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.group import join_group
 from crawl2llm.training.processes import environments, free_port
+from tests.unit.training.typed import engine_settings
 
 VOCABULARY, CONTEXT, MICRO, ACCUMULATION, STEPS = 2048, 256, 4, 2, 4
 CPU = torch.device("cpu")
@@ -79,12 +79,12 @@ def build(kind: str, device: torch.device, recomputed: bool = False, selective: 
     """An engine with the same initial weights on every device."""
     config = AutoConfig.for_model(kind, **LLAMA | KINDS[kind])
     usual = {"engine": "torch", "learning_rate": 0.002, "zero_stage": 0, "precision": "fp32", "loss_scale_power": 12}
-    settings = validate({})["pretrain"]["train"] | usual | changes
+    settings = engine_settings(**usual | changes)
     job = engine.Job(
         config=config, settings=settings, device=device, micro_batch=MICRO, accumulation=ACCUMULATION,
         recomputed=recomputed, selective=selective, values=partial(initial.random_weights, config, 1),
     )  # fmt: skip
-    return ENGINES[settings["engine"]](job)
+    return ENGINES[settings.engine](job)
 
 
 def batch(device: torch.device) -> torch.Tensor:

@@ -13,8 +13,10 @@ import pyarrow as pa
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.core import pinned_names
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.settings import Settings
 from crawl2llm.filters.framework.columns import Columns
 from crawl2llm.filters.framework.select import judge_documents
 from crawl2llm.formats import spans
@@ -32,11 +34,14 @@ def config(step: str, skipped_by: Sequence[str] = (), **settings: Any) -> str:
     return fingerprint(step, configuration.validate({**ingest, stage: {name: settings}}))
 
 
-def verdict(filter_: str, row: dict[str, Any], settings: dict[str, Any], language: str = "") -> dict[str, Any]:
-    """The verdict on a document by the rules that a filter declares. row: its signals; settings: of the filter's `select`, complete."""
+def verdict(
+    filter_: str, row: dict[str, Any], settings: dict[str, Any] | Settings, language: str = ""
+) -> dict[str, Any]:
+    """The verdict on a document by the rules that a filter declares. row: its signals; settings: of the filter's `select`."""
     columns = Columns([pa.Table.from_pylist([row])], np.zeros(1, np.int64), [language])
-    rules = import_module(f"crawl2llm.filters.{filter_}.select").rules(settings)
-    return judge_documents(rules, columns, settings)[0]
+    typed = settings_class(f"{filter_}.select").model_validate(settings)
+    rules = import_module(f"crawl2llm.filters.{filter_}.select").rules(typed)
+    return judge_documents(rules, columns, typed)[0]
 
 
 def document(name: str, text: str, **more: Any) -> dict[str, Any]:

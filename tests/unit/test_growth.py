@@ -131,17 +131,20 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     from crawl2llm.filters.multilingual import passages as multilingual
     from crawl2llm.filters.paragraphs import hash as paragraphs
     from crawl2llm.filters.pii import checksummed, detect, digit_runs, masks, phones
+    from crawl2llm.filters.pii import settings as pii
     from crawl2llm.filters.quality import perplexity
     from crawl2llm.filters.sourcecode import measures as sourcecode
     from crawl2llm.filters.substrings import score as substrings
     from crawl2llm.filters.substrings import words as substring_words
     from crawl2llm.filters.toxicity import terms as toxicity
     from crawl2llm.filters.url import lists
+    from crawl2llm.filters.url.settings import ScoreSettings as UrlSettings
     from crawl2llm.formats import language_identifier
     from crawl2llm.stages.align import rewards
     from crawl2llm.stages.crawl import document as pydoc
     from crawl2llm.stages.evaluate import overlap
     from crawl2llm.stages.ingest import charsets, extractors, head, http, indexes, licences, markup, tags, text, warc
+    from crawl2llm.stages.ingest import settings as ingest_settings
     from crawl2llm.stages.report import excerpts, samples
     from crawl2llm.stages.synthesize import passages
     from crawl2llm.stages.tokenize import train, unigram
@@ -150,7 +153,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
 
     default = config.validate({})
     corrected = ScoreSettings(uppercase_max=0.5, numerals=True, counters=True, navigation=True)
-    extract = {**default["ingest"]["extract"], "min_characters": 1}
+    extract = ingest_settings.ExtractSettings()
     signed = default["dedup"]["signature"]
     hasher = minhash.MinHasher(*(signed[key] for key in ("permutations", "bands", "rows", "seed")))
     english = stop_words.stop_words_by_language({})["en"]
@@ -159,16 +162,16 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     index = search.Index(
         [items.build_item("set", "1", (["what did the cat sat on " * 4], "the mat"), 13, 8)], "idf", 5, 5
     )
-    urls = lists.Lists({key: [] for key in ("folders", "domains", "suffixes", "words", "expressions")})
+    urls = lists.Lists(UrlSettings())
     urls.expressions = [lists.re2.compile("(a|b)*c$"), lists.re2.compile("(.*)(.*)x")]
     pieces = unigram.piece_expression(train.untrained_tokenizer(3))
     wanted = attribution.TextQuery("the cat sat on the mat a a a a a a a a a a", 8)
     listed = toxicity.Terms([])
     listed.phrases, listed.firsts = {"a": [("a",) * 9 + ("b",)]}, frozenset("a")
-    masked = masks.Masks({"score": default["pii"]["score"], "select": default["pii"]["select"]})
+    masked = masks.Masks(pii.ScoreSettings(), pii.SelectSettings())
     reached = remote_access.Access({}, origins=frozenset(["https://host:443"]), allowed_hosts=("*.example.org",))
-    rows = text.JsonLinesReader({"name": "s", "kind": "jsonl"}, extract)
-    kept = warc.WarcReader({"name": "s", "kind": "warc"}, extract)
+    rows = text.JsonLinesReader(ingest_settings.ExtractSource(name="s", kind="jsonl"), extract)
+    kept = warc.WarcReader(ingest_settings.ExtractSource(name="s", kind="warc"), extract)
     template_ = template.Template.parse("Question: {question}\nAnswer: {answer}")
 
     def page(t: str) -> tuple[str, Any]:
@@ -201,7 +204,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
         "crawl2llm.core.judging.parse_score": lambda t: judging.parse_score(t, 0, 10),
         "crawl2llm.stages.evaluate.overlap.distinct_share": lambda t: overlap.distinct_share(t.split("\n"), 2),
         "crawl2llm.training.pair_patterns.bounded_text": lambda t: pair_patterns.bounded_text(t, len(t), 80),
-        "crawl2llm.training.pair_masks.Masks.__call__": lambda t: masked([t]),
+        "crawl2llm.filters.pair_masks.Masks.__call__": lambda t: masked([t]),
         "crawl2llm.training.template.Template.parse": template.Template.parse,
         "crawl2llm.training.template.Template.completion": template_.completion,
         "crawl2llm.text.blocks.removal_spans": lambda t: blocks.removal_spans(
@@ -329,8 +332,9 @@ def _judged(text: str) -> object:
     from crawl2llm.stages.synthesize import replies
     from crawl2llm.stages.synthesize.endpoint import Reply
     from crawl2llm.stages.synthesize.prompts import Seed, TextRequest
+    from crawl2llm.stages.synthesize.settings import RephraseSettings
 
-    judge = replies.Judge({"refusals": ["I cannot"], "copy_max": 0.8, "language": ""})
+    judge = replies.Judge(RephraseSettings(refusals=["I cannot"], language=None))
     return judge(TextRequest(Seed("1", "the cat", "", ""), 0, "", "the cat", "the cat"), Reply(text))
 
 
@@ -483,6 +487,7 @@ MADE = {
     "crawl2llm.training.gpus": "names of GPUs",
     "crawl2llm.commands.serve.chat_tokens": "alternatives of one character each",
     "crawl2llm.core.retries": "a word of a message",
+    "crawl2llm.core.settings": "a pattern that a settings.py declares, of a value of the config",
     "crawl2llm.stages.synthesize.checks": "the config's, only compiled",
     "crawl2llm.stages.synthesize.replies": "the config's, on 300 characters",
     "crawl2llm.stages.tokenize.unigram": "the pre-tokenizer's, below",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 import snakemake.api  # noqa: F401 - first, since the modules import each other
 
 from crawl2llm.chain import config, placement_options, stage_names, steps
-from crawl2llm.chain.filter_order import FILTERS, ORDINARY
+from crawl2llm.chain.filter_order import FILTERS, ordinary_filters
 from crawl2llm.workflow import project_checks, start
 from tests.workflow.plan import dry_run
 
@@ -146,9 +148,17 @@ def test_a_job_reads_what_the_table_says(workflow: Workflow, step: str) -> None:
 @pytest.mark.parametrize("step", [name for name, facts in steps.STEPS.items() if facts.inputs])
 def test_a_rule_calls_its_inputs_as_the_step_does(workflow: Workflow, step: str) -> None:
     for job, _ in workflow.jobs_of(step):
-        flags = {word.partition("=")[0] for word in job.params.options if word.startswith("--")}
+        flags = {word.partition("=")[0] for word in map(str, job.params.options) if word.startswith("--")}
         flags -= {"--also", "--at-once", *map(placement_options.option_flag, placement_options.placement_keys(step))}
+        flags -= further_options(step)
         assert flags == set(map(placement_options.option_flag, steps.STEPS[step].inputs))
+
+
+def further_options(step: str) -> set[str]:
+    """The options of a program that are neither manifests of a declared input nor placement keys."""
+    parser = argparse.ArgumentParser(add_help=False)
+    import_module(steps.program_of(step)).main.add_options(parser)
+    return set(parser._option_string_actions)
 
 
 def steps_above(names: set[str], config: dict[str, Any]) -> set[str]:
@@ -228,7 +238,7 @@ def test_snakefile_reads_as_a_table_of_contents() -> None:
     assert set(included) == files and len(included) == len(files)
     stages = [Path(name).stem for name in included if Path(name).stem in STAGES]
     assert stages == [stage for stage in STAGES if stage in stages]
-    assert {*stages, *ORDINARY} == set(STAGES)
+    assert {*stages, *ordinary_filters()} == set(STAGES)
 
 
 @pytest.mark.parametrize("profile", ["local", "slurm"])

@@ -23,12 +23,13 @@ from crawl2llm.chain import (
     exit_signals,
     gpu_slots,
     placement_options,
+    plugins,
     skip_pandas,
     yaml_errors,
 )
 from crawl2llm.chain import fingerprint as fingerprints
-from crawl2llm.chain.fingerprint import code_hashes
-from crawl2llm.chain.steps import STEPS, WITH_OWN_SETTINGS, folder_of, program_of, task_ids
+from crawl2llm.chain.fingerprint import step_code
+from crawl2llm.chain.steps import STEPS, WITH_OWN_SETTINGS, folder_of, program_words, task_ids
 from crawl2llm.core import (
     checkpoint_folders,
     console,
@@ -60,7 +61,13 @@ RESULTS = "results"  # the folder of all results
 LOGS = "logs"  # the folder of the logs of all tasks of a run
 ONE_TASK_MANIFEST = "manifest.json"  # the name of a one-task step's manifest
 # The manifest of a step's first task, by what numbers its tasks:
-FIRST_TASKS = {"shard": "00000.manifest.json", "band": "00.manifest.json", "part": "000.manifest.json"}
+FIRST_TASKS = {
+    "shard": "00000.manifest.json",
+    "band": "00.manifest.json",
+    "part": "000.manifest.json",
+    "model": "base.manifest.json",
+    "contender": "main-rung1.manifest.json",
+}
 LOG = "log"  # of all attempts at a training run, beside its checkpoints
 Body = Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]]
 MENDABLE = (InputError, errors.ConfigError, ManifestError, OSError)  # errors that a person can do something about
@@ -120,7 +127,7 @@ def step_parser(step: str, doc: str | None, example: str, always: bool = False) 
     `example` is the command's options as one would type them, shown by `--help`. `always`: the step works even where its settings
     and input are as before (see `is_done`).
     """
-    parser = command_parser(f"python -m {program_of(step)}", doc, example)
+    parser = command_parser(f"python -m {' '.join(program_words(step))}", doc, example)
     parser.set_defaults(step=step, always=always)
     parser.add_argument(
         "--config",
@@ -182,8 +189,11 @@ def parse_settings(step: str, config_option: str, task: str = "") -> tuple[dict[
             raise InputError(f"--config is neither a file nor a fingerprint: {error}") from error
         if body.get("step") != step:
             raise InputError(f"--config is the fingerprint of {body.get('step')!r}; this program is {step!r}")
-        if (data := body.pop("data", None)) is None:
-            return body["config"], config_option
+        data, places, filters = (body.pop(key, None) for key in ("data", plugins.KEY, plugins.FILTERS_KEY))
+        if places:
+            plugins.use_plugins(places, filters or [])
+        if data is None:
+            return body["config"], canonical_json(body) if places else config_option
         return configuration.with_changed_paths(
             step, body["config"], partial(data_folder.to_folder, data=data)
         ), canonical_json(body)
@@ -199,8 +209,14 @@ def check_as_planned(step: str, planned: dict[str, Any]) -> None:
 
     Raises InputError that names them: the result would be recorded as what it is not.
     """
-    present_code = code_hashes(program_of(step))
-    planned_code = planned.get("code", present_code)
+    planned_code = planned.get("code")
+    names = [
+        name
+        for name, plugin in plugins.LOADED.items()
+        if any(key.startswith(plugin.code_prefix) for key in planned_code or {})
+    ]
+    present_code = step_code(step, names)
+    planned_code = present_code if planned_code is None else planned_code
     differing = sorted(
         name for name in present_code.keys() | planned_code.keys() if present_code.get(name) != planned_code.get(name)
     )
@@ -265,8 +281,7 @@ def prepare_log_files(args: argparse.Namespace) -> list[Path]:
     lasting_log = None
     if hasattr(args, "checkpoints"):
         with contextlib.suppress(InputError, errors.ConfigError, ManifestError):
-            settings = parse_settings(args.step, args.config, task_of(args.manifest))[0]
-            lasting_log = checkpoint_folder(args, settings) / LOG
+            lasting_log = checkpoint_folder(args) / LOG
     if args.log:
         args.log.parent.mkdir(parents=True, exist_ok=True)
         below = Path(os.path.abspath(args.log)).is_relative_to(Path(LOGS).absolute())  # noqa: PTH100 - `resolve` follows the link
@@ -278,12 +293,14 @@ def prepare_log_files(args: argparse.Namespace) -> list[Path]:
     return [path for path in (args.log, lasting_log) if path]
 
 
-def checkpoint_folder(args: argparse.Namespace, section: dict[str, Any]) -> Path:
+def checkpoint_folder(args: argparse.Namespace) -> Path:
     """The folder of checkpoints of a training with these arguments and settings, and with what the files hold that they name.
 
-    section: as its program gets it. A folder `data` that moved names no other checkpoints.
+    A folder `data` that moved names no other checkpoints.
     """
-    _, mark = parse_settings(args.step, args.config, task_of(args.manifest))  # `run` compares: the files may be large
+    section, mark = parse_settings(
+        args.step, args.config, task_of(args.manifest)
+    )  # `run` compares: the files may be large
     planned = json.loads(mark)
     place = json.loads(args.config).get("data") if args.config.lstrip().startswith("{") else None
     if place is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from crawl2llm.chain import halving, model_registry, shared_reference, sweep, sweep_errors
+from crawl2llm.chain import filter_order, halving, model_registry, plugins, shared_reference, sweep, sweep_errors
 from crawl2llm.chain.config_schema import (
     error_lines,
     is_section,
@@ -99,6 +99,10 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
     key, the nearest known one. What a variant is compared with is left out of what is returned.
     """
     config = shared_reference.without_reference(config) if isinstance(config, dict) else config
+    try:
+        plugins.use_those_of(config)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
     if lines := _key_problems(config):
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
     lines = list(dict.fromkeys(line for error in schema_errors(config) for line in error_lines(error)))
@@ -174,7 +178,7 @@ def _idle_list_problems(section: dict[str, Any]) -> list[str]:
 
 def unused_filter_lines(config: dict[str, Any], complete: dict[str, Any]) -> list[str]:
     """A line for each filter whose section a config has as it was given, and that its `filters` leaves out. complete: with its defaults."""
-    names = schema()["properties"]["filters"]["items"]["enum"]
+    names = list(filter_order.FILTERS)
     unused_names = [name for name in names if name in config and name not in complete["filters"]]
     return [
         f"{name} is set, and not used: filters is {', '.join(complete['filters']) or 'empty'}" for name in unused_names
@@ -185,6 +189,11 @@ def complete_variant(config: dict[str, Any], name: str) -> dict[str, Any]:
     """The complete config of one of the variants: main's with the keys of its own. Raises ConfigError."""
     judged = {key: config["sweep"][key] for key in ("halving", "seed_keys")}
     overlaid = {**merge_dicts(config, config["variants"][name]), "variants": {}, "sweep": judged}
+    if overlaid["plugins"] != config["plugins"]:
+        raise ConfigError(
+            f"variants.{name}: plugins is {overlaid['plugins']!r}, and main has {config['plugins']!r}: set plugins for all, and name "
+            f"filters of each variant in its filters"
+        )
     return validate(overlaid, source=f"variants.{name}")
 
 

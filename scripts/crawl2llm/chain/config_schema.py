@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import ValidationError
 
+    from crawl2llm.core.settings import Settings
+
 AUTO = "^auto$"  # the pattern of a leaf that also takes `auto`: the step decides by the corpus
 
 
@@ -260,6 +262,11 @@ def prune_settings(path: str, settings: dict[str, Any]) -> dict[str, Any]:
         return [prune_value(each, node["items"]) for each in value] if is_section(node.get("items", {})) else value
 
     return dict(prune_value(settings, schema_section(path)))
+
+
+def given_settings(path: str, settings: Settings) -> dict[str, Any]:
+    """The settings of the section at dotted `path` as the fingerprint has them: those that were given, without placement keys."""
+    return prune_settings(path, settings.model_dump(by_alias=True, exclude_unset=True))
 
 
 def _is_left_out(value: Any, node: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The filters, which each declares in its `steps.py`: which of them a run uses, and in what order."""
+"""The filters, which each declares in its `steps.py`, and those of plug-ins: which of them a run uses, and in what order."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from crawl2llm.chain.step import Config, Filter
 FIRST_VERDICTS = "ingest.check"  # the verdicts before those of the first filter
 DECONTAMINATE = "decontaminate"
 FILTERS: dict[str, Filter] = {name: import_module(f"crawl2llm.filters.{name}.steps").FILTER for name in FILTER_NAMES}
-# Those that score each document and judge it by its scores, with no other step: their rules are a loop (rules/filters.smk).
-ORDINARY = tuple(name for name, spec in FILTERS.items() if tuple(spec.steps) == ("score", "select"))
+
+
+def ordinary_filters() -> list[str]:
+    """Those that score each document and judge it by its scores, with no other step: their rules are a loop (rules/filters.smk)."""
+    return [name for name, spec in FILTERS.items() if tuple(spec.steps) == ("score", "select")]
 
 
 def used_filters(config: Config) -> list[str]:

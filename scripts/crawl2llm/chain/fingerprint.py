@@ -6,17 +6,18 @@ from it, so a program cannot depend on a key that is not tracked.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
+from collections.abc import Collection
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import model_registry, shared_reference
+from crawl2llm.chain import code_meaning, model_registry, plugins, shared_reference
 from crawl2llm.chain.config import complete_variant, with_changed_paths
 from crawl2llm.chain.config_schema import named_files, tracked_section
 from crawl2llm.chain.data_folder import DATA, from_folder
+from crawl2llm.chain.step import stage_of
 from crawl2llm.chain.steps import (
     COMMON,
     COMPARE_ALL,
@@ -39,10 +40,10 @@ from crawl2llm.core.manifest import canonical_json, digest
 from crawl2llm.core.plan_cache import Cache
 from crawl2llm.core.root import CODE_FOLDER, ROOT
 
-# By the hash of a source's bytes and of those of this file, which says what a meaning is.
+# By the hash of a source's bytes and of those of the file that says what a meaning is.
 CACHE = Path(".snakemake/meanings.json")
-OWN_BYTES = Path(__file__).read_bytes()
-PACKAGE = "crawl2llm"
+OWN_BYTES = Path(code_meaning.__file__).read_bytes()
+RULES_OF_FILTERS = "scripts/crawl2llm/stages/report/declared_rules.py"  # reads them by the filter's name
 # To parse all modules takes longer than the rest of a plan, and every new folder would.
 _cached = Cache(CACHE, shared=ROOT / "scripts/crawl2llm/chain/__pycache__" / CACHE.name)
 
@@ -53,7 +54,7 @@ def _meaning_and_imports(path: Path) -> tuple[str, tuple[str, ...]]:
     raw = path.read_bytes()
     mark = hashlib.sha256(OWN_BYTES + raw).hexdigest()
     if mark not in _cached.values:
-        meaning, imports = parse_source(raw.decode(), path)
+        meaning, imports = code_meaning.parse_source(raw.decode(), path)
         _cached.keep_value(mark, [digest(meaning), imports])
     meaning_digest, imports = _cached.values[mark]
     return meaning_digest, tuple(imports)
@@ -62,47 +63,6 @@ def _meaning_and_imports(path: Path) -> tuple[str, tuple[str, ...]]:
 def save_hashes() -> None:
     """Keep the hashes for the jobs of this run and the next plan."""
     _cached.save()
-
-
-def parse_source(source: str, path: Path) -> tuple[str, list[str]]:
-    """(meaning, imported project modules) of a source: comments, docstrings and layout do not count.
-
-    A module that is named when the program runs may be any that the name allows: `import_module(f"crawl2llm.filters.{name}.select")` is of
-    `crawl2llm.filters.*.select`.
-    """
-    tree = ast.parse(source, filename=str(path))
-    imports: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            imports += [alias.name for alias in node.names if alias.name.startswith(f"{PACKAGE}.")]
-        elif isinstance(node, ast.ImportFrom):
-            if node.level:
-                raise ValueError(f"{path}:{node.lineno}: write `from crawl2llm.…`; relative imports are not followed")
-            if (node.module or "").split(".")[0] == PACKAGE:
-                imports += [f"{node.module}.{alias.name}" for alias in node.names] + [str(node.module)]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            imports += _pattern_of_modules(node.args[0])
-        documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    return _tree_text(tree), list(dict.fromkeys(imports))
-
-
-def _pattern_of_modules(name: ast.expr) -> list[str]:
-    """The modules of the project that a name with parts that are not known stands for, as one pattern; none of another name."""
-    parts = name.values if isinstance(name, ast.JoinedStr) else []
-    pattern = "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in parts)
-    return [pattern] if pattern.startswith(f"{PACKAGE}.") else []
-
-
-def _tree_text(node: Any) -> str:
-    """A syntax tree as text. Unlike ast.dump, the same under every version of Python: what is empty is left out."""
-    if isinstance(node, ast.AST):
-        fields = (f"{name}={_tree_text(value)}" for name, value in ast.iter_fields(node) if value not in (None, []))
-        return f"{type(node).__name__}({','.join(fields)})"
-    if isinstance(node, list):
-        return f"[{','.join(map(_tree_text, node))}]"
-    return repr(node)
 
 
 @cache
@@ -155,6 +115,22 @@ def code_hashes(module: str, root: Path = ROOT) -> dict[str, str]:
     hashes |= {str(path.relative_to(root)): _meaning_and_imports(path)[0] for path in import_closure(module, root)}
     for path in resource_files(module, root):
         hashes[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return hashes
+
+
+def step_code(step: str, filters: Collection[str]) -> dict[str, str]:
+    """The code of a step: of a plug-in, the framework's and that part of its file which the step runs.
+
+    filters: of the run. The code of a step that reads the rules of all filters has those of plug-ins, too.
+    """
+    if (stage := stage_of(step)) in plugins.LOADED:
+        plugin = plugins.LOADED[stage]
+        meanings, modules = plugin.meanings_of(step), plugin.modules_of(step)
+        return {**{name: mark for module in modules for name, mark in code_hashes(module).items()}, **meanings}
+    hashes = dict(code_hashes(program_of(step)))
+    if RULES_OF_FILTERS in hashes:
+        for name in filter(plugins.LOADED.get, filters):
+            hashes |= plugins.LOADED[name].meanings_of(f"{name}.select")
     return hashes
 
 
@@ -282,7 +258,7 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
                 "config": with_changed_paths(
                     step, tracked_settings(step, config, task), partial(from_folder, data=config["data"])
                 ),
-                "code": code_hashes(program_of(step)),
+                "code": step_code(step, config["filters"]),
                 "files": task_file_hashes(step, config, task),
                 "upstream": above,
             }
@@ -291,9 +267,12 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
 
 
 def fingerprint_for_program(fingerprint: str, data: str) -> str:
-    """A fingerprint as a step's program gets it: with the folder that `{data}` stands for, if there is any."""
-    return (
-        canonical_json({**json.loads(fingerprint), "data": data})
-        if f'"{DATA}' in fingerprint or f" {DATA}" in fingerprint
-        else fingerprint
-    )
+    """A fingerprint as a step's program gets it: with the folder that `{data}` stands for, if there is any, and the plug-ins of the run."""
+    names_folder = f'"{DATA}' in fingerprint or f" {DATA}" in fingerprint
+    places: dict[str, Any] = {"data": data} if names_folder else {}
+    if not places and not plugins.LOADED:
+        return fingerprint
+    body = json.loads(fingerprint)
+    # Other environments need not have what a plug-in imports; their steps know no filters.
+    places |= plugins.loaded_places() if STEPS[body["step"]].environment == "data" else {}
+    return canonical_json({**body, **places}) if places else fingerprint

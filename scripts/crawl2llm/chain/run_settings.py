@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from pydantic import ConfigDict
 
 from crawl2llm.chain.model_registry import EXPORT_STEP, MAKERS
-from crawl2llm.chain.stage_names import FILTER_NAMES
+from crawl2llm.chain.stage_names import KNOWN_FILTERS
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, optional, section, setting
 
-FilterName = Annotated[str, Allowed(choices=FILTER_NAMES)]
+FilterName = Annotated[str, Allowed(choices=KNOWN_FILTERS)]
 
 
 class NumberRange(Settings):
@@ -145,6 +145,13 @@ class RunSettings(Settings):
         placement=True,
     )
     sweep: SweepSettings = section()
+    plugins: list[NonEmpty] = setting(
+        [],
+        "Filters that are not part of this project: folders of Python files, or names of installed packages, each with a "
+        "file `<filter>.py` for a filter. They run as your own code does. See docs/filters/plugins.md.",
+        unique=True,
+        placement=True,
+    )
     filters: list[FilterName] = setting(
         ["language", "heuristics", "dedup", "quality", "decontaminate"],
         "The filters that the run uses, in their order. Each judges the documents that those before it kept, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -10,7 +11,7 @@ from pydantic import ValidationError, create_model
 
 from crawl2llm.chain.model_registry import ENTRY_KEYS
 from crawl2llm.chain.run_settings import RunSettings
-from crawl2llm.chain.stage_names import ALL_NAMES, package_of
+from crawl2llm.chain.stage_names import all_names, package_of
 from crawl2llm.core.settings import Settings, schema_node, section
 
 
@@ -26,9 +27,22 @@ def settings_class(path: str) -> type[Settings]:
     return kind
 
 
+_plugin_classes: dict[str, type[Settings]] = {}  # by filter
+
+
+def take_plugin_classes(classes: Mapping[str, type[Settings]]) -> None:
+    """The settings of the filters of plug-ins, in place of those before."""
+    _plugin_classes.clear()
+    _plugin_classes.update(classes)
+    for function in (_class_of_stage, config_class, stage_node, config_node):
+        function.cache_clear()
+
+
 @cache
 def _class_of_stage(name: str) -> type[Settings]:
-    if name not in ALL_NAMES:
+    if name in _plugin_classes:
+        return _plugin_classes[name]
+    if name not in all_names():
         raise KeyError(name)
     module = import_module(f"crawl2llm.{package_of(name)}.{name}.settings")
     kind: type[Settings] = getattr(module, f"{name.capitalize()}Settings")
@@ -38,14 +52,14 @@ def _class_of_stage(name: str) -> type[Settings]:
 @cache
 def config_class() -> type[RunSettings]:
     """The class of the whole config."""
-    sections: dict[str, Any] = {name: (_class_of_stage(name), section()) for name in ALL_NAMES}
+    sections: dict[str, Any] = {name: (_class_of_stage(name), section()) for name in all_names()}
     return create_model("Config", __base__=RunSettings, **sections)
 
 
 @cache
 def stage_node(name: str) -> dict[str, Any]:
     """The JSON schema of the section of a stage or a filter, or of a key of the run itself. Callers must not change it."""
-    if name not in ALL_NAMES:
+    if name not in all_names():
         return dict(schema_node(RunSettings)["properties"][name])
     return schema_node(_class_of_stage(name))
 
@@ -58,7 +72,7 @@ def config_node() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "crawl2llm configuration",
         **{word: node[word] for word in ("type", "additionalProperties")},
-        "properties": {**node["properties"], **{name: stage_node(name) for name in ALL_NAMES}},
+        "properties": {**node["properties"], **{name: stage_node(name) for name in all_names()}},
     }
 
 

@@ -19,6 +19,7 @@ VERDICTS_BEFORE = "the verdicts before"  # the step with the newest verdicts: of
 LANGUAGES_BEFORE = "the languages before"  # language.score, where that filter comes before
 EDITS_BEFORE = "the edits before"  # the steps of the filters before that edit texts
 ALL_VERDICTS = "all verdicts"  # all verdicts, in their order
+ALL_SCORES = "all scores"  # the step `score` of every filter that has one
 
 
 def is_always_used(config: Config) -> bool:
@@ -41,6 +42,11 @@ def no_extra_settings(config: Config, task: str) -> Config:
     return {}
 
 
+def alternatives(needs: str | tuple[str, ...]) -> tuple[str, ...]:
+    """The steps that an entry of a step's `inputs` names."""
+    return (needs,) if isinstance(needs, str) else needs
+
+
 @dataclass(frozen=True)
 class Step:
     """One step. The functions get a complete config, and the task: the model, of a step that has a task for each; else "".
@@ -55,7 +61,8 @@ class Step:
     tasks: the ids of its tasks by model or contender; None, of a step by model: the models that it makes.
     models_read: the models that a task reads; None: see `models_read` in chain/steps.py.
     files_of: the step whose keys name its files; "": its own. files_config: the config with these keys, where it is another.
-    inputs: what it needs, by the options of its program and the inputs of its rule; these are among its `needs`.
+    inputs: what it needs, by the options of its program and the inputs of its rule: a step, or several, whichever of them the task
+    reads from (a model is made by one of MAKERS). These are among its `needs`, if they are not `common`.
     optional: the options of `inputs` that a task may lack: the manifests of a step that not every run has, or that it reads only sometimes.
     environment: its packages, envs/<environment>.yaml.
     follows: the step that it comes after, in the order of all steps; "": the one before it in its `steps.py`.
@@ -75,11 +82,12 @@ class Step:
     files_config: Callable[[Config, str], Config] = names_files_itself
     environment: str = "data"
     follows: str = ""
-    inputs: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "needs", tuple(dict.fromkeys((*self.needs, *self.inputs.values()))))
+        of_inputs = (need for needs in self.inputs.values() for need in alternatives(needs) if need not in self.common)
+        object.__setattr__(self, "needs", tuple(dict.fromkeys((*self.needs, *of_inputs))))
 
 
 # `inputs` of what reads the texts that are still there:

@@ -15,8 +15,9 @@ from pathlib import Path
 from crawl2llm.chain import halving, model_registry, shared_reference
 from crawl2llm.chain.filter_order import FILTERS, edit_steps, filters_before, used_filters, verdict_steps
 from crawl2llm.chain.model_registry import EXPORT_STEP, MAKERS, REWARD_STEP
-from crawl2llm.chain.stage_names import AFTER_FILTERS, BEFORE_FILTERS, package_of
+from crawl2llm.chain.stage_names import AFTER_FILTERS, BEFORE_FILTERS, PLUGIN_FILTERS, package_of
 from crawl2llm.chain.step import (
+    ALL_SCORES,
     ALL_VERDICTS,
     EDITS_BEFORE,
     LANGUAGES_BEFORE,
@@ -46,7 +47,10 @@ def _steps_of_filters() -> dict[str, Step]:
         f"{name}.{step}": replace(
             facts,
             needs=tuple(whole_name(need, name) for need in facts.needs),
-            inputs={option: whole_name(need, name) for option, need in facts.inputs.items()},
+            inputs={
+                option: whole_name(needs, name) if isinstance(needs, str) else needs
+                for option, needs in facts.inputs.items()
+            },
         )
         for name, spec in FILTERS.items()
         for step, facts in spec.steps.items()
@@ -64,6 +68,14 @@ def _collect_steps() -> dict[str, Step]:
 
 
 STEPS = _collect_steps()
+
+
+def collect_again() -> None:
+    """Bring STEPS up to date with FILTERS, which plug-ins are added to."""
+    steps = _collect_steps()
+    STEPS.clear()
+    STEPS.update(steps)
+
 
 # Steps that other modules name:
 CRAWL = "crawl.render"
@@ -83,6 +95,7 @@ COMPARE_ALL = "report.compare"  # used by main where the run has variants; reads
 PAGES = (REPORT_STEP, COMPARE_ALL)  # show results, and are none
 # No variant's report waits for these, or to add a variant would make main's again:
 NOT_IN_REPORT = (COMMON, REPORT_STEP, COMPARE_ALL)
+PLUGIN_PROGRAM = "crawl2llm.filters.framework.plugin"  # of every step of a plug-in
 TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
 AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
 WITH_OWN_SETTINGS = ("model", "contender")  # wildcards whose tasks have settings, and so a fingerprint, of their own
@@ -91,7 +104,14 @@ NUMBERED = ("shard", "band", "part")  # wildcards whose results are numbered, an
 
 def program_of(step: str) -> str:
     """The module that is a step's program, such as `crawl2llm.filters.url.score`."""
+    if stage_of(step) in PLUGIN_FILTERS:
+        return PLUGIN_PROGRAM
     return f"crawl2llm.{package_of(stage_of(step))}.{step}"
+
+
+def program_words(step: str) -> list[str]:
+    """The module that is a step's program, and what goes before its options."""
+    return [program_of(step), step] if program_of(step) == PLUGIN_PROGRAM else [program_of(step)]
 
 
 def rule_of(step: str) -> str:
@@ -119,6 +139,7 @@ def resolve_needs(step: str, filters: Sequence[str], of_main: bool = False) -> t
         VERDICTS_BEFORE: lambda: verdict_steps(filters, until)[-1:],
         EDITS_BEFORE: lambda: edit_steps(filters, until),
         ALL_VERDICTS: lambda: verdict_steps(filters),
+        ALL_SCORES: lambda: [f"{name}.score" for name, spec in FILTERS.items() if "score" in spec.steps],
         LANGUAGES_BEFORE: lambda: ["language.score"] if "language" in filters_before(filters, until) else [],
     }
     facts = STEPS[step]

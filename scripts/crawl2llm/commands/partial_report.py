@@ -16,7 +16,7 @@ from crawl2llm.chain import config as configuration
 from crawl2llm.core import errors
 from crawl2llm.core.manifest import ManifestError, write_atomically
 from crawl2llm.stages.report import funnel, page, summary
-from crawl2llm.stages.report.render import complete_config, figures_of, is_mapping, template_values
+from crawl2llm.stages.report.render import Task, complete_config, figures_of, is_mapping, template_values
 from crawl2llm.stages.report.state import State, read_state
 
 # Facts of a training that is not finished, with their names in one line.
@@ -65,9 +65,8 @@ def write_report(results: Path, configfiles: Sequence[str], out: Path) -> list[t
     """
     variant = results.absolute().name
     whole, config = complete_config(configfiles, "main"), complete_config(configfiles, variant)
-    settings = (config or configuration.validate({}))["report"]["render"]
-    if config:  # else the models are those that left a result
-        settings = {**settings, "models": model_registry.model_rows(config)}
+    section = (config or configuration.validate({}))["report"]["render"]
+    settings = Task(**section, models=model_registry.model_rows(config) if config else None)
     state = read_state(results.absolute(), config, whole)
     if not state.run.manifests and not state.run.damaged:
         raise command_line.InputError(f"{results}: no step has finished there, so there is nothing to show")

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from crawl2llm.core.manifest import canonical_json, digest, write_atomically
@@ -75,12 +77,15 @@ def is_copy(folder: Path, contents: dict[Path, bytes]) -> bool:
     )
 
 
-def copy_code(root: Path, with_compiled: bool = True) -> Path:
+def copy_code(
+    root: Path, with_compiled: bool = True, plugin_files: Mapping[Path, bytes] = MappingProxyType({})
+) -> Path:
     """Copy the workflow's files below `root` for a run; returns the copy, which is there whole or not at all.
 
     with_compiled: whether this environment runs the jobs too. An image or a conda environment has a compiled part of its own.
+    plugin_files: the files of filters outside the project (chain/plugins.py), by their path in the copy.
     """
-    contents = {path.relative_to(root): path.read_bytes() for path in workflow_files(root)}
+    contents = {path.relative_to(root): path.read_bytes() for path in workflow_files(root)} | dict(plugin_files)
     if with_compiled and (built := compiled_module(root)):
         contents[Path(CODE_FOLDER, built.name)] = built.read_bytes()
     contents[Path(HOME)] = str(project_folder(root)).encode()

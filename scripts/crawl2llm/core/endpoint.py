@@ -47,27 +47,19 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
 
 @dataclass
 class Endpoint:
-    """url: `https://host/v1`. key_name: an environment variable, or `file:PATH`; "" sends none. cache: folder of answers.
+    """url: `https://host/v1`. key_name: an environment variable, or `file:PATH`; None sends none. cache: folder of answers.
 
     at_once: requests. where: the section of the config that it is of, which errors name. Raises InputError for a URL or a key that cannot
     be used.
     """
 
     url: str
-    key_name: str
+    key_name: str | None
     cache: Path
     attempts: int
     seconds: float
     at_once: int
     where: str = "evaluate.judge"
-
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any], where: str) -> Endpoint:
-        """The endpoint of a section's placement keys: endpoint, key, cache, attempts, seconds, requests."""
-        cache, key = Path(settings["cache"]), settings["key"] or ""
-        return cls(
-            settings["endpoint"], key, cache, settings["attempts"], settings["seconds"], settings["requests"], where
-        )
 
     def __post_init__(self) -> None:
         masked_url = secret_masking.mask(self.url)

@@ -27,12 +27,14 @@ def fill_prompt(prompt: str, question: str, answer: str, reference: str) -> str:
     return FIELD.sub(lambda match: str(values[match[1]]), prompt)
 
 
-def score_request(settings: dict[str, Any], question: str, answer: str, reference: str) -> dict[str, Any]:
-    """The body of a chat completion that asks for a score. settings: model, prompt, max_tokens."""
+def score_request(
+    model: str | None, prompt: str, max_tokens: int, question: str, answer: str, reference: str
+) -> dict[str, Any]:
+    """The body of a chat completion that asks for a score. prompt: see `fill_prompt`. max_tokens: of the reply."""
     return {
-        "model": settings["model"],
-        "messages": [{"role": "user", "content": fill_prompt(settings["prompt"], question, answer, reference)}],
-        "max_tokens": settings["max_tokens"],
+        "model": model,
+        "messages": [{"role": "user", "content": fill_prompt(prompt, question, answer, reference)}],
+        "max_tokens": max_tokens,
         "temperature": 0,
     }
 

@@ -27,16 +27,6 @@ def list_sentence(start: str, names: Collection[str]) -> list[str]:
     return [f"{start}: {', '.join(names)}."] if names else []
 
 
-def with_prefix(prefix: str, text: str, suffix: str = "") -> str:
-    """The text between these two, such as `; dropped: short 12`; "" if there is no text."""
-    return f"{prefix}{text}{suffix}" if text else ""
-
-
-def with_suffix(text: str, suffix: str) -> str:
-    """The text with this after it, such as a unit; "" if there is no text."""
-    return f"{text}{suffix}" if text else ""
-
-
 def _split_names(names: Iterable[str], most: int) -> tuple[str, int]:
     """The first names with commas, and the number of the others."""
     all_names = list(names)

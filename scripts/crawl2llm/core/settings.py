@@ -14,6 +14,7 @@ An edit of a `settings.py` reruns nothing by itself: the values are in the finge
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -55,7 +56,7 @@ class Allowed:
         pattern: str | None = None,
         form: str | None = None,
         unique: bool = False,
-        choices: tuple[str, ...] | None = None,
+        choices: Sequence[str] | None = None,
         null: bool = True,
     ) -> None:
         self.ge, self.gt, self.le, self.lt = ge, gt, le, lt

@@ -33,17 +33,6 @@ def add_options(parser: argparse.ArgumentParser, all_shards: bool = False) -> No
     )
 
 
-def add_verdicts_option(parser: argparse.ArgumentParser) -> None:
-    """Add --verdicts of what comes after all filters: of a step that judges shard by shard, this shard's or all."""
-    parser.add_argument(
-        "--verdicts",
-        required=True,
-        type=Path,
-        nargs="+",
-        help="manifests of ingest.check and every filter's select, in order",
-    )
-
-
 def manifests_by_step(verdicts: Sequence[Path]) -> list[list[Path]]:
     """The manifests of each step, which lie in one folder, in the order of the steps."""
     paths_by_folder: dict[Path, list[Path]] = {}

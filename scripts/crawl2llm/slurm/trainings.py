@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import model_registry
+from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.commands.plan import training
 from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.slurm import queue
 from crawl2llm.slurm.needs import Need
+from crawl2llm.stages.align.settings import RewardEntry
 from crawl2llm.training import gpus, parallel, resource_plan
 from crawl2llm.training import memory as estimate
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.estimate.shape import with_value_model
-from crawl2llm.training.finetune_settings import complete_settings
+from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
 PRETRAIN = "pretrain_train"
 TUNES = {step.replace(".", "_"): step for step in ("finetune.train", "align.reward", "align.train")}  # by rule
@@ -38,7 +41,8 @@ def placement_problems(needs: list[Need], config: dict[str, Any], variant: str =
             processes, nodes = section["processes"], section.get("nodes", 1)
             try:
                 if "parallel" in section:
-                    parallel.check_degrees(parallel.Degrees.of_settings(section), processes * nodes, section)
+                    train = TrainSettings.model_validate(section)
+                    parallel.check_degrees(parallel.Degrees.of_settings(train), processes * nodes, train)
             except InputError as error:
                 errors.append(f"{need.rule}: {error}")
             if nodes != need.nodes:
@@ -126,7 +130,9 @@ def tuning_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folde
         for variant, config in configs.items():
             of_variant = "" if variant == "main" else f" of {variant}"
             try:
-                gpu = gpus.training_gpu(config["pretrain"]["plan"], "cuda", gpus.name_in_profile(need.gres))
+                gpu = gpus.training_gpu(
+                    PlanSettings.model_validate(config["pretrain"]["plan"]), "cuda", gpus.name_in_profile(need.gres)
+                )
                 assert gpu is not None
                 shape = resource_plan.shape_of(
                     training.plan_summary(config, *counted_tokens(LastRun(folder), variant)), "adamw"
@@ -135,26 +141,29 @@ def tuning_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folde
                 warnings.append(f"{need.rule}{of_variant}: whether it fits its GPUs is not known: {error}")
                 continue
             for model in model_registry.models_made_by(config, tune):
-                settings, label = model_registry.section(config, tune, model), f"{need.rule} {model}{of_variant}"
-                processes = settings["processes"] * settings["nodes"]
-                draws = tune == model_registry.ALIGN_STEP and settings["method"] not in model_registry.BY_PREFERENCE
+                section, label = model_registry.section(config, tune, model), f"{need.rule} {model}{of_variant}"
+                settings: Any = settings_class(tune).model_validate(section)
+                engine_settings = EngineSettings.of_tuning(settings)
+                processes = settings.processes * settings.nodes
+                draws = tune == model_registry.ALIGN_STEP and settings.method not in model_registry.BY_PREFERENCE
                 sequences = (  # sequences of a pair
-                    2 if settings.get("method") == "dpo" or tune == model_registry.REWARD_STEP else 1
+                    2 if section.get("method") == "dpo" or tune == model_registry.REWARD_STEP else 1
                 )
-                number = settings["batch_size"] * (settings["generations"] if draws else 1)
+                number = settings.batch_size * (settings.generations if draws else 1)
                 # Engines keep the reference of answers that are drawn in the place of a mean (stages/align/online.py).
-                reference = {"ema": 0.5} if draws and settings["adapter"] == "none" else {}
-                at = {
-                    "micro_batch": sequences * min(settings["micro_batch"], math.ceil(number / processes)),
-                    "processes": processes,
-                    "activation_checkpointing": settings["activation_checkpointing"],
-                    "async_checkpoints": settings["async_checkpoints"],
-                    "largest": sequences * number,
-                }
+                if draws and settings.adapter == "none":
+                    engine_settings = replace(engine_settings, ema=0.5)
+                at = estimate.Placement(
+                    micro_batch=sequences * min(settings.micro_batch, math.ceil(number / processes)),
+                    processes=processes,
+                    activation_checkpointing=settings.activation_checkpointing,
+                    async_checkpoints=settings.async_checkpoints,
+                    largest=sequences * number,
+                )
                 try:
                     memory_parts = estimate.fitting_memory_parts(
                         shape_for(shape, settings, tune),
-                        {**complete_settings(settings, tune), **reference},
+                        engine_settings,
                         at,
                         int(gpu.memory),
                         1,
@@ -172,31 +181,31 @@ def tuning_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folde
     return errors, warnings
 
 
-def shape_for(shape: estimate.Shape, settings: dict[str, Any], step: str) -> estimate.Shape:
+def shape_for(shape: estimate.Shape, settings: Any, step: str) -> estimate.Shape:
     """The shape of a training with the `settings` of a step, of the base model's `shape`; see stages/align/{online,ppo}.py.
 
     A reward model of the run has that body too; one of another run as many parameters as its manifest says.
     """
-    tuned_shape = replace(shape, context=settings["max_length"])
+    tuned_shape = replace(shape, context=settings.max_length)
     if step == model_registry.REWARD_STEP:
         return replace(tuned_shape, vocabulary=1)
-    if step != model_registry.ALIGN_STEP or settings["method"] in model_registry.BY_PREFERENCE:
+    if step != model_registry.ALIGN_STEP or settings.method in model_registry.BY_PREFERENCE:
         return tuned_shape
     body = with_value_model(shape).value_parameters
-    judges = [entry for entry in settings["rewards"] if entry.get("reward") == "model"]
+    judges = [entry for entry in settings.rewards if entry.reward == "model"]
     tuned_shape = replace(
         tuned_shape,
         cached_layers=shape.layers,
         reward_parameters=sum(reward_parameters(judge, body) for judge in judges),
     )
-    return with_value_model(tuned_shape) if settings["method"] == model_registry.PPO else tuned_shape
+    return with_value_model(tuned_shape) if settings.method == model_registry.PPO else tuned_shape
 
 
-def reward_parameters(entry: dict[str, Any], body: int) -> int:
+def reward_parameters(entry: RewardEntry, body: int) -> int:
     """Parameters of the reward model of an entry of rewards. body: those of one of the run."""
-    if "manifest" not in entry:
+    if entry.manifest is None:
         return body
     try:
-        return int(Manifest.read_unchecked(Path(entry["manifest"])).summary.get("parameters", body))
+        return int(Manifest.read_unchecked(Path(entry.manifest)).summary.get("parameters", body))
     except ManifestError:  # which the check of the config names
         return body

@@ -23,28 +23,32 @@ from transformers.pytorch_utils import Conv1D
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import initial
+from crawl2llm.training.engine_settings import EngineSettings
 
 FOLDER = "adapter"  # beside the model's
 NAME = "default"  # PEFT's name of a model's only adapter
 BASE, DOWN, UP = ".base_layer.", f".lora_A.{NAME}.weight", f".lora_B.{NAME}.weight"
 
 
-def is_used(settings: Mapping[str, Any]) -> bool:
+def is_used(settings: EngineSettings) -> bool:
     """Whether an adapter is trained, and not the model itself."""
-    return bool(settings["adapter"] != "none")
+    return bool(settings.adapter != "none")
 
 
-def lora_config(settings: Mapping[str, Any]) -> Any:
+def lora_config(settings: EngineSettings) -> Any:
     """PEFT's configuration of an adapter. Without dropout, as all training here."""
     from peft import LoraConfig
 
-    targets = list(settings["adapter_targets"]) or "all-linear"  # but for the head
+    targets = list(settings.adapter_targets) or "all-linear"  # but for the head
     return LoraConfig(
-        r=settings["adapter_rank"], lora_alpha=settings["adapter_alpha"], target_modules=targets, task_type="CAUSAL_LM"
+        r=settings.adapter_rank,
+        lora_alpha=settings.adapter_alpha,  # type: ignore[arg-type]  # PEFT takes any number
+        target_modules=targets,
+        task_type="CAUSAL_LM",
     )
 
 
-def empty_model(config: PreTrainedConfig, settings: Mapping[str, Any], where: str) -> PreTrainedModel:
+def empty_model(config: PreTrainedConfig, settings: EngineSettings, where: str) -> PreTrainedModel:
     """A model on the meta device with an adapter in it, whose own matrices alone want a gradient.
 
     Raises InputError where `adapter_targets` names no linear layer of this architecture, or one whose weight is another module's too.
@@ -53,7 +57,7 @@ def empty_model(config: PreTrainedConfig, settings: Mapping[str, Any], where: st
 
     model = initial.empty_model(config)
     linear = sorted({name.rpartition(".")[2] for name, module in model.named_modules() if _is_linear(module)})
-    if unknown := [name for name in settings["adapter_targets"] if name not in linear]:
+    if unknown := [name for name in settings.adapter_targets if name not in linear]:
         raise InputError(
             f"{where}.adapter_targets: the architecture {config.model_type!r} has no linear layer {unknown[0]!r}; it has "
             f"{', '.join(linear)}"
@@ -63,7 +67,7 @@ def empty_model(config: PreTrainedConfig, settings: Mapping[str, Any], where: st
         shared.setdefault(id(parameter), []).append(name.rpartition(".")[0])
     for modules in shared.values():
         for module in modules if len(modules) > 1 else ():
-            if (target := module.rpartition(".")[2]) in settings["adapter_targets"]:
+            if (target := module.rpartition(".")[2]) in settings.adapter_targets:
                 tied_module = next(name for name in modules if name != module)
                 raise InputError(
                     f"{where}.adapter_targets: the weight of {target!r} is that of {tied_module} too in this model (tie_embeddings), and "
@@ -171,13 +175,13 @@ def count_trained_parameters(model: PreTrainedModel) -> int:
 
 
 def merged_weights(
-    tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any], model: PreTrainedModel
+    tensors: Mapping[str, torch.Tensor], settings: EngineSettings, model: PreTrainedModel
 ) -> dict[str, torch.Tensor]:
     """The model's own weights by their own names, fp32, with each product of an adapter's matrices added to its layer's weight.
 
     model: of `empty_model`. Its layers say which way round a weight is: a square one does not show it.
     """
-    scale = settings["adapter_alpha"] / settings["adapter_rank"]
+    scale = settings.adapter_alpha / settings.adapter_rank
     weights = {name.replace(BASE, "."): value for name, value in tensors.items() if not name.endswith((DOWN, UP))}
     for name, down in tensors.items():
         if name.endswith(DOWN):
@@ -188,7 +192,7 @@ def merged_weights(
     return weights
 
 
-def write(tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any], folder: Path) -> list[Path]:
+def write(tensors: Mapping[str, torch.Tensor], settings: EngineSettings, folder: Path) -> list[Path]:
     """Write the adapter alone as PEFT does, so that `PeftModel.from_pretrained` puts it into the model that was made from; its files."""
     folder.mkdir(exist_ok=True)
     adapter_tensors = {

@@ -10,14 +10,17 @@ COMPUTE_A_TOKEN. They hold for a model whose size is `auto`: who sets the size h
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import sizes
 from crawl2llm.training.measures import flops_per_token
 from crawl2llm.training.parameters import count_model_parameters
+from crawl2llm.training.pretraining_settings import ResolvedModel, ResolvedSettings, TrainModel, TrainSettings
 
-AUTO = "auto"
+R = TypeVar("R", ResolvedModel, ResolvedSettings)
+
+AUTO: Literal["auto"] = "auto"
 TOKENS_A_PARAMETER = 20  # Chinchilla
 PASSES = 4  # Muennighoff et al.: up to here repeated tokens are worth nearly as much as new ones
 GPU_TOKENS = 250_000_000  # training tokens, 1 GB of text that passed every filter; from here on a GPU is expected
@@ -70,56 +73,70 @@ def largest_power_of_two(value: float) -> int:
     return 1 << max(0, int(value).bit_length() - 1)
 
 
-def parameter_totals(model: dict[str, Any], vocabulary: int) -> tuple[int, int]:
+def parameter_totals(model: ResolvedModel, vocabulary: int) -> tuple[int, int]:
     """(all parameters, those inside the layers); of a type that training/parameters.py does not know about as many."""
     counts = count_model_parameters(model, vocabulary)
     return counts.total, counts.non_embedding
 
 
-def training_flops_per_token(model: dict[str, Any], vocabulary: int) -> int:
+def training_flops_per_token(model: ResolvedModel, vocabulary: int) -> int:
     """Floating-point operations of training on one token; the output embedding is multiplied, tied or not."""
     counts = count_model_parameters(model, vocabulary)
-    return flops_per_token(counts.multiplied, model["layers"], counts.width, model["context"])
+    return flops_per_token(counts.multiplied, model.layers, counts.width, model.context)
 
 
-def resolve_heads(model: dict[str, Any], row: Row) -> tuple[int, int]:
+def resolve_heads(model: TrainModel, row: Row) -> tuple[int, int]:
     """(hidden_size, heads) where one or both are `auto`: heads of an even size near the table's, as rotation needs.
 
     Raises InputError where no number of heads divides the hidden size that is set.
     """
-    unit = model["kv_heads"] if isinstance(model["kv_heads"], int) else 1
-    hidden, number = model["hidden_size"], model["heads"]
+    unit = model.kv_heads if isinstance(model.kv_heads, int) else 1
+    hidden, number = model.hidden_size, model.heads
     size = row.hidden_size // row.heads
-    if number == AUTO and hidden == AUTO:
-        number = unit * max(1, round(row.heads / unit))
     if hidden == AUTO:
-        even = row.hidden_size % (2 * number) == 0
-        return (row.hidden_size if even else 2 * number * max(4, round(row.hidden_size / number / 2))), number
+        heads = unit * max(1, round(row.heads / unit)) if number == AUTO else number
+        even = row.hidden_size % (2 * heads) == 0
+        return (row.hidden_size if even else 2 * heads * max(4, round(row.hidden_size / heads / 2))), heads
     if number == AUTO:
         fitting = [n for n in range(unit, hidden + 1, unit) if hidden % (2 * n) == 0]
         if not fitting:
             raise InputError(
                 f"pretrain.train.model.heads is auto, and no number of heads divides hidden_size = {hidden} into heads of an "
-                f"even size with kv_heads = {model['kv_heads']}; make hidden_size a multiple of {2 * unit}, or set heads"
+                f"even size with kv_heads = {model.kv_heads}; make hidden_size a multiple of {2 * unit}, or set heads"
             )
-        number = min(fitting, key=lambda n: (abs(hidden / n - size), n))
+        return hidden, min(fitting, key=lambda n: (abs(hidden / n - size), n))
     return hidden, number
 
 
-def resolve_shape(model: dict[str, Any], tokens: int) -> dict[str, Any]:
+def resolve_shape(model: TrainModel, tokens: int) -> ResolvedModel:
     """`pretrain.train.model` without `auto`, but for `context`, which depends on the batch too."""
-    row, resolved_model = table_row(tokens), dict(model)
+    row = table_row(tokens)
     hidden, heads = resolve_heads(model, row)
-    resolved_model |= {"hidden_size": hidden, "heads": heads}
-    if resolved_model["layers"] == AUTO:
-        resolved_model["layers"] = row.layers
-    if resolved_model["kv_heads"] == AUTO:
+    layers, kv_heads, intermediate_size = model.layers, model.kv_heads, model.intermediate_size
+    if layers == AUTO:
+        layers = row.layers
+    if kv_heads == AUTO:
         share = row.heads // row.kv_heads
-        resolved_model["kv_heads"] = heads // share if heads % share == 0 else heads
-    if resolved_model["intermediate_size"] == AUTO:
-        near = sizes.feed_forward(hidden)
-        resolved_model["intermediate_size"] = row.intermediate_size if hidden == row.hidden_size else near
-    return resolved_model
+        kv_heads = heads // share if heads % share == 0 else heads
+    if intermediate_size == AUTO:
+        intermediate_size = row.intermediate_size if hidden == row.hidden_size else sizes.feed_forward(hidden)
+    return resolved_copy(
+        ResolvedModel,
+        model,
+        hidden_size=hidden,
+        heads=heads,
+        layers=layers,
+        kv_heads=kv_heads,
+        intermediate_size=intermediate_size,
+    )
+
+
+def resolved_copy(kind: type[R], settings: TrainModel | TrainSettings, **values: Any) -> R:
+    """The settings as an object of the class `kind`, with other values for some keys. A key without a value has none there."""
+    copy = kind.model_construct(**{**settings.__dict__, **values})
+    for name in copy.__dict__.keys() - settings.__dict__.keys():  # a placement key that is no option of the program
+        del copy.__dict__[name]
+    return copy
 
 
 def resolve_context(tokens: int, batch: Any) -> int:
@@ -130,7 +147,7 @@ def resolve_context(tokens: int, batch: Any) -> int:
     return next((n for n in range(min(longest, batch // 8), 7, -1) if batch % n == 0), 8)
 
 
-def resolve(settings: dict[str, Any], tokens: int, vocabulary: int) -> dict[str, Any]:
+def resolve(settings: TrainSettings, tokens: int, vocabulary: int) -> ResolvedSettings:
     """`settings` of pretrain.train with a number for every `auto`.
 
     tokens: of the training split; vocabulary: entries of the tokenizer. A key that is set stays as it is, and those
@@ -138,15 +155,14 @@ def resolve(settings: dict[str, Any], tokens: int, vocabulary: int) -> dict[str,
     `epochs: auto` stands for `steps`, and for nothing where one of the others is set. Raises InputError where no heads divide the
     hidden size that is set, or no shape has about the size that is.
     """
-    sized = settings["model"]["size"] is not None
-    sized_model = sizes.fill_shape(settings["model"], vocabulary) if sized else settings["model"]
-    resolved_settings = {**settings, "model": resolve_shape(sized_model, tokens)}
-    model = resolved_settings["model"]
-    if model["context"] == AUTO:
-        model["context"] = resolve_context(tokens, settings["global_batch_tokens"])
+    sized = settings.model.size is not None
+    sized_model: TrainModel = sizes.fill_shape(settings.model, vocabulary) if sized else settings.model
+    model = resolve_shape(sized_model, tokens)
+    if sized_model.context == AUTO:
+        model = model.model_copy(update={"context": resolve_context(tokens, settings.global_batch_tokens)})
     total, inside = parameter_totals(model, vocabulary)
     # A size that was set may be that of another row; its batch and learning rate then come from there.
-    free = sized_model["hidden_size"] == AUTO and sized_model["layers"] == AUTO
+    free = sized_model.hidden_size == AUTO and sized_model.layers == AUTO
     row = (
         table_row(tokens)
         if free
@@ -156,30 +172,34 @@ def resolve(settings: dict[str, Any], tokens: int, vocabulary: int) -> dict[str,
     budget = float(min(max(tokens, TOKENS_A_PARAMETER * total), PASSES * tokens))
     if free and tokens < GPU_TOKENS:
         budget = min(budget, min(COMPUTE, COMPUTE_A_TOKEN * tokens) / training_flops_per_token(model, vocabulary))
-    if resolved_settings["global_batch_tokens"] == AUTO:
-        sequences = largest_power_of_two(min(row.batch, budget / STEPS) / model["context"])
-        resolved_settings["global_batch_tokens"] = model["context"] * max(SEQUENCES, sequences)
-    if resolved_settings["epochs"] == AUTO:
-        resolved_settings["epochs"] = None
-        if resolved_settings["steps"] is None and resolved_settings["tokens"] is None:
-            resolved_settings["steps"] = max(
-                1,
-                round(
-                    budget
-                    / resolved_settings["global_batch_tokens"]
-                    / mean_batch_share(resolved_settings["batch_ramp"])
-                ),
-            )
-    for key in ("learning_rate", "warmup", "validation_tokens"):
-        if resolved_settings[key] == AUTO:
-            resolved_settings[key] = getattr(row, key)
-    if resolved_settings["validate_every"] == AUTO:
-        trained = resolved_settings["tokens"] or (resolved_settings["epochs"] or 0) * tokens
-        steps = resolved_settings["steps"] or trained / resolved_settings["global_batch_tokens"] / mean_batch_share(
-            resolved_settings["batch_ramp"]
-        )
-        resolved_settings["validate_every"] = validation_interval(steps)
-    return resolved_settings
+    batch, steps, epochs = settings.global_batch_tokens, settings.steps, settings.epochs
+    if batch == AUTO:
+        sequences = largest_power_of_two(min(row.batch, budget / STEPS) / model.context)
+        batch = model.context * max(SEQUENCES, sequences)
+    mean_share = mean_batch_share(settings.batch_ramp)
+    if epochs == AUTO:
+        epochs = None
+        if steps is None and settings.tokens is None:
+            steps = max(1, round(budget / batch / mean_share))
+    chosen_by_row = {
+        key: getattr(row, key)
+        for key in ("learning_rate", "warmup", "validation_tokens")
+        if getattr(settings, key) == AUTO
+    }
+    validate_every = settings.validate_every
+    if validate_every == AUTO:
+        trained = settings.tokens or (epochs or 0) * tokens
+        validate_every = validation_interval(steps or trained / batch / mean_share)
+    return resolved_copy(
+        ResolvedSettings,
+        settings,
+        model=model,
+        global_batch_tokens=batch,
+        epochs=epochs,
+        steps=steps,
+        validate_every=validate_every,
+        **chosen_by_row,
+    )
 
 
 def mean_batch_share(ramp: list[list[float]]) -> float:
@@ -195,13 +215,18 @@ def validation_interval(steps: float) -> int:
 
 def row_parameters(row: Row) -> int:
     """The parameters inside the layers of a row's shape."""
-    return parameter_totals({**row._asdict(), "tie_embeddings": True}, 0)[1]
+    return parameter_totals(row_model(row), 0)[1]
 
 
-def resolved_values(settings: dict[str, Any], resolved_settings: dict[str, Any]) -> dict[str, Any]:
+def row_model(row: Row) -> ResolvedModel:
+    """The shape of a row: of a Llama with one matrix for both embeddings."""
+    return ResolvedModel.model_construct(**row._asdict(), tie_embeddings=True)
+
+
+def resolved_values(settings: TrainSettings, resolved: ResolvedSettings) -> dict[str, Any]:
     """The keys of `settings` that were `auto`, dotted, with what `resolve` made of them. An engine's own `auto` (reduce_dtype) is none."""
-    flat = {f"model.{key}": (value, resolved_settings["model"][key]) for key, value in settings["model"].items()}
-    flat |= {key: (value, resolved_settings[key]) for key, value in settings.items() if key not in ("model", "epochs")}
-    if settings["epochs"] == AUTO and settings["steps"] is None and settings["tokens"] is None:
-        flat["steps"] = (AUTO, resolved_settings["steps"])
+    flat = {f"model.{key}": (value, getattr(resolved.model, key)) for key, value in settings.model}
+    flat |= {key: (value, getattr(resolved, key)) for key, value in settings if key not in ("model", "epochs")}
+    if settings.epochs == AUTO and settings.steps is None and settings.tokens is None:
+        flat["steps"] = (AUTO, resolved.steps)
     return {key: value for key, (before, value) in flat.items() if before == AUTO != value}

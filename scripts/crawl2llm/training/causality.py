@@ -15,6 +15,7 @@ import torch
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import initial, model, parallel
+from crawl2llm.training.pretraining_settings import ResolvedModel
 
 SECTION = "pretrain.train.model"
 LENGTH, PLACE = 12, 8  # tokens of a text, and the one that is changed
@@ -43,18 +44,20 @@ def sees_later_tokens(language_model: Any) -> bool | None:
     return bool(change[:PLACE].max() > ROUNDING)
 
 
-def tiny_model(settings: dict[str, Any]) -> Any:
+def tiny_model(settings: ResolvedModel) -> Any:
     """A tiny model with random weights of the same type, and of those overrides that are no sizes. Raises what transformers raises."""
-    kind, keys = settings["type"], ("intermediate_size", "kv_heads")
-    shape = {key: value for key, value in SHAPE.items() if key not in keys or settings[key] is not None}
+    kind, keys = settings.type, ("intermediate_size", "kv_heads")
+    shape = {key: value for key, value in SHAPE.items() if key not in keys or getattr(settings, key) is not None}
     overrides = {
         key: value
-        for key, value in settings["overrides"].items()
+        for key, value in settings.overrides.items()
         if isinstance(value, bool | str) or key.endswith("token_id")
     }
     default_config = model.AutoConfig.for_model(kind)
     small = {key: value for key, value in SMALL_SIZES.items() if isinstance(getattr(default_config, key, None), int)}
-    config = model.build_config({**settings, **shape, "overrides": {**small, **overrides}}, 64, 0, set(SHAPE))
+    config = model.build_config(
+        settings.model_copy(update={**shape, "overrides": {**small, **overrides}}), 64, 0, set(SHAPE)
+    )
     if sum(value.numel() for value in initial.empty_model(config).parameters()) > MOST_PARAMETERS:
         raise InputError(f"a model of type {kind!r} is not tiny")
     torch.manual_seed(0)
@@ -63,11 +66,12 @@ def tiny_model(settings: dict[str, Any]) -> Any:
 
 def model_problem(ask: dict[str, Any]) -> str:
     """What is wrong with a model; "" if nothing is known to be."""
-    settings, kind = ask["model"], ask["model"]["type"]
+    settings = ResolvedModel.model_validate(ask["model"])
+    kind = settings.type
     try:
         config = model.build_config(settings, ask["vocabulary"], 0, ask["auto"])
         if ask["parallel"]:
-            parallel.check_model(parallel.Degrees(**ask["parallel"]), config, settings["context"], ask["accumulation"])
+            parallel.check_model(parallel.Degrees(**ask["parallel"]), config, settings.context, ask["accumulation"])
         initial.empty_model(config)
     except InputError as error:
         return str(error)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import offload, parallel, schedule
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.parameters import FAMILIES
+from crawl2llm.training.pretraining_settings import TrainModel, TrainSettings
 
 SECTION = "pretrain.train"
 FP16 = "fp16"
@@ -24,22 +25,23 @@ ADAPTER_ENGINES = ("torch",)  # engines that leave parameters as they are which 
 MASKED_TYPES = ("gemma2", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3")
 
 
-def check_settings(train: dict[str, Any], processes: int) -> None:
+def check_settings(train: TrainSettings, processes: int) -> None:
     """Raises InputError for settings of pretrain.train, complete and with their placement, that no training can have.
 
     processes: of all nodes.
     """
-    check_architecture(train["model"]["type"])
-    check_heads(train["model"])
+    check_architecture(train.model.type)
+    check_heads(train.model)
     check_optimizer(train)
     check_base_width(train)
     check_layer_settings(train)
     check_reduce_dtype(train)
-    check_fp16(train, f"{SECTION}.{{}}".format)
-    offload.check_offload(train, f"{SECTION}.{{}}".format)
+    key, engine_settings = f"{SECTION}.{{}}".format, EngineSettings.of_pretraining(train)
+    check_fp16(engine_settings, train.device, key)
+    offload.check_offload(engine_settings, key)
     check_document_masking(train)
     check_early_stop(train)
-    check_async_checkpoints(train)
+    check_async_checkpoints(train.async_checkpoints, train.engine)
     degrees = parallel.Degrees.of_settings(train)
     parallel.check_degrees(degrees, processes, train)
     schedule.check_schedule(train, processes // degrees.replica_size)
@@ -65,163 +67,166 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
 
 
-def check_heads(model: dict[str, Any]) -> None:
+def check_heads(model: TrainModel) -> None:
     """InputError where heads do not divide, as far as numbers are set: a plan says so before any data are read."""
-    where, (hidden, heads) = f"{SECTION}.model", (model["hidden_size"], model["heads"])
-    kv_heads = model["kv_heads"] or heads
+    where, (hidden, heads) = f"{SECTION}.model", (model.hidden_size, model.heads)
+    kv_heads = model.kv_heads or heads
     if isinstance(heads, int) and isinstance(kv_heads, int) and heads % kv_heads:
         raise InputError(f"{where}.heads is {heads}, not a multiple of {where}.kv_heads = {kv_heads}")
-    if isinstance(heads, int) and isinstance(hidden, int) and hidden % heads and "head_dim" not in model["overrides"]:
+    if isinstance(heads, int) and isinstance(hidden, int) and hidden % heads and "head_dim" not in model.overrides:
         raise InputError(f"{where}.hidden_size is {hidden}, not a multiple of {where}.heads = {heads}")
 
 
-def check_optimizer(settings: dict[str, Any]) -> None:
+def check_optimizer(settings: TrainSettings) -> None:
     """InputError for Muon under DeepSpeed's ZeRO, which hands the optimizer pieces of matrices without shape.
 
     DeepSpeed's own Muon puts orthogonal updates in the place of gradients, whose norm and clipping are then those of the updates.
     """
-    if settings["optimizer"] == "muon" and settings["zero_stage"] and settings["engine"] == "deepspeed":
+    if settings.optimizer == "muon" and settings.zero_stage and settings.engine == "deepspeed":
         raise InputError(
-            f"{SECTION}.optimizer is muon, {SECTION}.engine deepspeed, and {SECTION}.zero_stage {settings['zero_stage']}: DeepSpeed's ZeRO "
+            f"{SECTION}.optimizer is muon, {SECTION}.engine deepspeed, and {SECTION}.zero_stage {settings.zero_stage}: DeepSpeed's ZeRO "
             f"cuts matrices into pieces without shape, and Muon needs whole ones; set {SECTION}.engine to torch, {SECTION}.zero_stage to "
             f"0, or {SECTION}.optimizer to adamw"
         )
 
 
-def check_base_width(settings: dict[str, Any]) -> None:
+def check_base_width(settings: TrainSettings) -> None:
     """InputError where learning rates cannot carry over from `base_width` (training/mup.py)."""
-    if (base := settings["base_width"]) is None:
+    if (base := settings.base_width) is None:
         return
-    model, allowed = settings["model"], ("llama", "qwen3", "gpt2")
-    if model["type"] not in allowed:
+    model, allowed = settings.model, ("llama", "qwen3", "gpt2")
+    if model.type not in allowed:
         raise InputError(
-            f"{SECTION}.base_width is {base}, and {SECTION}.model.type {model['type']}: allowed are {', '.join(allowed)}"
+            f"{SECTION}.base_width is {base}, and {SECTION}.model.type {model.type}: allowed are {', '.join(allowed)}"
         )
-    if model["tie_embeddings"]:
+    if model.tie_embeddings:
         raise InputError(
             f"{SECTION}.base_width is {base}, and {SECTION}.model.tie_embeddings true: one matrix cannot move as an embedding and as a "
             f"head do, whose learning rates differ by width; set {SECTION}.model.tie_embeddings to false"
         )
 
 
-def check_layer_settings(settings: dict[str, Any]) -> None:
+def check_layer_settings(settings: TrainSettings) -> None:
     """InputError where layers that gather weights inside would be compiled, or selectively computed again: DeepSpeed's ZeRO 3."""
-    if settings["selective_checkpointing"] and not settings["activation_checkpointing"]:
+    if settings.selective_checkpointing and not settings.activation_checkpointing:
         raise InputError(
             f"{SECTION}.selective_checkpointing is true, and {SECTION}.activation_checkpointing false: it says which activations are kept "
             f"where others are computed again; set {SECTION}.activation_checkpointing to true"
         )
-    if settings["engine"] != "deepspeed" or settings["zero_stage"] != 3:
+    if settings.engine != "deepspeed" or settings.zero_stage != 3:
         return
     for key in ("compile_layers", "selective_checkpointing"):
-        if settings[key]:
+        if getattr(settings, key):
             raise InputError(
                 f"{SECTION}.{key} is true with {SECTION}.engine deepspeed and {SECTION}.zero_stage 3, which gathers weights inside of the "
                 f"layers: set {SECTION}.engine to torch, {SECTION}.zero_stage to 2 or less, or {SECTION}.{key} to false"
             )
 
 
-def check_reduce_dtype(settings: dict[str, Any]) -> None:
+def check_reduce_dtype(settings: TrainSettings) -> None:
     """InputError for a precision of sums that the engine or fp32 has anyway: the key would retrain for nothing."""
-    if settings["reduce_dtype"] == "auto":
+    if settings.reduce_dtype == "auto":
         return
     for key, needed in (("engine", ("deepspeed",)), ("precision", ("bf16", "fp16"))):
-        if (value := settings[key]) not in needed:
+        if (value := getattr(settings, key)) not in needed:
             raise InputError(
-                f"{SECTION}.reduce_dtype is {settings['reduce_dtype']}, which {SECTION}.{key} {value} has anyway: set "
+                f"{SECTION}.reduce_dtype is {settings.reduce_dtype}, which {SECTION}.{key} {value} has anyway: set "
                 f"{SECTION}.reduce_dtype to auto"
             )
 
 
-def check_fp16(settings: dict[str, Any], key: Callable[[str], str]) -> None:
-    """InputError for fp16 with what its loss scaling does not reach, or was not tried with. key: of the section, as the config names it."""
-    if settings["precision"] != FP16:
+def check_fp16(settings: EngineSettings, device: str, key: Callable[[str], str]) -> None:
+    """InputError for fp16 with what its loss scaling does not reach, or was not tried with.
+
+    device: of the settings. key: of the section, as the config names it.
+    """
+    if settings.precision != FP16:
         return
     setting_text = f"{key('precision')} is {FP16}"
-    if settings["loss_chunk"]:
+    if settings.loss_chunk:
         raise InputError(
-            f"{setting_text}, and {key('loss_chunk')} {settings['loss_chunk']}, which makes the head's gradients before the loss is "
+            f"{setting_text}, and {key('loss_chunk')} {settings.loss_chunk}, which makes the head's gradients before the loss is "
             f"scaled, so that small ones are lost: set {key('loss_chunk')} to 0, or {key('precision')} to bf16"
         )
-    if shared_kinds := [kind for kind, size in settings.get("parallel", {}).items() if size > 1]:
+    train = settings.pretraining
+    if train and (shared_kinds := [kind for kind, size in train.parallel if size > 1]):
         raise InputError(
-            f"{setting_text}, and {key('parallel')}.{shared_kinds[0]} {settings['parallel'][shared_kinds[0]]}: loss scaling is done if the "
-            f"data alone are shared out; set {key('parallel')}.{shared_kinds[0]} to 1, or {key('precision')} to bf16"
+            f"{setting_text}, and {key('parallel')}.{shared_kinds[0]} {getattr(train.parallel, shared_kinds[0])}: loss scaling "
+            f"is done if the data alone are shared out; set {key('parallel')}.{shared_kinds[0]} to 1, or {key('precision')} to bf16"
         )
     for name, none in (("adapter", ("none", "lora")), ("quantize_aware", ("none",))):
-        if (value := settings.get(name, "none")) not in none:
+        if (value := getattr(settings, name)) not in none:
             raise InputError(
                 f"{setting_text}, and {key(name)} {value}, which was not tried together: set {key('precision')} to bf16 or fp32"
             )
-    if settings["engine"] != "deepspeed":
+    if settings.engine != "deepspeed":
         return
-    if settings.get("device") == "cpu":
+    if device == "cpu":
         raise InputError(
             f"{setting_text}, {key('engine')} deepspeed, and {key('device')} cpu, on which DeepSpeed has no fp16: set {key('engine')} to "
             f"torch, or {key('precision')} to fp32"
         )
-    if not settings["zero_stage"]:
+    if not settings.zero_stage:
         raise InputError(
             f"{setting_text}, {key('engine')} deepspeed, and {key('zero_stage')} 0, which adds gradients up in fp16: set "
             f"{key('zero_stage')} to 1, or {key('engine')} to torch"
         )
-    if settings.get("spike_sigma"):
+    if train and train.spike_sigma:
         raise InputError(
-            f"{setting_text}, {key('engine')} deepspeed, and {key('spike_sigma')} {settings['spike_sigma']}: DeepSpeed would take a spike "
+            f"{setting_text}, {key('engine')} deepspeed, and {key('spike_sigma')} {train.spike_sigma}: DeepSpeed would take a spike "
             f"that is left out for an overflow, and halve the loss scale; set {key('engine')} to torch, or {key('spike_sigma')} to null"
         )
 
 
-def check_document_masking(settings: dict[str, Any]) -> None:
+def check_document_masking(settings: TrainSettings) -> None:
     """InputError where pretrain.train asks for masks that the architecture is not known to keep."""
-    kind = settings["model"]["type"]
-    if settings["document_masking"] and kind not in MASKED_TYPES:
+    kind = settings.model.type
+    if settings.document_masking and kind not in MASKED_TYPES:
         raise InputError(
             f"{SECTION}.document_masking is true, and {SECTION}.model.type is {kind!r}: it was tried with {', '.join(MASKED_TYPES)}; "
             "take one of these, or set document_masking to false"
         )
 
 
-def check_early_stop(settings: dict[str, Any]) -> None:
+def check_early_stop(settings: TrainSettings) -> None:
     """InputError where a run is to stop early and validates at its end alone."""
-    if settings["early_stop"] and settings["validate_every"] == 0:
+    if settings.early_stop and settings.validate_every == 0:
         raise InputError(
-            f"{SECTION}.early_stop is {settings['early_stop']}, and {SECTION}.validate_every is 0, at the end only: set "
+            f"{SECTION}.early_stop is {settings.early_stop}, and {SECTION}.validate_every is 0, at the end only: set "
             "validate_every to steps between validations, or to auto, or early_stop to null"
         )
 
 
-def check_packing(settings: dict[str, Any], kind: str, where: str) -> None:
+def check_packing(packing: bool, kind: str, where: str) -> None:
     """InputError for a fine-tuning that packs pairs of an architecture, `kind`, that is not known to keep them apart."""
-    if settings["packing"] and kind not in MASKED_TYPES:
+    if packing and kind not in MASKED_TYPES:
         raise InputError(
             f"{where}.packing is true, and the model's type is {kind!r}: it was tried with {', '.join(MASKED_TYPES)}; set {where}.packing "
             "to false"
         )
 
 
-def check_adapter(settings: dict[str, Any], where: str) -> None:
+def check_adapter(settings: EngineSettings, where: str) -> None:
     """InputError for a fine-tuning of an adapter by an engine that takes all parameters for trained ones."""
-    if settings["adapter"] != "none" and settings["engine"] not in ADAPTER_ENGINES:
+    if settings.adapter != "none" and settings.engine not in ADAPTER_ENGINES:
         raise InputError(
-            f"{where}.adapter is {settings['adapter']}, and {where}.engine {settings['engine']}, which trains whole models here: set "
+            f"{where}.adapter is {settings.adapter}, and {where}.engine {settings.engine}, which trains whole models here: set "
             f"{where}.engine to {' or '.join(ADAPTER_ENGINES)}"
         )
-    if settings["adapter"] == "qlora" and settings["zero_stage"]:
+    if settings.adapter == "qlora" and settings.zero_stage:
         raise InputError(
-            f"{where}.adapter is qlora, and {where}.zero_stage {settings['zero_stage']}: weights of four bits are not shared out; set "
+            f"{where}.adapter is qlora, and {where}.zero_stage {settings.zero_stage}: weights of four bits are not shared out; set "
             f"{where}.zero_stage to 0, or {where}.adapter to lora"
         )
 
 
-def check_async_checkpoints(settings: dict[str, Any], where: str = SECTION) -> None:
+def check_async_checkpoints(is_async: bool, engine: str, where: str = SECTION) -> None:
     """InputError where checkpoints are to be written beside the training by an engine that holds the step until they are.
 
-    where: the section of the config that settings and placement are of, pre-training's or a fine-tuning's.
+    where: the section of the config, pre-training's or a fine-tuning's.
     """
-    kind = settings["engine"]
-    if settings["async_checkpoints"] and kind not in ASYNC_ENGINES:
+    if is_async and engine not in ASYNC_ENGINES:
         raise InputError(
-            f"{where}.async_checkpoints is true, and {where}.engine {kind}, whose checkpoints are written while training waits: set "
+            f"{where}.async_checkpoints is true, and {where}.engine {engine}, whose checkpoints are written while training waits: set "
             f"{where}.async_checkpoints to false, or {where}.engine to {' or '.join(ASYNC_ENGINES)}"
         )

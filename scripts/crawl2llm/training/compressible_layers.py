@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,15 +53,15 @@ def weight_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 
-def layers_to_quantize(layers: list[Layer], settings: dict[str, Any]) -> list[Layer]:
-    """The layers that compress.quantize quantizes under these settings: not the output layer, not what `keep` matches.
+def layers_to_quantize(layers: list[Layer], method: str, group_size: int, keep: Sequence[str]) -> list[Layer]:
+    """The layers that compress.quantize quantizes by a method, `group_size` and `keep`: not the output layer, not what `keep` matches.
 
     With nf4 only those whose shape its kernels take everywhere, with int4, gptq and awq those whose rows are whole groups. Raises
     InputError where `keep` matches nothing, or none is left.
     """
     where = QUANTIZE_STEP
     inner = [layer for layer in layers if not layer.output]
-    for pattern in settings["keep"]:
+    for pattern in keep:
         try:
             matches = any(re.search(pattern, layer.name) for layer in inner)
         except re.error as wrong:
@@ -70,34 +71,33 @@ def layers_to_quantize(layers: list[Layer], settings: dict[str, Any]) -> list[La
             raise InputError(
                 f"{where}.keep has {pattern!r}, which no linear layer is called by; they are called {examples}, …"
             )
-    left = [layer for layer in inner if not any(re.search(pattern, layer.name) for pattern in settings["keep"])]
-    fitting = [layer for layer in left if is_quantizable(layer, settings)]
+    left = [layer for layer in inner if not any(re.search(pattern, layer.name) for pattern in keep)]
+    fitting = [layer for layer in left if is_quantizable(layer, method, group_size)]
     if not fitting and left:
-        raise InputError(f"{where}.{no_fitting_layer_text(left[0], settings)}")
+        raise InputError(f"{where}.{no_fitting_layer_text(left[0], method, group_size)}")
     if not fitting:
         why = f"{where}.keep matches every linear layer" if inner else "the model has no linear layer"
         raise InputError(f"{why}: nothing is left to quantize")
     return fitting
 
 
-def is_quantizable(layer: Layer, settings: dict[str, Any]) -> bool:
+def is_quantizable(layer: Layer, method: str, group_size: int) -> bool:
     """Whether a method takes a layer of this shape."""
-    if settings["method"] == "nf4":
+    if method == "nf4":
         return layer.inputs % BLOCK == 0 and layer.outputs % ROWS == 0
-    return settings["method"] == "int8" or layer.inputs % settings["group_size"] == 0
+    return method == "int8" or layer.inputs % group_size == 0
 
 
-def no_fitting_layer_text(layer: Layer, settings: dict[str, Any]) -> str:
+def no_fitting_layer_text(layer: Layer, method: str, group_size: int) -> str:
     """What to say of a model none of whose layers has a shape that the method takes, of which this is one."""
-    if settings["method"] == "nf4":
+    if method == "nf4":
         return (
             f"method is 'nf4', which takes layers whose inputs are a multiple of {BLOCK} and whose outputs are one of {ROWS}; "
             f"this model has none ({layer.name}: {layer.inputs} and {layer.outputs}): take int8"
         )
-    size = settings["group_size"]
-    smaller = [str(group_size) for group_size in GROUPS if group_size < size and layer.inputs % group_size == 0]
+    smaller = [str(size) for size in GROUPS if size < group_size and layer.inputs % size == 0]
     return (
-        f"group_size is {size}, and no layer of this model has inputs in a multiple of it ({layer.name}: {layer.inputs}): take "
+        f"group_size is {group_size}, and no layer of this model has inputs in a multiple of it ({layer.name}: {layer.inputs}): take "
         f"{' or '.join(smaller) or 'int8'}"
     )
 

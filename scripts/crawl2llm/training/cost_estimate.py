@@ -8,12 +8,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from crawl2llm.chain import config_schema
 from crawl2llm.core import record
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.training import gpus
 from crawl2llm.training.measures import flops_per_token, peak_of
-from crawl2llm.training.parameters import count_model_parameters
+from crawl2llm.training.parameters import count_model_parameters, model_of_summary
+from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
 MFU = 0.35  # assumed where none was measured: what trainings of models of a billion parameters report; smaller models reach less
 THREAD_FLOPS = 30e9  # assumed FLOP/s of a thread in fp32: two x86-64 cores reach 40 to 80 GFLOP/s (training/auto.py)
@@ -34,43 +34,42 @@ def read_last_training(folder: Path) -> dict[str, Any] | None:
         rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         run_record = record.read(folder / "manifest.json")
         speed = median(row["tokens_per_second"] for row in rows if row.get("tokens_per_second"))
-        model = last.summary["shape"]
-        counted = count_model_parameters({"overrides": {}, **model}, model["vocabulary"])
-        token_flops = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
+        model = model_of_summary(last.summary["shape"])
+        counted = count_model_parameters(model, last.summary["shape"]["vocabulary"])
+        token_flops = flops_per_token(counted.multiplied, model.layers, counted.width, model.context)
         flops, device = speed * token_flops / run_record["processes"], next(iter(run_record["devices"]))
-        config = config_schema.fill_defaults("pretrain.train", run_record["fingerprint"]["config"])
-        precision, threads, engine = config["precision"], config.get("threads"), config["engine"]
-    except (ManifestError, OSError, ValueError, KeyError, TypeError, StopIteration):
+        train = TrainSettings.model_construct(**run_record["fingerprint"]["config"])
+    except (ManifestError, OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
         return None
-    peak = peak_of(device, precision) if run_record.get("device") == "cuda" else None
+    peak = peak_of(device, train.precision) if run_record.get("device") == "cuda" else None
     return {
         "flops": flops,
         "mfu": flops / peak if peak else None,
         "device": device,
         "cuda": run_record.get("device") == "cuda",
-        "precision": precision,
-        "threads": threads,
-        "engine": engine,
+        "precision": train.precision,
+        "threads": train.threads,
+        "engine": train.engine,
         "parameters": counted.total,
     }
 
 
-def is_comparable(last: dict[str, Any], summary: dict[str, Any], train: dict[str, Any], gpu: gpus.Gpu | None) -> bool:
+def is_comparable(last: dict[str, Any], summary: dict[str, Any], train: TrainSettings, gpu: gpus.Gpu | None) -> bool:
     """Whether a training that is planned may be as fast as the last one (see `read_last_training`): of the same product and precision, and
     about as large. On a CPU, with as many threads too.
     """
     known_gpu = gpus.find(last["device"])
     product = known_gpu.name if known_gpu else gpus.normalize_name(last["device"])
     same = product == gpus.normalize_name(gpu.name) if gpu and last["cuda"] else not gpu and not last["cuda"]
-    same = same and (gpu is not None or last["threads"] == train["threads"])
+    same = same and (gpu is not None or last["threads"] == train.threads)
     ratio = last["parameters"] / summary["parameters"]["total"]
-    return same and last["precision"] == train["precision"] and 1 / COMPARABLE_RATIO <= ratio <= COMPARABLE_RATIO
+    return same and last["precision"] == train.precision and 1 / COMPARABLE_RATIO <= ratio <= COMPARABLE_RATIO
 
 
-def last_training_basis(last: dict[str, Any], train: dict[str, Any]) -> str:
-    """`as the last training here`, with its engine where this one's is another: the speeds of the two are not the same."""
-    engine = last.get("engine", train["engine"])
-    return f"as the last training here{f', with engine {engine}' if engine != train['engine'] else ''}"
+def last_training_basis(last: dict[str, Any], engine: str) -> str:
+    """`as the last training here`, with its engine where this one's, `engine`, is another: the speeds of the two are not the same."""
+    last_engine = last.get("engine", engine)
+    return f"as the last training here{f', with engine {last_engine}' if last_engine != engine else ''}"
 
 
 def not_comparable_text(last: dict[str, Any]) -> str:
@@ -81,8 +80,8 @@ def not_comparable_text(last: dict[str, Any]) -> str:
 
 def estimate_cost(
     summary: dict[str, Any],
-    train: dict[str, Any],
-    plan_settings: dict[str, Any],
+    train: TrainSettings,
+    plan_settings: PlanSettings,
     gpu: gpus.Gpu | None,
     last: dict[str, Any] | None,
 ) -> dict[str, Any]:
@@ -93,25 +92,25 @@ def estimate_cost(
     mismatch_text = ""
     if last and not is_comparable(last, summary, train, gpu):
         mismatch_text, last = not_comparable_text(last), None
-    operations, processes = summary["flops"]["total"], train["processes"] * train["nodes"]
-    longer = RECOMPUTE_FACTOR if train["activation_checkpointing"] and not train["selective_checkpointing"] else 1.0
+    operations, processes = summary["flops"]["total"], train.processes * train.nodes
+    longer = RECOMPUTE_FACTOR if train.activation_checkpointing and not train.selective_checkpointing else 1.0
     if gpu is None:
         if last:
             rate = last["flops"]
-            basis = f"{rate / 1e9:,.0f} GFLOP/s of a process, {last_training_basis(last, train)}"
+            basis = f"{rate / 1e9:,.0f} GFLOP/s of a process, {last_training_basis(last, train.engine)}"
         else:
-            busy = train["threads"] * train["processes"]
-            rate = THREAD_FLOPS * train["threads"] / longer * min(1.0, (os.cpu_count() or 1) / busy)
+            busy = train.threads * train.processes
+            rate = THREAD_FLOPS * train.threads / longer * min(1.0, (os.cpu_count() or 1) / busy)
             basis = f"{THREAD_FLOPS / 1e9:.0f} GFLOP/s of a thread, assumed{mismatch_text}"
         mfu = None
-    elif (peak := peak_of(gpu.name, train["precision"])) is None:
-        return {"basis": f"no peak of {gpus.with_article(gpu.name)} is known for {train['precision']}"}
+    elif (peak := peak_of(gpu.name, train.precision)) is None:
+        return {"basis": f"no peak of {gpus.with_article(gpu.name)} is known for {train.precision}"}
     else:
         slowdown = 1.0
-        if plan_settings["mfu"]:
-            mfu, mfu_basis = plan_settings["mfu"], "set"
+        if plan_settings.mfu:
+            mfu, mfu_basis = plan_settings.mfu, "set"
         elif last and last.get("mfu"):
-            mfu, mfu_basis = last["mfu"], last_training_basis(last, train)
+            mfu, mfu_basis = last["mfu"], last_training_basis(last, train.engine)
         else:
             mfu, mfu_basis, slowdown = MFU, f"assumed{mismatch_text}", longer
         basis = f"an MFU of {mfu:.0%}, {mfu_basis}"
@@ -130,12 +129,12 @@ def estimate_cost(
     return estimate
 
 
-def price_hours(hours: float, gpus: int, plan_settings: dict[str, Any]) -> dict[str, Any]:
+def price_hours(hours: float, gpus: int, plan_settings: PlanSettings) -> dict[str, Any]:
     """Hours, GPU-hours on so many GPUs, and their price if `plan_settings`, pretrain.plan, has that of one."""
     estimate = {"hours": hours, "gpu_hours": hours * gpus}
-    if gpus and plan_settings["gpu_hour_price"] is not None:
+    if gpus and plan_settings.gpu_hour_price is not None:
         return estimate | {
-            "price": estimate["gpu_hours"] * plan_settings["gpu_hour_price"],
-            "currency": plan_settings["currency"],
+            "price": estimate["gpu_hours"] * plan_settings.gpu_hour_price,
+            "currency": plan_settings.currency,
         }
     return estimate

@@ -18,7 +18,7 @@ from crawl2llm.training.run import Run
 
 def should_stop(run: Run, step: int) -> bool:
     """Whether the run ends after the validation of `step`, before its last step."""
-    patience = run.settings["early_stop"]
+    patience = run.settings.early_stop
     if patience and run.stale >= patience and step < run.plan.steps:
         run.stopped = step
         return True
@@ -27,13 +27,13 @@ def should_stop(run: Run, step: int) -> bool:
 
 def may_stop_at(run: Run, step: int) -> bool:
     """Whether the run ends after `step` where its validation is no better than the best."""
-    patience = run.settings["early_stop"]
-    return bool(patience) and run.stale + 1 >= patience and run.wants_validation(step)
+    patience = run.settings.early_stop
+    return patience is not None and run.stale + 1 >= patience and run.wants_validation(step)
 
 
 def load_best_weights(run: Run) -> None:
     """At the end of a run that may stop early, take the weights of its best validation. A collective call."""
-    if not run.settings["early_stop"] or run.lowest is None:
+    if not run.settings.early_stop or run.lowest is None:
         return
     box: list[Any] = [None]
     if run.rank == 0:

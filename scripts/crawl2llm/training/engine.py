@@ -21,6 +21,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.training import heartbeat, initial, layers, masking, mixture, model
 from crawl2llm.training.batch import IGNORE, Batch, micro_batches, read_mask
 from crawl2llm.training.checkpoint import Checkpoint
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.fused_cross_entropy import (
     Head,
     cross_entropy,
@@ -41,10 +42,10 @@ MOMENTS, MOMENTUM = ("exp_avg", "exp_avg_sq"), ("momentum",)  # AdamW's of a par
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What an engine is built for. `settings` are those of pretrain.train; `values` gives the weights to begin with, fp32."""
+    """What an engine is built for. `values` gives the weights to begin with, fp32."""
 
     config: PreTrainedConfig
-    settings: dict[str, Any]
+    settings: EngineSettings
     device: torch.device
     micro_batch: int
     accumulation: int  # the most micro-batches of a step
@@ -103,11 +104,11 @@ class Engine(ABC):
             ]
         groups = [group for group in groups if group["params"]]
         self.scales = [(group["scale"], group["weight_decay"]) for group in groups]
-        self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
-        kind = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
-        optimizer = kind(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
+        self.adam: dict[str, Any] = {"betas": (settings.beta1, settings.beta2), "eps": settings.epsilon}
+        kind = Muon if settings.optimizer == "muon" else torch.optim.AdamW
+        optimizer = kind(groups, lr=settings.learning_rate, **self.adam, fused=fused)
         if isinstance(optimizer, Muon):
-            optimizer.precision = model.DTYPES[settings["muon_precision"]]
+            optimizer.precision = model.DTYPES[settings.muon_precision]
         return optimizer
 
     def step(self, batch: Batch, rate: float, fits: Fits | None = None) -> Update:
@@ -160,11 +161,11 @@ class Engine(ABC):
     def _finish_setup(self, job: Job) -> None:
         """What an engine does last, around a model that it has wrapped."""
         settings, self.experts = job.settings, mixture.mixture_of(job.config)
-        self.z_loss, self.compiled = settings["z_loss"], settings["compile_layers"]
-        self.border = job.config.eos_token_id if settings["document_masking"] else None  # of documents
+        self.z_loss, self.compiled = settings.z_loss, settings.compile_layers
+        self.border = job.config.eos_token_id if settings.document_masking else None  # of documents
         if self.compiled:
             layers.compile_layers(self.model)
-        rows = settings["loss_chunk"]
+        rows = settings.loss_chunk
         self.head = Head(self.model.get_output_embeddings(), self.z_loss, rows, job.where) if rows else None
 
     def _micro_batch_loss(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.training.pretraining_settings import PlanSettings
 
 DRIVER = Path("/proc/driver/nvidia/gpus")
 UNNAMED = "gpu"  # a GPU that there is, of which nobody says the kind
@@ -86,7 +86,7 @@ def local_gpu_name(root: Path = DRIVER) -> str:
     return ""
 
 
-def training_gpu(plan_settings: dict[str, Any], device: str, profile: str = "", root: Path = DRIVER) -> Gpu | None:
+def training_gpu(plan_settings: PlanSettings, device: str, profile: str = "", root: Path = DRIVER) -> Gpu | None:
     """The GPU that training will run on; None for a CPU, whatever GPU is named. plan_settings: pretrain.plan; device:
     pretrain.train.device; profile: the GPU's name in the profile.
 
@@ -94,10 +94,10 @@ def training_gpu(plan_settings: dict[str, Any], device: str, profile: str = "", 
     """
     if device == "cpu":
         return None
-    name = plan_settings["gpu"] or profile or local_gpu_name(root) or (UNNAMED if device == "cuda" else "")
+    name = plan_settings.gpu or profile or local_gpu_name(root) or (UNNAMED if device == "cuda" else "")
     if not name:
         return None
-    gpu, memory = find(name), plan_settings["gpu_memory"]
+    gpu, memory = find(name), plan_settings.gpu_memory
     if memory:
         return Gpu(gpu.name if gpu else name, memory * 1e9, gpu.peak if gpu else None)
     if gpu:
@@ -111,6 +111,6 @@ def training_gpu(plan_settings: dict[str, Any], device: str, profile: str = "", 
         )
         raise InputError(f"{why}: which one is not known; {remedy}")
     where = "the GPU of the profile" if profile else "the GPU of this machine"
-    if plan_settings["gpu"]:
+    if plan_settings.gpu:
         where = "pretrain.plan.gpu"
     raise InputError(f"{where} is {name!r}, whose memory is not known: {remedy}")

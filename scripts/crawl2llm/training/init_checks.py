@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from crawl2llm.core import atomic_folder
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import auto, schedule, sizes
 from crawl2llm.training.config_names import OTHER_NAMES, SHAPE
+from crawl2llm.training.pretraining_settings import ResolvedSettings, TrainModel, TrainSettings
 from crawl2llm.training.quantized_weights import SECTION
 
 KEY = "pretrain.train.start_from"
@@ -28,29 +29,28 @@ IGNORED_KEYS = {
 STORED_NAMES = {"gpt2": {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}}
 
 
-def check_start_from(train: dict[str, Any], vocabulary: Any) -> None:
+def check_start_from(train: TrainSettings, vocabulary: Any) -> None:
     """Raise InputError where a training cannot start from what its `start_from` names, as far as that is known before the run.
 
     train: pretrain.train, complete. vocabulary: tokenize.train.vocabulary, the most entries that a tokenizer gets, or `auto`.
     """
-    if train["start_from"] is None:
+    if train.start_from is None:
         return
-    path = Path(train["start_from"])
+    path = Path(train.start_from)
     facts = facts_of(path)
     if facts is None and not any(path.glob("*.safetensors")):
         raise InputError(wrong_folder_text(path))
     if facts is not None:
         if (last := last_step(train)) is not None:
             check_steps_left(path, facts["step"], last)
-        if (optimizer := facts.get("optimizer")) and optimizer != train[
-            "optimizer"
-        ]:  # checkpoints of earlier versions do not say
+        optimizer = facts.get("optimizer")  # checkpoints of earlier versions do not say
+        if optimizer and optimizer != train.optimizer:
             raise InputError(
                 f"{KEY} is {str(path)!r}, which has the state of the optimizer {optimizer}, and pretrain.train.optimizer is "
-                f"{train['optimizer']!r}: set it to {optimizer!r}, or start from that run's model"
+                f"{train.optimizer!r}: set it to {optimizer!r}, or start from that run's model"
             )
     if facts is None or (path / MODEL).is_dir():
-        check_shape(train["model"], vocabulary, path if facts is None else path / MODEL)
+        check_shape(train.model, vocabulary, path if facts is None else path / MODEL)
 
 
 def facts_of(path: Path) -> dict[str, Any] | None:
@@ -76,23 +76,23 @@ def wrong_folder_text(path: Path) -> str:
     return f"{KEY} is {str(path)!r}: a folder with neither *.safetensors nor {atomic_folder.CHECKPOINT}{hint}"
 
 
-def start_step(train: dict[str, Any]) -> int:
+def start_step(train: TrainSettings) -> int:
     """The step of the checkpoint that pretrain.train.start_from names; 0 for a model, for none, and for what is refused."""
     try:
-        facts = None if train["start_from"] is None else facts_of(Path(train["start_from"]))
+        facts = None if train.start_from is None else facts_of(Path(train.start_from))
     except InputError:
         return 0
     return int(facts["step"]) if facts else 0
 
 
-def last_step(train: dict[str, Any]) -> int | None:
+def last_step(train: TrainSettings) -> int | None:
     """The number of a training's last step; None where the corpus decides it."""
-    model, batch = train["model"], train["global_batch_tokens"]
-    if train["steps"] is not None:
-        return int(train["steps"])
-    if train["tokens"] is None or auto.AUTO in (batch, model["context"]):
+    if train.steps is not None:
+        return int(train.steps)
+    if train.tokens is None or train.global_batch_tokens == auto.AUTO or train.model.context == auto.AUTO:
         return None
-    return schedule.make_plan({**train, "epochs": None}, 2 + model["context"]).steps
+    known = cast(ResolvedSettings, train.model_copy(update={"epochs": None}))
+    return schedule.make_plan(known, 2 + known.model.context).steps
 
 
 def check_steps_left(path: Path | str, before: int, steps: int) -> None:
@@ -104,26 +104,26 @@ def check_steps_left(path: Path | str, before: int, steps: int) -> None:
         )
 
 
-def check_shape(model: dict[str, Any], vocabulary: Any, folder: Path) -> None:
+def check_shape(model: TrainModel, vocabulary: Any, folder: Path) -> None:
     """Raise InputError if config.json in `folder` is of another model than `pretrain.train.model` describes, as far as it has numbers."""
-    config, kind = read_config(folder, KEY), model["type"]
+    config, kind = read_config(folder, KEY), model.type
     if config.get("model_type", kind) != kind:
         raise InputError(
             f"{setting_text(folder, KEY)}: model_type is {config['model_type']!r} in its config.json, and pretrain.train.model.type is "
             f"{kind!r}"
         )
     if isinstance(vocabulary, int):
-        if model["size"] is not None:
+        if model.size is not None:
             model = sizes.fill_shape(model, vocabulary)
         if (entries := config.get("vocab_size", 0)) > vocabulary:
             raise InputError(
                 f"{setting_text(folder, KEY)}: its vocabulary has {entries:,} entries, and tokenize.train.vocabulary is {vocabulary:,}"
             )
-    values = {name: model[key] for key, name in (SHAPE | OTHER_NAMES.get(kind, {})).items()}
-    hidden, heads = model["hidden_size"], model["heads"]
+    values = {name: getattr(model, key) for key, name in (SHAPE | OTHER_NAMES.get(kind, {})).items()}
+    hidden, heads = model.hidden_size, model.heads
     if isinstance(hidden, int) and isinstance(heads, int) and kind != "mamba2" and "qk_rope_head_dim" not in config:
         values["head_dim"] = hidden // heads  # as model.build_config sets it, unless overrides do
-    values |= {name: value for name, value in model["overrides"].items() if isinstance(value, int | float | str)}
+    values |= {name: value for name, value in model.overrides.items() if isinstance(value, int | float | str)}
     expected = {
         STORED_NAMES.get(kind, {}).get(name, name): value
         for name, value in values.items()
@@ -169,9 +169,9 @@ def differing_keys(expected: dict[str, Any], stored: dict[str, Any]) -> list[tup
     ]
 
 
-def tokenizer_beside(train: dict[str, Any]) -> Path:
-    """Where the tokenizer of what `start_from` names would be."""
-    path = Path(train["start_from"])
+def tokenizer_beside(start_from: str) -> Path:
+    """Where the tokenizer of what `pretrain.train.start_from` names would be."""
+    path = Path(start_from)
     return (path / MODEL if (path / atomic_folder.CHECKPOINT).exists() else path) / "tokenizer.json"
 
 

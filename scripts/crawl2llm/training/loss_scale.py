@@ -14,6 +14,7 @@ import torch
 
 from crawl2llm.core.console import log
 from crawl2llm.training.checks import FP16
+from crawl2llm.training.engine_settings import EngineSettings
 
 LOW_PRECISION = {"bf16": torch.bfloat16, FP16: torch.float16}  # what is computed with beside fp32, by `precision`
 OVERFLOW = "overflow"  # in losses.jsonl, the reason of an update that was left out for the scale
@@ -37,11 +38,11 @@ class LossScale:
             self.value, self.steady = 2 * self.value, 0
 
 
-def of_settings(settings: dict[str, Any]) -> LossScale | None:
+def of_settings(settings: EngineSettings) -> LossScale | None:
     """By the settings of a training; None for other precisions."""
-    if settings["precision"] != FP16:
+    if settings.precision != FP16:
         return None
-    return LossScale(settings["loss_scale_power"], settings["loss_scale_window"])
+    return LossScale(settings.loss_scale_power, settings.loss_scale_window)
 
 
 def is_overflow(scale: float | None, loss: float, norm: float | None, applied: bool) -> bool:

@@ -9,8 +9,9 @@ from typing import Any
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.advice import changes_that_fit
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.estimate import deepspeed
-from crawl2llm.training.estimate.parts import format_bytes, memory_parts, offloaded_bytes, parts_text
+from crawl2llm.training.estimate.parts import Placement, format_bytes, memory_parts, offloaded_bytes, parts_text
 from crawl2llm.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
 from crawl2llm.training.mixture import mixture_of
 
@@ -34,8 +35,8 @@ def check_host(parameters: int, available: int, processes_here: int, where: str 
 
 def check_offload(
     shape: Shape,
-    settings: dict[str, Any],
-    placement: dict[str, Any],
+    settings: EngineSettings,
+    placement: Placement,
     available: int,
     processes_here: int,
     where: str = SECTION,
@@ -44,8 +45,8 @@ def check_offload(
     total = processes_here * offloaded_bytes(shape, settings, placement)["host"]
     if total > available:
         raise InputError(
-            f"{where}.offload_optimizer is {settings['offload_optimizer']}, and {where}.offload_parameters "
-            f"{settings['offload_parameters']}: the {processes_here} processes of this node keep {format_bytes(total)} in its memory, and "
+            f"{where}.offload_optimizer is {settings.offload_optimizer}, and {where}.offload_parameters "
+            f"{settings.offload_parameters}: the {processes_here} processes of this node keep {format_bytes(total)} in its memory, and "
             f"it (or its control group) has {format_bytes(available)} free; ask for more memory, train on more nodes, or set "
             f"{where}.offload_optimizer to nvme"
         )
@@ -53,8 +54,8 @@ def check_offload(
 
 def fitting_memory_parts(
     shape: Shape,
-    settings: dict[str, Any],
-    placement: dict[str, Any],
+    settings: EngineSettings,
+    placement: Placement,
     available: int,
     processes_here: int,
     cuda: bool = False,
@@ -75,13 +76,13 @@ def fitting_memory_parts(
     )
 
 
-def is_upper_bound(settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> bool:
+def is_upper_bound(settings: EngineSettings, placement: Placement, cuda: bool) -> bool:
     """Whether `memory_parts` are clearly too many: DeepSpeed's add the logits and the layer that is computed again, which a GPU never has
     at once.
 
     10 to 34 % (docs/memory.md).
     """
-    return cuda and settings["engine"] == "deepspeed" and placement["activation_checkpointing"]
+    return cuda and settings.engine == "deepspeed" and placement.activation_checkpointing
 
 
 def refusal_error(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 
@@ -13,13 +12,14 @@ from crawl2llm.core import free_memory
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import memory
+from crawl2llm.training.engine_settings import EngineSettings
 
 LEAST_SHARE = 0.85  # of the estimate, which may be so far from the peak (tests/unit/training/test_peaks.py)
 CPU_ALLOCATOR = "DefaultCPUAllocator"  # in torch's message where a CPU's memory is out: no class of its own
 
 
 def estimate_memory(
-    shape: memory.Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool, where: str = memory.SECTION
+    shape: memory.Shape, settings: EngineSettings, placement: memory.Placement, cuda: bool, where: str = memory.SECTION
 ) -> int:
     """The estimated memory of a process in bytes; 0 where another process of this node says so.
 
@@ -29,10 +29,10 @@ def estimate_memory(
         return 0
     processes_here = int(os.environ["LOCAL_WORLD_SIZE"])
     if cuda:
-        if settings["zero_stage"] < 3 and settings["engine"] == "deepspeed":
+        if settings.zero_stage < 3 and settings.engine == "deepspeed":
             # Elsewhere a process holds a block of the model.
             memory.check_host(shape.parameters, free_memory.available_bytes(), processes_here, where)
-        if settings["engine"] == "deepspeed":
+        if settings.engine == "deepspeed":
             memory.check_offload(shape, settings, placement, free_memory.available_bytes(), processes_here, where)
         free, _ = torch.cuda.mem_get_info()
         try:
@@ -54,8 +54,8 @@ def estimate_memory(
 def explain_out_of_memory(
     task: str,
     shape: memory.Shape,
-    settings: dict[str, Any],
-    placement: dict[str, Any],
+    settings: EngineSettings,
+    placement: memory.Placement,
     cuda: bool,
     where: str = memory.SECTION,
 ) -> Iterator[None]:

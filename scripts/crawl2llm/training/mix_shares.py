@@ -6,12 +6,12 @@ itself. An epoch of a group is one pass over its windows; up to 4 cost little (M
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.training.pretraining_settings import MixPhase, MixSettings
 from crawl2llm.training.schedule import Plan
 
 SECTION = "pretrain.mix"
@@ -38,9 +38,9 @@ class Phase:
     shares: tuple[float, ...]
 
 
-def share_key(phase: Mapping[str, Any], number: int) -> str:
+def share_key(phase: MixPhase, number: int) -> str:
     """Which of SHARE_KEYS a phase has. Raises InputError unless it is exactly one. number: of the phase, from 1."""
-    given_keys = [key for key in SHARE_KEYS if phase.get(key) is not None]
+    given_keys = [key for key in SHARE_KEYS if getattr(phase, key) is not None]
     if len(given_keys) != 1:
         raise InputError(
             f"{SECTION}.phases.{number} has {' and '.join(given_keys) or 'none'} of {', '.join(SHARE_KEYS)}: give exactly one of them"
@@ -48,15 +48,15 @@ def share_key(phase: Mapping[str, Any], number: int) -> str:
     return given_keys[0]
 
 
-def check_phases(mix: Mapping[str, Any], schedule: str) -> None:
+def check_phases(mix: MixSettings, schedule: str) -> None:
     """InputError for phases that no corpus goes with. mix: the section pretrain.mix. schedule: pretrain.train.schedule."""
     last = 0.0
-    for number, phase in enumerate(mix["phases"], 1):
-        phase_key, until = f"{SECTION}.phases.{number}", phase.get("until")
-        key = share_key(phase, number)
-        if key == "shares" and (total := sum(phase["shares"].values())) > 1 + SHARE_TOLERANCE:
+    for number, phase in enumerate(mix.phases, 1):
+        phase_key, until = f"{SECTION}.phases.{number}", phase.until
+        share_key(phase, number)
+        if (total := sum((phase.shares or {}).values())) > 1 + SHARE_TOLERANCE:
             raise InputError(f"{phase_key}.shares add up to {total:g}, more than 1")
-        if (until is None) != (number == len(mix["phases"])):
+        if (until is None) != (number == len(mix.phases)):
             problem = "is the last, and ends with the training" if until is not None else "is not the last"
             raise InputError(
                 f"{phase_key} {problem}: every phase but the last has `until`, a share of the training's tokens"
@@ -72,31 +72,31 @@ def check_phases(mix: Mapping[str, Any], schedule: str) -> None:
             last = until
 
 
-def check_names(mix: Mapping[str, Any], names: Sequence[str]) -> None:
+def check_names(mix: MixSettings, names: Sequence[str]) -> None:
     """InputError for a group that the section pretrain.mix names and that is not among `names`, the sources of the config."""
     named_groups = [
         (f"phases.{number}.{key}", name)
-        for number, phase in enumerate(mix["phases"], 1)
+        for number, phase in enumerate(mix.phases, 1)
         for key in ("shares", "epochs")
-        for name in phase.get(key) or {}
+        for name in getattr(phase, key) or {}
     ]
-    for key, name in [*named_groups, *(("max_epochs_of", name) for name in mix["max_epochs_of"])]:
+    for key, name in [*named_groups, *(("max_epochs_of", name) for name in mix.max_epochs_of)]:
         if name not in names:
             raise InputError(f"{SECTION}.{key} names {name!r}, and ingest.extract.sources has {', '.join(names)}")
 
 
-def last_steps(phases: Sequence[Mapping[str, Any]], plan: Plan, settings: Mapping[str, Any]) -> list[int]:
-    """The last step of each phase: the first by which its share of all tokens is trained on. settings: pretrain.train.
+def last_steps(phases: Sequence[MixPhase], plan: Plan, decay: float) -> list[int]:
+    """The last step of each phase: the first by which its share of all tokens is trained on. decay: of pretrain.train.
 
     Raises InputError for a phase without a step.
     """
     total_tokens, ends = plan.tokens_until(plan.steps), list[int]()
     for number, phase in enumerate(phases, 1):
-        until = phase.get("until")
+        until = phase.until
         if until is None:
             end = plan.steps
-        elif until == DECAY:
-            end = plan.steps - round(settings["decay"] * plan.steps)
+        elif isinstance(until, str):  # DECAY
+            end = plan.steps - round(decay * plan.steps)
         else:
             low, high = 0, plan.steps  # the fewest steps that reach it
             while low < high:
@@ -111,7 +111,7 @@ def last_steps(phases: Sequence[Mapping[str, Any]], plan: Plan, settings: Mappin
     return ends
 
 
-def requested_shares(phase: Mapping[str, Any], number: int, groups: Sequence[Group]) -> list[float]:
+def requested_shares(phase: MixPhase, number: int, groups: Sequence[Group]) -> list[float]:
     """The share of each group that a phase asks for, before caps; they sum to 1.
 
     `shares`: groups that it does not name have what is left, in proportion to their tokens. `epochs`: in proportion to epochs × tokens,
@@ -122,10 +122,10 @@ def requested_shares(phase: Mapping[str, Any], number: int, groups: Sequence[Gro
     """
     phase_key, key = f"{SECTION}.phases.{number}", share_key(phase, number)
     names, known_names = [group.name for group in groups], ", ".join(group.name for group in groups)
-    if key == "temperature":
-        sizes = [group.tokens ** (1 / phase["temperature"]) if group.windows else 0.0 for group in groups]
+    if phase.temperature is not None:
+        sizes = [group.tokens ** (1 / phase.temperature) if group.windows else 0.0 for group in groups]
         return [size / sum(sizes) for size in sizes]
-    values = phase[key]
+    values = phase.shares or phase.epochs or {}
     if unknown := sorted(values.keys() - set(names)):
         raise InputError(
             f"{phase_key}.{key} names {unknown[0]!r}, of which the training text has nothing; it has {known_names}"
@@ -179,10 +179,8 @@ def allot_windows(
                 row[group] = max(left, 0.0) * requested[group] / weight if weight else 0.0
 
 
-def plan_phases(
-    mix: Mapping[str, Any], groups: Sequence[Group], plan: Plan, settings: Mapping[str, Any]
-) -> tuple[list[Phase], list[str]]:
-    """The phases of a run, and the names of groups that are held at their cap. settings: pretrain.train, complete.
+def plan_phases(mix: MixSettings, groups: Sequence[Group], plan: Plan, decay: float) -> tuple[list[Phase], list[str]]:
+    """The phases of a run, and the names of groups that are held at their cap. decay: of pretrain.train.
 
     Raises InputError where no group has a window; where a group is asked for more epochs than its cap, with the group, its tokens and
     those that are wanted, unless `shortage` is `share`; and then where all groups of a phase are held and tokens are still wanting.
@@ -191,19 +189,19 @@ def plan_phases(
         raise InputError(
             f"no group of {SECTION}.by has the {plan.context + 1} tokens of a window: {', '.join(group.name for group in groups)}"
         )
-    ends = last_steps(mix["phases"], plan, settings)
+    ends = last_steps(mix.phases, plan, decay)
     firsts = [0, *(plan.window_span(end + 1)[0] for end in ends)]
     sizes = [after - before for before, after in pairwise(firsts)]
-    requested = [requested_shares(phase, number, groups) for number, phase in enumerate(mix["phases"], 1)]
-    if unknown := sorted(mix["max_epochs_of"].keys() - {group.name for group in groups}):
+    requested = [requested_shares(phase, number, groups) for number, phase in enumerate(mix.phases, 1)]
+    if unknown := sorted(mix.max_epochs_of.keys() - {group.name for group in groups}):
         known_names = ", ".join(group.name for group in groups)
         raise InputError(
             f"{SECTION}.max_epochs_of names {unknown[0]!r}, of which the training text has nothing; it has {known_names}"
         )
-    most_epochs = [mix["max_epochs_of"].get(group.name, mix["max_epochs"]) for group in groups]
+    most_epochs = [mix.max_epochs_of.get(group.name, mix.max_epochs) for group in groups]
     caps = [number * group.windows for number, group in zip(most_epochs, groups, strict=True)]
     parts, capped = allot_windows(requested, sizes, caps)
-    if capped and mix["shortage"] == "refuse":
+    if capped and mix.shortage == "refuse":
         raise InputError(shortage_text(capped, requested, sizes, groups, most_epochs, plan.context))
     for number, (row, size) in enumerate(zip(parts, sizes, strict=True), 1):
         if not sum(row) or sum(row) < size - 1:

@@ -19,6 +19,8 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import checks, initial, mixture, mup
 from crawl2llm.training.config_names import OTHER_NAMES, SHAPE
+from crawl2llm.training.engine_settings import EngineSettings
+from crawl2llm.training.pretraining_settings import ResolvedModel
 
 FOLDER = "model"  # of a result, and of a checkpoint
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
@@ -26,7 +28,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def build_config(
-    settings: dict[str, Any], vocabulary: int, eos: int, auto_keys: Container[str] = ()
+    settings: ResolvedModel, vocabulary: int, eos: int, auto_keys: Container[str] = ()
 ) -> PreTrainedConfig:
     """The transformers configuration of `pretrain.train.model`, with every dropout off.
 
@@ -34,42 +36,43 @@ def build_config(
     length of the training windows. Raises InputError for an architecture that is no causal language model, a key that it does not have, a
     dropout, or heads that do not divide.
     """
-    kind, where = settings["type"], "pretrain.train.model"
+    kind, where = settings.type, "pretrain.train.model"
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         near = checks.did_you_mean(kind, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
         raise InputError(f"{where}.type is {kind!r}, no causal language model of transformers{near}")
     defaults, fields = AutoConfig.for_model(kind), {}
     for key, name in (SHAPE | OTHER_NAMES.get(kind, {})).items():
-        if settings[key] is None:
+        value = getattr(settings, key)
+        if value is None:
             continue
         if hasattr(defaults, name):
-            fields[name] = settings[key]
+            fields[name] = value
         elif key != "context" and key not in auto_keys:
             raise InputError(f"{where}.{key}: an architecture of type {kind!r} has no {name!r}; set it to auto")
-    for name in settings["overrides"]:
+    for name in settings.overrides:
         if not hasattr(defaults, name):
             hint = checks.did_you_mean(name, defaults.to_dict())
             raise InputError(f"{where}.overrides.{name}: the configuration of type {kind!r} has no such key{hint}")
-        if is_dropout(name) and settings["overrides"][name]:
+        if is_dropout(name) and settings.overrides[name]:
             raise InputError(
-                f"{where}.overrides.{name} is {settings['overrides'][name]}, and training here is without dropout, so that a run which was "
+                f"{where}.overrides.{name} is {settings.overrides[name]}, and training here is without dropout, so that a run which was "
                 "killed goes on as if it had not been; leave it out"
             )
     checks.check_heads(settings)
-    if kind == "mamba2" and "head_dim" not in settings["overrides"]:  # its heads share out the inner width
-        expand = settings["overrides"].get("expand", defaults.expand)
-        fields["head_dim"] = expand * settings["hidden_size"] // settings["heads"]
-        fields["n_groups"] = math.gcd(defaults.n_groups, settings["heads"])
+    if kind == "mamba2" and "head_dim" not in settings.overrides:  # its heads share out the inner width
+        expand = settings.overrides.get("expand", defaults.expand)
+        fields["head_dim"] = expand * settings.hidden_size // settings.heads
+        fields["n_groups"] = math.gcd(defaults.n_groups, settings.heads)
     elif (
         "head_dim" in defaults.to_dict()
         and not hasattr(defaults, "qk_rope_head_dim")
-        and settings["hidden_size"]
-        and settings["heads"]
+        and settings.hidden_size
+        and settings.heads
     ):
         # Else it is 128 in a Qwen3 and 256 in a Gemma, whatever the shape.
-        fields["head_dim"] = settings["hidden_size"] // settings["heads"]
+        fields["head_dim"] = settings.hidden_size // settings.heads
     ids = {"vocab_size": vocabulary, "bos_token_id": eos, "eos_token_id": eos, "pad_token_id": None}
-    config = AutoConfig.for_model(kind, **{**fields, **ids, **settings["overrides"]})
+    config = AutoConfig.for_model(kind, **{**fields, **ids, **settings.overrides})
     for name, value in config.to_dict().items():
         if is_dropout(name) and isinstance(value, float):
             setattr(config, name, 0.0)
@@ -121,15 +124,15 @@ def parameter_counts(model: nn.Module) -> dict[str, int]:
     return {"total": total, "non_embedding": inside, "multiplied": inside + head_size - idle}
 
 
-def parameter_groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """The optimizer's parameter groups, by `weight_decay`, `optimizer`, `muon_momentum` and `base_width` of
-    pretrain.train.
+def parameter_groups(model: nn.Module, settings: EngineSettings) -> list[dict[str, Any]]:
+    """The optimizer's parameter groups, by `weight_decay`, `optimizer`, `muon_momentum` and `base_width` of a
+    training.
 
     Matrices decay; biases, norms and embeddings do not (a tied head is an embedding). Under Muon the matrices inside the layers have
     `momentum`, `transposed` if they are [inputs, outputs], and `scale`: their learning rate as a multiple of the others'. A mixture's
     routers are such matrices. Its experts, which transformers holds in one array a layer, are AdamW's.
     """
-    kind, wide, muon = mup.kind_by_parameter(model), mup.width_factor(settings), settings["optimizer"] == "muon"
+    kind, wide, muon = mup.kind_by_parameter(model), mup.width_factor(settings), settings.optimizer == "muon"
     other_way, experts = mup.transposed_ids(model), mixture.mixture_of(model.config)
 
     def group_name(name: str, parameter: nn.Parameter) -> str:
@@ -142,14 +145,14 @@ def parameter_groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[st
             return "decayed"
         return "transposed" if id(parameter) in other_way else "turned"
 
-    decay = settings["weight_decay"]
+    decay = settings.weight_decay
     group_by_name: dict[str, dict[str, Any]] = {
         "decayed": {"weight_decay": decay * wide, "scale": 1 / wide},
         "kept": {"weight_decay": 0.0, "scale": 1.0},
     }
     if muon:  # an orthogonal update is as long as its matrix's shape asks for, at any width
-        scale = settings["muon_learning_rate"] / settings["learning_rate"]
-        group_by_name["turned"] = {"weight_decay": decay, "scale": scale, "momentum": settings["muon_momentum"]}
+        scale = settings.muon_learning_rate / settings.learning_rate
+        group_by_name["turned"] = {"weight_decay": decay, "scale": scale, "momentum": settings.muon_momentum}
         group_by_name["transposed"] = {**group_by_name["turned"], "transposed": True}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:

@@ -23,6 +23,7 @@ from crawl2llm.core.manifest import canonical_json
 from crawl2llm.core.plan_cache import Cache
 from crawl2llm.core.root import CODE, ROOT
 from crawl2llm.training import auto, parallel, sizes
+from crawl2llm.training.pretraining_settings import TrainSettings
 
 PROGRAM = "crawl2llm.training.causality"
 SOURCES = tuple(
@@ -41,20 +42,21 @@ def ask_of(config: dict[str, Any]) -> dict[str, Any]:
 
     Raises InputError where no sizes fit those that are set.
     """
-    train, vocabulary = config["pretrain"]["train"], config["tokenize"]["train"]["vocabulary"]
+    train = TrainSettings.model_validate(config["pretrain"]["train"])
+    vocabulary = config["tokenize"]["train"]["vocabulary"]
     vocabulary = vocabulary if isinstance(vocabulary, int) else VOCABULARY
-    settings = dict(train["model"])
-    open_keys = sorted(key for key, value in settings.items() if value == auto.AUTO)
-    if settings["size"] is not None:
+    settings = train.model
+    open_keys = sorted(key for key, value in settings if value == auto.AUTO)
+    if settings.size is not None:
         settings = sizes.fill_shape(settings, vocabulary)
-    unknown = any(settings[key] == auto.AUTO for key in ("layers", "heads", "kv_heads"))
-    settings = auto.resolve_shape(settings, 0)
+    unknown = auto.AUTO in (settings.layers, settings.heads, settings.kv_heads)
+    model = auto.resolve_shape(settings, 0)
     degrees = parallel.Degrees.of_settings(train)
-    if settings["context"] == auto.AUTO:
-        settings["context"] = auto.table_row(0).context * degrees.sequence
+    if settings.context == auto.AUTO:
+        model = model.model_copy(update={"context": auto.table_row(0).context * degrees.sequence})
     cut = asdict(degrees) if degrees and not unknown else {}
     return {
-        "model": settings,
+        "model": model.model_dump(),
         "auto": open_keys,
         "vocabulary": vocabulary,
         "parallel": cut,

@@ -10,21 +10,21 @@ of 1/√(head size) is the architecture's own: wider means more heads, not large
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from torch import nn
 from transformers import PreTrainedConfig
 from transformers.pytorch_utils import Conv1D
 
 from crawl2llm.training import initial
+from crawl2llm.training.engine_settings import EngineSettings
 
 EMBEDDING, VECTOR, HEAD, INSIDE = "embedding", "vector", "head", "inside"
 
 
-def width_factor(settings: dict[str, Any]) -> float:
+def width_factor(settings: EngineSettings) -> float:
     """How many times as wide the model is as the one of `base_width`; 1 where that is null."""
-    base = settings["base_width"]
-    return settings["model"]["hidden_size"] / base if base else 1.0
+    base = settings.base_width
+    return settings.hidden_size / base if base else 1.0
 
 
 def kind_by_parameter(model: nn.Module) -> Callable[[nn.Parameter], str]:

@@ -9,7 +9,7 @@ of it, the last one what is left. So its pairs are a function of the step alone,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,20 +23,28 @@ from crawl2llm.training.batch import IGNORE, MicroBatch
 from crawl2llm.training.data import Tokens, windows_from
 from crawl2llm.training.heldout import Piece, pad_windows
 from crawl2llm.training.question_cuts import FittedRows, fit_pairs
+from crawl2llm.training.shared_settings import PairTrainingSettings, TuningSettings
 from crawl2llm.training.template import Template, read_pairs
 
 Row = list[Piece]  # the pairs that stand in one row of a micro-batch, each for itself
 
 
-def read_selected_pairs(
-    manifest: Path, name: str, settings: Mapping[str, Any]
-) -> tuple[list[dict[str, Any]], Template]:
-    """As `read_pairs`, of the patterns and files `pairs_of` alone; all where it is empty.
+def pairs_of(settings: TuningSettings) -> list[str]:
+    """The patterns and files whose pairs alone are trained on; none: all."""
+    return settings.pairs_of if isinstance(settings, PairTrainingSettings) else []
+
+
+def is_packed(settings: TuningSettings) -> bool:
+    """Whether several pairs stand in a row."""
+    return isinstance(settings, PairTrainingSettings) and settings.packing
+
+
+def read_selected_pairs(manifest: Path, name: str, wanted: Sequence[str]) -> tuple[list[dict[str, Any]], Template]:
+    """As `read_pairs`, of the patterns and files `wanted` alone; all where there are none.
 
     Raises InputError for one that gave no pair, and where no training pair is of them.
     """
     rows, template = read_pairs(manifest, name)
-    wanted = settings.get("pairs_of", [])
     selected = [row for row in rows if not wanted or row["of"] in wanted]
     by_source = Manifest.read(manifest).summary["by_source"] if wanted else {}
     lost = [each for each in wanted if each not in by_source] or wanted[: not selected and name == "train"]
@@ -174,32 +182,32 @@ class Batches:
 
     rows_each = 1  # rows of a micro-batch for each of its pairs
 
-    def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
+    def __init__(self, manifest: Path, tokenizer: Any, settings: TuningSettings, processes: int) -> None:
         self.tokenizer, self.settings, self.processes = tokenizer, settings, processes
         self.rows, self.template = self.read_training_rows(manifest)
-        self.pairs = max(1, round(settings["epochs"] * len(self.rows)))  # of all epochs
-        self.steps = math.ceil(self.pairs / settings["batch_size"])
-        self.rounds = math.ceil(settings["batch_size"] / (processes * settings["micro_batch"]))
-        self.size = math.ceil(settings["batch_size"] / (processes * self.rounds))
-        self.sequences = settings["batch_size"] * self.rows_each  # of a step
+        self.pairs = max(1, round(settings.epochs * len(self.rows)))  # of all epochs
+        self.steps = math.ceil(self.pairs / settings.batch_size)
+        self.rounds = math.ceil(settings.batch_size / (processes * settings.micro_batch))
+        self.size = math.ceil(settings.batch_size / (processes * self.rounds))
+        self.sequences = settings.batch_size * self.rows_each  # of a step
 
     def read_training_rows(self, manifest: Path) -> tuple[list[dict[str, Any]], Template]:
         """The rows to train on, and how they are laid out; all of them if there is none to learn from, which is refused later."""
-        all_rows, template = read_selected_pairs(manifest, "train", self.settings)
-        self.fitted = fit_pairs(all_rows, template, self.tokenizer, self.settings["max_length"])
+        all_rows, template = read_selected_pairs(manifest, "train", pairs_of(self.settings))
+        self.fitted = fit_pairs(all_rows, template, self.tokenizer, self.settings.max_length)
         return self.fitted.rows or all_rows, template
 
     def step_indices(self, step: int) -> Tokens:
         """The numbers of the pairs of a step, of all processes."""
-        first, size = (step - 1) * self.settings["batch_size"], self.settings["batch_size"]
-        return windows_from(first, min(size, self.pairs - first), len(self.rows), self.settings["seed"])
+        first, size = (step - 1) * self.settings.batch_size, self.settings.batch_size
+        return windows_from(first, min(size, self.pairs - first), len(self.rows), self.settings.seed)
 
     def count_cuts(self) -> Cuts:
         """What `max_length` does to the pairs that are trained on, fewer than all of them in less than an epoch, and that are left out."""
         if not self.fitted.rows:
             return cut_counts(self.fitted)
         return cut_counts(
-            self.fitted, windows_from(0, min(self.pairs, len(self.rows)), len(self.rows), self.settings["seed"])
+            self.fitted, windows_from(0, min(self.pairs, len(self.rows)), len(self.rows), self.settings.seed)
         )
 
     def ids(self, step: int) -> list[str]:
@@ -208,8 +216,8 @@ class Batches:
 
     def micro_batches(self, step: int, rank: int) -> list[MicroBatch]:
         """A process's micro-batches of a step; every process has as many."""
-        length, end = self.settings["max_length"], self.tokenizer.eos_token_id
-        if self.settings.get("packing"):  # every process packs all, so that all have as many micro-batches
+        length, end = self.settings.max_length, self.tokenizer.eos_token_id
+        if is_packed(self.settings):  # every process packs all, so that all have as many micro-batches
             step_pieces = tokenized_pairs(
                 (self.rows[number] for number in self.step_indices(step)), self.template, self.tokenizer, length
             )

@@ -17,7 +17,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.pair_layouts import KEY, Row, RowError, row_reader
+from crawl2llm.training.pair_layouts import COLUMNS, KEY, Row, RowError, row_reader
+from crawl2llm.training.pair_settings import PairsFile
 from crawl2llm.training.template import Template, has_special_token
 
 COMPRESSION_SUFFIXES = (".gz", ".zst")
@@ -98,14 +99,14 @@ def _table_rows(
             yield row
 
 
-def pairs(number: int, entry: Row, template: Template, dropped: Counter[str]) -> Iterator[tuple[str, str, str]]:
+def pairs(number: int, entry: PairsFile, template: Template, dropped: Counter[str]) -> Iterator[tuple[str, str, str]]:
     """(first question of the conversation, question, answer) of every answer in an entry's file.
 
     What is dropped is counted in `dropped`. Raises InputError as `rows` and `layout`, and where no row is a pair.
     """
-    path, read, has_pair, names = Path(entry["path"]), row_reader(number, entry), False, set[str]()
+    path, read, has_pair, names = Path(entry.path), row_reader(number, entry), False, set[str]()
     reasons = Counter[str]()
-    for row in rows(path, entry.get("columns"), reasons):
+    for row in rows(path, entry.columns, reasons):
         names = names or set(row)
         try:
             system, turns = read(row)
@@ -124,6 +125,6 @@ def pairs(number: int, entry: Row, template: Template, dropped: Counter[str]) ->
     dropped.update(reasons)
     if not has_pair:
         raise InputError(
-            f"{KEY}[{number}]: no row of {path} is a pair by layout {entry.get('layout', 'columns')!r}"
+            f"{KEY}[{number}]: no row of {path} is a pair by layout {entry.layout or COLUMNS!r}"
             + (f"; the first row has {', '.join(sorted(map(str, names)))}" if names else "; the file has no row")
         )

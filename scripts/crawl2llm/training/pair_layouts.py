@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.pair_patterns import compile_patterns
+from crawl2llm.training.pair_settings import PairsFile, PairsPattern
 
 KEY = "finetune.pairs.files"
+COLUMNS = "columns"  # the layout of an entry that names none
 ROLES = {
     **dict.fromkeys(("user", "human", "prompter"), "user"),
     **dict.fromkeys(("assistant", "gpt", "model", "bot", "chatgpt"), "assistant"),
@@ -77,37 +79,37 @@ def column_layout(question: str, answer: str, labels: dict[str, str] | None = No
     return read_row
 
 
-def row_reader(number: int, entry: Row) -> Callable[[Row], Conversation]:
+def row_reader(number: int, entry: PairsFile) -> Callable[[Row], Conversation]:
     """How an entry's rows are read. Raises InputError for keys that do not go together."""
-    name = entry.get("layout", "columns")
-    if name != "columns":
-        if misplaced := sorted({"question", "answer", "labels"} & entry.keys()):
+    name = entry.layout or COLUMNS
+    if name != COLUMNS:
+        if misplaced := sorted({"question", "answer", "labels"} & entry.model_fields_set):
             raise InputError(
                 f"{KEY}[{number}].{misplaced[0]} goes with layout: columns; {KEY}[{number}].layout is {name!r}"
             )
         return {"alpaca": alpaca_conversation, "chat": chat_conversation}[name]
-    question, answer = entry.get("question", "{question}"), entry.get("answer", "{answer}")
+    question, answer = entry.question or "{question}", entry.answer or "{answer}"
     for key, template in (("question", question), ("answer", answer)):
         if not re.search(r"\{[^{}]+\}", template):
             raise InputError(
                 f"{KEY}[{number}].{key} is {template!r}; it must hold the name of a column, such as {{{key}}}"
             )
-    words = entry.get("labels", {})
+    words = entry.labels or {}
     if words and len(set(words.values())) < 2:
-        raise InputError(f"{KEY}[{number}].labels is {entry['labels']!r}; it must have two different words or more")
+        raise InputError(f"{KEY}[{number}].labels is {words!r}; it must have two different words or more")
     return column_layout(question, answer, words)
 
 
-def check_pair_settings(settings: Row) -> None:
+def check_pair_settings(patterns: Sequence[PairsPattern], files: Sequence[PairsFile]) -> None:
     """InputError for settings of finetune.pairs by which no pair can be found: before a run, where no file is read yet."""
-    if not compile_patterns(settings["patterns"]) and not settings["files"]:
+    if not compile_patterns(patterns) and not files:
         raise InputError(f"finetune.pairs.patterns and {KEY} are both empty; give one of them")
     seen: dict[str, str] = {}
-    for number, entry in enumerate(settings["files"]):
+    for number, entry in enumerate(files):
         row_reader(number, entry)
-        name = Path(entry["path"]).name
-        if seen.setdefault(name, entry["path"]) != entry["path"]:
+        name = Path(entry.path).name
+        if seen.setdefault(name, entry.path) != entry.path:
             raise InputError(
-                f"{KEY}[{number}].path is {entry['path']!r}, and {seen[name]!r} has the same name, by which pairs are "
+                f"{KEY}[{number}].path is {entry.path!r}, and {seen[name]!r} has the same name, by which pairs are "
                 "told apart: rename one"
             )

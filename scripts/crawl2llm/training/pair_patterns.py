@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import regex
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.training.pair_settings import PairsPattern
 
 KEY = "finetune.pairs.patterns"
 HOLE = re.compile(r"\{(subject|title)\}")
@@ -64,7 +65,7 @@ class Pattern:
         return set(HOLE.findall(self.question))
 
 
-def compile_patterns(entries: list[dict[str, Any]]) -> list[Pattern]:
+def compile_patterns(entries: Sequence[PairsPattern]) -> list[Pattern]:
     """Compile the entries of `finetune.pairs.patterns`: each a `preset`, or a `pattern` with its `question`.
 
     Raises InputError with the key, and for a broken expression with its position.
@@ -72,26 +73,25 @@ def compile_patterns(entries: list[dict[str, Any]]) -> list[Pattern]:
     out = []
     for number, entry in enumerate(entries):
         key = f"{KEY}[{number}]"
-        name = entry.get("preset") or entry.get("question", "")
-        if "preset" in entry:
-            if len(entry) > 1:
-                raise InputError(
-                    f"{key} has a preset and {sorted(entry.keys() - {'preset'})}; give the one or the other"
-                )
-            entry = PRESETS[entry["preset"]]
-        if missing := sorted({"pattern", "question"} - entry.keys()):
-            raise InputError(f"{key} lacks {missing[0]!r}; give `preset`, or `pattern` and `question`")
+        name, text, question = entry.preset or entry.question or "", entry.pattern, entry.question
+        if entry.preset:
+            if further := sorted(entry.model_fields_set - {"preset"}):
+                raise InputError(f"{key} has a preset and {further}; give the one or the other")
+            text, question = PRESETS[entry.preset]["pattern"], PRESETS[entry.preset]["question"]
+        if text is None or question is None:
+            missing_key = "pattern" if text is None else "question"
+            raise InputError(f"{key} lacks {missing_key!r}; give `preset`, or `pattern` and `question`")
         try:
-            expression = regex.compile(entry["pattern"], regex.MULTILINE)
+            expression = regex.compile(text, regex.MULTILINE)
         except regex.error as error:
             raise InputError(
-                f"{key}.pattern is not a regular expression: {error.msg} at position {error.pos}: {entry['pattern']!r}"
+                f"{key}.pattern is not a regular expression: {error.msg} at position {error.pos}: {text!r}"
             ) from error
-        pattern = Pattern(key, name, expression, entry["question"])
+        pattern = Pattern(key, name, expression, question)
         if not pattern.placeholders:
-            raise InputError(f"{key}.question is {entry['question']!r}; it must hold {{subject}} or {{title}}")
+            raise InputError(f"{key}.question is {question!r}; it must hold {{subject}} or {{title}}")
         if missing := sorted((pattern.placeholders - {"title"} | {"answer"}) - expression.groupindex.keys()):
-            raise InputError(f"{key}.pattern lacks the named group (?P<{missing[0]}>…): {entry['pattern']!r}")
+            raise InputError(f"{key}.pattern lacks the named group (?P<{missing[0]}>…): {text!r}")
         out.append(pattern)
     return out
 

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from transformers import AutoConfig
 
+from crawl2llm.chain import config_schema
 from crawl2llm.chain.fingerprint import code_hashes
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
@@ -40,8 +41,9 @@ from crawl2llm.training import (
     schedule,
     start_from,
 )
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.by_name import ENGINES
-from crawl2llm.training.finetune_settings import check_quantize_aware, complete_settings
+from crawl2llm.training.finetune_settings import check_quantize_aware
 from crawl2llm.training.loss_scale import OVERFLOW
 from crawl2llm.training.model_loading import load_tokenizer
 from crawl2llm.training.pair_batches import (
@@ -49,11 +51,14 @@ from crawl2llm.training.pair_batches import (
     Cuts,
     cut_counts,
     deal_micro_batches,
+    is_packed,
     micro_batch,
+    pairs_of,
     read_selected_pairs,
     tokenized_pairs,
 )
 from crawl2llm.training.question_cuts import fit_pairs
+from crawl2llm.training.shared_settings import TuningSettings
 from crawl2llm.training.template import CHAT
 
 SECTION = "finetune.train"
@@ -72,52 +77,52 @@ class Run:
     row_noun = "pairs"  # what max_length cuts, in words
     batch_noun = "pairs"  # what batch_size counts
 
-    def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, source: Path) -> None:
-        self.args, self.folder, self.source = args, folder, source
-        self.settings = complete_settings(settings, self.where)
+    def __init__(self, args: argparse.Namespace, settings: TuningSettings, folder: Path, source: Path) -> None:
+        self.args, self.folder, self.source, self.settings = args, folder, source, settings
+        self.engine_settings = EngineSettings.of_tuning(settings)
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.tokenizer = load_tokenizer(source)
-        self.batches = self.read_batches(settings)
+        self.batches = self.read_batches()
         self.steps = self.batches.steps
         config = self.configuration(source)
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
         self.check_settings(config)
-        self.settings |= {offload.PATH: getattr(args, offload.PATH, None)}
-        checks.check_async_checkpoints({**self.settings, "async_checkpoints": args.async_checkpoints}, self.where)
-        offload.check_offload(self.settings, lambda key: f"{self.where}.{key}")
+        is_async = isinstance(settings, TuningSettings) and settings.async_checkpoints
+        checks.check_async_checkpoints(is_async, settings.engine, self.where)
+        offload.check_offload(self.engine_settings, lambda key: f"{self.where}.{key}")
         if self.rank == 0:  # which writes them down; where it fails the launcher ends the others
             self.cuts = self.count_cuts()
-        self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), self.where)
-        numa.bind_to(self.device, args.numa_binding, settings["threads"])
+        self.device = group.choose_device(settings.device, int(os.environ["LOCAL_WORLD_SIZE"]), self.where)
+        numa.bind_to(self.device, settings.numa_binding, settings.threads)
         self.size = model.count_parameters(config)
         self.adapted = (
-            partial(adapters.empty_model, config, self.settings, self.where)
-            if adapters.is_used(self.settings)
+            partial(adapters.empty_model, config, self.engine_settings, self.where)
+            if adapters.is_used(self.engine_settings)
             else None
         )
         self.trained = adapters.count_trained_parameters(self.adapted()) if self.adapted else self.size
-        place = {
-            "micro_batch": self.batches.size * self.batches.rows_each,
-            "processes": self.processes,
-            "activation_checkpointing": args.activation_checkpointing,
-            "async_checkpoints": args.async_checkpoints,
-            "largest": self.batches.sequences,
-        }
+        place = memory.Placement(
+            micro_batch=self.batches.size * self.batches.rows_each,
+            processes=self.processes,
+            activation_checkpointing=settings.activation_checkpointing,
+            async_checkpoints=is_async,
+            largest=self.batches.sequences,
+        )
         shape, cuda = replace(self.memory_shape(config), trained=self.trained), self.device.type == "cuda"
-        self.estimated = memory_guard.estimate_memory(shape, self.settings, place, cuda, self.where)
+        self.estimated = memory_guard.estimate_memory(shape, self.engine_settings, place, cuda, self.where)
         self.room = partial(
             memory_guard.explain_out_of_memory,
             shape=shape,
-            settings=self.settings,
+            settings=self.engine_settings,
             placement=place,
             cuda=cuda,
             where=self.where,
         )
 
-        self.kind = self.settings["engine"]
-        group.join_group(self.device, settings["threads"])
+        self.kind = settings.engine
+        group.join_group(self.device, settings.threads)
         self.code = code_hashes(self.program)
-        self.mark = digest(canonical_json([settings, self.steps]))
+        self.mark = digest(canonical_json([config_schema.given_settings(self.where, settings), self.steps]))
         resume_point = checkpoint.agree_on_checkpoint(folder, self.code, self.mark, self.steps, self.device)
         self.done, self.skipped = (resume_point.step, list(resume_point.skipped)) if resume_point else (0, [])
         self.overflows = resume_point.overflows if resume_point else 0
@@ -128,24 +133,22 @@ class Run:
             source / "tokenizer.json",
             f"models.{task_of(args.manifest)}.from",
         )
-        values = partial(
-            start_from.with_stored_weights, stored, partial(initial.random_weights, config, settings["seed"])
-        )
+        values = partial(start_from.with_stored_weights, stored, partial(initial.random_weights, config, settings.seed))
         job = engine.Job(
             config=config,
-            settings=self.settings,
+            settings=self.engine_settings,
             device=self.device,
             micro_batch=self.batches.size * self.batches.rows_each,
             accumulation=self.batches.rounds,
-            recomputed=args.activation_checkpointing,
-            values=partial(adapters.build_weights_with_adapter, self.adapted, values, settings["seed"])
+            recomputed=settings.activation_checkpointing,
+            values=partial(adapters.build_weights_with_adapter, self.adapted, values, settings.seed)
             if self.adapted
             else values,
             where=self.where,
             build_model=self.adapted,
-            fill=adapters.fill_quantized_model if self.settings["adapter"] == "qlora" else initial.fill_model,
+            fill=adapters.fill_quantized_model if self.engine_settings.adapter == "qlora" else initial.fill_model,
         )
-        self.checkpoint_writer = async_checkpoints.AsyncWriter(folder) if args.async_checkpoints else None
+        self.checkpoint_writer = async_checkpoints.AsyncWriter(folder) if is_async else None
         try:
             self.engine = self.build_engine(job)
             if resume_point:
@@ -157,15 +160,15 @@ class Run:
         self.before = self.measure_before(resume_point)  # of the model that it is made from
         self.after: dict[str, float] = {}
 
-    def read_batches(self, settings: dict[str, Any]) -> Batches:
+    def read_batches(self) -> Batches:
         """What is trained on; reads what the run is measured by, too."""
-        rows, template = read_selected_pairs(self.args.pairs, "heldout", self.settings)
-        length = settings["max_length"]
+        rows, template = read_selected_pairs(self.args.pairs, "heldout", pairs_of(self.settings))
+        length = self.settings.max_length
         self.heldout_fitted = fit_pairs(rows, template, self.tokenizer, length)
         heldout = tokenized_pairs(self.heldout_fitted.rows, template, self.tokenizer, length)
         self.heldout = sorted(heldout, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
-        return Batches(self.args.pairs, self.tokenizer, settings, self.processes)
+        return Batches(self.args.pairs, self.tokenizer, self.settings, self.processes)
 
     def configuration(self, source: Path) -> Any:
         """The configuration of transformers of the model that is trained. source: the folder of the one that it is made from.
@@ -189,18 +192,18 @@ class Run:
 
     def max_row_tokens(self) -> int:
         """The most tokens of a row of a batch."""
-        return int(self.settings["max_length"])
+        return int(self.settings.max_length)
 
     def count_cuts(self) -> tuple[Cuts, Cuts]:
         """What `max_length` does to the pairs, of training and held-out. Raises InputError where it leaves nothing to learn."""
         counts = self.batches.count_cuts(), cut_counts(self.heldout_fitted)
-        check_answers(counts[0], self.settings["max_length"], self.where)
+        check_answers(counts[0], self.settings.max_length, self.where)
         return counts
 
     def build_engine(self, job: engine.Job) -> engine.Engine:
         """The engine, with the weights of the model that it is made from."""
         built_engine = ENGINES[self.kind](job)
-        rounding.round_linear_layers(built_engine.model, self.settings, self.where)
+        rounding.round_linear_layers(built_engine.model, self.engine_settings, self.where)
         return built_engine
 
     def measure_before(self, resume_point: checkpoint.Checkpoint | None) -> dict[str, float]:
@@ -252,7 +255,7 @@ class Run:
         if self.checkpoint_writer:
             self.checkpoint_writer.raise_failure()
         # As if there were one step more: the last one would have a rate of 0.
-        self.rate = schedule.learning_rate(step, self.steps + 1, self.settings)
+        self.rate = schedule.learning_rate(step, self.steps + 1, self.engine_settings)
         self.extra_metrics: dict[str, float] = {}  # more for the step's row of metrics.jsonl
         scale = self.engine.loss_scale()
         self.update = self.update_by(step)
@@ -275,16 +278,16 @@ class Run:
             some = first_few(ids, 3)
             log.warning(
                 "step %s: the %s is not finite, its update is skipped (%s of at most %s); its %s pairs: %s",
-                f"{step:,}", quantity, len(self.skipped), self.args.max_skipped_steps, f"{len(ids):,}", some,
+                f"{step:,}", quantity, len(self.skipped), self.settings.max_skipped_steps, f"{len(ids):,}", some,
             )  # fmt: skip
         return {"step": step, "skipped": quantity, "pairs": ids}, stop > 0
 
     def check_skipped(self) -> None:
         """Raise CollectiveError if more steps were skipped than `max_skipped_steps`."""
-        if len(self.skipped) > self.args.max_skipped_steps:
+        if len(self.skipped) > self.settings.max_skipped_steps:
             raise checkpoint.CollectiveError(
                 f"the loss or the gradient was not finite in {len(self.skipped)} steps, the last is step {self.skipped[-1]}; "
-                f"{self.where}.max_skipped_steps is {self.args.max_skipped_steps}. Lower {self.where}.learning_rate"
+                f"{self.where}.max_skipped_steps is {self.settings.max_skipped_steps}. Lower {self.where}.learning_rate"
             )
 
     def heldout_loss(self) -> float | None:
@@ -311,7 +314,7 @@ class Run:
             path=self.folder / f"step-{step:06d}",
             step=step,
             processes=self.processes,
-            zero_stage=self.settings["zero_stage"],
+            zero_stage=self.settings.zero_stage,
             settings=self.mark,
             code=self.code,
             skipped=tuple(self.skipped),
@@ -328,18 +331,19 @@ class Run:
         return [*files, Manifest.read(self.args.pairs).verify_files(CHAT).file(CHAT)]
 
 
-def check_finetuning(settings: dict[str, Any], processes: int, config: Any, where: str = SECTION) -> None:
+def check_finetuning(settings: TuningSettings, processes: int, config: Any, where: str = SECTION) -> None:
     """InputError for pairs longer than the model's context, and for more processes than a batch has pairs."""
-    limit, length = getattr(config, "max_position_embeddings", None), settings["max_length"]
+    limit, length = getattr(config, "max_position_embeddings", None), settings.max_length
     if limit and length > limit:
         raise InputError(f"{where}.max_length is {length}; the model's context is {limit} tokens")
-    checks.check_packing(settings, config.model_type, where)
-    checks.check_adapter(settings, where)
-    checks.check_fp16(settings, lambda key: f"{where}.{key}")
-    check_quantize_aware(settings, lambda key: f"{where}.{key}")
-    if processes > settings["batch_size"]:
+    engine_settings = EngineSettings.of_tuning(settings)
+    checks.check_packing(is_packed(settings), config.model_type, where)
+    checks.check_adapter(engine_settings, where)
+    checks.check_fp16(engine_settings, settings.device, lambda key: f"{where}.{key}")
+    check_quantize_aware(engine_settings, lambda key: f"{where}.{key}")
+    if processes > settings.batch_size:
         raise InputError(
-            f"{where}.batch_size is {settings['batch_size']} pairs, fewer than the {processes} processes ({where}.processes × "
+            f"{where}.batch_size is {settings.batch_size} pairs, fewer than the {processes} processes ({where}.processes × "
             f"{where}.nodes): raise it, or lower these"
         )
 

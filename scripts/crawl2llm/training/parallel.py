@@ -12,6 +12,7 @@ from typing import Any
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.mixture import mixture_of
+from crawl2llm.training.pretraining_settings import TrainSettings
 
 SECTION = "pretrain.train.parallel"
 KINDS = ("tensor", "pipeline", "sequence", "expert")
@@ -39,9 +40,9 @@ class Degrees:
     expert: int = 1
 
     @staticmethod
-    def of_settings(train: dict[str, Any]) -> Degrees:
+    def of_settings(train: TrainSettings) -> Degrees:
         """By a section `pretrain.train` with its placement."""
-        return Degrees(**train["parallel"])
+        return Degrees(**dict(train.parallel))
 
     @property
     def replica_size(self) -> int:
@@ -79,11 +80,11 @@ class Place:
         return self.rank // (self.degrees.tensor * self.degrees.sequence) % self.data_processes
 
 
-def check_degrees(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
+def check_degrees(degrees: Degrees, processes: int, settings: TrainSettings) -> None:
     """InputError where `processes`, of all nodes, or the settings of pretrain.train do not allow these degrees."""
     if not degrees:
         return
-    if settings["engine"] != "torch":
+    if settings.engine != "torch":
         raise InputError(
             f"{SECTION} is {degrees}, and pretrain.train.engine is deepspeed, which shares out by ZeRO alone here: set "
             "pretrain.train.engine to torch, or these keys to 1"
@@ -100,20 +101,21 @@ def check_degrees(degrees: Degrees, processes: int, settings: dict[str, Any]) ->
             f"here; it must divide {shared}"
         )
     for key, (kinds, why) in CONFLICTS.items():
-        if settings[key] and (kind := next((kind for kind in kinds if getattr(degrees, kind) > 1), None)):
+        value = getattr(settings, key)
+        if value and (kind := next((kind for kind in kinds if getattr(degrees, kind) > 1), None)):
             raise InputError(
-                f"{SECTION}.{kind} is {getattr(degrees, kind)}, and pretrain.train.{key} is {settings[key]}: {why}; set {SECTION}.{kind} "
+                f"{SECTION}.{kind} is {getattr(degrees, kind)}, and pretrain.train.{key} is {value}: {why}; set {SECTION}.{kind} "
                 f"to 1, or pretrain.train.{key} to its default"
             )
-    if settings["optimizer"] == "muon" and degrees.tensor > 1 and settings["zero_stage"]:
+    if settings.optimizer == "muon" and degrees.tensor > 1 and settings.zero_stage:
         raise InputError(
-            f"{SECTION}.tensor is {degrees.tensor}, pretrain.train.zero_stage {settings['zero_stage']}, and pretrain.train.optimizer muon, "
+            f"{SECTION}.tensor is {degrees.tensor}, pretrain.train.zero_stage {settings.zero_stage}, and pretrain.train.optimizer muon, "
             f"which puts matrices together that are cut once, not twice: set {SECTION}.tensor to 1, pretrain.train.zero_stage to 0, or "
             "pretrain.train.optimizer to adamw"
         )
-    if degrees.expert > 1 and settings["zero_stage"]:
+    if degrees.expert > 1 and settings.zero_stage:
         raise InputError(
-            f"{SECTION}.expert is {degrees.expert}, and pretrain.train.zero_stage is {settings['zero_stage']}: experts are shared out "
+            f"{SECTION}.expert is {degrees.expert}, and pretrain.train.zero_stage is {settings.zero_stage}: experts are shared out "
             "where nothing else is; set pretrain.train.zero_stage to 0"
         )
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from crawl2llm.training.pretraining_settings import ResolvedModel
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,11 @@ FAMILIES = {
 }
 
 
+def model_of_summary(shape: Mapping[str, Any]) -> ResolvedModel:
+    """`pretrain.train.model` as the `shape` of a manifest's summary has it, beside the vocabulary."""
+    return ResolvedModel.model_construct(**shape)
+
+
 @dataclass(frozen=True)
 class ParameterCounts:
     """Parameters of a model. `active`: those that one token uses, all but the experts that are not chosen for it."""
@@ -53,21 +61,21 @@ class ParameterCounts:
         return self.total - self.embedding
 
 
-def count_model_parameters(model: dict[str, Any], vocabulary: int) -> ParameterCounts:
-    """The parameters of `pretrain.train.model`, with a number for each `auto`, and a vocabulary of so many entries."""
-    family, more = FAMILIES.get(model.get("type", "llama"), FAMILIES["llama"]), model.get("overrides", {})
-    hidden, heads, layers = model["hidden_size"], model["heads"], model["layers"]
+def count_model_parameters(model: ResolvedModel, vocabulary: int) -> ParameterCounts:
+    """The parameters of `pretrain.train.model` and a vocabulary of so many entries."""
+    family, more = FAMILIES.get(model.type, FAMILIES["llama"]), model.overrides
+    hidden, heads, layers = model.hidden_size, model.heads, model.layers
     size = more.get("head_dim") or hidden // heads
-    wide, kv = heads * size, (model["kv_heads"] or family.kv_heads or heads) * size
-    feed = model["intermediate_size"] or family.intermediate_size or 4 * hidden
+    wide, kv = heads * size, (model.kv_heads or family.kv_heads or heads) * size
+    feed = model.intermediate_size or family.intermediate_size or 4 * hidden
     tables = vocabulary * hidden
-    head = 0 if model["tie_embeddings"] else tables
-    if model.get("type") == "gpt2":
+    head = 0 if model.tie_embeddings else tables
+    if model.type == "gpt2":
         # Two matrices a feed-forward layer, biases, norms with biases, a table of positions.
         feed = more.get("n_inner") or 4 * hidden
         kv, chosen, number = hidden, 1, 1
         layer, idle = 4 * hidden * hidden + 2 * hidden * feed + 9 * hidden + feed, 0
-        positions, last = model["context"] * hidden, 2 * hidden
+        positions, last = model.context * hidden, 2 * hidden
     else:
         number = more.get(family.experts, family.number) if family.experts else 1
         chosen = more.get("num_experts_per_tok", family.chosen) if family.experts else 1
@@ -87,5 +95,5 @@ def count_model_parameters(model: dict[str, Any], vocabulary: int) -> ParameterC
         feed=feed,
         chosen=chosen,
         experts=layers * 3 * hidden * feed * number if family.experts else 0,
-        exact=model.get("type", "llama") in FAMILIES,
+        exact=model.type in FAMILIES,
     )

@@ -8,10 +8,13 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch.distributed as dist
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program, S
 from crawl2llm.core.console import mask_stderr, print_line
 from crawl2llm.core.manifest import Manifest, ManifestError, digest, task_of
 from crawl2llm.training import checkpoint, group
@@ -19,6 +22,25 @@ from crawl2llm.training.processes import RESUBMIT, free_port
 
 # The environment of a program that no launcher started.
 NO_LAUNCHER = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+
+
+def add_checkpoints(parser: argparse.ArgumentParser) -> None:
+    """Add the option that every training has."""
+    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
+
+
+@dataclass(frozen=True)
+class TrainingProgram(Program[S]):
+    """A `Program` in each of the processes of a training.
+
+    after: called by process 0 once the manifest stands, of this run or of an earlier one.
+    """
+
+    add_options: Callable[[argparse.ArgumentParser], None] = add_checkpoints
+    after: Callable[[argparse.Namespace], None] | None = None
+
+    def __call__(self, argv: list[str] | None = None) -> int:
+        return run(self.parser(), self.run_task, argv, self.after)
 
 
 def run(

@@ -63,7 +63,7 @@ class Pace:
     def record_step(self, step: int, loss: float, everyone: list[dict[str, float]]) -> None:
         """Called after each step. loss: in nats a token. everyone: what `Vitals.gather_measures` returned."""
         steps, tokens = self.run.plan.steps, self.run.plan.tokens_until
-        if step % self.run.args.log_every == 0 or step == steps:
+        if step % self.run.settings.log_every == 0 or step == steps:
             self._record_row(step, loss, everyone)
             self.last_row_step = step
         if step == self.first + TIMED_STEPS and step < steps:
@@ -87,12 +87,12 @@ class Pace:
         rate, rate_so_far = since / seconds, (tokens(step) - tokens(self.first)) / self.clock.training_seconds
         step_count = step - self.last_row_step
         product = torch.cuda.get_device_name() if run.device.type == "cuda" else ""
-        mfu = measures.mfu(rate, run.flops, measures.peak_of(product, run.settings["precision"]), run.processes)
+        mfu = measures.mfu(rate, run.flops, measures.peak_of(product, run.settings.precision), run.processes)
         row = {
             "step": step,
             "tokens": tokens(step) - tokens(run.begun),  # its own: those before may have been in other batches
             "loss": loss if math.isfinite(loss) else None,
-            "learning_rate": schedule.learning_rate(step, steps, run.settings),
+            "learning_rate": schedule.learning_rate(step, steps, run.engine_settings),
             "grad_norm": run.update.norm if run.update.applied else None,
             **({} if run.update.balance is None else {"router_loss": float(run.update.balance)}),
             "tokens_per_second": round(rate, 1),

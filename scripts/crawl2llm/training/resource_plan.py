@@ -5,15 +5,17 @@ One definition for the step pretrain.plan, `crawl2llm plan`, the preflight and t
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import gcd
 from typing import Any
 
 from crawl2llm.core import free_memory
 from crawl2llm.core.console import format_duration, format_quantity
 from crawl2llm.training import auto, checks, cost_estimate, gpus, memory, offload
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.parallel import Degrees
-from crawl2llm.training.parameters import count_model_parameters
+from crawl2llm.training.parameters import count_model_parameters, model_of_summary
+from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
 PLACES = {"host": "in the node's memory", "nvme": "on its disk"}  # of what is offloaded
 TIGHT = 0.9  # share of a GPU's memory above which a plan says that there is no reserve
@@ -21,15 +23,15 @@ TIGHT = 0.9  # share of a GPU's memory above which a plan says that there is no 
 
 def shape_of(summary: dict[str, Any], optimizer: str) -> memory.Shape:
     """What decides the memory, from the summary of pretrain.plan. Of several experts a token's activations are those of its own."""
-    model, vocabulary = summary["shape"], summary["shape"]["vocabulary"]
+    model, vocabulary = model_of_summary(summary["shape"]), summary["shape"]["vocabulary"]
     counted = count_model_parameters(model, vocabulary)
     return memory.Shape(
         parameters=counted.total,
-        layers=model["layers"],
-        hidden=model["hidden_size"],
+        layers=model.layers,
+        hidden=model.hidden_size,
         intermediate=counted.feed * counted.chosen,
         vocabulary=vocabulary,
-        context=model["context"],
+        context=model.context,
         width=counted.width,
         kv=counted.kv,
         matrices=counted.non_embedding if optimizer == "muon" else 0,
@@ -46,8 +48,8 @@ def shape_as_built(summary: dict[str, Any], optimizer: str, config: Any, paramet
 
 def plan_resources(
     summary: dict[str, Any],
-    train: dict[str, Any],
-    plan_settings: dict[str, Any],
+    train: TrainSettings,
+    plan_settings: PlanSettings,
     profile_gpu: str = "",
     last: dict[str, Any] | None = None,
     has: float | None = None,
@@ -57,18 +59,24 @@ def plan_resources(
     train: pretrain.train with its placement; plan_settings: pretrain.plan. has: bytes of memory, in the place of the GPU's or of what this
     machine has free. Raises InputError for a GPU of which nothing is known, and for processes that pretrain.train.parallel does not allow.
     """
-    gpu = gpus.training_gpu(plan_settings, train["device"], profile_gpu)
-    processes, cuda = train["processes"] * train["nodes"], gpu is not None
-    shape = shape_of(summary, train["optimizer"])
-    degrees = Degrees.of_settings(train)
+    gpu = gpus.training_gpu(plan_settings, train.device, profile_gpu)
+    processes, cuda = train.processes * train.nodes, gpu is not None
+    shape = shape_of(summary, train.optimizer)
     checks.check_settings(train, processes)
-    keys = ("micro_batch", "activation_checkpointing", "selective_checkpointing", "async_checkpoints")
-    placement = {key: train[key] for key in keys} | {"processes": processes, "parallel": asdict(degrees)}
+    settings = EngineSettings.of_pretraining(train)
     whole = summary["global_batch_tokens"] // summary["shape"]["context"]
-    placement["sequences"] = gcd(whole, *(each for _, each in summary.get("batch_ramp", ())))
-    placement["largest"] = whole
-    parts = memory.memory_parts(shape, train, placement, cuda)
-    processes_here = 1 if cuda else train["processes"]
+    placement = memory.Placement(
+        micro_batch=train.micro_batch,
+        processes=processes,
+        activation_checkpointing=train.activation_checkpointing,
+        selective_checkpointing=train.selective_checkpointing,
+        async_checkpoints=train.async_checkpoints,
+        parallel=Degrees.of_settings(train),
+        sequences=gcd(whole, *(each for _, each in summary.get("batch_ramp", ()))),
+        largest=whole,
+    )
+    parts = memory.memory_parts(shape, settings, placement, cuda)
+    processes_here = 1 if cuda else train.processes
     has = has or (gpu.memory if gpu else free_memory.available_bytes())
     total = processes_here * sum(parts.values())
     fits, refused = total <= has, total > memory.TOLERANCE * has
@@ -81,14 +89,14 @@ def plan_resources(
         "refused": refused,
         "tight": total > TIGHT * has and not refused,
         "disk": max_checkpoints(summary, train) * summary["checkpoint_bytes"] + summary["model_bytes"],
-        "keep_every": train["keep_every"] if summary["steps"] is None else 0,
+        "keep_every": train.keep_every if summary["steps"] is None else 0,
     }
-    if gpu and offload.is_used(train):
-        estimate["offloaded"] = memory.offloaded_bytes(shape, train, placement)
+    if gpu and offload.is_used(settings):
+        estimate["offloaded"] = memory.offloaded_bytes(shape, settings, placement)
     if not fits:
-        estimate["changes"] = memory.changes_that_fit(shape, train, placement, has, processes_here, cuda)
+        estimate["changes"] = memory.changes_that_fit(shape, settings, placement, has, processes_here, cuda)
         where = gpus.with_article(gpu.name) if gpu else memory.MACHINE
-        bound = memory.is_upper_bound(train, placement, cuda)
+        bound = memory.is_upper_bound(settings, placement, cuda)
         estimate["refusal"] = str(
             memory.refusal_error("pretrain.train", parts, has, processes_here, estimate["changes"], where, bound)
         )
@@ -96,25 +104,25 @@ def plan_resources(
     return estimate | cost_estimate.estimate_cost(summary, train, plan_settings, gpu, last)
 
 
-def max_checkpoints(summary: dict[str, Any], train: dict[str, Any]) -> int:
+def max_checkpoints(summary: dict[str, Any], train: TrainSettings) -> int:
     """The most checkpoints that lie on the disk at once, one that is just written included.
 
     Those that stay are the newest, those of every n-th step and the best one. Saved are those of every `checkpoint_every` and `keep_every`
     steps, the last and, with `keep_best`, one after each validation. Before the steps are known, every n-th step's are not counted.
     """
-    newest, steps = train["keep_checkpoints"] + 1, summary["steps"]
-    best, back = train["keep_best"] or bool(train["early_stop"]), 0
-    if train["roll_backs"]:  # at most those that a run may go back to, with a best one before each
-        back = train["roll_back_every"]
-        newest += (train["spike_window"] // back + 2) * (1 + best)
+    newest, steps = train.keep_checkpoints + 1, summary["steps"]
+    best, back = train.keep_best or bool(train.early_stop), 0
+    if train.roll_backs:  # at most those that a run may go back to, with a best one before each
+        back = train.roll_back_every
+        newest += (train.spike_window // back + 2) * (1 + best)
     if steps is None:
         return int(newest + best)
-    interval = train["keep_every"]
-    saved_steps = {steps, *range(train["checkpoint_every"], steps + 1, train["checkpoint_every"])}
+    interval = train.keep_every
+    saved_steps = {steps, *range(train.checkpoint_every, steps + 1, train.checkpoint_every)}
     saved_steps |= set(range(interval, steps + 1, interval)) if interval else set()
     saved_steps |= set(range(back, steps + 1, back)) if back else set()
     if best:
-        between = summary["auto"].get("validate_every", train["validate_every"])
+        between = summary["auto"].get("validate_every", train.validate_every)
         between = auto.validation_interval(steps) if between == auto.AUTO else between
         saved_steps |= set(range(between, steps + 1, between)) if between else set()
     saved_steps = {

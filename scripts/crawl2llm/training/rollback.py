@@ -23,13 +23,13 @@ from crawl2llm.training.run import Run
 def target_step(run: Run, step: int) -> int:
     """The step to go back to after `step`; 0 where the run goes on. The same on every process."""
     settings, interval = run.settings, run.rollback_interval
-    if not interval or run.update.applied or run.overflowed or len(run.rolled) >= settings["roll_backs"]:
+    if not interval or run.update.applied or run.overflowed or len(run.rolled) >= settings.roll_backs:
         return 0
-    window = settings["spike_window"]
+    window = settings.spike_window
     # Those after the step that the run last went back to: further back it never goes, where no checkpoint may be left.
     since = max(step - window, run.rolled[-1]["to"] if run.rolled else 0)
     skipped = [each for each in run.skipped if each > since]
-    if len(skipped) < settings["roll_back_after"]:
+    if len(skipped) < settings.roll_back_after:
         return 0
     target = (skipped[0] - 1) // interval * interval
     return target if target > run.begun else 0
@@ -60,7 +60,7 @@ def go_back(run: Run, recorder: Recorder | None, step: int, back: int) -> None:
     if recorder:
         log.warning(
             "%s of the steps up to %s were skipped: back to step %s, and on with the batches after it (%s of at most %s times)",
-            len(rolled[-1]["skipped_steps"]), f"{step:,}", f"{back:,}", len(rolled), run.settings["roll_backs"],
+            len(rolled[-1]["skipped_steps"]), f"{step:,}", f"{back:,}", len(rolled), run.settings.roll_backs,
         )  # fmt: skip
         recorder.rewrite_rows(lambda rows: [*rows_until(rows, back), {"step": back, ROW: len(rolled), **rolled[-1]}])
         recorder.sync()

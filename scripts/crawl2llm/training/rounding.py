@@ -8,7 +8,7 @@ those that were trained with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import nn
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import quantization_grids
 from crawl2llm.training.compressible_layers import Layer, is_quantizable, no_fitting_layer_text
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.finetune_settings import is_quantize_aware
 
 
@@ -35,14 +36,14 @@ class StraightThrough(torch.autograd.Function):
         return gradients[0], None
 
 
-def weight_rounder(settings: Mapping[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+def weight_rounder(settings: EngineSettings) -> Callable[[torch.Tensor], torch.Tensor]:
     """What rounds a layer's weights, [outputs, inputs], by `quantize_aware`."""
-    if settings["quantize_aware"] == "int4":
-        return partial(quantization_grids.round_int4, group=settings["quantize_aware_group_size"])
-    return quantization_grids.round_int8 if settings["quantize_aware"] == "int8" else quantization_grids.round_nf4
+    if settings.quantize_aware == "int4":
+        return partial(quantization_grids.round_int4, group=settings.quantize_aware_group_size)
+    return quantization_grids.round_int8 if settings.quantize_aware == "int8" else quantization_grids.round_nf4
 
 
-def round_linear_layers(model: nn.Module, settings: Mapping[str, Any], where: str) -> int:
+def round_linear_layers(model: nn.Module, settings: EngineSettings, where: str) -> int:
     """Have each linear layer that compress.quantize would take multiply with rounded weights from now on; how many.
 
     0 where `quantize_aware` is none. Raises InputError where no layer has a shape that the method takes.
@@ -50,13 +51,14 @@ def round_linear_layers(model: nn.Module, settings: Mapping[str, Any], where: st
     if not is_quantize_aware(settings):
         return 0
     rounded, head = weight_rounder(settings), model.get_output_embeddings()  # type: ignore[operator]
-    how = {"method": settings["quantize_aware"], "group_size": settings["quantize_aware_group_size"]}
+    method, group_size = settings.quantize_aware, settings.quantize_aware_group_size
     inner = [(name, part) for name, part in model.named_modules() if type(part) is nn.Linear and part is not head]
     shapes = {name: Layer(name, part.in_features, part.out_features) for name, part in inner}
-    rounded_layers = [part for name, part in inner if is_quantizable(shapes[name], how)]
+    rounded_layers = [part for name, part in inner if is_quantizable(shapes[name], method, group_size)]
     if not rounded_layers:
-        why = no_fitting_layer_text(next(iter(shapes.values())), how) if inner else "the model has no linear layer"
-        raise InputError(f"{where}.quantize_aware is {settings['quantize_aware']!r}; of compress.quantize {why}")
+        first = next(iter(shapes.values()), None)
+        why = no_fitting_layer_text(first, method, group_size) if first else "the model has no linear layer"
+        raise InputError(f"{where}.quantize_aware is {method!r}; of compress.quantize {why}")
 
     def forward(part: nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
         return nn.functional.linear(inputs, StraightThrough.apply(part.weight, rounded), part.bias)

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from transformers import PreTrainedConfig
 
-from crawl2llm.chain import config_schema, placement_options
+from crawl2llm.chain import config_schema
 from crawl2llm.chain.fingerprint import code_hashes
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
@@ -43,7 +43,6 @@ from crawl2llm.training import (
     model,
     mup,
     numa,
-    offload,
     parallel,
     resource_plan,
     saving,
@@ -51,7 +50,9 @@ from crawl2llm.training import (
     spikes,
     start_from,
 )
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.by_name import ENGINES
+from crawl2llm.training.pretraining_settings import TrainSettings
 
 STEP = "pretrain.train"
 Room = Callable[[str], contextlib.AbstractContextManager[None]]  # see memory_guard.explain_out_of_memory
@@ -64,31 +65,33 @@ class Run:
     Built by all processes together, and at once where `folder` holds a checkpoint: `done` is its step.
     """
 
-    def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
+    def __init__(self, args: argparse.Namespace, settings: TrainSettings, folder: Path) -> None:
         self.args, self.folder = args, folder
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        settings = config_schema.fill_defaults(STEP, settings)
-        placement = placement_options.parsed_placement(args, STEP)
-        degrees = parallel.Degrees(**placement["parallel"])
-        checks.check_settings(settings | placement, self.processes)
+        degrees = parallel.Degrees.of_settings(settings)
+        checks.check_settings(settings, self.processes)
         self.place = parallel.Place(self.rank, self.processes, degrees)
         self.vocabulary, self.eos = model.vocabulary_of(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved_values(settings, self.settings)
         # What a digest and a record have of them: a key that is added later changes neither.
-        self.tracked = config_schema.prune_settings(STEP, self.settings)
+        self.tracked = config_schema.prune_settings(STEP, self.settings.model_dump(by_alias=True))
         self.plan = schedule.make_plan(self.settings, len(self.stream))
-        if settings["global_batch_tokens"] == auto.AUTO:
-            wanted = args.micro_batch
-            args.micro_batch = schedule.fitting_micro_batch(self.plan, wanted, self.place.data_processes)
-            if args.micro_batch != wanted and self.rank == 0:
-                log.info("micro_batch %d → %d, which divides the batch that auto chose", wanted, args.micro_batch)
-        settings = self.settings
-        self.mix = mix_reader.MixReader(args.mix, self.stream, self.plan, settings["seed"]) if args.mix else None
-        self.accumulation = schedule.accumulation_steps(self.plan, args.micro_batch, self.place.data_processes)
+        self.micro_batch = settings.micro_batch
+        if settings.global_batch_tokens == auto.AUTO:
+            self.micro_batch = schedule.fitting_micro_batch(self.plan, settings.micro_batch, self.place.data_processes)
+            if self.micro_batch != settings.micro_batch and self.rank == 0:
+                log.info(
+                    "micro_batch %d → %d, which divides the batch that auto chose",
+                    settings.micro_batch,
+                    self.micro_batch,
+                )
+        self.engine_settings = EngineSettings.of_pretraining(self.settings)
+        self.mix = mix_reader.MixReader(args.mix[0], self.stream, self.plan, settings.seed) if args.mix else None
+        self.accumulation = schedule.accumulation_steps(self.plan, self.micro_batch, self.place.data_processes)
         chosen = {key.removeprefix("model.") for key in self.resolved}
-        shape = model.build_config(settings["model"], self.vocabulary, self.eos, chosen)
+        shape = model.build_config(self.settings.model, self.vocabulary, self.eos, chosen)
         parallel.check_model(degrees, shape, self.plan.context, self.accumulation)
         if degrees and self.rank == 0:
             log.info(
@@ -97,26 +100,25 @@ class Run:
                 self.place.data_processes,
                 self.processes,
             )
-        self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
-        if settings["compile_layers"]:
+        self.device = group.choose_device(settings.device, int(os.environ["LOCAL_WORLD_SIZE"]))
+        if settings.compile_layers:
             compiler.check_compiler(self.device.type)
-        numa.bind_to(self.device, args.numa_binding, settings["threads"])
+        numa.bind_to(self.device, settings.numa_binding, settings.threads)
         self.estimated, self.room = self.memory_and_room(shape)
 
-        self.kind = settings["engine"]
-        group.join_group(self.device, settings["threads"])
+        self.kind = settings.engine
+        group.join_group(self.device, settings.threads)
         self.code = code_hashes("crawl2llm.stages.pretrain.train")
         self.mark = digest(canonical_json([self.tracked, self.plan.steps]))
         resume_point = checkpoint.agree_on_checkpoint(folder, self.code, self.mark, self.plan.steps, self.device)
         empty_model = initial.empty_model(shape)
-        values: Callable[[], initial.Weights] = partial(initial.random_weights, shape, settings["seed"])
-        if (mup_factor := mup.width_factor(settings)) != 1:
-            values = partial(mup.scaled_weights, shape, settings["seed"], mup_factor)
-        if resume_point is None and settings["start_from"] is not None:
-            path, tokenizer = Path(settings["start_from"]), model.tokenizer_file(args.tokenizer)
-            chosen = settings["model"]["overrides"]
+        values: Callable[[], initial.Weights] = partial(initial.random_weights, shape, settings.seed)
+        if (mup_factor := mup.width_factor(self.engine_settings)) != 1:
+            values = partial(mup.scaled_weights, shape, settings.seed, mup_factor)
+        if resume_point is None and settings.start_from is not None:
+            path, tokenizer = Path(settings.start_from), model.tokenizer_file(args.tokenizer)
             resume_point, values = start_from.starting_point(
-                path, empty_model, tokenizer, self.plan, self.code, values, chosen
+                path, empty_model, tokenizer, self.plan, self.code, values, settings.model.overrides
             )
         self.parameters = model.parameter_counts(empty_model)
         across, _ = memory.attention_widths(shape)
@@ -125,26 +127,26 @@ class Run:
         )
         job = engine.Job(
             config=shape,
-            settings=settings | {offload.PATH: placement[offload.PATH]},
+            settings=self.engine_settings,
             device=self.device,
-            micro_batch=args.micro_batch,
+            micro_batch=self.micro_batch,
             accumulation=self.accumulation,
-            recomputed=args.activation_checkpointing,
-            selective=args.selective_checkpointing,
+            recomputed=settings.activation_checkpointing,
+            selective=settings.selective_checkpointing,
             values=values,
             parallel=degrees,
         )
         self.changed = resume_point.changed if resume_point else ()
-        self.ema = settings["ema"]
+        self.ema = settings.ema
         self.spiked = False  # whether the last step was left out as a spike
-        self.checkpoint_writer = async_checkpoints.AsyncWriter(folder) if args.async_checkpoints else None
+        self.checkpoint_writer = async_checkpoints.AsyncWriter(folder) if settings.async_checkpoints else None
         self.begun = resume_point.begun if resume_point else 0  # the step after which a branch of another run begins
         try:
             self.engine = ENGINES[self.kind](job)
             self.restore(resume_point)
         except InputError as error:  # the same on every process
             raise checkpoint.CollectiveError(str(error)) from error
-        documents, _ = heldout.choose_documents(args.tokens, settings["validation_tokens"], settings["seed"])
+        documents, _ = heldout.choose_documents(args.tokens, self.settings.validation_tokens, settings.seed)
         self.heldout = documents
         scored = heldout.count_sizes(documents)
         self.validation_documents, self.validation_tokens = scored["documents"], scored["tokens"]
@@ -169,21 +171,21 @@ class Run:
     @property
     def keeps_best(self) -> bool:
         """Whether the checkpoint of the best validation stays, whatever its age."""
-        return self.args.keep_best or bool(self.settings["early_stop"])
+        return self.settings.keep_best or bool(self.settings.early_stop)
 
     @property
     def rollback_interval(self) -> int:
         """Steps between the checkpoints that the run may go back to; 0 if it never does."""
-        return self.settings["roll_back_every"] if self.settings["roll_backs"] else 0
+        return self.settings.roll_back_every if self.settings.roll_backs else 0
 
     def wants_validation(self, step: int) -> bool:
         """Whether the run validates after this step."""
-        interval = self.settings["validate_every"]
+        interval = self.settings.validate_every
         return step == self.plan.steps or bool(interval and step % interval == 0)
 
     def wants_checkpoint(self, step: int) -> bool:
         """Whether a checkpoint is due after this step, whatever came of it."""
-        intervals = (self.args.checkpoint_every, self.args.keep_every, self.rollback_interval)
+        intervals = (self.settings.checkpoint_every, self.settings.keep_every, self.rollback_interval)
         return step == self.plan.steps or any(step % each == 0 for each in intervals if each)
 
     def memory_and_room(self, config: PreTrainedConfig) -> tuple[int, Room]:
@@ -191,31 +193,33 @@ class Run:
 
         InputError, with what to change, where this node or its GPUs have too little memory for the run.
         """
-        args = self.args
-        summary = {"shape": {**self.settings["model"], "vocabulary": self.vocabulary}}
-        shape = resource_plan.shape_as_built(
-            summary, self.settings["optimizer"], config, model.count_parameters(config)
+        settings = self.settings
+        summary = {"shape": {**dict(settings.model), "vocabulary": self.vocabulary}}
+        shape = resource_plan.shape_as_built(summary, settings.optimizer, config, model.count_parameters(config))
+        placement = memory.Placement(
+            micro_batch=self.micro_batch,
+            processes=self.processes,
+            parallel=self.place.degrees,
+            activation_checkpointing=settings.activation_checkpointing,
+            selective_checkpointing=settings.selective_checkpointing,
+            async_checkpoints=settings.async_checkpoints,
+            sequences=self.plan.window_divisor,
+            largest=self.plan.sequences,
         )
-        placement = {
-            "micro_batch": args.micro_batch,
-            "processes": self.processes,
-            "parallel": asdict(self.place.degrees),
-            "activation_checkpointing": args.activation_checkpointing,
-            "selective_checkpointing": args.selective_checkpointing,
-            "async_checkpoints": args.async_checkpoints,
-            "sequences": self.plan.window_divisor,
-            "largest": self.plan.sequences,
-        }
         cuda = self.device.type == "cuda"
         enough = partial(
-            memory_guard.explain_out_of_memory, shape=shape, settings=self.settings, placement=placement, cuda=cuda
+            memory_guard.explain_out_of_memory,
+            shape=shape,
+            settings=self.engine_settings,
+            placement=placement,
+            cuda=cuda,
         )
-        return memory_guard.estimate_memory(shape, self.settings, placement, cuda), enough
+        return memory_guard.estimate_memory(shape, self.engine_settings, placement, cuda), enough
 
     def read_batch(self, step: int) -> torch.Tensor:
         """This process's windows of a step: int64 [accumulation, micro_batch, context + 1], on the CPU."""
         mine = data.process_share(
-            self.step_windows(step), self.place.data_rank, self.place.data_processes, self.args.micro_batch
+            self.step_windows(step), self.place.data_rank, self.place.data_processes, self.micro_batch
         )
         tokens = self.mix.read(mine) if self.mix else data.read_windows(self.stream, mine, self.plan.context)
         if tokens.max() >= self.vocabulary:
@@ -229,7 +233,7 @@ class Run:
         first, sequences = self.plan.window_span(step)
         if self.mix:
             return self.mix.windows_at(first + self.ahead, sequences)
-        return data.windows_from(first + self.ahead, sequences, self.plan.windows, self.settings["seed"])
+        return data.windows_from(first + self.ahead, sequences, self.plan.windows, self.settings.seed)
 
     def step(self, step: int, batch: torch.Tensor, stopping: bool) -> tuple[float, bool]:
         """One optimizer update. Returns the global batch's mean loss in nats a token, and whether to stop.
@@ -240,7 +244,7 @@ class Run:
         """
         if self.checkpoint_writer:
             self.checkpoint_writer.raise_failure()
-        rate = schedule.learning_rate(step, self.plan.steps, self.settings)
+        rate = schedule.learning_rate(step, self.plan.steps, self.engine_settings)
         fits = self.spikes.may_update if self.spikes else None
         scale = self.engine.loss_scale()
         self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
@@ -279,7 +283,7 @@ class Run:
     def rehearse_validation(self) -> None:
         """The largest batch of a validation, before the first step: all that comes later than a second step is then known to have room."""
         if self.validation_tokens:
-            self.window_nats(self.validation[-self.args.micro_batch :])
+            self.window_nats(self.validation[-self.micro_batch :])
 
     def validate(self) -> dict[str, Any] | None:
         """`heldout.summarize_scores` of the validation documents; None where there are none.
@@ -289,7 +293,7 @@ class Run:
         if not self.validation_tokens:
             return None
         total = torch.zeros(len(heldout.source_names(self.heldout)), dtype=torch.float64, device=self.device)
-        size = self.args.micro_batch
+        size = self.micro_batch
         parts, rank = self.place.data_processes, self.place.data_rank
         with self.engine.using_ema() if self.ema else contextlib.nullcontext():
             for turn in range(math.ceil(len(self.validation) / (size * parts))):
@@ -323,12 +327,12 @@ class Run:
         """A checkpoint of all processes; `validation`: the loss of one after this very step. The rest: see `saving.save_checkpoint`."""
         new_checkpoint = self.build_checkpoint(step, validation)
         tokenizer = partial(model.companion_files, self.args.tokenizer)
-        saving.save_checkpoint(self, new_checkpoint, self.keep_policy(), self.settings["save_dtype"], tokenizer, end)
+        saving.save_checkpoint(self, new_checkpoint, self.keep_policy(), self.settings.save_dtype, tokenizer, end)
 
     def keep_policy(self) -> checkpoint.KeepPolicy:
         """Which checkpoints stay when a new one is whole: what a run may resume from, go back to or end with."""
-        points = (self.rollback_interval, self.settings["spike_window"])
-        return checkpoint.KeepPolicy(self.args.keep_checkpoints, self.args.keep_every, self.keeps_best, points)
+        points = (self.rollback_interval, self.settings.spike_window)
+        return checkpoint.KeepPolicy(self.settings.keep_checkpoints, self.settings.keep_every, self.keeps_best, points)
 
     def build_checkpoint(self, step: int, validation: float | None) -> checkpoint.Checkpoint:
         """What a checkpoint after `step` says of the run; `restore` takes it back."""
@@ -336,7 +340,7 @@ class Run:
             path=self.folder / f"step-{step:06d}",
             step=step,
             processes=self.processes,
-            zero_stage=self.settings["zero_stage"],
+            zero_stage=self.settings.zero_stage,
             settings=self.mark,
             code=self.code,
             skipped=tuple(self.skipped),
@@ -351,6 +355,6 @@ class Run:
             stale=self.stale,
             stopped=self.stopped,
             begun=self.begun,
-            optimizer=self.settings["optimizer"],
+            optimizer=self.settings.optimizer,
             **loss_scale.checkpoint_facts(self.engine.loss_scale(), self.overflows),
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import Any
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.training.engine_settings import EngineSettings
+from crawl2llm.training.pretraining_settings import ResolvedSettings, TrainSettings
 
 SECTION = "pretrain.train"
 
@@ -50,35 +51,37 @@ class Plan:
         return self.tokens_until(self.steps) / self.context / self.windows
 
 
-def check_schedule(settings: dict[str, Any], data: int) -> None:
+def check_schedule(settings: TrainSettings, data: int) -> None:
     """InputError for a budget, a batch or a ramp that no corpus goes with, as far as numbers are set.
 
     data: processes that read different windows.
     """
-    training_budget({**settings, "epochs": None if settings["epochs"] == "auto" else settings["epochs"]})
-    check_ramp(ramp := settings["batch_ramp"])
-    context, batch = settings["model"]["context"], settings["global_batch_tokens"]
+    training_budget(settings)
+    check_ramp(ramp := settings.batch_ramp)
+    context, batch = settings.model.context, settings.global_batch_tokens
     if not (isinstance(context, int) and isinstance(batch, int)):
         return
     check_batch(settings)
     whole = batch // context
     stages = [(0, max(1, round(part * whole))) for _, part in ramp]
-    accumulation_steps(Plan(1, whole, context, 1, tuple(stages)), settings["micro_batch"], data)
+    accumulation_steps(Plan(1, whole, context, 1, tuple(stages)), settings.micro_batch, data)
 
 
-def check_batch(settings: dict[str, Any]) -> None:
+def check_batch(settings: TrainSettings) -> None:
     """InputError for a global batch that is no multiple of the context."""
-    context, batch = settings["model"]["context"], settings["global_batch_tokens"]
-    if batch % context:
+    context, batch = settings.model.context, settings.global_batch_tokens
+    if isinstance(context, int) and isinstance(batch, int) and batch % context:
         raise InputError(
             f"{SECTION}.global_batch_tokens is {batch}; it must be a multiple of {SECTION}.model.context = {context}; "
             f"the nearest are {nearest_multiples(batch, context)}"
         )
 
 
-def training_budget(settings: dict[str, Any]) -> dict[str, Any]:
+def training_budget(settings: TrainSettings) -> dict[str, float]:
     """{its name: its value} of the one of steps, tokens and epochs that is given; {} for none. Raises InputError for more than one."""
-    budgets = {key: settings[key] for key in ("steps", "tokens", "epochs") if settings[key] is not None}
+    epochs = None if settings.epochs == "auto" else settings.epochs
+    values = {"steps": settings.steps, "tokens": settings.tokens, "epochs": epochs}
+    budgets = {key: value for key, value in values.items() if value is not None}
     if len(budgets) > 1:
         shown = ", ".join(f"{SECTION}.{key} = {value}" for key, value in budgets.items())
         raise InputError(f"{shown}: give one of steps, tokens and epochs, and leave the others null")
@@ -103,7 +106,7 @@ def check_ramp(ramp: list[list[float]]) -> None:
         )
 
 
-def make_plan(settings: dict[str, Any], tokens: int) -> Plan:
+def make_plan(settings: ResolvedSettings, tokens: int) -> Plan:
     """The plan for a training stream of `tokens` tokens.
 
     The budget is `steps`, `tokens` or `epochs`, rounded up to whole steps; one epoch where none is given.
@@ -111,7 +114,7 @@ def make_plan(settings: dict[str, Any], tokens: int) -> Plan:
     where the stream holds no window.
     """
     check_batch(settings)
-    context, batch = settings["model"]["context"], settings["global_batch_tokens"]
+    context, batch = settings.model.context, settings.global_batch_tokens
     windows = (tokens - 1) // context
     if windows < 1:
         raise InputError(
@@ -119,14 +122,14 @@ def make_plan(settings: dict[str, Any], tokens: int) -> Plan:
             "tokens and the one after it"
         )
     budget = training_budget(settings)
-    check_ramp(ramp := settings["batch_ramp"])
+    check_ramp(ramp := settings.batch_ramp)
 
     def plan_for(steps: int) -> Plan:
         stages = [(round(share * steps), max(1, round(part * (batch // context)))) for share, part in ramp]
         return Plan(steps, batch // context, context, windows, tuple(stages))
 
-    if "steps" in budget:
-        return plan_for(budget["steps"])
+    if settings.steps is not None:
+        return plan_for(settings.steps)
     wanted = budget["tokens"] if "tokens" in budget else budget.get("epochs", 1) * windows * context
     steps = max(1, math.ceil(wanted / batch))
     if not ramp:
@@ -176,24 +179,24 @@ def nearest_multiples(value: int, unit: int) -> str:
     return f"{below} and {below + unit}" if below else f"{unit}"
 
 
-def learning_rate(step: int, steps: int, settings: dict[str, Any]) -> float:
+def learning_rate(step: int, steps: int, settings: EngineSettings) -> float:
     """The learning rate of step 1 … `steps`.
 
     A linear warm-up over the share `warmup`, then `schedule`: `cosine` or `linear` down to `min_learning_rate_ratio`
     of the peak at the last step, `wsd` (constant, then linear down over the last share `decay`; Hu et al. 2024,
     https://arxiv.org/abs/2404.06395), or `constant`.
     """
-    peak, floor = settings["learning_rate"], settings["min_learning_rate_ratio"]
-    warmup = round(settings["warmup"] * steps)
+    peak, floor = settings.learning_rate, settings.min_learning_rate_ratio
+    warmup = round(settings.warmup * steps)
     if step <= warmup:
         return peak * step / warmup
-    if settings["schedule"] == "constant":
+    if settings.schedule == "constant":
         return peak
     start = warmup
-    if settings["schedule"] == "wsd":
-        start = max(warmup, steps - round(settings["decay"] * steps))
+    if settings.schedule == "wsd":
+        start = max(warmup, steps - round(settings.decay * steps))
         if step <= start:
             return peak
     done = (step - start) / max(steps - start, 1)
-    share = (1 + math.cos(math.pi * done)) / 2 if settings["schedule"] == "cosine" else 1 - done
+    share = (1 + math.cos(math.pi * done)) / 2 if settings.schedule == "cosine" else 1 - done
     return peak * (floor + (1 - floor) * share)

@@ -1,37 +1,181 @@
-"""Keys that every training has, by pretrain.train, finetune.train and align: declared once."""
+"""Keys that several trainings have, declared once: pretrain.train, finetune.train, align.reward, align.train and compress.prune."""
 
-from crawl2llm.core.settings import setting
+from typing import Literal
 
-LOSS_SCALE_POWER = setting(
-    16,
-    "With precision fp16: the loss is multiplied by 2 to this power in the beginning (DeepSpeed's and "
-    "torch's 65,536), halved after each overflow of the gradient.",
-    ge=0,
-    le=32,
-    unless_default=True,
-)
-LOSS_SCALE_WINDOW = setting(
-    1000,
-    "With precision fp16: updates in a row without an overflow after which the loss scale is doubled.",
-    source="DeepSpeed's default",
-    ge=1,
-    le=1000000,
-    unless_default=True,
-)
-OFFLOAD_OPTIMIZER = setting(
-    "none",
-    "Where DeepSpeed keeps master weights and the optimizer's state, and updates them: on the GPU, in the "
-    "node's memory (ZeRO-Offload, zero_stage 1 to 3), or on its disk (ZeRO-Infinity, zero_stage 3).",
-    unless_default=True,
-)
-OFFLOAD_PARAMETERS = setting(
-    "none",
-    "Where DeepSpeed keeps the weights that it computes with while no layer needs them (zero_stage 3, with "
-    "offload_optimizer).",
-    unless_default=True,
-)
-OFFLOAD_PATH = setting(
-    None,
-    "A folder on the node's NVMe disk, for what is nvme in the two keys above; gigabytes of files are written there.",
-    placement=True,
-)
+from crawl2llm.core.settings import NonEmpty, Number, Settings, setting
+
+
+class ProcessSettings(Settings):
+    """Of every training: where its processes run."""
+
+    nodes: int = setting(1, "Nodes of the SLURM job.", ge=1, le=10000, placement="launcher")
+    device: Literal["auto", "cpu", "cuda"] = setting(
+        "auto", "auto takes CUDA where there is any; on several nodes, where all have it or none.", placement=True
+    )
+    numa_binding: bool = setting(
+        True, "Run each process on the cores of its GPU's NUMA node, where the system tells them.", placement=True
+    )
+    activation_checkpointing: bool = setting(
+        False, "Compute activations again in the backward pass instead of keeping them.", placement=True
+    )
+
+
+class TrainingSettings(ProcessSettings):
+    """Of every training that may be large: all but compress.prune."""
+
+    loss_scale_power: int = setting(
+        16,
+        "With precision fp16: the loss is multiplied by 2 to this power in the beginning (DeepSpeed's and "
+        "torch's 65,536), halved after each overflow of the gradient.",
+        ge=0,
+        le=32,
+        unless_default=True,
+    )
+    loss_scale_window: int = setting(
+        1000,
+        "With precision fp16: updates in a row without an overflow after which the loss scale is doubled.",
+        source="DeepSpeed's default",
+        ge=1,
+        le=1000000,
+        unless_default=True,
+    )
+    offload_optimizer: Literal["none", "cpu", "nvme"] = setting(
+        "none",
+        "Where DeepSpeed keeps master weights and the optimizer's state, and updates them: on the GPU, in the "
+        "node's memory (ZeRO-Offload, zero_stage 1 to 3), or on its disk (ZeRO-Infinity, zero_stage 3).",
+        unless_default=True,
+    )
+    offload_parameters: Literal["none", "cpu", "nvme"] = setting(
+        "none",
+        "Where DeepSpeed keeps the weights that it computes with while no layer needs them (zero_stage 3, with "
+        "offload_optimizer).",
+        unless_default=True,
+    )
+    offload_path: NonEmpty | None = setting(
+        None,
+        "A folder on the node's NVMe disk, for what is nvme in the two keys above; gigabytes of files are written there.",
+        placement=True,
+    )
+    step_timeout: int = setting(
+        600,
+        "Seconds that a process waits for the others in a step. After nine tenths of it the training ends with "
+        "an error that names the process that hangs and where in the program it is.",
+        ge=10,
+        placement=True,
+    )
+    wandb_project: NonEmpty = setting("crawl2llm", "Project in Weights & Biases.", placement=True)
+    wandb_group: NonEmpty | None = setting(
+        None,
+        "Group in Weights & Biases, such as a name for a sweep; null: the name of the run's folder. A run there "
+        "is called by its variant.",
+        placement="launcher",
+    )
+
+
+class AdamWSettings(ProcessSettings):
+    """Of every training of a model that is there: AdamW, and checkpoints to resume from."""
+
+    schedule: Literal["cosine", "linear", "constant"] = setting("cosine", "Learning rate after the warm-up.")
+    beta1: Number = setting(0.9, "First beta of AdamW.", ge=0, lt=1)
+    beta2: Number = setting(0.95, "Second beta of AdamW.", ge=0, lt=1)
+    gradient_clipping: Number = setting(1.0, "Largest norm of the gradient; 0 does not clip.", ge=0, le=1000)
+    checkpoint_every: int = setting(
+        200,
+        "Steps between checkpoints, to resume from after an interruption; 0 writes none but at a signal.",
+        ge=0,
+        le=1000000,
+        placement=True,
+    )
+    max_skipped_steps: int = setting(
+        10,
+        "Most steps whose update is skipped, since the loss or the gradient is not finite; one more ends the "
+        "run with an error.",
+        ge=0,
+        placement=True,
+    )
+
+
+class TuningSettings(TrainingSettings, AdamWSettings):
+    """Of every training on pairs. Those without a default here have one in each step."""
+
+    epochs: Number
+    batch_size: int
+    micro_batch: int
+    max_length: int
+    learning_rate: Number
+    warmup: Number
+    weight_decay: Number
+    seed: int
+    precision: Literal["fp32", "bf16", "fp16"] = setting(
+        "fp32",
+        "Arithmetic of the forward and backward pass; master weights and optimizer are fp32. fp16 has dynamic "
+        "loss scaling.",
+    )
+    engine: Literal["deepspeed", "torch"] = setting(
+        "deepspeed",
+        "What trains: DeepSpeed's ZeRO, or torch's own DDP (zero_stage 0) and FSDP2 (1 to 3), as in pretrain.train.",
+    )
+    zero_stage: Literal[0, 1, 2, 3] = setting(
+        1,
+        "What the processes share out (ZeRO, arXiv:1910.02054): 1 the optimizer, 2 the gradients too, 3 the "
+        "weights too; 0 nothing. 3 for a model that is too large for one GPU.",
+    )
+    threads: int = setting(
+        2,
+        "CPU threads of a process, also on a machine with fewer cores; they decide the last digits of sums on a CPU.",
+        ge=1,
+        le=1024,
+    )
+    processes: int = setting(
+        1,
+        "Processes of each node, one for each GPU; batch_size is their common batch, whatever their number.",
+        ge=1,
+        le=1024,
+        placement="launcher",
+    )
+    async_checkpoints: bool = setting(
+        False, "Training goes on while a checkpoint is written, as in pretrain.train. For engine torch.", placement=True
+    )
+    tensorboard: bool = setting(False, "Write TensorBoard's event files beside the checkpoints.", placement=True)
+    wandb: Literal["disabled", "offline", "online"] = setting(
+        "disabled", "Weights & Biases; offline writes beside the checkpoints, for `wandb sync`.", placement=True
+    )
+
+
+class AdapterSettings(Settings):
+    """Of what may train an adapter in the place of a model."""
+
+    adapter: Literal["none", "lora", "qlora"] = setting(
+        "none",
+        "`lora`: train two small matrices beside each linear layer instead of the model (arXiv:2106.09685), by "
+        "engine torch; `qlora`: with those layers in four bits (NF4, arXiv:2305.14314), zero_stage 0. The "
+        "result is the model with their products added, and the adapter in PEFT's files beside it.",
+        unless_default=True,
+    )
+    adapter_rank: int = setting(16, "Rank of an adapter's matrices.", ge=1, le=65536, unless_default=True)
+    adapter_alpha: Number = setting(32, "Their product counts alpha/rank times.", gt=0, le=1000000, unless_default=True)
+    adapter_targets: list[NonEmpty] = setting(
+        [],
+        "Linear layers that get an adapter, by the last part of their names, such as q_proj and v_proj; [] all "
+        "but the head.",
+        unique=True,
+        unless_default=True,
+    )
+
+
+class PairTrainingSettings(TuningSettings, AdapterSettings):
+    """Of finetune.train: which pairs are trained on, and how they stand in a batch."""
+
+    pairs_of: list[NonEmpty] = setting(
+        [],
+        "Patterns (by their preset or question) and files (by their name) of finetune.pairs whose pairs are "
+        "trained on and make the held-out loss; [] all. So models of one run are fine-tuned on different pairs.",
+        unique=True,
+        unless_default=True,
+    )
+    packing: bool = setting(
+        False,
+        "Put several pairs in a row of max_length tokens, none of which sees the others, so that hardly a token "
+        "is padding. A step has the same pairs, and micro_batch counts rows; the last digits differ.",
+        unless_default=True,
+    )

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Literal
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.parameters import count_model_parameters
+from crawl2llm.training.pretraining_settings import ResolvedModel, TrainModel
 
-AUTO = "auto"
+AUTO: Literal["auto"] = "auto"
 KEY = "pretrain.train.model.size"
 PATTERN = re.compile(r"(\d+(?:\.\d+)?)([KMB])")
 UNITS = {"K": 1e3, "M": 1e6, "B": 1e9}
@@ -52,60 +53,71 @@ def choose_kv_heads(heads: int, wanted: float) -> int:
     return max(n for n in range(1, max(1, heads // 4) + 1) if heads % n == 0)
 
 
-def hidden_sizes(model: dict[str, Any]) -> list[int]:
+def hidden_sizes(model: TrainModel) -> list[int]:
     """The hidden sizes to choose from: the one that is set, else what the heads that are set divide, else rounder numbers with width."""
-    if model["hidden_size"] != AUTO:
-        return [model["hidden_size"]]
-    heads, kv = (model[key] if isinstance(model[key], int) else 0 for key in ("heads", "kv_heads"))
+    if model.hidden_size != AUTO:
+        return [model.hidden_size]
+    heads, kv = (number if isinstance(number, int) else 0 for number in (model.heads, model.kv_heads))
     if heads or kv:
         unit = 2 * heads or 64 * kv
         return list(range(unit, max(WIDEST, unit) + 1, unit))
     return [*range(64, 512, 64), *range(512, 2048, 128), *range(2048, WIDEST + 1, 512)]
 
 
-def candidate_shapes(model: dict[str, Any], wanted: float) -> list[dict[str, Any]]:
+def candidate_shapes(model: TrainModel, wanted: float) -> list[ResolvedModel]:
     """Every shape that the keys that are set allow; `layers` may still be `auto`."""
     candidates = []
     for width in hidden_sizes(model):
-        shape = {**model, "hidden_size": width}
-        if model["heads"] == AUTO:
+        heads, kv_heads, intermediate_size = model.heads, model.kv_heads, model.intermediate_size
+        if heads == AUTO:
             near = max(1, width // (64 if width <= 2048 else 128))
-            kv = model["kv_heads"] if isinstance(model["kv_heads"], int) else 1
-            fitting = (n for n in range(near, 0, -1) if width % (2 * n) == 0 and n % kv == 0)
-            shape["heads"] = next(fitting, None)
-            if shape["heads"] is None:
+            kv = kv_heads if isinstance(kv_heads, int) else 1
+            fitting = next((n for n in range(near, 0, -1) if width % (2 * n) == 0 and n % kv == 0), None)
+            if fitting is None:
                 continue
-        if model["kv_heads"] == AUTO:
-            shape["kv_heads"] = choose_kv_heads(shape["heads"], wanted)
-        if model["intermediate_size"] == AUTO:
-            shape["intermediate_size"] = feed_forward(width)
-        candidates.append(shape)
+            heads = fitting
+        if kv_heads == AUTO:
+            kv_heads = choose_kv_heads(heads, wanted)
+        if intermediate_size == AUTO:
+            intermediate_size = feed_forward(width)
+        values = {
+            "hidden_size": width,
+            "heads": heads,
+            "kv_heads": kv_heads,
+            "intermediate_size": intermediate_size,
+            # matters to GPT-2 alone
+            "context": model.context if isinstance(model.context, int) else 0,
+        }
+        candidates.append(ResolvedModel.model_construct(**{**dict(model), **values}))
     return candidates
 
 
-def fill_shape(model: dict[str, Any], vocabulary: int) -> dict[str, Any]:
+def fill_shape(model: TrainModel, vocabulary: int) -> TrainModel:
     """`pretrain.train.model` with a number for each key of SHAPE that is `auto`, so that it has about `size` parameters.
 
     Keys that are set stay. Raises InputError where these and the vocabulary leave no shape within a quarter of the size.
     """
-    wanted = parse_size(model["size"])
+    assert model.size is not None
+    wanted = parse_size(model.size)
     ratio = next(value for below, value in RATIOS if wanted < below)
-    known = {**model, "context": model["context"] if isinstance(model["context"], int) else 0}  # matters to GPT-2 alone
-    best: tuple[float, float, dict[str, Any]] | None = None
-    for shape in candidate_shapes(known, wanted):
-        if model["layers"] == AUTO:
-            one_layer, two_layers = (count_model_parameters({**shape, "layers": n}, vocabulary).total for n in (1, 2))
-            shape["layers"] = max(1, round(1 + (wanted - one_layer) / (two_layers - one_layer)))
+    best: tuple[float, float, ResolvedModel] | None = None
+    for shape in candidate_shapes(model, wanted):
+        if model.layers == AUTO:
+            one_layer, two_layers = (
+                count_model_parameters(shape.model_copy(update={"layers": n}), vocabulary).total for n in (1, 2)
+            )
+            layers = max(1, round(1 + (wanted - one_layer) / (two_layers - one_layer)))
+            shape = shape.model_copy(update={"layers": layers})
         off = abs(math.log(count_model_parameters(shape, vocabulary).total / wanted))
-        rank = off + WEIGHT * abs(math.log(shape["hidden_size"] / shape["layers"] / ratio))
+        rank = off + WEIGHT * abs(math.log(shape.hidden_size / shape.layers / ratio))
         if best is None or rank < best[0]:
             best = (rank, off, shape)
     if best is None or best[1] > FAR:
-        set_keys = {key: model[key] for key in SHAPE if model[key] != AUTO}
+        set_keys = {key: value for key in SHAPE if (value := getattr(model, key)) != AUTO}
         constraint = f"{', '.join(f'{key} {value}' for key, value in set_keys.items())} and " if set_keys else ""
         near = f"; the nearest has {count_model_parameters(best[2], vocabulary).total:,}" if best else ""
         raise InputError(
-            f"{KEY} is {model['size']}, and {constraint}a vocabulary of {vocabulary:,} leave no model with about so many parameters{near}: "
+            f"{KEY} is {model.size}, and {constraint}a vocabulary of {vocabulary:,} leave no model with about so many parameters{near}: "
             f"set another size, {'fewer of these keys' if set_keys else 'or a smaller tokenize.train.vocabulary'}"
         )
-    return {**best[2], "context": model["context"]}
+    return model.model_copy(update={key: getattr(best[2], key) for key in SHAPE})

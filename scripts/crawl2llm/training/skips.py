@@ -43,7 +43,7 @@ def skipped_row(run: Run, step: int, loss: float) -> dict[str, Any]:
             some = first_few(ids, 3)
             log.warning(
                 "step %s: the %s %s, its update is skipped (%s of at most %s); its %s documents: %s",
-                f"{step:,}", quantity, description, len(run.skipped), run.args.max_skipped_steps, f"{len(ids):,}", some,
+                f"{step:,}", quantity, description, len(run.skipped), run.settings.max_skipped_steps, f"{len(ids):,}", some,
             )  # fmt: skip
         dist.barrier()
     return {"skipped": quantity, "reason": reason, **spike, "documents": ids}

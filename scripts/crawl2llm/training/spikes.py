@@ -12,10 +12,11 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from statistics import fmean, stdev
-from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from crawl2llm.training.pretraining_settings import ResolvedSettings
 
 LEAST_STEPS = 20  # steps before any is judged: OLMo-core's
 
@@ -55,7 +56,7 @@ class SpikeDetector:
         return not self.is_spike(mean, whole)
 
 
-def spike_detector(settings: dict[str, Any], recent: Iterable[Pair]) -> SpikeDetector | None:
+def spike_detector(settings: ResolvedSettings, recent: Iterable[Pair]) -> SpikeDetector | None:
     """By the settings of pretrain.train; None where spikes are not looked for. recent: of the checkpoint."""
-    sigma = settings["spike_sigma"]
-    return SpikeDetector(sigma, settings["spike_window"], recent) if sigma else None
+    sigma = settings.spike_sigma
+    return SpikeDetector(sigma, settings.spike_window, recent) if sigma else None

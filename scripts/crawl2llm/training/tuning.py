@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain import command_line, config_schema
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, task_of
@@ -33,6 +33,7 @@ from crawl2llm.training import (
 from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
 from crawl2llm.training.pair_run import Run
 from crawl2llm.training.processes import RESUBMIT, on_stop_signal
+from crawl2llm.training.shared_settings import TuningSettings
 from crawl2llm.training.template import has_enough_pairs
 
 RUN_FILES = (  # beside checkpoints; charts stay
@@ -44,12 +45,12 @@ RUN_FILES = (  # beside checkpoints; charts stay
 )
 
 
-def run_tuning(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def run_tuning(kind: type[Run], args: argparse.Namespace, settings: TuningSettings, manifest: Manifest) -> list[Path]:
     """Train by a run of this class, and write the results; returns the manifest's files on process 0 and nothing on the others."""
     heartbeat.start_beats()
     stopping: list[int] = []
     on_stop_signal(lambda number, _: stopping.append(number))
-    first, folder = os.environ["RANK"] == "0", command_line.checkpoint_folder(args, settings)
+    first, folder = os.environ["RANK"] == "0", command_line.checkpoint_folder(args)
     # Process 0 compares checksums; where it fails the launcher ends the others.
     source = verify_weights(args.model)[1] if first else model_folder(args.model) / model.FOLDER
     if kind is Run and not has_enough_pairs(args.pairs, "train"):
@@ -61,11 +62,11 @@ def run_tuning(kind: type[Run], args: argparse.Namespace, settings: dict[str, An
         run = kind(args, settings, folder, source)
         log.info(
             "%s parameters, %s steps of %s %s, %d × %s, %s, ZeRO %d, %s",
-            f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.batch_noun, run.processes, run.device.type, run.kind,
-            settings["zero_stage"], settings["precision"],
+            f"{run.size:,}", f"{run.steps:,}", f"{settings.batch_size:,}", run.batch_noun, run.processes, run.device.type, run.kind,
+            settings.zero_stage, settings.precision,
         )  # fmt: skip
         cut = pair_batches.report_notes(
-            *run.cuts, settings["max_length"], run.batches.template.cut, run.where, run.row_noun
+            *run.cuts, settings.max_length, run.batches.template.cut, run.where, run.row_noun
         )
         for words in (*cut, *mixture.report_notes(run.engine.model.config)):
             log.warning("%s", words)
@@ -75,10 +76,10 @@ def run_tuning(kind: type[Run], args: argparse.Namespace, settings: dict[str, An
             folder,
             run.done,
             0,
-            tensorboard=args.tensorboard,
-            wandb=args.wandb,
-            project=args.wandb_project,
-            config=settings,
+            tensorboard=settings.tensorboard,
+            wandb=settings.wandb,
+            project=settings.wandb_project,
+            config=config_schema.given_settings(run.where, settings),
         ) as recorder:
             tensors, made_on = train_and_measure(run, recorder, stopping)
         manifest.run |= made_on
@@ -121,9 +122,9 @@ def report_measures(recorder: metrics.Recorder | None, when: str, step: int, mea
 
 def train_remaining_steps(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
     """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
-    interval, started = run.args.checkpoint_every, time.monotonic()
+    interval, started = run.settings.checkpoint_every, time.monotonic()
     progress = Progress(run.steps, "steps", done=run.done)
-    group.begin_steps(run.args.step_timeout)
+    group.begin_steps(run.settings.step_timeout)
     for step in range(run.done + 1, run.steps + 1):
         heartbeat.set_phase("reading pairs", step)
         with run.room(f"step {step:,}"):
@@ -159,11 +160,11 @@ def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest
     out = model_folder(run.args.manifest)
     out.mkdir(exist_ok=True)
     with checkpoint.detect_full_disk(out):
-        whole = adapters.merged_weights(tensors, run.settings, run.adapted()) if run.adapted else tensors
+        whole = adapters.merged_weights(tensors, run.engine_settings, run.adapted()) if run.adapted else tensors
         files = model.export(whole, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
         shutil.rmtree(out / adapters.FOLDER, ignore_errors=True)  # of other settings
         if run.adapted:
-            files += adapters.write(tensors, run.settings, out / adapters.FOLDER)
+            files += adapters.write(tensors, run.engine_settings, out / adapters.FOLDER)
     for file in (metrics.LOSSES, metrics.METRICS):
         shutil.copyfile(run.folder / file, out / file)
     losses = [row["loss"] for row in metrics.read(out / metrics.LOSSES) if "loss" in row]
@@ -172,7 +173,7 @@ def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest
         f"{', '.join(map(str, run.skipped))} (their pairs are in losses.jsonl)."
     ]
     cut = pair_batches.report_notes(
-        *run.cuts, run.settings["max_length"], run.batches.template.cut, run.where, run.row_noun
+        *run.cuts, run.settings.max_length, run.batches.template.cut, run.where, run.row_noun
     )
     changed = list(run.changed)
     manifest.summary = {
@@ -204,9 +205,7 @@ def remove_checkpoints(args: argparse.Namespace) -> None:
 
     Not before its manifest stands: what is killed until then, or finds the disk full, resumes from them.
     """
-    folder = command_line.checkpoint_folder(
-        args, command_line.parse_settings(args.step, args.config, task_of(args.manifest))[0]
-    )
+    folder = command_line.checkpoint_folder(args)
     if not folder.is_dir():
         return
     try:

@@ -6,22 +6,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import filter_order, model_registry, scorers, steps
+from crawl2llm.chain import filter_order, model_registry, steps
 from crawl2llm.chain.config_schema import schema_leaves
+from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.core import pinned_names, secret_masking
 from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.nested_dicts import has_path, lookup
 from crawl2llm.filters.decontaminate.steps import searched_tasks
 from crawl2llm.filters.language import known_labels
+from crawl2llm.filters.quality import scorers
 from crawl2llm.stages.align import checks as aligning
 from crawl2llm.stages.compress import checks as quantizing
 from crawl2llm.stages.compress import gguf_support, quantize_tools
+from crawl2llm.stages.finetune.settings import PairsSettings
 from crawl2llm.stages.pretrain.steps import MIXED_BY
 from crawl2llm.stages.synthesize import checks as synthesizing
 from crawl2llm.training import checks as training
 from crawl2llm.training import finetune_settings as finetuning
 from crawl2llm.training import gpus, init_checks, mix_shares, model_check, offload, pair_layouts, sizes
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.parameters import FAMILIES
+from crawl2llm.training.pretraining_settings import MixSettings, PlanSettings, TrainModel, TrainSettings
 
 
 def check_config(config: dict[str, Any], variant: str = "main") -> None:
@@ -31,8 +36,8 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
     if "language" in config["filters"]:
         known_labels.check_language_filter(config["language"])
     known_labels.check_by_language(config)
-    train = config["pretrain"]["train"]
-    training.check_settings(train, train["processes"] * train["nodes"])
+    train = TrainSettings.model_validate(config["pretrain"]["train"])
+    training.check_settings(train, train.processes * train.nodes)
     check_lengths(config)
     check_mix(config)
     check_topics(config)
@@ -47,7 +52,8 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
     scorers.check_scorers(config)
     check_sizes(config)
     model_check.check_model(config)
-    pair_layouts.check_pair_settings(config["finetune"]["pairs"])
+    pairs = PairsSettings.model_validate(config["finetune"]["pairs"])
+    pair_layouts.check_pair_settings(pairs.patterns, pairs.files)
     synthesizing.check_named_steps(config, Path(f"results/{variant}"))
     finetuning.check_config(config)
     aligning.check_alignment(config)
@@ -73,11 +79,12 @@ def check_digests(config: dict[str, Any]) -> None:
 
 def check_sizes(config: dict[str, Any]) -> None:
     """Raise InputError for a size of model that cannot be filled in, and for a GPU that is not known."""
-    model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
-    if model["size"] is not None and isinstance(vocabulary, int):
+    vocabulary = config["tokenize"]["train"]["vocabulary"]
+    model = TrainModel.model_validate(config["pretrain"]["train"]["model"])
+    if model.size is not None and isinstance(vocabulary, int):
         sizes.fill_shape(model, vocabulary)
     if config["pretrain"]["plan"]["gpu"] is not None:
-        gpus.training_gpu(config["pretrain"]["plan"], "auto")
+        gpus.training_gpu(PlanSettings.model_validate(config["pretrain"]["plan"]), "auto")
 
 
 def check_start(config: dict[str, Any], own_result: Path) -> None:
@@ -88,7 +95,9 @@ def check_start(config: dict[str, Any], own_result: Path) -> None:
             f"pretrain.train.start_from is {start_from!r}, the result that this run would replace: copy the folder to "
             "another place, and name that"
         )
-    init_checks.check_start_from(config["pretrain"]["train"], config["tokenize"]["train"]["vocabulary"])
+    init_checks.check_start_from(
+        TrainSettings.model_validate(config["pretrain"]["train"]), config["tokenize"]["train"]["vocabulary"]
+    )
 
 
 def check_order(config: dict[str, Any]) -> None:
@@ -119,20 +128,20 @@ def check_lengths(config: dict[str, Any]) -> None:
 
 def check_mix(config: dict[str, Any]) -> None:
     """Raise InputError for a mix that no corpus goes with, as far as the config says which groups there are."""
-    mix = config["pretrain"]["mix"]
+    mix = MixSettings.model_validate(config["pretrain"]["mix"])
     mix_shares.check_phases(mix, config["pretrain"]["train"]["schedule"])
-    if not mix["phases"]:
+    if not mix.phases:
         return
-    if mix["by"] == "topic" and not config["topics"]["train"]["clusters"]:
+    if mix.by == "topic" and not config["topics"]["train"]["clusters"]:
         raise InputError(
             "pretrain.mix.by is 'topic', and topics.train.clusters is 0: no step finds topics; say how many there are to be"
         )
-    if mix["by"] in MIXED_BY and not steps.is_used(MIXED_BY[mix["by"]], config):
+    if mix.by in MIXED_BY and not steps.is_used(MIXED_BY[mix.by], config):
         raise InputError(
-            f"pretrain.mix.by is {mix['by']!r}, which {MIXED_BY[mix['by']]} measures, and filters is {config['filters']!r}: add "
+            f"pretrain.mix.by is {mix.by!r}, which {MIXED_BY[mix.by]} measures, and filters is {config['filters']!r}: add "
             "it there"
         )
-    if mix["by"] == "source":
+    if mix.by == "source":
         names = sorted(source["name"] for source in config["ingest"]["extract"]["sources"])
         mix_shares.check_names(mix, names)
 
@@ -183,11 +192,14 @@ def check_tuning(config: dict[str, Any]) -> None:
     for step, name in tuned_models(config):
         settings = model_registry.section(config, step, name)
         where = partial(model_registry.section_path, config, step, name)
-        training.check_async_checkpoints(settings, where("engine", "async_checkpoints"))
+        training.check_async_checkpoints(
+            settings["async_checkpoints"], settings["engine"], where("engine", "async_checkpoints")
+        )
         key = partial(model_registry.key_path, config, step, name)
-        training.check_fp16(finetuning.complete_settings(settings, step), key)
-        offload.check_offload(settings, key)
+        engine_settings = EngineSettings.of_tuning(settings_class(step).model_validate(settings))
+        training.check_fp16(engine_settings, settings["device"], key)
+        offload.check_offload(engine_settings, key)
         if "adapter" in settings:
-            training.check_adapter(settings, where("engine", "adapter"))
+            training.check_adapter(engine_settings, where("engine", "adapter"))
         if step == "finetune.train":
-            training.check_packing(settings, kind, where("packing"))
+            training.check_packing(settings["packing"], kind, where("packing"))

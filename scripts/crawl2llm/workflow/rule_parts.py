@@ -157,7 +157,7 @@ class RuleParts:
             halvings = self.inputs.manifests(steps.HALVE)(wildcards) if step == TRAIN else []
             if halvings:
                 return [CONTENDER, "--halving", *halvings, "--contender", wildcards.variant]
-            return [steps.program_of(step)]
+            return steps.program_words(step)
 
         return program_words
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import gpu_slots, model_registry, steps
+from crawl2llm.chain import gpu_slots, model_registry, plugins, steps
 from crawl2llm.chain.freshness import ABOVE_PREFIX, KEEP_RENAMED, MODULES_RENAMED, replacement_text
 from crawl2llm.chain.model_registry import EXPORT_STEP, QUANTIZE_STEP
 from crawl2llm.chain.project import Project
@@ -128,10 +128,10 @@ def check_tokenizers(project: Project) -> None:
     step = "tokenize.train"
     for variant, config in project.variants.items():
         own_tokenizer = Path(project.manifest_path(variant, step)).with_name("tokenizer.json")
-        train = config["pretrain"]["train"]
-        if train["start_from"] is None or not own_tokenizer.is_file():
+        start_from = config["pretrain"]["train"]["start_from"]
+        if start_from is None or not own_tokenizer.is_file():
             continue
-        if not (start_tokenizer := init_checks.tokenizer_beside(train)).is_file():
+        if not (start_tokenizer := init_checks.tokenizer_beside(start_from)).is_file():
             continue
         try:
             init_checks.check_tokenizer(own_tokenizer, start_tokenizer, init_checks.KEY)
@@ -178,7 +178,7 @@ def check_compiler(project: Project, gpus: bool) -> None:
 def freeze_code(workflow: Any, project: Project) -> None:
     """From here on, jobs and programs work from a copy of the code and the config: an edit meanwhile changes nothing."""
     code = code_snapshot.copy_code(
-        Path(workflow.basedir), with_compiled=not workflow.deployment_settings.deployment_method
+        Path(workflow.basedir), not workflow.deployment_settings.deployment_method, plugins.frozen_files()
     )
     complete = code_snapshot.write_config(project.variants["main"], project.held)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(code / CODE_FOLDER), os.environ["PYTHONPATH"]])

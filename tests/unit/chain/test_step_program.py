@@ -17,9 +17,9 @@ from crawl2llm.chain.fingerprint import tracked_settings
 from crawl2llm.chain.placement_options import LAUNCHER
 from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.chain.stage_names import FILTER_NAMES
-from crawl2llm.chain.step import EDITS_BEFORE, VERDICTS_BEFORE
-from crawl2llm.chain.step_program import Program, SkippedBy, Untyped, task_settings
-from crawl2llm.chain.steps import STEPS, program_of, task_models
+from crawl2llm.chain.step import ALL_VERDICTS, EDITS_BEFORE, VERDICTS_BEFORE, Step, alternatives
+from crawl2llm.chain.step_program import Program, SkippedBy, task_settings
+from crawl2llm.chain.steps import STEPS, is_used, program_of, task_models
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.lines.settings import ScoreSettings
 from crawl2llm.stages.crawl.settings import RenderSettings
@@ -86,14 +86,11 @@ def test_a_body_is_given_an_object() -> None:
 
 
 def program_of_step(step: str) -> Program[Any]:
-    main = import_module(program_of(step)).main
-    return main if isinstance(main, Program) else Program(step, "", Untyped, main)
+    program: Program[Any] = import_module(program_of(step)).main
+    return program
 
 
-TYPED = [step for step in STEPS if program_of_step(step).kind is not Untyped]
-
-
-@pytest.mark.parametrize("step", TYPED)
+@pytest.mark.parametrize("step", STEPS)
 def test_a_program_declares_all_that_its_step_is_told(step: str) -> None:
     """Its class takes the settings of the fingerprint as they are: of the defaults, and with every filter."""
     kind = program_of_step(step).kind
@@ -101,10 +98,11 @@ def test_a_program_declares_all_that_its_step_is_told(step: str) -> None:
     first = ["url", "language"]
     for filters in (None, [*first, *(name for name in FILTER_NAMES if name not in first)]):
         complete = config.validate({} if filters is None else {"filters": filters})
-        for task in task_models(step, complete):
+        for task in task_models(step, complete) if is_used(step, complete) else ():
             given = tracked_settings(step, complete, task)
             settings = task_settings(kind, arguments(step), given)
-            assert all(getattr(settings, key) == value for key, value in given.items() if not isinstance(value, dict))
+            taken = settings.model_dump(by_alias=True, exclude_unset=True)
+            assert all(taken[key] == value for key, value in given.items() if not isinstance(value, dict))
 
 
 WITH_INPUTS = [step for step, facts in STEPS.items() if facts.inputs]
@@ -121,12 +119,15 @@ def example(parser: argparse.ArgumentParser) -> argparse.Namespace:
 def test_the_example_in_the_help_is_a_command_line(step: str) -> None:
     args = example(program_of_step(step).parser())
     assert args.step == step and args.config == "config.yaml"
-    for name, need in STEPS[step].inputs.items():
+    for name, needs in STEPS[step].inputs.items():
+        need = alternatives(needs)[0]
         value = getattr(args, name)
         paths = value if isinstance(value, list) else [value]
         assert paths or need == EDITS_BEFORE or name in STEPS[step].optional
         assert all(isinstance(path, Path) and path.name.endswith("manifest.json") for path in paths)
-        if need not in (EDITS_BEFORE, VERDICTS_BEFORE) and name not in STEPS[step].optional:
+        several = not isinstance(needs, str) or STEPS[step].models_read
+        numbered = need not in (ALL_VERDICTS, EDITS_BEFORE, VERDICTS_BEFORE) and not several
+        if numbered and name not in STEPS[step].optional:
             assert isinstance(value, list) == (STEPS[need].per not in (None, STEPS[step].per))
 
 
@@ -144,6 +145,23 @@ def test_what_a_task_reads_of_each_shard_and_of_all() -> None:
     assert [path.name for path in args.pairs] == ["*.manifest.json"] and args.edits == []
     assert isinstance(example(program_of_step("quality.train").parser()).verdicts, list)
     assert isinstance(example(program_of_step("quality.fasttext").parser()).verdicts, Path)
+
+
+def test_an_input_may_be_of_one_of_several_steps() -> None:
+    """A model is made by one of them, and is one manifest; a page shows all."""
+    args = example(program_of_step("evaluate.model").parser())
+    assert args.model == Path("results/main/pretrain/train/manifest.json")
+    assert args.manifest.name == "base.manifest.json" and [path.name for path in args.tokens] == ["*.manifest.json"]
+    assert isinstance(example(program_of_step("report.render").parser()).manifests, list)
+    parser = program_of_step("align.train").parser()
+    assert "manifest of the model that it is made from" in " ".join(parser.format_help().split())
+    args = example(program_of_step("compress.export").parser())  # of a model and of those that it is made from
+    assert all(isinstance(each, list) for each in (args.models, args.evaluations, args.record, args.tokens))
+
+
+def test_what_is_read_of_main_is_no_need() -> None:
+    step = Step(("a.b",), inputs={"model": ("a.b", "c.d"), "texts": "e.f", "shared": "g.h"}, common=("g.h",))
+    assert step.needs == ("a.b", "c.d", "e.f") and step.common == ("g.h",)
 
 
 def test_placement_keys_are_options_too() -> None:

@@ -31,9 +31,9 @@ def main() -> int:
     from transformers import AutoConfig
 
     import crawl2llm.training.engines.torch as engines
-    from crawl2llm.chain.config_schema import fill_defaults
     from crawl2llm.training import engine, fused_cross_entropy, initial, memory
     from crawl2llm.training.estimate import torch as estimate
+    from tests.unit.training.typed import engine_settings, placed
 
     class Live(TorchDispatchMode):
         """Adds up the storages that are alive after each operation."""
@@ -82,13 +82,13 @@ def main() -> int:
     size = sum(parameter.numel() for parameter in initial.empty_model(config).parameters())
     shape = memory.shape_of_config(config, size, CONTEXT)
     for settings, placement in cases:
-        train = fill_defaults("pretrain.train", {"engine": "torch", "learning_rate": 1e-3, **settings})
+        train = engine_settings(**{"engine": "torch", "learning_rate": 1e-3, **settings})
         steps, micro = placement.pop("accumulation"), placement["micro_batch"]
-        place = {"processes": processes, "largest": micro * processes * steps, **placement}
+        place = placed(processes=processes, largest=micro * processes * steps, **placement)
         parts = memory.memory_parts(shape, train, place, cuda=True)
         how = memory.Training(
-            micro_batch=micro, precision=train["precision"], zero_stage=train["zero_stage"], processes=processes,
-            recomputed=place["activation_checkpointing"], selective=place["selective_checkpointing"], chunk=train["loss_chunk"],
+            micro_batch=micro, precision=train.precision, zero_stage=train.zero_stage, processes=processes,
+            recomputed=place.activation_checkpointing, selective=place.selective_checkpointing, chunk=train.loss_chunk,
             accumulated=steps > 1, cuda=True,
         )  # fmt: skip
         validated = estimate.validation_moment(shape, how)
@@ -96,7 +96,7 @@ def main() -> int:
         with FakeTensorMode(allow_non_fake_inputs=True), live:
             job = engine.Job(
                 config=config, settings=train, device=torch.device("cpu"), micro_batch=micro, accumulation=steps,
-                recomputed=place["activation_checkpointing"], selective=place["selective_checkpointing"], values=lambda: iter(()),
+                recomputed=place.activation_checkpointing, selective=place.selective_checkpointing, values=lambda: iter(()),
                 fill=lambda made, *_: made, build_model=lambda: initial.empty_model(config, "cpu"),
             )  # fmt: skip
             built = Applied(job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoXConfig, LlamaC
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import adapters, initial
+from tests.unit.training.typed import tuning_settings
 
-SETTINGS: dict[str, Any] = {"adapter": "lora", "adapter_rank": 4, "adapter_alpha": 8, "adapter_targets": []}
+SETTINGS = tuning_settings(adapter="lora", adapter_rank=4, adapter_alpha=8)
 CONFIGS = [
     GPT2Config(vocab_size=50, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=0, eos_token_id=0),
     LlamaConfig(vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4),
@@ -47,7 +49,7 @@ def test_merged_is_the_same_model(config: Any) -> None:
 
 def test_an_output_matrix_that_is_the_embedding_gets_no_adapter() -> None:
     """What is added to the one would be added to the other."""
-    settings = {**SETTINGS, "adapter_targets": ["q_proj", "lm_head"]}
+    settings = replace(SETTINGS, adapter_targets=("q_proj", "lm_head"))
     shape = {
         "vocab_size": 50,
         "hidden_size": 32,

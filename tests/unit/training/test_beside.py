@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,15 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.slurm import trainings
 from crawl2llm.stages.align import value_model
 from crawl2llm.training import initial, memory, rounding, sampling
 from crawl2llm.training.estimate.shape import Shape, Training, keys_and_values, sampling_bytes, with_value_model
 from crawl2llm.training.estimate.torch import state_bytes, weight_copies
-from crawl2llm.training.finetune_settings import complete_settings
 from crawl2llm.training.model import count_parameters
+from tests.unit.training.typed import placed, tuning_settings
 
 ANSWERS, PROMPT, TOKENS = 3, 5, 7
 
@@ -69,7 +70,7 @@ def test_the_second_copy_of_weights_that_are_rounded(precision: str, recomputed:
         torch.manual_seed(0)
         model = LlamaForCausalLM(config())
         model.config.use_cache = False
-        rounding.round_linear_layers(model, complete_settings({"quantize_aware": aware}), "here")
+        rounding.round_linear_layers(model, tuning_settings(quantize_aware=aware), "here")
         if recomputed:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
@@ -125,15 +126,15 @@ def test_a_model_of_values(tied: bool) -> None:
 
 def test_parts_name_what_is_beside() -> None:
     """Of a micro-batch whose activations are computed again, keys and values may be the most that there is."""
-    settings = complete_settings({"method": "ppo", "engine": "torch", "zero_stage": 0}, "align.train") | {"ema": 0.5}
-    at = {"micro_batch": 64, "processes": 1, "activation_checkpointing": False}
+    settings = replace(tuning_settings("align.train", method="ppo", engine="torch", zero_stage=0), ema=0.5)
+    at = placed(micro_batch=64)
     long = Shape(parameters=10**9, layers=32, hidden=2048, intermediate=5632, vocabulary=256, context=8192)
     plain = memory.memory_parts(long, settings, at, True)
     judged = memory.memory_parts(Shape(**{**vars(long), "reward_parameters": 10**8}), settings, at, True)
     assert judged == {**plain, "reward models": 4 * 10**8}
     drawn = Shape(**{**vars(long), "cached_layers": 32})
     assert memory.memory_parts(drawn, settings, at, True) == plain  # activations need more than keys and values
-    again = {**at, "activation_checkpointing": True}
+    again = replace(at, activation_checkpointing=True)
     before, now = (memory.memory_parts(one, settings, again, True) for one in (long, drawn))
     assert now["keys and values"] == 2 * 4 * 64 * 8192 * 2048 * 33 and sum(now.values()) > sum(before.values())
     assert "activations" not in now and now["weights"] >= 4 * 10**9
@@ -146,7 +147,10 @@ def test_the_preflight_counts_what_the_training_counts(tmp_path: Path) -> None:
     made.summary = {"parameters": 12_345}
     made.write(other, [])
     entries = [{"reward": "model", "name": "rm"}, {"reward": "model", "manifest": str(other)}, {"reward": "exact"}]
-    foreseen = partial(trainings.shape_for, shape())
+
+    def foreseen(keys: dict[str, Any], step: str) -> Shape:
+        return trainings.shape_for(shape(), settings_class(step).model_validate(keys), step)
+
     own = {"method": "ppo", "rewards": entries, "max_length": 48}
     found = foreseen(own, "align.train")
     body = count_parameters(value_model.valued_config(config(), 0, "here")) - count_parameters(config())
@@ -158,4 +162,4 @@ def test_the_preflight_counts_what_the_training_counts(tmp_path: Path) -> None:
     )
     assert foreseen({**own, "method": "grpo"}, "align.train").value_parameters == 0
     assert foreseen({**own, "method": "dpo"}, "align.train") == shape(context=48)
-    assert foreseen(own, "align.reward").vocabulary == 1
+    assert foreseen({"max_length": 48}, "align.reward").vocabulary == 1

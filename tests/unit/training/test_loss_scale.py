@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from crawl2llm.chain.config import validate
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, loss_scale
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.deepspeed import DeepSpeed
 from crawl2llm.training.loss_scale import LEAST_SCALE, LossScale, is_overflow
 from tests.unit.stages.pretrain.runs import finish, kill_after, rows, same
 from tests.unit.stages.pretrain.test_deepspeed_on_gpus import told
 from tests.unit.stages.pretrain.test_nonfinite import poisoned
+from tests.unit.training.typed import train_settings
 
 FP16 = {"precision": "fp16", "engine": "torch", "validate_every": 0}
 
@@ -194,17 +195,18 @@ def test_what_deepspeed_loaded_of_its_own_scale_stays(monkeypatch: pytest.Monkey
     ],
 )
 def test_what_does_not_go_with_it_is_refused(changes: dict[str, Any], words: str) -> None:
-    config = validate({"pretrain": {"train": {"precision": "fp16", "engine": "torch", **changes}}})["pretrain"]["train"]
+    config = train_settings(**{"precision": "fp16", "engine": "torch", **changes})
+    settings = EngineSettings.of_pretraining(config)
     with pytest.raises(InputError) as caught:
-        checks.check_fp16(config, "pretrain.train.{}".format)
+        checks.check_fp16(settings, config.device, "pretrain.train.{}".format)
     assert str(caught.value).startswith("pretrain.train.precision is fp16") and words in str(caught.value)
-    checks.check_fp16(config | {"precision": "bf16"}, "pretrain.train.{}".format)
+    checks.check_fp16(replace(settings, precision="bf16"), config.device, "pretrain.train.{}".format)
 
 
 def test_a_note_says_how_often() -> None:
     state = (2.0**12, 3)
     assert loss_scale.report_notes(state, 0, 10) == [] and "4 of 10 updates" in loss_scale.report_notes(state, 4, 10)[0]
-    assert fill_defaults("pretrain.train", {})["loss_scale_power"] == 16
+    assert train_settings().loss_scale_power == 16
 
 
 def test_a_count_past_the_window_doubles_too() -> None:

@@ -12,27 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, memory
 from crawl2llm.training.estimate import deepspeed, torch
 from crawl2llm.training.estimate.shape import AT_ONCE, Shape, Training, muon_bytes, shape_per_process
-from crawl2llm.training.finetune_settings import complete_settings
 from crawl2llm.training.memory import fitting_memory_parts
 from crawl2llm.training.muon import AT_ONCE as in_muon
 from crawl2llm.training.parallel import Degrees
+from tests.unit.training.typed import engine_settings, placed, train_settings, tuning_settings
 
 SMALL = Shape(parameters=1_300_000, layers=4, hidden=128, intermediate=384, vocabulary=4096, context=256)
 # The defaults of the first release, on a laptop: 111 million parameters, a context of 2,048 and a vocabulary of 32,768.
 LARGE = Shape(parameters=111_000_000, layers=30, hidden=576, intermediate=1536, vocabulary=32_768, context=2048)
 HOW = Training(micro_batch=1, precision="fp32", zero_stage=0, processes=1)
-TRAIN = fill_defaults("pretrain.train", {})
-PLACE: dict[str, Any] = {"micro_batch": 8, "processes": 1, "activation_checkpointing": False}
+PLACE = placed()
 
 
 def test_the_run_that_the_kernel_ended_is_refused_with_what_to_change() -> None:
     with pytest.raises(InputError) as raised:
-        fitting_memory_parts(LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, PLACE, 8_000_000_000, 1)
+        fitting_memory_parts(LARGE, engine_settings(precision="bf16", zero_stage=1), PLACE, 8_000_000_000, 1)
     text = str(raised.value)
     assert re.match(
         r"training needs about \d+\.\d GB, and this machine \(or its control group\) has 8\.0 GB free: ", text
@@ -40,7 +38,7 @@ def test_the_run_that_the_kernel_ended_is_refused_with_what_to_change() -> None:
     assert "logits 3.2 GB" in text and "pretrain.train.micro_batch to 1" in text
     # What it says does help.
     fitting_memory_parts(
-        LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, {**PLACE, "micro_batch": 1}, 8_000_000_000, 1
+        LARGE, engine_settings(precision="bf16", zero_stage=1), placed(micro_batch=1), 8_000_000_000, 1
     )
 
 
@@ -48,16 +46,16 @@ def test_the_run_that_the_kernel_ended_is_refused_with_what_to_change() -> None:
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("cuda", [False, True])
 def test_an_estimate_that_is_an_upper_bound_is_called_so(engine: str, again: bool, cuda: bool) -> None:
-    place = {**PLACE, "activation_checkpointing": again}
+    place = placed(activation_checkpointing=again)
     with pytest.raises(InputError) as raised:
-        fitting_memory_parts(LARGE, {**TRAIN, "engine": engine, "zero_stage": 1}, place, 2_000_000_000, 1, cuda)
+        fitting_memory_parts(LARGE, engine_settings(engine=engine, zero_stage=1), place, 2_000_000_000, 1, cuda)
     most = " at most" if engine == "deepspeed" and again and cuda else ""
     assert re.match(rf"training needs about \d+\.\d GB{most}, and ", str(raised.value))
 
 
 def test_what_fits_is_not_refused() -> None:
     parts = fitting_memory_parts(
-        SMALL, {**TRAIN, "precision": "fp32", "zero_stage": 1}, {**PLACE, "processes": 2}, 8_000_000_000, 2
+        SMALL, engine_settings(precision="fp32", zero_stage=1), placed(processes=2), 8_000_000_000, 2
     )
     assert sum(parts.values()) < 2_000_000_000
 
@@ -65,13 +63,13 @@ def test_what_fits_is_not_refused() -> None:
 def test_a_model_that_no_batch_makes_fit() -> None:
     with pytest.raises(InputError, match=r"make the model smaller \(pretrain\.train\.model\)"):
         fitting_memory_parts(
-            LARGE, {**TRAIN, "precision": "fp32", "zero_stage": 0}, {**PLACE, "micro_batch": 1}, 2_000_000_000, 1
+            LARGE, engine_settings(precision="fp32", zero_stage=0), placed(micro_batch=1), 2_000_000_000, 1
         )
     with pytest.raises(InputError, match=r"lower pretrain\.train\.processes from 8"):
         fitting_memory_parts(
             LARGE,
-            {**TRAIN, "precision": "fp32", "zero_stage": 0},
-            {**PLACE, "micro_batch": 1, "processes": 8},
+            engine_settings(precision="fp32", zero_stage=0),
+            placed(micro_batch=1, processes=8),
             9_000_000_000,
             8,
         )
@@ -100,7 +98,7 @@ WIDE = Shape(
     width=2048,
     kv=256,
 )
-EIGHT = {"micro_batch": 8, "processes": 8, "activation_checkpointing": False, "sequences": 256}
+EIGHT = placed(processes=8, sequences=256)
 
 
 def total_after(words: str) -> float:
@@ -109,7 +107,7 @@ def total_after(words: str) -> float:
 
 
 def test_every_change_that_is_named_makes_it_fit() -> None:
-    settings = {**TRAIN, "precision": "bf16", "zero_stage": 1, "optimizer": "adamw"}
+    settings = engine_settings(precision="bf16", zero_stage=1, optimizer="adamw")
     now = sum(memory.memory_parts(WIDE, settings, EIGHT, True).values())
     said = memory.changes_that_fit(WIDE, settings, EIGHT, now - 1, 1, True)
     assert [words.split(" (")[0] for words in said] == [
@@ -129,14 +127,14 @@ def test_every_change_that_is_named_makes_it_fit() -> None:
 
 @pytest.mark.parametrize("cuda", [True, False])
 def test_a_number_of_processes_that_does_not_divide_the_batch_is_not_named(cuda: bool) -> None:
-    settings = {**TRAIN, "precision": "fp32", "zero_stage": 1, "optimizer": "adamw"}
-    four = {"micro_batch": 4, "processes": 4, "activation_checkpointing": True, "sequences": 16}
+    settings = engine_settings(precision="fp32", zero_stage=1, optimizer="adamw")
+    four = placed(micro_batch=4, processes=4, activation_checkpointing=True, sequences=16)
     here = 1 if cuda else 4
 
     def said(sequences: int) -> str:
         now = here * sum(memory.memory_parts(WIDE, settings, four, cuda).values())
         return " or ".join(
-            memory.changes_that_fit(WIDE, settings, {**four, "sequences": sequences}, now - 1, here, cuda)
+            memory.changes_that_fit(WIDE, settings, replace(four, sequences=sequences), now - 1, here, cuda)
         )
 
     if cuda:
@@ -146,16 +144,16 @@ def test_a_number_of_processes_that_does_not_divide_the_batch_is_not_named(cuda:
 
 
 def test_processes_are_lowered_on_every_node() -> None:
-    settings = {**TRAIN, "precision": "fp32", "zero_stage": 3, "optimizer": "adamw"}
-    eight = {"micro_batch": 4, "processes": 8, "activation_checkpointing": True, "sequences": 96}
+    settings = engine_settings(precision="fp32", zero_stage=3, optimizer="adamw")
+    eight = placed(micro_batch=4, processes=8, activation_checkpointing=True, sequences=96)
     now = 4 * sum(memory.memory_parts(WIDE, settings, eight, False).values())
-    fewer = 3 * sum(memory.memory_parts(WIDE, settings, {**eight, "processes": 6}, False).values())
+    fewer = 3 * sum(memory.memory_parts(WIDE, settings, replace(eight, processes=6), False).values())
     said = memory.changes_that_fit(WIDE, settings, eight, now - 1, 4, False)
     assert f"lower pretrain.train.processes from 4 to 3 ({memory.format_bytes(fewer)})" in said
 
 
 def test_where_no_single_change_is_enough_it_says_what_all_together_leave() -> None:
-    settings = {**TRAIN, "precision": "bf16", "zero_stage": 0, "optimizer": "adamw"}
+    settings = engine_settings(precision="bf16", zero_stage=0, optimizer="adamw")
     (words,) = memory.changes_that_fit(WIDE, settings, EIGHT, 12e9, 1, True)
     assert re.match(
         r"set pretrain\.train\.activation_checkpointing to true, pretrain\.train\.micro_batch to \d, pretrain\.train\.zero_stage to 3 \(",
@@ -164,9 +162,10 @@ def test_where_no_single_change_is_enough_it_says_what_all_together_leave() -> N
     assert total_after(words) <= 12e9
     (words,) = memory.changes_that_fit(WIDE, settings, EIGHT, 2e9, 1, True)
     assert "make the model smaller" in words and "still takes" in words
-    (words,) = memory.changes_that_fit(WIDE, {**settings, "optimizer": "muon"}, EIGHT, 2e9, 1, True)
+    muon = {"precision": "bf16", "zero_stage": 0, "optimizer": "muon"}
+    (words,) = memory.changes_that_fit(WIDE, engine_settings(**muon), EIGHT, 2e9, 1, True)
     assert "ZeRO 0" in words  # Muon needs whole matrices
-    (words,) = memory.changes_that_fit(WIDE, {**settings, "optimizer": "muon", "engine": "torch"}, EIGHT, 2e9, 1, True)
+    (words,) = memory.changes_that_fit(WIDE, engine_settings(**muon, engine="torch"), EIGHT, 2e9, 1, True)
     assert "ZeRO 3" in words  # which that engine puts together
 
 
@@ -184,27 +183,29 @@ def changed(words: str) -> dict[str, Any]:
 @pytest.mark.parametrize("parallel", PARALLEL, ids=str)
 @pytest.mark.parametrize("engine", ["torch", "deepspeed"])
 def test_no_change_is_named_that_the_trainer_refuses(engine: str, parallel: dict[str, int], cuda: bool) -> None:
-    model = {**TRAIN["model"], "type": "mixtral" if "expert" in parallel else "llama", "context": 2048}
+    model = {"type": "mixtral" if "expert" in parallel else "llama", "context": 2048}
     tried, kinds = 0, set()
     for stage, compiled, selective, optimizer, size in itertools.product(
         range(4), (False, True), (False, True), ("adamw", "muon"), (4e9, 12e9, 20e9, 30e9, 40e9)
     ):
-        settings = {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": engine, "optimizer": optimizer}
-        settings |= {"compile_layers": compiled, "model": model, "global_batch_tokens": 64 * 2048}
-        at = {"micro_batch": 4, "processes": 8, "activation_checkpointing": selective, "sequences": 64}
-        at |= {"selective_checkpointing": selective, "async_checkpoints": engine == "torch", "parallel": parallel}
+        given_keys = {"precision": "bf16", "zero_stage": stage, "engine": engine, "optimizer": optimizer}
+        given_keys |= {"compile_layers": compiled, "model": model, "global_batch_tokens": 64 * 2048}
+        given_keys |= {"parallel": parallel}
+        at = {"micro_batch": 4, "processes": 8, "activation_checkpointing": selective}
+        at |= {"selective_checkpointing": selective, "async_checkpoints": engine == "torch"}
         here = 1 if cuda else 8
         try:
-            checks.check_settings({**settings, **at}, 8)
+            checks.check_settings(train_settings(**given_keys, **at), 8)
         except InputError:
             continue
-        if here * sum(memory.memory_parts(WIDE, settings, at, cuda).values()) <= here * size:
+        settings, place = engine_settings(**given_keys), placed(**at, sequences=64, parallel=parallel)
+        if here * sum(memory.memory_parts(WIDE, settings, place, cuda).values()) <= here * size:
             continue
-        for words in memory.changes_that_fit(WIDE, settings, at, here * size, here, cuda):
-            made = {**settings, **at, **changed(words)}
-            checks.check_settings(made, made["processes"])
-            accumulation = 64 * Degrees.of_settings(made).replica_size // (made["micro_batch"] * made["processes"])
-            assert accumulation >= Degrees.of_settings(made).pipeline
+        for words in memory.changes_that_fit(WIDE, settings, place, here * size, here, cuda):
+            made = train_settings(**{**given_keys, **at, **changed(words)})
+            checks.check_settings(made, made.processes)
+            degrees = Degrees.of_settings(made)
+            assert 64 * degrees.replica_size // (made.micro_batch * made.processes) >= degrees.pipeline
             tried, kinds = tried + 1, kinds | changed(words).keys()
     assert tried > 10 or (engine == "deepspeed" and parallel)
     assert {"zero_stage", "micro_batch"} <= kinds or parallel
@@ -212,8 +213,8 @@ def test_no_change_is_named_that_the_trainer_refuses(engine: str, parallel: dict
 
 @pytest.mark.parametrize("batch", [4, 8, 16])
 def test_a_fine_tuning_is_not_told_to_take_more_gpus_than_a_batch_has_pairs(batch: int) -> None:
-    settings = complete_settings({"precision": "bf16", "zero_stage": 3, "engine": "torch"})
-    at = {"micro_batch": 1, "processes": 4, "activation_checkpointing": True, "largest": batch}
+    settings = tuning_settings(precision="bf16", zero_stage=3, engine="torch")
+    at = placed(micro_batch=1, processes=4, activation_checkpointing=True, largest=batch)
     now = sum(memory.memory_parts(WIDE, settings, at, True).values())
     words = " or ".join(memory.changes_that_fit(WIDE, settings, at, now - 1, 1, True, "finetune.train"))
     assert ("train on 8 GPUs, not 4" in words) == (batch >= 8) and ("GPUs" in words) == (batch >= 8)
@@ -257,10 +258,10 @@ def test_a_mean_of_the_weights_takes_four_bytes_a_parameter() -> None:
         ("torch", 1, 2),
         ("torch", 3, 2),
     ):
-        settings = {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": engine}
+        settings = engine_settings(precision="bf16", zero_stage=stage, engine=engine)
         plain, more = (
-            memory.memory_parts(WIDE, settings | ema, {**PLACE, "processes": 2}, True)["optimizer"]
-            for ema in ({}, {"ema": 0.99})
+            memory.memory_parts(WIDE, replace(settings, ema=ema), placed(processes=2), True)["optimizer"]
+            for ema in (None, 0.99)
         )
         assert more - plain == 4 * WIDE.parameters // split
 
@@ -269,8 +270,8 @@ def test_muon_keeps_one_moment_of_its_matrices() -> None:
     """Under any stage of the engine torch; an update's arrays are those of a piece, not of all matrices."""
     muon = replace(WIDE, matrices=900_000_000)
     for stage, split in ((0, 1), (3, 8)):
-        settings = {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": "torch"}
-        place = {**PLACE, "processes": 8}
+        settings = engine_settings(precision="bf16", zero_stage=stage, engine="torch")
+        place = placed(processes=8)
         one, two = (memory.memory_parts(shape, settings, place, True)["optimizer"] for shape in (muon, WIDE))
         assert two - one == 4 * 900_000_000 // split
     assert muon_bytes(muon, HOW) == 5 * 4 * AT_ONCE == 5 * 4 * in_muon < 200_000_000
@@ -282,10 +283,10 @@ def test_gradients_are_counted_with_one_micro_batch_only_where_they_are_there() 
     for stage, processes, several, one in (
         (0, 1, 4, 0), (0, 2, 4, 4), (1, 1, 4, 0), (1, 4, 4, 0), (2, 4, 1, 0), (3, 4, 1, 0),
     ):  # fmt: skip
-        settings = {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": "torch"}
-        place = {**PLACE, "processes": processes, "activation_checkpointing": False}
+        settings = engine_settings(precision="bf16", zero_stage=stage, engine="torch")
+        place = placed(processes=processes, activation_checkpointing=False)
         for largest, bytes_each in ((2 * 8 * processes, several), (8 * processes, one)):
-            found = memory.memory_parts(LARGE, settings, {**place, "largest": largest}, True)
+            found = memory.memory_parts(LARGE, settings, replace(place, largest=largest), True)
             assert found["activations"] and found["gradients"] == bytes_each * LARGE.parameters
 
 
@@ -295,9 +296,9 @@ def test_a_process_of_a_pipeline_gathers_a_layer_as_large_as_it_is() -> None:
         parameters=10_000_000 + 8 * 5_000_000, layers=8, hidden=1000, intermediate=4000, vocabulary=5000, context=64, tables=10_000_000
     )  # fmt: skip
     assert model.layer_parameters == 5_000_000
-    assert shape_per_process(model, {"pipeline": 2}).layer_parameters == pytest.approx(5_000_000, rel=0.2)
-    assert shape_per_process(model, {"tensor": 2}).layer_parameters == pytest.approx(2_500_000, rel=0.2)
-    assert shape_per_process(model, {"sequence": 2}).layer_parameters == 5_000_000
+    assert shape_per_process(model, Degrees(pipeline=2)).layer_parameters == pytest.approx(5_000_000, rel=0.2)
+    assert shape_per_process(model, Degrees(tensor=2)).layer_parameters == pytest.approx(2_500_000, rel=0.2)
+    assert shape_per_process(model, Degrees(sequence=2)).layer_parameters == 5_000_000
 
 
 BILLION = Shape(
@@ -317,7 +318,7 @@ BILLION = Shape(
 )
 def test_what_an_h100_gave_to_tensors(stage: int, changes: dict[str, Any], recomputed: bool, gibibytes: float) -> None:
     """Peaks of torch.cuda.max_memory_allocated of the engine torch in one process, 8 × 2,048 tokens in bf16; without CUDA's own."""
-    settings = {"precision": "bf16", "zero_stage": stage, "loss_chunk": 0, "ema": 0, "engine": "torch", **changes}
-    placement = {"processes": 1, "micro_batch": 8, "largest": 8, "activation_checkpointing": recomputed}
+    settings = engine_settings(precision="bf16", zero_stage=stage, engine="torch", **changes)
+    placement = placed(largest=8, activation_checkpointing=recomputed)
     estimated = memory.memory_parts(BILLION, settings, placement, cuda=True)
     assert sum(estimated.values()) - estimated["program"] == pytest.approx(gibibytes * 2**30, rel=0.03)

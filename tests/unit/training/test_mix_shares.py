@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.chain import config, config_schema
+from crawl2llm.chain import config
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import mix_shares, schedule
 from crawl2llm.training.mix_shares import Group, allot_windows, requested_shares
+from crawl2llm.training.pretraining_settings import MixPhase, MixSettings, ResolvedSettings
 from crawl2llm.workflow.project_checks import check_project
+from tests.unit.training.typed import train_settings
 
 GROUPS = [Group("books", 1_000, 99), Group("code", 100, 9), Group("web", 8_900, 889)]
-TRAIN = config_schema.fill_defaults("pretrain.train", {})
 
 
-def mix(*phases: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return config_schema.fill_defaults("pretrain.mix", {"phases": list(phases), **more})
+def mix(*phases: dict[str, Any], **more: Any) -> MixSettings:
+    return MixSettings.model_validate({"phases": list(phases), **more})
 
 
-def train(**more: Any) -> dict[str, Any]:
-    model = {**TRAIN["model"], "context": 10}
-    return {**TRAIN, "model": model, "global_batch_tokens": 100, "epochs": None, "steps": 100, **more}
+def train(**more: Any) -> ResolvedSettings:
+    keys = {"model": {"context": 10}, "global_batch_tokens": 100, "epochs": None, "steps": 100, **more}
+    return cast(ResolvedSettings, train_settings(**keys))
 
 
-def made(settings: dict[str, Any], **more: Any) -> tuple[list[mix_shares.Phase], list[str]]:
+def made(settings: MixSettings, **more: Any) -> tuple[list[mix_shares.Phase], list[str]]:
     told = train(**more)
-    return mix_shares.plan_phases(settings, GROUPS, schedule.make_plan(told, 10_000), told)
+    return mix_shares.plan_phases(settings, GROUPS, schedule.make_plan(told, 10_000), told.decay)
 
 
 @pytest.mark.parametrize(
@@ -47,13 +48,13 @@ def made(settings: dict[str, Any], **more: Any) -> tuple[list[mix_shares.Phase],
     ],
 )
 def test_shares(phase: dict[str, Any], expected: list[float]) -> None:
-    assert requested_shares(phase, 1, GROUPS) == pytest.approx(expected, rel=1e-4)
+    assert requested_shares(MixPhase.model_validate(phase), 1, GROUPS) == pytest.approx(expected, rel=1e-4)
 
 
 def test_groups_without_a_window_have_nothing_of_what_is_shared_out() -> None:
     groups = [*GROUPS, Group("x", 5, 0)]
     for phase in ({"shares": {"code": 0.01}}, {"epochs": {"books": 3}}, {"temperature": 5}):
-        assert requested_shares(phase, 1, groups)[3] == 0
+        assert requested_shares(MixPhase.model_validate(phase), 1, groups)[3] == 0
 
 
 @pytest.mark.parametrize(
@@ -123,9 +124,9 @@ def test_what_the_corpus_lacks_is_said_by_name() -> None:
         "code: 100 tokens are there, 600 are wanted (6.67 epochs; at most 4). Lower their shares, train on fewer tokens"
         in str(error.value)
     )
-    found, held = made({**half, "max_epochs_of": {"code": 7}})
+    found, held = made(half.model_copy(update={"max_epochs_of": {"code": 7}}))
     assert not held and found[0].shares[1] == pytest.approx(0.1)
-    found, held = made({**half, "shortage": "share"})
+    found, held = made(half.model_copy(update={"shortage": "share"}))
     windows = [[share * phase.windows for share in phase.shares] for phase in found]
     assert held == ["code"] and windows[0][1] + windows[1][1] == pytest.approx(4 * 9)
     assert windows[0][1] / windows[1][1] == pytest.approx(5), "in the proportion of the phases"
@@ -140,7 +141,7 @@ def test_groups_that_are_all_too_short_are_refused() -> None:
     told = train()
     with pytest.raises(InputError, match=r"no group of pretrain\.mix\.by has the 11 tokens of a window: a, b"):
         mix_shares.plan_phases(
-            mix({"temperature": 1}), [Group("a", 9, 0), Group("b", 8, 0)], schedule.make_plan(told, 17), told
+            mix({"temperature": 1}), [Group("a", 9, 0), Group("b", 8, 0)], schedule.make_plan(told, 17), told.decay
         )
 
 

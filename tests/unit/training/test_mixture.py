@@ -11,7 +11,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig
 
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align import reward_inputs
 from crawl2llm.training import engine, initial, model
@@ -19,6 +18,7 @@ from crawl2llm.training.batch import IGNORE, MicroBatch
 from crawl2llm.training.engines.torch import Torch
 from crawl2llm.training.mixture import mixture_of, report_notes
 from crawl2llm.training.pair_batches import micro_batch, packed_micro_batch
+from tests.unit.training.typed import engine_settings
 
 SHAPE = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -59,12 +59,10 @@ def configured(kind: str, **more: Any) -> Any:
 
 
 def made(config: Any, **changes: Any) -> Torch:
-    settings = fill_defaults(
-        "pretrain.train", {"zero_stage": 0, "precision": "fp32", "engine": "torch", "learning_rate": 0.01, **changes}
-    )
+    keys = {"zero_stage": 0, "precision": "fp32", "engine": "torch", "learning_rate": 0.01, **changes}
     job = engine.Job(
         config=config,
-        settings=settings,
+        settings=engine_settings(**keys),
         device=torch.device("cpu"),
         micro_batch=2,
         accumulation=1,

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from crawl2llm.chain import config, config_schema
+from crawl2llm.chain import config
 from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, consumed_inputs, record_inputs
 from crawl2llm.training import initial, model
 from tests.unit.stages.pretrain.conftest import build
+from tests.unit.training.typed import engine_settings, shape_settings
 
-SHAPE: dict[str, Any] = config.validate({})["pretrain"]["train"]["model"] | {
+SHAPE: dict[str, Any] = {
     "hidden_size": 32,
     "intermediate_size": 64,
     "layers": 2,
@@ -26,7 +27,7 @@ SHAPE: dict[str, Any] = config.validate({})["pretrain"]["train"]["model"] | {
 
 
 def made(**changes: Any) -> Any:
-    return build(model.build_config(SHAPE | changes, 100, 0), 1)
+    return build(model.build_config(shape_settings(**(SHAPE | changes)), 100, 0), 1)
 
 
 def test_parameters() -> None:
@@ -39,11 +40,11 @@ def test_parameters() -> None:
 
 def test_the_gpu_config_is_smollm_135m() -> None:
     chosen = config.validate(yaml.safe_load((root.ROOT / "configs/own-warcs-gpu.yaml").read_text(encoding="utf-8")))
-    full = initial.empty_model(model.build_config(chosen["pretrain"]["train"]["model"], 49152, 0))
+    full = initial.empty_model(model.build_config(shape_settings(**chosen["pretrain"]["train"]["model"]), 49152, 0))
     assert model.parameter_counts(full)["total"] == 134_515_008  # as its model card's safetensors say
 
 
-ADAMW = config_schema.fill_defaults("pretrain.train", {"optimizer": "adamw", "weight_decay": 0.1})
+ADAMW = engine_settings(optimizer="adamw", weight_decay=0.1)
 
 
 def test_only_matrices_decay() -> None:
@@ -58,14 +59,19 @@ def test_only_matrices_decay() -> None:
 
 def test_the_seed_decides_the_weights() -> None:
     one, two = made().lm_head.weight, made().lm_head.weight
-    other = build(model.build_config(SHAPE, 100, 0), 2).lm_head.weight
+    other = build(model.build_config(shape_settings(**SHAPE), 100, 0), 2).lm_head.weight
     assert one.equal(two) and not one.equal(other)
 
 
 def test_overrides_and_dropout() -> None:
     rope = {"rope_type": "default", "rope_theta": 5000.0}
-    assert model.build_config(SHAPE | {"overrides": {"rope_parameters": rope}}, 100, 0).rope_parameters == rope
-    gpt2 = model.build_config(SHAPE | {"type": "gpt2", "kv_heads": None, "intermediate_size": None}, 100, 0)
+    assert (
+        model.build_config(shape_settings(**(SHAPE | {"overrides": {"rope_parameters": rope}})), 100, 0).rope_parameters
+        == rope
+    )
+    gpt2 = model.build_config(
+        shape_settings(**(SHAPE | {"type": "gpt2", "kv_heads": None, "intermediate_size": None})), 100, 0
+    )
     assert gpt2.resid_pdrop == gpt2.embd_pdrop == gpt2.attn_pdrop == 0.0
     assert build(gpt2, 0).transformer.wpe.weight.shape == (16, 32)
 
@@ -87,15 +93,15 @@ def test_overrides_and_dropout() -> None:
 )
 def test_refuses(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        model.build_config(SHAPE | changes, 100, 0)
+        model.build_config(shape_settings(**(SHAPE | changes)), 100, 0)
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma", "glm4"])
 def test_heads_share_out_the_hidden_size(kind: str) -> None:
     """Whatever the architecture's own width of a head is; an override has it otherwise."""
     shape = SHAPE | {"type": kind, "hidden_size": 96, "heads": 3, "kv_heads": 3}
-    assert model.build_config(shape, 300, 0).head_dim == 32
-    assert model.build_config(shape | {"overrides": {"head_dim": 48}}, 300, 0).head_dim == 48
+    assert model.build_config(shape_settings(**shape), 300, 0).head_dim == 32
+    assert model.build_config(shape_settings(**shape, overrides={"head_dim": 48}), 300, 0).head_dim == 48
 
 
 def test_a_model_depends_on_the_files_of_its_tokenizer_alone(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,14 +16,14 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, engine, model
 from crawl2llm.training.muon import QUINTIC, STEPS, Muon, orthogonalize
 from tests.unit.training.test_model import made
+from tests.unit.training.typed import engine_settings
 
 ROOT = Path(__file__).resolve().parents[3]
-SETTINGS = fill_defaults("pretrain.train", {"optimizer": "muon", "muon_learning_rate": 0.02, "learning_rate": 0.01})
+SETTINGS = engine_settings(optimizer="muon", muon_learning_rate=0.02, learning_rate=0.01)
 MORE = [(3, "whole"), (2, "rows"), (3, "columns")]
 
 
@@ -62,7 +63,7 @@ def test_in_bf16_every_product_is_and_the_update_is_nearly_the_same(shape: tuple
 def test_the_config_alone_says_in_which_precision() -> None:
     def moved(**changes: Any) -> tuple[set[torch.dtype], torch.Tensor]:
         built = made()
-        settings = {**SETTINGS, **changes}
+        settings = replace(SETTINGS, **changes)
         job = SimpleNamespace(settings=settings, empty_model=lambda: built)
         optimizer = engine.Engine._build_optimizer(SimpleNamespace(model=built), job, fused=False)  # type: ignore[arg-type]
         torch.manual_seed(0)

@@ -6,16 +6,18 @@ activations have moved must not depend on the width.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from transformers import LlamaConfig
 
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import initial, model, mup
 from crawl2llm.training.checks import check_base_width
+from crawl2llm.training.engine_settings import EngineSettings
+from tests.unit.training.typed import engine_settings, train_settings
 
 BASE = 64
 WIDTHS = (64, 128, 256, 512)
@@ -23,10 +25,10 @@ STEPS = 4
 VOCABULARY = 256
 
 
-def settings(hidden: int, base: int | None, **changes: Any) -> dict[str, Any]:
+def settings(hidden: int, base: int | None, **changes: Any) -> EngineSettings:
     own = {"optimizer": "adamw", "learning_rate": 0.003, "weight_decay": 0.1, "muon_learning_rate": 0.02}
     more = {"muon_momentum": 0.95, "base_width": base, "model": {"hidden_size": hidden}}
-    return fill_defaults("pretrain.train", {**own, **more, **changes})
+    return engine_settings(**{**own, **more, **changes})
 
 
 def config(hidden: int) -> LlamaConfig:
@@ -44,7 +46,7 @@ def moved(hidden: int, base: int | None, seed: int) -> dict[str, float]:
     made = initial.fill_model(initial.empty_model(config(hidden)), torch.device("cpu"), values)
     groups = model.parameter_groups(made, own)
     for group in groups:
-        group["lr"] = own["learning_rate"] * group["scale"]
+        group["lr"] = own.learning_rate * group["scale"]
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95))
     tokens = torch.randint(VOCABULARY, (8, 33), generator=torch.Generator().manual_seed(seed))
 
@@ -86,7 +88,7 @@ def test_what_each_parameter_gets() -> None:
     made = initial.empty_model(config(4 * BASE))
     shown = {id(parameter): name for name, parameter in made.named_parameters()}
 
-    def found(own: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    def found(own: EngineSettings) -> dict[str, tuple[float, float]]:
         return {
             shown[id(parameter)]: (group["scale"], group["weight_decay"])
             for group in model.parameter_groups(made, own)
@@ -98,7 +100,7 @@ def test_what_each_parameter_gets() -> None:
     assert by_name["lm_head.weight"] == (0.25, 0.4)
     assert by_name["model.embed_tokens.weight"] == by_name["model.norm.weight"] == (1.0, 0.0)
     assert set(found(base).values()) == {(1.0, 0.1), (1.0, 0.0)}
-    turned = found({**wide, "optimizer": "muon"})
+    turned = found(replace(wide, optimizer="muon"))
     assert turned["model.layers.0.mlp.up_proj.weight"] == (0.02 / 0.003, 0.1) and turned["lm_head.weight"] == (
         0.25,
         0.4,
@@ -128,5 +130,5 @@ def test_without_a_base_nothing_is_scaled() -> None:
 def test_refused(changes: dict[str, Any], words: str) -> None:
     shape = {"type": "llama", "tie_embeddings": False, **changes}
     with pytest.raises(InputError, match=words):
-        check_base_width({"base_width": 64, "model": shape})
-    check_base_width({"base_width": None, "model": shape})
+        check_base_width(train_settings(base_width=64, model=shape))
+    check_base_width(train_settings(model=shape))

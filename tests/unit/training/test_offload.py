@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.config import validate
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, memory
 from tests.unit.stages.pretrain.runs import finish, kill_after, rows, same
 from tests.unit.stages.pretrain.test_deepspeed_on_gpus import told
+from tests.unit.training.typed import engine_settings, placed, train_settings
 
 BOTH = {"offload_optimizer": "cpu", "offload_parameters": "cpu"}
 
@@ -93,9 +93,8 @@ def test_it_trains_the_same(start: Any, tmp_path: Path, changes: dict[str, Any],
     ],
 )
 def test_what_cannot_work_is_refused(changes: dict[str, Any], words: str) -> None:
-    train = validate({"pretrain": {"train": changes}})["pretrain"]["train"]
     with pytest.raises(InputError) as caught:
-        checks.check_settings(train, 2)
+        checks.check_settings(train_settings(**changes), 2)
     assert words in str(caught.value) and str(caught.value).startswith("pretrain.train.offload_")
 
 
@@ -104,17 +103,10 @@ def test_the_estimate_counts_it() -> None:
     shape = memory.Shape(
         parameters=8_030_000_000, layers=32, hidden=4096, intermediate=14336, vocabulary=128256, context=2048, kv=1024
     )
-    placement = {"micro_batch": 1, "processes": 8, "activation_checkpointing": True}
+    placement = placed(micro_batch=1, processes=8, activation_checkpointing=True)
 
     def sums(**changes: Any) -> tuple[int, dict[str, int]]:
-        settings = {
-            "precision": "bf16",
-            "zero_stage": 3,
-            "loss_chunk": 0,
-            "ema": None,
-            "engine": "deepspeed",
-            **changes,
-        }
+        settings = engine_settings(precision="bf16", zero_stage=3, **changes)
         return sum(memory.memory_parts(shape, settings, placement, True).values()), memory.offloaded_bytes(
             shape, settings, placement
         )
@@ -131,7 +123,5 @@ def test_the_estimate_counts_it() -> None:
     with pytest.raises(
         InputError, match=r"the 8 processes of this node keep 128\.5 GB in its memory, .* has 64\.0 GB free"
     ):
-        settings = {"precision": "bf16", "zero_stage": 3, "loss_chunk": 0, "ema": None, "engine": "deepspeed"}
-        memory.check_offload(
-            shape, {**settings, "offload_optimizer": "cpu", "offload_parameters": "none"}, placement, 64_000_000_000, 8
-        )
+        settings = engine_settings(precision="bf16", zero_stage=3, offload_optimizer="cpu")
+        memory.check_offload(shape, settings, placement, 64_000_000_000, 8)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.stages.finetune.settings import TrainSettings
 from crawl2llm.training import pair_batches
 from crawl2llm.training.heldout import IGNORE
 from crawl2llm.training.model_loading import load_tokenizer
@@ -55,7 +56,9 @@ def json_rows(manifest: Path) -> list[dict[str, Any]]:
 def made(monkeypatch: pytest.MonkeyPatch, pairs: int, processes: int, **settings: Any) -> Batches:
     rows = [{"id": f"{number:03d}", "question": "", "answer": ""} for number in range(pairs)]
     monkeypatch.setattr(pair_batches, "read_pairs", lambda *_: (rows, TEMPLATE))
-    return Batches(Path("manifest.json"), Tokenizer(), {**SETTINGS, **settings}, processes)
+    return Batches(
+        Path("manifest.json"), Tokenizer(), TrainSettings.model_validate({**SETTINGS, **settings}), processes
+    )
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 20), st.integers(1, 4), st.sampled_from([0.4, 1, 2, 2.5]))
@@ -137,7 +140,7 @@ def test_every_step_has_a_token_to_learn_from(
     rows = json_rows(pairs_manifest)
     length = sorted(of_length({**row, "question": "x"}, tokenizer) for row in rows)[len(rows) // 2]
     settings = {**SETTINGS, "max_length": length, "batch_size": 1, "packing": packing, "epochs": epochs}
-    found = Batches(pairs_manifest, tokenizer, settings, 2)
+    found = Batches(pairs_manifest, tokenizer, TrainSettings.model_validate(settings), 2)
     without = {row["id"] for row in rows} - {row["id"] for row in fit_pairs(rows, TEMPLATE, tokenizer, length).rows}
     assert 0 < len(without) < len(rows) and found.steps == max(1, round(epochs * (len(rows) - len(without))))
     for step in range(1, found.steps + 1):
@@ -151,7 +154,7 @@ def test_every_step_has_a_token_to_learn_from(
 def test_pairs_that_are_cut_are_counted(base_model: Path, pairs_manifest: Path, length: int) -> None:
     tokenizer = load_tokenizer(base_model.parent / "model")
     rows = json_rows(pairs_manifest)
-    made = Batches(pairs_manifest, tokenizer, {**SETTINGS, "max_length": length}, 1)
+    made = Batches(pairs_manifest, tokenizer, TrainSettings.model_validate({**SETTINGS, "max_length": length}), 1)
     found, heldout = made.count_cuts(), cut_counts(fit_pairs(rows[:1], TEMPLATE, tokenizer, 10_000))
     fit = fit_pairs(rows, TEMPLATE, tokenizer, length)
     long = sum(of_length(row, tokenizer) > length for row in rows)
@@ -176,7 +179,9 @@ def test_in_less_than_an_epoch_the_pairs_that_are_trained_on_are_counted(
     base_model: Path, pairs_manifest: Path
 ) -> None:
     tokenizer = load_tokenizer(base_model.parent / "model")
-    made = Batches(pairs_manifest, tokenizer, {**SETTINGS, "epochs": 0.1, "max_length": 32}, 1)
+    made = Batches(
+        pairs_manifest, tokenizer, TrainSettings.model_validate({**SETTINGS, "epochs": 0.1, "max_length": 32}), 1
+    )
     some = [made.rows[number] for step in range(1, made.steps + 1) for number in made.step_indices(step)]
     every = fit_pairs(json_rows(pairs_manifest), TEMPLATE, tokenizer, 32)
     cut = {row["id"] for row, flag in zip(every.rows, every.cut, strict=True) if flag}
@@ -214,12 +219,9 @@ def test_pairs_of_some_patterns_and_files(pairs_manifest: Path) -> None:
     """Those alone; one that gave none is named with those that did."""
     known = json.loads(pairs_manifest.read_text())["summary"]["by_source"]
     (name,) = known
-    every, _ = read_selected_pairs(pairs_manifest, "train", {"pairs_of": []})
-    assert (
-        read_selected_pairs(pairs_manifest, "train", {"pairs_of": [name]})[0] == every
-        and len(every) == known[name]["train"]
-    )
+    every, _ = read_selected_pairs(pairs_manifest, "train", [])
+    assert read_selected_pairs(pairs_manifest, "train", [name])[0] == every and len(every) == known[name]["train"]
     with pytest.raises(
         InputError, match=f"pairs_of: finetune.pairs has no pair of 'other.csv' to train on; it has those of '{name}'"
     ):
-        read_selected_pairs(pairs_manifest, "heldout", {"pairs_of": [name, "other.csv"]})
+        read_selected_pairs(pairs_manifest, "heldout", [name, "other.csv"])

@@ -20,6 +20,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.finetune import pairs
 from crawl2llm.training import pair_files
 from crawl2llm.training.pair_layouts import check_pair_settings
+from crawl2llm.training.pair_settings import PairsFile
 from crawl2llm.training.special_tokens import EOS
 from crawl2llm.training.template import CHAT, Template, read_pairs
 from tests.unit.stages.finetune import tiny
@@ -33,7 +34,7 @@ def read(entry: dict[str, Any], reasons: Counter[str] | None = None) -> list[tup
     return list(
         pair_files.pairs(
             0,
-            {key: str(value) if key == "path" else value for key, value in entry.items()},
+            PairsFile(**{key: str(value) if key == "path" else value for key, value in entry.items()}),
             TEMPLATE,
             Counter() if reasons is None else reasons,
         )
@@ -159,15 +160,15 @@ def test_what_is_wrong_with_a_file_is_named(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"patterns": [], "files": []}, "both empty"),
-        ({"patterns": [], "files": [{"path": "a", "layout": "chat", "question": "{q}"}]}, r"files\[0\].question goes with layout: columns"),
-        ({"patterns": [], "files": [{"path": "a", "labels": {0: "x", 1: "x"}}]}, r"files\[0\].labels is .* two different words or more"),
-        ({"patterns": [], "files": [{"path": "a"}, {"path": "b", "answer": "no hole"}]}, r"files\[1\].answer is 'no hole'; it must hold"),
+        ({"files": []}, "both empty"),
+        ({"files": [{"path": "a", "layout": "chat", "question": "{q}"}]}, r"files\[0\].question goes with layout: columns"),
+        ({"files": [{"path": "a", "labels": {"0": "x", "1": "x"}}]}, r"files\[0\].labels is .* two different words or more"),
+        ({"files": [{"path": "a"}, {"path": "b", "answer": "no hole"}]}, r"files\[1\].answer is 'no hole'; it must hold"),
     ],
 )  # fmt: skip
 def test_settings_that_find_nothing_are_refused_before_a_run(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        check_pair_settings(settings)
+        check_pair_settings([], [PairsFile(**entry) for entry in settings["files"]])
 
 
 WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12).map(str.strip).filter(bool)
@@ -263,9 +264,9 @@ def test_real_files(name: str, corpus: list[Path], tmp_path: Path) -> None:
 
 def test_two_files_of_one_name_are_refused() -> None:
     """Their pairs would have one name in the report and in finetune.train.pairs_of."""
-    entries = [{"path": f"{folder}/train.jsonl", "layout": "alpaca"} for folder in ("a", "b")]
+    entries = [PairsFile(path=f"{folder}/train.jsonl", layout="alpaca") for folder in ("a", "b")]
     with pytest.raises(
         InputError, match=r"files\[1\]\.path is 'b/train\.jsonl', and 'a/train\.jsonl' has the same name"
     ):
-        check_pair_settings({"patterns": [], "files": entries})
-    check_pair_settings({"patterns": [], "files": [{**entries[0], "heldout": 0.1}, entries[0]]})
+        check_pair_settings([], entries)
+    check_pair_settings([], [entries[0].model_copy(update={"heldout": 0.1}), entries[0]])

@@ -15,6 +15,7 @@ from crawl2llm.chain import config as configuration
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.pair_patterns import PRESETS, bounded_text, compile_patterns, document_title, matched_pairs
+from crawl2llm.training.pair_settings import PairsPattern
 from crawl2llm.workflow.project_checks import check_project
 
 PAGE = """heapq\t\tindex
@@ -41,7 +42,7 @@ find the n largest elements
 
 
 def test_summary_preset() -> None:
-    assert list(matched_pairs(compile_patterns([{"preset": "summary"}]), PAGE)) == [
+    assert list(matched_pairs(compile_patterns([PairsPattern(preset="summary")]), PAGE)) == [
         ("summary", "What does heapify do?", "Transform list into a heap, in-place, in O(len(heap)) time."),
         ("summary", "What does merge do?", "Merge multiple sorted inputs into a single sorted output."),
         ("summary", "What does Dialect do?", "Describe a CSV dialect."),
@@ -51,7 +52,7 @@ def test_summary_preset() -> None:
 
 def test_title_preset() -> None:
     text = "The history of tea\nHome | About\n\nTea was drunk in China long before it was grown in India. It spread.\n"
-    assert list(matched_pairs(compile_patterns([{"preset": "title"}]), text, "The history of tea")) == [
+    assert list(matched_pairs(compile_patterns([PairsPattern(preset="title")]), text, "The history of tea")) == [
         (
             "title",
             'What is the page "The history of tea" about?',
@@ -59,12 +60,14 @@ def test_title_preset() -> None:
         )
     ]
     assert not list(
-        matched_pairs(compile_patterns([{"preset": "title"}]), text)
+        matched_pairs(compile_patterns([PairsPattern(preset="title")]), text)
     )  # a text without a title, such as a piece of a novel
 
 
 def test_questions_of_subjects_and_titles() -> None:
-    made = compile_patterns([{"pattern": r"(?P<subject>\w+) is (?P<answer>.+)", "question": "{subject} in {title}?"}])
+    made = compile_patterns(
+        [PairsPattern(pattern=r"(?P<subject>\w+) is (?P<answer>.+)", question="{subject} in {title}?")]
+    )
     assert [asked for _, asked, _ in matched_pairs(made, "Tea is good.\nIt is {title}.", "A {subject}")] == [
         "Tea in A {subject}?",
         "It in A {subject}?",
@@ -100,13 +103,13 @@ def test_the_title_that_a_document_bears(metadata: dict[str, Any], url: str | No
 )
 def test_bad_entries_are_named(entry: dict[str, str], told: str) -> None:
     with pytest.raises(InputError) as error:
-        compile_patterns([{"preset": "summary"}, entry])
+        compile_patterns([PairsPattern(preset="summary"), PairsPattern(**entry)])
     assert "finetune.pairs.patterns[1]" in str(error.value)
     assert told in str(error.value)
 
 
 def test_pathological_pattern_is_stopped() -> None:
-    slow = compile_patterns([{"pattern": r"^(?P<subject>(a+)+)(?P<answer>(a+)+)$", "question": "{subject}?"}])
+    slow = compile_patterns([PairsPattern(pattern=r"^(?P<subject>(a+)+)(?P<answer>(a+)+)$", question="{subject}?")])
     start = time.monotonic()
     with pytest.raises(InputError, match=r"patterns\[0\]\.pattern took more than 0\.2 s"):
         list(matched_pairs(slow, "a" * 5000 + "b", seconds=0.2))
@@ -125,7 +128,10 @@ def test_window(text: str, characters: int, line: int) -> None:
 @given(st.text(alphabet="aA.() \n\t", max_size=2000))
 def test_presets_are_quick_and_clean(text: str) -> None:
     for _, question, answer in matched_pairs(
-        compile_patterns([{"preset": name} for name in PRESETS]), text, "A title", seconds=1.0
+        compile_patterns([PairsPattern.model_validate({"preset": name}) for name in PRESETS]),
+        text,
+        "A title",
+        seconds=1.0,
     ):
         assert answer == " ".join(answer.split())
         assert question.endswith("?")
@@ -144,7 +150,7 @@ def test_the_first_sentence_sums_up_what_follows() -> None:
     body = "The council of the town said on Monday that the old bridge will be closed for two years. " * 4
     lead = "The old bridge over the river is closed until the spring."
     heading = "Bridge closed\n\n"
-    (made,) = compile_patterns([{"preset": "lead"}])
+    (made,) = compile_patterns([PairsPattern(preset="lead")])
     for text in (f"{heading}{lead} {body}", f"{lead}\n{body}", f"{heading}{lead}\n\n{body}"):
         assert list(matched_pairs([made], text)) == [("lead", f"Summarize in one sentence: {body.strip()}", lead)]
     assert not list(matched_pairs([made], f"{heading}{lead}")) and not list(matched_pairs([made], f"{lead} Short."))

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain import config, config_schema
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.pretrain import plan
 from crawl2llm.training import memory, resource_plan
 from crawl2llm.training.estimate.shape import shape_per_process
 from crawl2llm.training.parallel import Degrees, Place, check_degrees, check_model
+from crawl2llm.training.pretraining_settings import PlanSettings
 from tests.unit.stages.pretrain.placed_apart import CASES, MORE
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.stages.pretrain.test_engines import side_by_side
+from tests.unit.training.typed import engine_settings, placed, train_settings
 
 LONG = "CRAWL2LLM_LONG"  # see tests/conftest.py
 CHOSEN = {number: [*names, *(MORE.get(number, []) if LONG in os.environ else [])] for number, names in CASES.items()}
@@ -26,7 +27,7 @@ ALL = [
     *((number, name) for number in (2, 4) for name in CASES[number]),
     *(pytest.param(number, name, marks=pytest.mark.long) for number in (2, 4) for name in MORE[number]),
 ]
-TORCH = config_schema.fill_defaults("pretrain.train", {"engine": "torch", "zero_stage": 0})
+TORCH: dict[str, Any] = {"engine": "torch", "zero_stage": 0}
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +189,7 @@ def test_processes_and_settings_that_do_not_allow_it(
     degrees: dict[str, int], processes: int, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InputError, match=said):
-        check_degrees(Degrees(**degrees), processes, TORCH | changes)
+        check_degrees(Degrees(**degrees), processes, train_settings(**TORCH | changes))
 
 
 LLAMA = {"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4}
@@ -245,14 +246,13 @@ def test_the_plan_counts_the_part_of_a_process() -> None:
         "zero_stage": 0,
         "processes": 4,
     }
-    settings = config.validate({"pretrain": {"train": wanted}})["pretrain"]
-    summary = plan.training_facts(settings["train"], 10**6, 8192)
+    summary = plan.training_facts(train_settings(**wanted), 10**6, 8192)
 
     def of(**degrees: int) -> dict[str, int]:
-        train = {**settings["train"], "parallel": {**settings["train"]["parallel"], **degrees}}
-        parts: dict[str, int] = resource_plan.plan_resources(
-            summary, train, {**settings["plan"], "gpu": "h100"}, has=80e9
-        )["memory"]
+        train = train_settings(**wanted, parallel=degrees)
+        parts: dict[str, int] = resource_plan.plan_resources(summary, train, PlanSettings(gpu="h100"), has=80e9)[
+            "memory"
+        ]
         return parts
 
     whole, tensor, pipeline, sequence = of(), of(tensor=2), of(pipeline=2), of(sequence=2)
@@ -275,21 +275,15 @@ def test_tensor_parallelism_leaves_experts_whole() -> None:
         "context": 512,
     }
     experts = memory.Shape(**mixture, experts=60_000_000)
-    assert shape_per_process(experts, {"tensor": 4}).intermediate == 4096
-    assert shape_per_process(memory.Shape(**mixture), {"tensor": 4}).intermediate == 1024
+    assert shape_per_process(experts, Degrees(tensor=4)).intermediate == 4096
+    assert shape_per_process(memory.Shape(**mixture), Degrees(tensor=4)).intermediate == 1024
 
 
 def test_a_change_that_is_proposed_leaves_whole_groups() -> None:
     """Of 8 processes in groups of 2 with 16 sequences in micro-batches of 4, 4 processes are possible, and 5 to 7 are not."""
     shape = memory.Shape(parameters=50_000_000, layers=8, hidden=512, intermediate=2048, vocabulary=8192, context=512)
-    at = {
-        "micro_batch": 4,
-        "processes": 8,
-        "activation_checkpointing": False,
-        "sequences": 16,
-        "parallel": {"tensor": 2},
-    }
-    fixed = TORCH | {"precision": "fp32"}
+    at = placed(micro_batch=4, processes=8, sequences=16, parallel={"tensor": 2})
+    fixed = engine_settings(**TORCH, precision="fp32")
     now = 8 * sum(memory.memory_parts(shape, fixed, at, False).values())
     words = " or ".join(memory.changes_that_fit(shape, fixed, at, now - 1, 8, False))
     assert "lower pretrain.train.processes from 8 to 4" in words

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.training.parameters import FAMILIES, count_model_parameters
+from tests.unit.training.typed import shape_settings
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 96, "intermediate_size": 160, "layers": 3, "heads": 6, "kv_heads": 2, "tie_embeddings": True,
@@ -46,8 +47,8 @@ def test_they_are_those_of_the_model(case: dict[str, Any]) -> None:
 
     shape = SHAPE | case
     with torch.device("meta"):
-        built = AutoModelForCausalLM.from_config(build_config(shape, 500, 0))
-    real, found = parameter_counts(built), count_model_parameters(shape, 500)
+        built = AutoModelForCausalLM.from_config(build_config(shape_settings(**shape), 500, 0))
+    real, found = parameter_counts(built), count_model_parameters(shape_settings(**shape), 500)
     assert (found.total, found.non_embedding) == (real["total"], real["non_embedding"])
     assert found.exact and found.total - found.embedding == found.non_embedding
     experts = FAMILIES[shape["type"]].experts
@@ -63,10 +64,12 @@ def test_they_are_those_of_the_model(case: dict[str, Any]) -> None:
 @given(st.integers(1, 8), st.integers(1, 8), st.booleans())
 def test_a_token_uses_no_more_than_there_is(number: int, chosen: int, tied: bool) -> None:
     more = {"num_local_experts": number, "num_experts_per_tok": min(chosen, number)}
-    found = count_model_parameters({**SHAPE, "type": "mixtral", "tie_embeddings": tied, "overrides": more}, 500)
+    found = count_model_parameters(
+        shape_settings(**{**SHAPE, "type": "mixtral", "tie_embeddings": tied, "overrides": more}), 500
+    )
     assert found.multiplied <= found.active <= found.total
     assert (found.active == found.total) == (chosen >= number)
 
 
 def test_of_an_unknown_type_it_says_that_it_is_none() -> None:
-    assert not count_model_parameters({**SHAPE, "type": "mamba2"}, 500).exact
+    assert not count_model_parameters(shape_settings(**SHAPE, type="mamba2"), 500).exact

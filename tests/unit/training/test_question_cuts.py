@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.stages.align.batches import Preferences, PromptBatches
+from crawl2llm.stages.align.settings import TrainSettings
 from crawl2llm.stages.evaluate import multiple_choice
 from crawl2llm.training.model_loading import load_tokenizer
 from crawl2llm.training.pair_batches import cut_counts, report_notes, tokenized_pairs
@@ -167,12 +168,12 @@ def test_the_last_question_is_whole_if_it_fits_alone(
         assert len(tokenizer(prompt)["input_ids"]) <= most and roles(prompt, cut)[-1] == ("u", said[-1])
 
 
-def preferences(tokenizer: Any, method: str, length: int, new: int = 8) -> Preferences:
+def preferences(tokenizer: Any, method: str, length: int) -> Preferences:
     made = Preferences.__new__(Preferences)
     made.method, made.rows_each = method, 2 if method == "dpo" else 1
     made.tokenizer, made.template = tokenizer, template()
     made.trained_texts = {"dpo": ("chosen", "rejected"), "kto": ("answer",)}[method]
-    made.settings = {"max_length": length, "max_new_tokens": new}
+    made.settings = TrainSettings(max_length=length)
     return made
 
 
@@ -197,8 +198,8 @@ def test_an_answer_to_another_question_does_not_drop_a_labelled_answer(tokenizer
 
 
 def test_prompts_are_cut_to_leave_room_for_an_answer(tokenizer: Any) -> None:
-    made = preferences(tokenizer, "dpo", 40, new=16)
-    found = PromptBatches.fit_prompts(made, [{"id": "a", "question": LONG}, {"id": "b", "question": "What?"}])
+    made = preferences(tokenizer, "dpo", 40)
+    found = PromptBatches.fit_prompts(made, [{"id": "a", "question": LONG}, {"id": "b", "question": "What?"}], 16)
     sizes = [len(made.prompt_ids(row)) for row in found.rows]
     assert found.cut == [True, False] and 20 < sizes[0] <= 24 and found.rows[1]["question"] == "What?"
     for row in found.rows:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain import config
 from crawl2llm.core import record
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
@@ -21,25 +20,27 @@ from crawl2llm.training import cost_estimate, gpus, resource_plan
 from crawl2llm.training.auto import training_flops_per_token
 from crawl2llm.training.checkpoint import Checkpoint, KeepPolicy
 from crawl2llm.training.memory import TOLERANCE, attention_widths
+from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
+from tests.unit.training.typed import shape_settings, train_settings
 
 SHAPE = {"hidden_size": 1024, "intermediate_size": 2816, "layers": 24, "heads": 16, "kv_heads": 16, "context": 2048}
-OWN = config.validate({})["pretrain"]["plan"]
+OWN = PlanSettings()
 LAST: dict[str, Any] = {
     "flops": 4e14, "mfu": 0.42, "device": "NVIDIA H100 80GB HBM3", "cuda": True, "precision": "bf16", "threads": 1,
     "parameters": 345_000_000,
 }  # fmt: skip
 
 
-def trained(**keys: Any) -> dict[str, Any]:
+def trained(**keys: Any) -> TrainSettings:
     """pretrain.train, complete, of a model of 350 million parameters on one GPU."""
     given = {"model": SHAPE, "tokens": 7 * 10**9, "global_batch_tokens": 2**19, "precision": "bf16", "device": "cuda"}
-    return config.validate({"pretrain": {"train": {**given, **keys}}})["pretrain"]["train"]
+    return train_settings(**{**given, **keys})
 
 
 def plan(own: dict[str, Any] | None = None, last: dict[str, Any] | None = None, **keys: Any) -> dict[str, Any]:
     train = trained(**keys)
     return resource_plan.plan_resources(
-        training_facts(train, None, 32_768), train, {**OWN, **(own or {"gpu": "h100"})}, last=last
+        training_facts(train, None, 32_768), train, PlanSettings(**({"gpu": "h100"} if own is None else own)), last=last
     )
 
 
@@ -78,8 +79,8 @@ def test_a_gpu_of_the_profile_without_a_name_is_not_taken_for_a_cpu(tmp_path: Pa
         InputError, match=r"pretrain\.train\.device is cuda, and no GPU is named: which one is not known"
     ):
         gpus.training_gpu(OWN, "cuda", "", tmp_path)
-    assert (gpu := gpus.training_gpu({**OWN, "gpu_memory": 24}, "cuda", "", tmp_path)) and gpu.memory == 24e9
-    assert gpus.training_gpu({**OWN, "gpu": "h100"}, "cpu") is None  # the training would run on a CPU
+    assert (gpu := gpus.training_gpu(PlanSettings(gpu_memory=24), "cuda", "", tmp_path)) and gpu.memory == 24e9
+    assert gpus.training_gpu(PlanSettings(gpu="h100"), "cpu") is None  # the training would run on a CPU
 
 
 def test_which_gpu_is_meant(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_which_gpu_is_meant(tmp_path: Path) -> None:
         InputError, match=r"the GPU of the profile is 'a100', whose memory is not known: set .*gpu_memory"
     ):
         gpus.training_gpu(OWN, "auto", "a100")
-    assert (gpu := gpus.training_gpu({**OWN, "gpu_memory": 64}, "auto", "a100")) and (gpu.memory, gpu.peak) == (
+    assert (gpu := gpus.training_gpu(PlanSettings(gpu_memory=64), "auto", "a100")) and (gpu.memory, gpu.peak) == (
         64e9,
         None,
     )
@@ -172,7 +173,7 @@ def test_what_an_earlier_training_measured(tmp_path: Path) -> None:
     folder = tmp_path / "results/main/pretrain/train"
     folder.mkdir(parents=True)
     assert cost_estimate.read_last_training(folder) is None
-    shape = {**trained()["model"], "vocabulary": 32_768}
+    shape = {**dict(trained().model), "vocabulary": 32_768}
     made = Manifest("pretrain.train", "test", summary={"shape": shape})
     made.write(folder / "manifest.json", [])
     facts_of_run = {"device": "cuda", "devices": {"NVIDIA H100 80GB HBM3": 8}, "processes": 8}
@@ -185,7 +186,9 @@ def test_what_an_earlier_training_measured(tmp_path: Path) -> None:
     ]
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     found = cost_estimate.read_last_training(folder)
-    assert found and found["flops"] == pytest.approx(1e6 * training_flops_per_token(shape, 32_768) / 8)
+    assert found and found["flops"] == pytest.approx(
+        1e6 * training_flops_per_token(shape_settings(**shape), 32_768) / 8
+    )
     assert found["mfu"] == pytest.approx(found["flops"] / 989e12)
     assert (
         found["parameters"] == training_facts(trained(), None, 32_768)["parameters"]["total"]
@@ -268,13 +271,13 @@ def test_checkpoints_on_the_disk_are_never_more_than_planned(
 def test_before_the_steps_are_known_every_nth_is_said_beside() -> None:
     train = trained(tokens=None, epochs=1, keep_every=1000)
     summary = training_facts(train, None, 32_768)
-    found = resource_plan.plan_resources(summary, train, {**OWN, "gpu": "h100"})
+    found = resource_plan.plan_resources(summary, train, PlanSettings(gpu="h100"))
     assert resource_plan.plan_lines(summary, found)[-1].endswith(", and a checkpoint more for every 1,000 steps")
 
 
 def test_the_shape_has_the_widths_that_the_parameters_are_counted_with() -> None:
     model = {
-        **trained()["model"],
+        **dict(trained().model),
         "type": "gpt2",
         "kv_heads": None,
         "intermediate_size": None,
@@ -282,7 +285,7 @@ def test_the_shape_has_the_widths_that_the_parameters_are_counted_with() -> None
     }
     found = resource_plan.shape_of({"shape": {**model, "vocabulary": 1000}}, "adamw")
     assert (found.intermediate, found.width, found.kv) == (512, 1024, 1024)
-    grouped = {**trained()["model"], "kv_heads": 4, "overrides": {"head_dim": 32}}
+    grouped = {**dict(trained().model), "kv_heads": 4, "overrides": {"head_dim": 32}}
     found = resource_plan.shape_of({"shape": {**grouped, "vocabulary": 1000}}, "adamw")
     assert (found.intermediate, found.width, found.kv) == (2816, 512, 128)
 
@@ -293,9 +296,9 @@ def test_a_trainer_estimates_with_the_widths_of_the_model_that_it_builds() -> No
 
     from crawl2llm.training.model import build_config, count_parameters
 
-    model = {**trained()["model"], "type": "gemma2", "kv_heads": None}
+    model = {**dict(trained().model), "type": "gemma2", "kv_heads": None}
     summary = {"shape": {**model, "vocabulary": 1000}}
-    built = build_config(model, 1000, 0)
+    built = build_config(shape_settings(**model), 1000, 0)
     found = resource_plan.shape_as_built(summary, "adamw", built, count_parameters(built))
     assert (found.parameters, found.width, found.kv) == (count_parameters(built), 1024, 4 * 64)
     assert resource_plan.shape_of(summary, "adamw").kv == 1024

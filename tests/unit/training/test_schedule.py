@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from crawl2llm.chain import config
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import measures
+from crawl2llm.training.engine_settings import EngineSettings
+from crawl2llm.training.pretraining_settings import ResolvedSettings
 from crawl2llm.training.schedule import accumulation_steps, fitting_micro_batch, learning_rate, make_plan
+from tests.unit.training.typed import engine_settings, train_settings
 
-DEFAULTS: dict[str, Any] = config.validate({})["pretrain"]["train"] | {
-    "epochs": None,
-    "learning_rate": 6e-4,
-    "warmup": 0.01,
-}
+DEFAULTS: dict[str, Any] = {"epochs": None, "learning_rate": 6e-4, "warmup": 0.01, "global_batch_tokens": 40}
 
 
-def settings(**changes: Any) -> dict[str, Any]:
-    model = DEFAULTS["model"] | {"context": changes.pop("context", 10)}
-    return DEFAULTS | {"model": model, "global_batch_tokens": 40} | changes
+def settings(context: int = 10, **changes: Any) -> ResolvedSettings:
+    return cast(ResolvedSettings, train_settings(**{**DEFAULTS, "model": {"context": context}, **changes}))
+
+
+def rates_of(**changes: Any) -> EngineSettings:
+    return engine_settings(**{**DEFAULTS, **changes})
 
 
 def test_budget() -> None:
@@ -63,7 +64,7 @@ def test_the_micro_batch_gives_way_to_a_global_batch_that_is_auto() -> None:
 @hypothesis_settings(deadline=None)  # the machine may be busy
 @given(st.integers(1, 500), st.sampled_from(["cosine", "linear", "wsd", "constant"]), st.floats(0, 1), st.floats(0, 1))
 def test_learning_rate_stays_in_its_range(steps: int, schedule: str, warmup: float, decay: float) -> None:
-    chosen = settings(schedule=schedule, warmup=warmup, decay=decay)
+    chosen = rates_of(schedule=schedule, warmup=warmup, decay=decay)
     rates = [learning_rate(step, steps, chosen) for step in range(1, steps + 1)]
     assert all(0 < rate <= 6e-4 * (1 + 1e-9) for rate in rates)
     top = rates.index(max(rates))
@@ -72,12 +73,12 @@ def test_learning_rate_stays_in_its_range(steps: int, schedule: str, warmup: flo
 
 
 def test_learning_rate_at_its_corners() -> None:
-    chosen = settings(warmup=0.1)
+    chosen = rates_of(warmup=0.1)
     assert learning_rate(1, 100, chosen) == pytest.approx(6e-5)
     assert learning_rate(10, 100, chosen) == pytest.approx(6e-4)
     assert learning_rate(55, 100, chosen) == pytest.approx(3.3e-4)  # half-way between the peak and a tenth of it
     assert learning_rate(100, 100, chosen) == pytest.approx(6e-5)
-    wsd = settings(warmup=0.1, schedule="wsd", decay=0.2)
+    wsd = rates_of(warmup=0.1, schedule="wsd", decay=0.2)
     assert learning_rate(80, 100, wsd) == pytest.approx(6e-4)
     assert learning_rate(90, 100, wsd) == pytest.approx(3.3e-4)
 

@@ -33,6 +33,7 @@ from crawl2llm.training.heldout import CARRY, choose_documents
 from crawl2llm.workflow.project_checks import check_project
 from tests.unit.stages.pretrain.conftest import TINY, build
 from tests.unit.stages.pretrain.runs import finish, kill_after, rows, same
+from tests.unit.training.typed import shape_settings
 
 
 @pytest.fixture(scope="module")
@@ -339,7 +340,7 @@ def renumber(folder: Path) -> None:
 
 def tiny(**changes: Any) -> Any:
     settings = {"type": "llama", "tie_embeddings": True, "overrides": {}, **TINY["model"], **changes}
-    return build(model.build_config(settings, 300, 0), 1)
+    return build(model.build_config(shape_settings(**settings), 300, 0), 1)
 
 
 def load_weights(made: Any, path: Path, tokenizer: Path) -> None:

@@ -14,6 +14,7 @@ from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.chain.project import Project
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.report import variants
+from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps.read import Variant, input_digests
 
 STEP = steps.COMPARE_ALL
@@ -62,7 +63,7 @@ def test_variants_with_the_same_files_are_one_training() -> None:
             {"filters": [], "ingest": {"extract": {"shards": 1, "sources": [source]}}, "variants": {**more, "same": {}}}
         )
     )
-    found, _ = variants.read_comparison(project, project.variants["main"]["report"]["compare"])
+    found, _ = variants.read_comparison(project, CompareSettings())
     assert [row["name"] for row in found["settings"]] == ["main"] and len(found["settings"][0]["variants"]) == 6
     same = {row["name"]: row["same_as"] for row in found["variants"]}
     assert same == {"main": None, "seed": None} | dict.fromkeys(["default", "unused", "cores", "same"], "main")

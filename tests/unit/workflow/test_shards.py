@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from argparse import Namespace
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def test_a_shard_whose_data_are_half_replaced_is_not_done(
         return []
 
     with monkeypatch.context() as patched, pytest.raises(AssertionError):
-        patched.setattr(score, "body", killed)
+        patched.setattr(score, "main", replace(score.main, body=killed))
         making.documents(tmp_path / "extract", [making.document("1", "Replaced.")], shard="00001")
         command_line._read_input.cache_clear()  # another program
         scored(ingested[0], tmp_path, "00001")

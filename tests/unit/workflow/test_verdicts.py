@@ -15,23 +15,23 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl2llm.chain import config as configuration
 from crawl2llm.chain.filter_order import FILTERS
-from crawl2llm.chain.heuristics_rules import FAMILIES
+from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.filters.decontaminate.cuts import judge_document as judge_decontaminate
 from crawl2llm.filters.dedup import select as dedup
 from crawl2llm.filters.dedup.components import EDGE, choose_greedily
 from crawl2llm.filters.framework.rules import Rule, Rules
 from crawl2llm.filters.heuristics.measures import MEASURES
+from crawl2llm.filters.heuristics.rules import FAMILIES
 from crawl2llm.filters.pii.kinds import KINDS
 from crawl2llm.filters.quality.score import SIGNAL
+from crawl2llm.filters.quality.select import Task as QualityTask
 from crawl2llm.filters.quality.select import judge_batch as judged_quality
 from crawl2llm.filters.quality.select import top_fraction_threshold
 from crawl2llm.filters.sourcecode.measures import COUNTS, SHARES
 from crawl2llm.formats.document_numbers import DUPLICATE
 from tests.unit import making
 
-COMPLETE = configuration.validate({})
 DROPS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 # Of filters that do not declare their rules: how a dropped document's value stands to the threshold.
 UNDECLARED: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
@@ -63,7 +63,7 @@ def explains(stage: str, verdict: dict[str, Any], rules: Rules = ()) -> None:
 
 def declares(stage: str, row: dict[str, Any], language: str = "", **changes: Any) -> dict[str, Any]:
     """The verdict on a document by the rules that a filter declares, held to these."""
-    options = {**COMPLETE[stage]["select"], **changes}
+    options = settings_class(f"{stage}.select").model_validate(changes)
     verdict = making.verdict(stage, {"id": "a", **row}, options, language)
     explains(stage, verdict, importlib.import_module(f"crawl2llm.filters.{stage}.select").rules(options))
     assert verdict["kept"] or not row.get("curated")
@@ -174,7 +174,12 @@ def test_decontaminate(overlap: float, cut: float, most: float, cut_max: float, 
 @given(st.data())
 def test_heuristics(data: st.DataObject) -> None:
     thresholds = st.none() | SHARE | st.integers(0, 3)
-    options = {family: {name: data.draw(thresholds) for name in names} for family, names in FAMILIES.items()}
+    options = {  # of any value: a rule does not depend on the range of its key
+        family: settings_class(f"heuristics.select.{family}").model_construct(
+            **{name: data.draw(thresholds) for name in names}
+        )
+        for family, names in FAMILIES.items()
+    }
     measures = st.none() | st.integers(0, 4) | SHARE
     row = {name: data.draw(measures) for name in MEASURES}
     declares("heuristics", {**row, "curated": data.draw(st.booleans())}, **options)
@@ -214,7 +219,7 @@ def test_dedup(edges: list[tuple[int, int, float]], copied: dict[int, int], exac
     st.sampled_from(["fraction", "pareto", "threshold"]),
 )
 def test_quality(scores: list[float | None], fraction: float, method: str) -> None:
-    options = {**COMPLETE["quality"]["select"], "method": method, "keep_fraction": fraction, "skipped_by": []}
+    options = QualityTask(method=method, keep_fraction=fraction, skipped_by=[])
     threshold = top_fraction_threshold(lambda: [np.array([score for score in scores if score is not None])], fraction)
     rows = [{"id": f"{number}", "score": score, "curated": False} for number, score in enumerate(scores)]
     for verdict in judged_quality(pa.RecordBatch.from_pylist(rows, schema=SIGNAL), options, threshold).to_pylist():

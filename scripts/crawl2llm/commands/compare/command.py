@@ -247,9 +247,12 @@ def write_page(configfiles: list[str]) -> int:
     """Write the page over all variants of what is there. Raises InputError where nothing is."""
     from crawl2llm.stages.report import variants
     from crawl2llm.stages.report.compare import read_project
+    from crawl2llm.stages.report.settings import CompareSettings
 
     run = read_project(configfiles or ["config.yaml"])
-    report, results_by_variant = variants.read_comparison(run, run.variants["main"]["report"]["compare"])
+    report, results_by_variant = variants.read_comparison(
+        run, CompareSettings.model_validate(run.variants["main"]["report"]["compare"])
+    )
     if not any(manifests for variant in results_by_variant.values() for manifests in variant.manifests.values()):
         raise InputError(f"no variant has any result in {Path('results').absolute()}: run it first")
     write_atomically(PAGE.with_name("compare.json"), pretty_json(report))

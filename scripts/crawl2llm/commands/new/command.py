@@ -145,8 +145,9 @@ def config_text(
     samples: list[tuple[Source, Sample]], languages: list[str], estimate: Estimate, name: str, shards: int, digits: int
 ) -> str:
     """The config as YAML with comments."""
-    train, model = estimate.settings, estimate.settings["model"]
-    trained = train["steps"] * train["global_batch_tokens"]
+    train, model = estimate.settings, estimate.settings.model
+    assert train.steps is not None  # as epochs are auto
+    trained = train.steps * train.global_batch_tokens
     keep_fraction = configuration.validate({})["quality"]["select"]["keep_fraction"]
     languages_text = ", ".join(
         f"{language} {share:.1%}" for language, share in list(language_shares(samples).items())[:10]
@@ -190,7 +191,7 @@ def config_text(
         f"#   Here: {format_duration(estimate.data_here)} for the data on all cores "
         f"({format_duration(estimate.starts_here)} of it to start {format_quantity(estimate.tasks, 'task')}), "
         f"{format_duration(estimate.train_here)} for pretraining",
-        f"#   on {format_quantity(train['threads'], 'thread')}, by the sample's processor time and a few steps timed here, as if nothing "
+        f"#   on {format_quantity(train.threads, 'thread')}, by the sample's processor time and a few steps timed here, as if nothing "
         "else ran. Assumed: all data steps",
         f"#   take {DATA_FACTOR:.0f} times what reading, language and heuristics take. Fine-tuning, evaluation and report come on top",
         "#   (1.5 minutes on 2 cores for a model of 0.6 million parameters, measured with `make demo`).",
@@ -225,15 +226,15 @@ def config_text(
         "  train:",
         "    model:",
         *[
-            f"      {key}: {model[key]}"
+            f"      {key}: {getattr(model, key)}"
             for key in ("hidden_size", "intermediate_size", "layers", "heads", "kv_heads", "context")
         ],
         f"    tokens: {trained}",
-        f"    global_batch_tokens: {train['global_batch_tokens']}",
-        f"    learning_rate: {train['learning_rate']}",
-        f"    warmup: {train['warmup']}",
-        f"    validation_tokens: {train['validation_tokens']}",
-        f"    precision: {train['precision']} # bf16 on GPUs, and save_dtype",
+        f"    global_batch_tokens: {train.global_batch_tokens}",
+        f"    learning_rate: {train.learning_rate}",
+        f"    warmup: {train.warmup}",
+        f"    validation_tokens: {train.validation_tokens}",
+        f"    precision: {train.precision} # bf16 on GPUs, and save_dtype",
         "",
     ]
     return "\n".join(lines)

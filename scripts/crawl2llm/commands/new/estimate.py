@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import config_schema, steps
@@ -15,6 +15,7 @@ from crawl2llm.core.processors import usable_cores
 from crawl2llm.training import auto
 from crawl2llm.training.cost_estimate import MFU
 from crawl2llm.training.gpus import KINDS
+from crawl2llm.training.pretraining_settings import ResolvedSettings, TrainSettings
 from crawl2llm.training.vocabulary_size import TABLE, vocabulary_entries
 
 # Bytes of text a token by entries of the vocabulary, English: 2.7 was measured on a run of this project,
@@ -44,7 +45,7 @@ class Estimate(NamedTuple):
     text_bytes: int
     tokens: int
     vocabulary: int
-    settings: dict[str, Any]  # pretrain.train, with a number for each `auto`
+    settings: ResolvedSettings  # pretrain.train, with a number for each `auto`
     parameters: int
     operations: float
     data_here: float
@@ -84,7 +85,7 @@ def operations_per_second(threads: int) -> float:
     )
     model = LlamaForCausalLM(shape)
     tokens = torch.zeros((4, row.context), dtype=torch.long)
-    cost = auto.training_flops_per_token({**row._asdict(), "tie_embeddings": True}, vocabulary) * tokens.numel()
+    cost = auto.training_flops_per_token(auto.row_model(row), vocabulary) * tokens.numel()
     times = []
     for _ in range(3):  # the first warms up
         start = time.process_time()  # of all threads: the machine may be busy with other things
@@ -113,10 +114,10 @@ def estimate_run(samples: list[tuple[Source, Sample]], languages: list[str], sha
     text *= 1 - held_out_share
     vocabulary = vocabulary_entries("auto", int(text))
     tokens = int(text / BYTES_A_TOKEN[vocabulary])
-    defaults = config_schema.fill_defaults("pretrain.train", {})
-    settings = auto.resolve(defaults, max(tokens, 300), vocabulary)
-    trained = settings["steps"] * settings["global_batch_tokens"]
-    operations = float(auto.training_flops_per_token(settings["model"], vocabulary)) * trained
+    settings = auto.resolve(TrainSettings(), max(tokens, 300), vocabulary)
+    assert settings.steps is not None  # as epochs are auto
+    trained = settings.steps * settings.global_batch_tokens
+    operations = float(auto.training_flops_per_token(settings.model, vocabulary)) * trained
     usable = usable_cores()
     tasks, start_seconds = task_starts(shards, usable)
     gpu_seconds = operations / (8 * H100 * MFU)
@@ -126,12 +127,12 @@ def estimate_run(samples: list[tuple[Source, Sample]], languages: list[str], sha
         tokens=tokens,
         vocabulary=vocabulary,
         settings=settings,
-        parameters=auto.parameter_totals(settings["model"], vocabulary)[0],
+        parameters=auto.parameter_totals(settings.model, vocabulary)[0],
         operations=operations,
         data_here=DATA_FACTOR * reading / usable + start_seconds,
-        train_here=operations / operations_per_second(settings["threads"]) + TRAINING_SECONDS,
+        train_here=operations / operations_per_second(settings.threads) + TRAINING_SECONDS,
         data_node=DATA_FACTOR * reading / NODE_CORES + task_starts(shards, NODE_CORES)[1],
-        train_node=max(gpu_seconds, settings["steps"] * STEP_SECONDS) + TRAINING_SECONDS,
+        train_node=max(gpu_seconds, settings.steps * STEP_SECONDS) + TRAINING_SECONDS,
         tasks=tasks,
         starts_here=start_seconds,
         validation_fraction=held_out_share,

@@ -240,7 +240,7 @@ def remote_source(pattern: str, source_options: SourceOptions) -> Source:
     access = Access(source_options.options, PATIENCE, urls=frozenset([pattern.removeprefix("@")]))
     log.info("asking for %s", pattern)
     try:
-        entries = listing.files_at_paths({"paths": [pattern]}, access)
+        entries = listing.files_at_paths([pattern], access)
     except InputError as error:
         raise InputError(f"{FROM_OPTION} {pattern!r}: {error}") from error
     first = max(entries[:50], key=lambda entry: (entry[2].bytes if entry[2] else 0) or 0)
@@ -274,7 +274,7 @@ def crawl_source(pattern: str, source_options: SourceOptions) -> Source:
     check_entry(entry)
     access = Access(source_options.options, PATIENCE)
     log.info("asking for the files of %s", pattern)
-    entries = listing.crawl_files(entry, access)
+    entries = listing.crawl_files(listing.ListedSource.model_validate(entry), access)
     if not entries:
         raise InputError(f"{FROM_OPTION} {pattern}: its list names no file")
     return Source(urls.COMMON_CRAWL, [pattern], with_lengths(entries, access, page=False), keys)

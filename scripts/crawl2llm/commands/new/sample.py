@@ -20,10 +20,12 @@ from crawl2llm.filters.framework.columns import one_document
 from crawl2llm.filters.framework.rules import failed_rules
 from crawl2llm.filters.heuristics.measures import Limits, measure_document
 from crawl2llm.filters.heuristics.select import rules
+from crawl2llm.filters.heuristics.settings import SelectSettings
 from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.stages.ingest.decompress import SUFFIXES, is_tar
 from crawl2llm.stages.ingest.extract import source_reader
 from crawl2llm.stages.ingest.files import File, FileHead
+from crawl2llm.stages.ingest.settings import ExtractSettings, ExtractSource
 from crawl2llm.stages.ingest.transfer_errors import TransferError
 from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 from crawl2llm.text.stop_words import stop_words_by_language
@@ -98,11 +100,10 @@ def read_sample(source: Source, seconds: float = SECONDS) -> Sample:
     Raises InputError, with the URL, for a remote file that cannot be read.
     """
     defaults = configuration.validate({})
-    settings = {**defaults["ingest"]["extract"], "sources": [source.config_entry()]}
-    read = source_reader(source.config_entry(), settings)
+    read = source_reader(ExtractSource.model_validate(source.config_entry()), ExtractSettings())
     identify = Identifier(model_path(defaults["language"]["score"]["model"]))
     stop_words, limits = stop_words_by_language({}), Limits()
-    thresholds = defaults["heuristics"]["select"]
+    thresholds = SelectSettings()
     heuristics_rules = rules(thresholds)
     threshold = defaults["language"]["select"]["threshold"]
     out, started_at, cpu_before = Sample(), time.monotonic(), time.process_time()

@@ -99,8 +99,9 @@ def config_of_options(options: list[str], folder: Path) -> dict[str, Any] | None
         tree = yaml_errors.read_layered(parsed.configfile or [folder / "config.yaml"])
         for name, _, value in (entry.partition("=") for entry in parsed.config):
             tree = configuration.merge_dicts(tree, {name: yaml.safe_load(value)})
-        return configuration.validate(tree)
-    except (yaml.YAMLError, errors.ConfigError):
+        with contextlib.chdir(folder):  # which folders of plug-ins are relative to
+            return configuration.validate(tree)
+    except (yaml.YAMLError, errors.ConfigError, OSError):
         return None
 
 

@@ -18,6 +18,8 @@ from crawl2llm.commands.plan.dryrun import Task, variant_and_step
 from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import auto
+from crawl2llm.training.parameters import model_of_summary
+from crawl2llm.training.pretraining_settings import TrainSettings
 from crawl2llm.training.schedule import make_plan
 
 # The step whose kept documents (pairs, of a fine-tuning) say how much a step has to do, where that is not the last of what it reads.
@@ -123,22 +125,22 @@ def training_operations(settings: dict[str, Any], tokens: int, vocabulary: int) 
     None for settings that such a corpus cannot go with.
     """
     try:
-        resolved = auto.resolve(settings, tokens, vocabulary)
+        resolved = auto.resolve(TrainSettings.model_validate(settings), tokens, vocabulary)
         schedule = make_plan(resolved, tokens)
     except InputError:
         return None
-    per_token = auto.training_flops_per_token(resolved["model"], vocabulary)
+    per_token = auto.training_flops_per_token(resolved.model, vocabulary)
     return float(per_token), float(schedule.tokens_until(schedule.steps) * per_token)
 
 
 def measured_operations(summary: dict[str, Any]) -> tuple[float, float] | None:
     """The same of the pre-training with this summary in its manifest; None where it does not say."""
     try:
-        per_token = auto.training_flops_per_token(summary["shape"], summary["shape"]["vocabulary"])
+        per_token = auto.training_flops_per_token(model_of_summary(summary["shape"]), summary["shape"]["vocabulary"])
         # Under a batch_ramp steps differ; an earlier version's manifest may not say the tokens.
         tokens = summary.get("tokens") or summary["steps"] * summary["global_batch_tokens"]
         return float(per_token), float(tokens * per_token)
-    except (KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError):
         return None
 
 

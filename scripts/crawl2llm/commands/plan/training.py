@@ -15,6 +15,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.phrases import and_more, join_with_and
 from crawl2llm.stages.pretrain.plan import training_facts
 from crawl2llm.training import cost_estimate, gpus, resource_plan
+from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
 MOST_VARIANTS = 3  # variants that a heading names
 TRAIN, TOKENS, TOKENIZER = "pretrain.train", "tokenize.encode", "tokenize.train"
@@ -33,7 +34,7 @@ def plan_summary(config: dict[str, Any], tokens: int | None, entries: int | None
     vocabulary = entries or (vocabulary_setting if isinstance(vocabulary_setting, int) else None)
     if vocabulary is None:
         raise InputError("tokenize.train.vocabulary is auto: known after tokenize")
-    return training_facts(config["pretrain"]["train"], tokens, vocabulary)
+    return training_facts(TrainSettings.model_validate(config["pretrain"]["train"]), tokens, vocabulary)
 
 
 def summary_and_placement(
@@ -44,9 +45,11 @@ def summary_and_placement(
     more: see `resource_plan.plan_resources`. Raises InputError where what is needed is known after tokenize.encode alone, and for settings
     that cannot work.
     """
-    plan_facts, train = plan_summary(config, tokens, entries), config["pretrain"]["train"]
+    plan_facts = plan_summary(config, tokens, entries)
+    train = TrainSettings.model_validate(config["pretrain"]["train"])
+    plan_settings = PlanSettings.model_validate(config["pretrain"]["plan"])
     return plan_facts, resource_plan.plan_resources(
-        plan_facts, train, config["pretrain"]["plan"], profile_gpu, cost_estimate.read_last_training(folder), **more
+        plan_facts, train, plan_settings, profile_gpu, cost_estimate.read_last_training(folder), **more
     )
 
 
@@ -99,10 +102,12 @@ def _variant_lines(tasks: list[Task], work: Work, variant: str) -> Iterator[str]
             train and "hours" in place and (seconds := work.seconds(train)) is not None
         ):  # the table's figure, and no other
             engine = cost_estimate.last_training_basis(
-                cost_estimate.read_last_training(folder) or {}, config["pretrain"]["train"]
+                cost_estimate.read_last_training(folder) or {}, config["pretrain"]["train"]["engine"]
             )
             place |= cost_estimate.price_hours(
-                seconds / 3600, place["processes"] if place["gpu"] else 0, config["pretrain"]["plan"]
+                seconds / 3600,
+                place["processes"] if place["gpu"] else 0,
+                PlanSettings.model_validate(config["pretrain"]["plan"]),
             )
             place["basis"] = f"the table above: {engine}, scaled by operations, start and end included"
         plan_lines = resource_plan.plan_lines(plan_facts, place)

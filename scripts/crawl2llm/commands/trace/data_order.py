@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain import config_schema, steps
+from crawl2llm.chain import steps
 from crawl2llm.commands.trace.results import Results, row_of_document
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import auto, data, mix_reader, schedule
 from crawl2llm.training.data import Tokens
+from crawl2llm.training.pretraining_settings import TrainSettings
 from crawl2llm.training.schedule import Plan
 
 TRAIN = "pretrain.train"
@@ -173,14 +174,14 @@ def training_order(results: Results) -> DataOrder:
         )
     tokens = [results.manifest_path("tokenize.encode", shard) for shard in results.shards]
     token_count = len(data.open_split(tokens, "train"))
-    settings = config_schema.fill_defaults(TRAIN, results.config["pretrain"]["train"])
-    settings = auto.resolve(settings, token_count, manifest.summary["shape"]["vocabulary"])
+    train = TrainSettings.model_validate(results.config["pretrain"]["train"])
+    settings = auto.resolve(train, token_count, manifest.summary["shape"]["vocabulary"])
     mix = results.manifest_path(steps.MIX) if steps.is_used(steps.MIX, results.config) else None
     step_range = manifest.summary.get("after_step", 0) + 1, int(manifest.summary["steps"])
     return DataOrder(
         tokens,
         schedule.make_plan(settings, token_count),
-        settings["seed"],
+        settings.seed,
         mix,
         step_range,
         manifest.summary.get("rolled_back", ()),

@@ -17,8 +17,13 @@ from crawl2llm.commands.status import median_task_seconds
 LATE_SECONDS = 10.0  # seconds after which a task that should be over is said to take longer
 TARGET_RULE = "all"  # the rule that only asks for the others
 # The steps whose counts are documents.
-DOCUMENTS = list(STEPS)[list(STEPS).index("ingest.extract") : list(STEPS).index("corpus.write") + 1]
 FURTHER_SHARDS = re.compile(r" --also((?: \d+)+)")  # in the command of a task of several shards
+
+
+def counts_documents(step: str) -> bool:
+    """Whether the tasks of a step count documents."""
+    order = list(STEPS)
+    return step in order[order.index("ingest.extract") : order.index("corpus.write") + 1]
 
 
 def step_of(rule: str) -> str:
@@ -145,7 +150,7 @@ class Run:
                 task.tail = None  # its log is of the start that did the work
 
     def _add_documents(self, task: Task, step: Step) -> None:
-        if task.step not in DOCUMENTS:
+        if not counts_documents(task.step):
             return
         for path in task.manifests:
             try:

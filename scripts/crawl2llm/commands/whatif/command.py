@@ -293,8 +293,9 @@ def main(argv: list[str] | None = None) -> int:
     add_options(parser)
     args = parser.parse_args(argv)
     with contextlib.ExitStack() as stack:
+        results = open_results(args, stack)  # which loads plug-ins, and these may need pandas
         stack.enter_context(skip_pandas.without_pandas(filter_order.FIRST_VERDICTS))
-        report = whatif_report(open_results(args, stack), args.edits, args.samples)
+        report = whatif_report(results, args.edits, args.samples)
     return command_line.print_findings(args, report, lambda: words.whatif_lines(report))
 
 

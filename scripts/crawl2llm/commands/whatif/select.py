@@ -11,23 +11,15 @@ import io
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import steps
+from crawl2llm.chain import placement_options, steps
 from crawl2llm.chain.fingerprint import tracked_settings
-from crawl2llm.chain.steps import program_of
+from crawl2llm.chain.step import alternatives
 from crawl2llm.commands.trace.results import Results
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import canonical_json
 
-# What a select reads besides the score of its shard: option → step. Those that the config does not use are left out.
-EXTRA_INPUTS = {
-    "language.select": {"--compared": "language.compare"},
-    "heuristics.select": {"--thresholds": "heuristics.calibrate", "--languages": "language.score"},
-    "quality.select": {"--languages": "language.score", "--combined": "quality.combine"},
-    "dedup.select": {"--exact": "dedup.exact", "--pairs": "dedup.verify"},
-}
-# What is made by the settings of a select step too, and so made again where an edit changes them: option → step that it reads.
-REMADE_STEPS = {"heuristics.calibrate": {"--signals": "heuristics.score", "--languages": "language.score"}}
-SIGNALS = {"dedup.select": "dedup.signature"}  # else the filter's score
+# What is made by the settings of a select step too, and so made again where an edit changes them:
+REMADE_STEPS = ("heuristics.calibrate",)
 
 
 def verdict_tables(results: Results, config: dict[str, Any], step: str, out: Path) -> dict[str, Path]:
@@ -35,20 +27,16 @@ def verdict_tables(results: Results, config: dict[str, Any], step: str, out: Pat
 
     Raises InputError where what it reads is not there, or where it fails, with what it said.
     """
-    stage = steps.stage_of(step)
     by_shard = steps.STEPS[step].per == "shard"
-    options = {"--signals": SIGNALS.get(step, f"{stage}.score"), **EXTRA_INPUTS.get(step, {})}
     remade = {
-        needed: _run_step(
-            results, config, needed, "", out.with_name(needed) / "manifest.json", REMADE_STEPS[needed], {}
-        )
-        for needed in options.values()
+        needed: _run_step(results, config, needed, "", out.with_name(needed) / "manifest.json", {})
+        for needed in steps.STEPS[step].inputs.values()
         if needed in REMADE_STEPS and _settings_differ(needed, config, results.config)
     }
     tables = {}
     for shard in results.shards if by_shard else [""]:
         manifest = out / (f"{shard}.manifest.json" if by_shard else "manifest.json")
-        _run_step(results, config, step, shard, manifest, options, remade)
+        _run_step(results, config, step, shard, manifest, remade)
         for name in [shard] if by_shard else results.shards:
             tables[name] = out / f"{name}.parquet"
     return tables
@@ -67,26 +55,32 @@ def _run_step(
     step: str,
     shard: str,
     manifest: Path,
-    options: dict[str, str],
     remade: dict[str, Path],
 ) -> Path:
-    """Run the program of a step for a shard ("": of all), and return its manifest. remade: those that were made for this answer."""
+    """Run the program of a step for a shard ("": of all), and return its manifest. remade: those that were made for this answer.
+
+    Inputs that the config does not use are left out.
+    """
     words = [
         "--config",
         canonical_json({"step": step, "config": tracked_settings(step, config)}),
         "--manifest",
         str(manifest),
     ]
-    for option, needed in options.items():
-        if (
-            manifests := [remade[needed]]
-            if needed in remade
-            else _input_manifests(results, config, step, needed, shard)
-        ):
-            words += [option, *map(str, manifests)]
+    for name, needs in steps.STEPS[step].inputs.items():
+        manifests = [
+            path
+            for needed in alternatives(needs)
+            for path in (
+                [remade[needed]] if needed in remade else _input_manifests(results, config, step, needed, shard)
+            )
+        ]
+        if manifests:
+            words += [placement_options.option_flag(name), *map(str, manifests)]
     output = io.StringIO()
     with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
-        status = importlib.import_module(program_of(step)).main(words)
+        module, *first_words = steps.program_words(step)
+        status = importlib.import_module(module).main([*first_words, *words])
     if status:
         raise InputError(f"{step} failed: {output.getvalue().strip().splitlines()[-1]}")
     return manifest

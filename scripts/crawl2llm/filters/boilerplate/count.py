@@ -10,10 +10,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.boilerplate import keys
+from crawl2llm.filters.boilerplate.settings import CountSettings
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import shard_of
 from crawl2llm.formats.hash_shuffle import Dealer
@@ -24,13 +25,17 @@ def participating_host(row: dict[str, Any], skipped_by: list[str]) -> int | None
     return None if row["curated"] or row["source"] in skipped_by else keys.hash_of_host(row["url"])
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(CountSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     counted_documents = 0
     with Dealer(out, keys.LINE, keys.merge_counts) as dealer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated", "url"]):
-            if (host := participating_host(row, settings["skipped_by"])) is not None:
+            if (host := participating_host(row, settings.skipped_by)) is not None:
                 dealer.add(keys.line_rows(row["text"], host))
                 counted_documents += 1
             progress.add()
@@ -39,7 +44,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-main = Program("boilerplate.count", __doc__, Untyped, body)
+main = Program("boilerplate.count", __doc__, Task, body)
 
 
 if __name__ == "__main__":

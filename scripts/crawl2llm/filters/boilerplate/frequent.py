@@ -11,16 +11,16 @@ import argparse
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.chain.steps import number_of_parts
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.boilerplate.keys import DOCUMENTS, LINE, merge_counts
+from crawl2llm.filters.boilerplate.settings import FrequentSettings
 from crawl2llm.formats.document_numbers import group_starts
 from crawl2llm.formats.documents import shard_of
 from crawl2llm.formats.hash_shuffle import Answers, Rows, pieces_of_part, rows_of_part
@@ -50,7 +50,7 @@ def frequent_rows(rows: Rows, hosts: Rows, documents_min: int, share_min: float)
     return out
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: FrequentSettings, manifest: Manifest) -> list[Path]:
     part, parts = shard_of(args.manifest), number_of_parts(len(args.counts))
     host_rows = host_counts(args.counts, int(part), parts)
     out = args.manifest.with_name(f"{part}.parquet")
@@ -60,7 +60,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     with scratch_folder(args.manifest.with_name(f".{part}")) as folder:
         answers = Answers(folder / "answers", args.counts)
         for shard, rows in pieces_of_part(args.counts, int(part), parts, LINE, folder / "rows", key="key"):
-            passes = frequent_rows(rows, host_rows, settings["documents_min"], settings["share_min"])
+            passes = frequent_rows(rows, host_rows, settings.documents_min, settings.share_min)
             answers.add(shard[passes], rows["key"][passes])
             lines += len(np.unique(rows["key"][rows["key"] != DOCUMENTS]))
             frequent_lines += len(np.unique(rows["key"][passes]))
@@ -69,7 +69,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-main = Program("boilerplate.frequent", __doc__, Untyped, body)
+main = Program("boilerplate.frequent", __doc__, FrequentSettings, body)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.boilerplate import keys
 from crawl2llm.filters.boilerplate.count import participating_host
+from crawl2llm.filters.boilerplate.settings import ScoreSettings
 from crawl2llm.filters.edit_filter import EditWriter
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import shard_of
@@ -22,13 +22,17 @@ from crawl2llm.formats.hash_shuffle import read_answers
 from crawl2llm.text.blocks import removal_spans
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(ScoreSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     frequent = set(read_answers(args.frequent, int(shard_of(args.documents)))["hash"].tolist())
     progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     columns = ["source", "curated", "url"]
     with EditWriter(args.manifest) as writer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, columns, originals=True):
-            host = participating_host(row, settings["skipped_by"]) if frequent else None
+            host = participating_host(row, settings.skipped_by) if frequent else None
             line_keys = keys.line_keys(row["text"], host) if host is not None else []
             removed_lines = [number for number, key in enumerate(line_keys) if key in frequent]
             writer.add_document(
@@ -39,7 +43,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return writer.files
 
 
-main = Program("boilerplate.score", __doc__, Untyped, body)
+main = Program("boilerplate.score", __doc__, Task, body)
 
 
 if __name__ == "__main__":

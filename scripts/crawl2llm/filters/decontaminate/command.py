@@ -20,6 +20,7 @@ from crawl2llm.core.manifest import pretty_json, write_atomically
 from crawl2llm.filters.decontaminate import corpora, cuts, items
 from crawl2llm.filters.decontaminate import index as indexing
 from crawl2llm.filters.decontaminate.search import Index, Match, build_index
+from crawl2llm.filters.decontaminate.settings import IndexFile
 from crawl2llm.formats.public_tasks.presets import PRESETS
 from crawl2llm.formats.public_tasks.rows import CORE
 from crawl2llm.formats.spans import EditedText, Span
@@ -87,20 +88,13 @@ def items_and_settings(args: argparse.Namespace) -> tuple[list[items.Item], dict
         return items.read_items(args.index)
     if not (args.tasks or args.items):
         raise InputError("nothing to search for: give --tasks with --data, --items, or --index")
-    columns = {"question": args.question, **({"answer": args.answer} if args.answer else {})}
-    settings = {
-        "tasks": args.tasks,
-        "data": [str(path) for path in args.data],
-        "hub": False,
-        "files": [{"path": str(path), **columns} for path in args.items],
-        "method": args.method,
-        "words": args.words,
-        "short_words": args.short_words,
-    }
-    search_settings = indexing.search_settings(settings)
-    return items.build_items(
-        indexing.collect_items(settings), search_settings["words"], search_settings["short_words"]
-    ), search_settings
+    files = [
+        IndexFile.model_construct(path=str(path), question=args.question, answer=args.answer or None)
+        for path in args.items
+    ]
+    collected_items = indexing.collect_items(args.tasks, [str(path) for path in args.data], False, files)
+    search_settings = indexing.search_settings(args.method, args.words, args.short_words)
+    return items.build_items(collected_items, search_settings["words"], search_settings["short_words"]), search_settings
 
 
 def search_corpus(args: argparse.Namespace) -> int:
@@ -109,7 +103,7 @@ def search_corpus(args: argparse.Namespace) -> int:
         raise InputError(f"--out {args.out} is where the corpus lies: name another folder")
     searched_items, search_settings = items_and_settings(args)
     log.info("%s items of %d sets", f"{len(searched_items):,}", len({item.set for item in searched_items}))
-    overlap_max = cuts.overlap_limit({"overlap_max": args.overlap_max}, search_settings["method"])
+    overlap_max = cuts.overlap_limit(args.overlap_max, search_settings["method"])
     progress = Progress(max(1, sum(file.stat().st_size for file, _ in files)) >> 10, "kB of files")
     read = 0
     matches = None

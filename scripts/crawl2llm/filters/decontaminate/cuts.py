@@ -13,10 +13,9 @@ DEFAULT_LIMITS = {"ngram": 0.5, "idf": 0.8}
 OVERLAP_RULE, CUT_RULE = "overlap_max", "cut_max"
 
 
-def overlap_limit(settings: Mapping[str, Any], method: str) -> float:
-    """The overlap above which an item counts as found."""
-    setting = settings["overlap_max"]
-    return DEFAULT_LIMITS[method] if setting is None else float(setting)
+def overlap_limit(overlap_max: float | None, method: str) -> float:
+    """The overlap above which an item counts as found. overlap_max: of `decontaminate.select`."""
+    return DEFAULT_LIMITS[method] if overlap_max is None else float(overlap_max)
 
 
 def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

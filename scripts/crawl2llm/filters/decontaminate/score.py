@@ -18,11 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import items
 from crawl2llm.filters.decontaminate.search import Index, Match, build_index
+from crawl2llm.filters.decontaminate.settings import ScoreSettings
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of, sidecar_file
 
@@ -69,7 +70,7 @@ def rows_with_matches(rows: Iterator[dict[str, Any]], index: Index) -> Iterator[
         yield from zip(batch, index.find_matches([row["text"] for row in batch]), strict=True)
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: ScoreSettings, manifest: Manifest) -> list[Path]:
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress, documents = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents"), 0
     columns = ["source", "curated", "url"]
@@ -108,7 +109,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out, sidecar_file(args.manifest, "matches")]
 
 
-main = Program("decontaminate.score", __doc__, Untyped, body)
+main = Program("decontaminate.score", __doc__, ScoreSettings, body)
 
 
 if __name__ == "__main__":

@@ -14,20 +14,25 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.decontaminate import cuts
 from crawl2llm.filters.decontaminate.score import MATCH_SCHEMA
+from crawl2llm.filters.decontaminate.settings import SelectSettings
 from crawl2llm.formats import spans
 from crawl2llm.formats.documents import Writer, by_row, rows, select_shard, shard_of, sidecar_file
 
 FOUND_SCHEMA = MATCH_SCHEMA.append(pa.field("fate", pa.string()))
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(SelectSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     signals = Manifest.read(args.signals)
-    overlap_max = cuts.overlap_limit(settings, signals.summary["method"])
-    action, cut_max = settings["action"], settings["cut_max"]
+    overlap_max = cuts.overlap_limit(settings.overlap_max, signals.summary["method"])
+    action, cut_max = settings.action, settings.cut_max
     matches_by_document: dict[str, list[dict[str, Any]]] = {}  # matches by document: those of a shard
     for row in rows(signals.file(f"matches/{shard_of(args.signals)}.parquet")):
         if row["overlap"] > overlap_max:
@@ -46,10 +51,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     def record_fate(row: dict[str, Any], verdict: dict[str, Any]) -> None:
         if row["id"] in matches_by_document:
             fates[row["id"]] = "cut" if verdict["kept"] else "dropped"
-            if row["source"] in settings["skipped_by"]:
+            if row["source"] in settings.skipped_by:
                 fates[row["id"]] = "left"
 
-    files = select_shard(args.signals, by_row(judge_row), manifest, args.manifest, settings["skipped_by"], record_fate)
+    files = select_shard(args.signals, by_row(judge_row), manifest, args.manifest, settings.skipped_by, record_fate)
     places, found_file = spans.file_of(args.manifest), sidecar_file(args.manifest, "found")
     counts_by_set: dict[str, dict[str, int]] = {}
     with Writer(places, spans.SCHEMA) as writer, Writer(found_file, FOUND_SCHEMA) as items:
@@ -74,7 +79,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [*files, places, found_file]
 
 
-main = Program("decontaminate.select", __doc__, Untyped, body)
+main = Program("decontaminate.select", __doc__, Task, body)
 
 
 if __name__ == "__main__":

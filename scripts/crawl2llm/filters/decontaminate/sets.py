@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import canonical_json
 from crawl2llm.filters.decontaminate.items import QuestionAndAnswer
+from crawl2llm.filters.decontaminate.settings import IndexFile
 from crawl2llm.formats.documents import document_id
 from crawl2llm.formats.public_tasks import core, hub, presets
 from crawl2llm.formats.public_tasks.presets import PRESETS
@@ -121,13 +121,13 @@ def _core_items(task_data: TaskFiles) -> Iterator[tuple[str, str, QuestionAndAns
                 break
 
 
-def file_items(entry: dict[str, Any], key: str) -> Iterator[tuple[str, str, QuestionAndAnswer]]:
+def file_items(entry: IndexFile, key: str) -> Iterator[tuple[str, str, QuestionAndAnswer]]:
     """(set, id, what is asked) of every item of a local file: a row of JSON Lines, by its columns, or a line of text.
 
-    entry: `path`, and perhaps `name`, `question` (columns, joined) and `answer` (a column). key: how errors call it. Raises InputError.
+    entry: of `decontaminate.index.files`. key: how errors call it. Raises InputError.
     """
-    path = Path(entry["path"])
-    name = entry.get("name") or default_set_name(path)
+    path = Path(entry.path)
+    name = entry.name or default_set_name(path)
     seen = dict[str, int]()
     for question, answer in _question_rows(path, entry, key):
         text = canonical_json([question, answer])
@@ -140,8 +140,8 @@ def default_set_name(path: Path | str) -> str:
     return Path(path).name.split(".")[0]
 
 
-def _question_rows(path: Path, entry: dict[str, Any], key: str) -> Iterator[tuple[str, str]]:
-    columns, answer = entry.get("question", ["text"]), entry.get("answer")
+def _question_rows(path: Path, entry: IndexFile, key: str) -> Iterator[tuple[str, str]]:
+    columns, answer = entry.question or ["text"], entry.answer
     bare = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
     try:
         with pa.input_stream(path, compression="detect") as stream:

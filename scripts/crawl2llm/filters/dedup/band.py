@@ -15,18 +15,18 @@ import argparse
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.chain.steps import number_of_parts
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.dedup import previous_corpora
+from crawl2llm.filters.dedup.settings import BandSettings
 from crawl2llm.formats.document_numbers import (
     DUPLICATE,
     EARLIER,
@@ -93,7 +93,7 @@ def document_part_keys(pairs: npt.NDArray[np.void], part: Numbers, parts: int) -
     return np.unique(np.concatenate((pairs["low"], pairs["high"])) * parts + np.concatenate((part, part)))
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: BandSettings, manifest: Manifest) -> list[Path]:
     band = band_name(int(shard_of(args.manifest)))
     signatures = [Manifest.read(path) for path in args.signals]
     bands = common_value(signatures, "bands")
@@ -132,7 +132,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         ends = Spill(folder / "pairs", parts, ENDS)
         needs = Spill(folder / "wanted", 1 + all_shards[-1].number // SHARDS_SORTED, np.int64)
         for range_ in range(hashes.parts):
-            range_buckets = Buckets(hashes.part(range_), settings["max_candidates"])
+            range_buckets = Buckets(hashes.part(range_), settings.max_candidates)
             part = part_of(range_buckets.documents, parts)
             for row, numbers in zip(counts, (range_buckets.partners, range_buckets.cut), strict=True):
                 row += np.bincount(part, numbers, parts).astype(np.int64)
@@ -172,7 +172,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out, wanted_file]
 
 
-main = Program("dedup.band", __doc__, Untyped, body)
+main = Program("dedup.band", __doc__, BandSettings, body)
 
 
 if __name__ == "__main__":

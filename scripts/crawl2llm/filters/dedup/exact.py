@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.dedup import previous_corpora
+from crawl2llm.filters.dedup.settings import ExactSettings
 from crawl2llm.formats.document_numbers import (
     DUPLICATE,
     EARLIER,
@@ -63,10 +63,14 @@ def duplicates_with_keepers(texts: npt.NDArray[np.void]) -> npt.NDArray[np.void]
     return out[~first & (out["document"] < first_document(EARLIER))]
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(ExactSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     signatures = [Manifest.read(path) for path in args.signals]
     own_shards = read_shards(args.signals)
-    earlier_shards = previous_corpora.earlier_shards(settings["earlier"], signatures)
+    earlier_shards = previous_corpora.earlier_shards(settings.earlier, signatures)
     total = sum(shard.documents for shard in own_shards)
     earlier_documents = sum(shard.documents for shard in earlier_shards)
     progress = Progress(total + earlier_documents, "documents")
@@ -77,7 +81,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         for shard in [*own_shards, *earlier_shards]:
             table = read_columns(shard.path, ["id", "text_hash", "words", "curated"])
             takes_part = np.ones(len(table), bool)
-            takes_part[exempt_rows(shard.path, shard.number, settings["skipped_by"])] = False
+            takes_part[exempt_rows(shard.path, shard.number, settings.skipped_by)] = False
             table = table.filter(pa.array(takes_part))
             halves = uint64_halves(table["text_hash"], "<u8")
             rows = np.empty(len(table), TEXT)
@@ -98,15 +102,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 writer.add_table(pa.table({name: part_copies[name] for name in DUPLICATE.names}))
     manifest.counts = {"in": total, "kept": total - dropped, "dropped": {"exact": dropped}}
     manifest.summary = {
-        "earlier": settings["earlier"],
+        "earlier": settings.earlier,
         "earlier_documents": earlier_documents,
-        "skipped_by": settings["skipped_by"],
+        "skipped_by": settings.skipped_by,
         "source_exempt": exempted,
     }
     return [out]
 
 
-main = Program("dedup.exact", __doc__, Untyped, body)
+main = Program("dedup.exact", __doc__, Task, body)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.dedup.previous_corpora import COMPARED_SETTINGS, SETS
 from crawl2llm.filters.dedup.sets import texts_by_id
+from crawl2llm.filters.dedup.settings import ExportSettings
 from crawl2llm.filters.dedup.signature import signal_schema
 from crawl2llm.formats.document_numbers import batch_by_size, binary_ids, exempt_rows, read_columns, shingle_lists
 from crawl2llm.formats.documents import Writer, parquet_file, rows, shard_of
@@ -29,11 +29,15 @@ from crawl2llm.text.signatures import band_names
 GROUP_SHINGLES = 1 << 20  # of a row group
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(ExportSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     shard, signature = shard_of(args.manifest), Manifest.read(args.signals)
     columns = signal_schema(signature.summary_part("bands"))
     table = read_columns(parquet_file(args.signals), columns.names)
-    skipped = table["id"].take(pa.array(exempt_rows(parquet_file(args.signals), int(shard), settings["skipped_by"])))
+    skipped = table["id"].take(pa.array(exempt_rows(parquet_file(args.signals), int(shard), settings.skipped_by)))
     left_out = {name.hex() for name in skipped.to_pylist()}
     corpus = [row["id"] for row in rows(parquet_file(args.split, shard), ["id", "split"]) if row["split"]]
     exported_ids = [name for name in corpus if name not in left_out]
@@ -70,7 +74,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out, sets_file]
 
 
-main = Program("dedup.export", __doc__, Untyped, body)
+main = Program("dedup.export", __doc__, Task, body)
 
 
 if __name__ == "__main__":

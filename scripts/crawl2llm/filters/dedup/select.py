@@ -22,11 +22,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.dedup import previous_corpora
 from crawl2llm.filters.dedup.components import EDGE, Edges, choose_by_component
+from crawl2llm.filters.dedup.settings import SelectSettings
 from crawl2llm.formats.document_numbers import (
     DUPLICATE,
     EARLIER,
@@ -257,14 +258,14 @@ def numeric_notes(by_source: dict[str, dict[str, int]], numbers: str) -> list[st
     ]
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: SelectSettings, manifest: Manifest) -> list[Path]:
     part_manifests = [Manifest.read(path) for path in args.pairs]
     if len(part_manifests) != (parts := common_value(part_manifests, "parts")):
         raise command_line.InputError(
             f"--pairs has {len(part_manifests)} parts, such as {args.pairs[0]}, but the pairs are in {parts}"
         )
     pairs = [parquet_file(path) for path in args.pairs]
-    own_shards, threshold = read_shards(args.signals), settings["threshold"]
+    own_shards, threshold = read_shards(args.signals), settings.threshold
     exact_manifest = Manifest.read(args.exact)
     duplicates_file = exact_manifest.file("duplicates.parquet")
     earlier_shards = previous_corpora.earlier_shards(exact_manifest.summary_part("earlier"))
@@ -283,7 +284,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     ranking = rank_documents([*own_shards, *earlier_shards], documents_to_rank())
     with scratch_folder(args.manifest.with_name(".pairs")) as folder:
         keeper, value = choose_by_component(
-            lambda: ranked_edges(similar_pairs(pairs, threshold) if settings["near"] else (), ranking),
+            lambda: ranked_edges(similar_pairs(pairs, threshold) if settings.near else (), ranking),
             count,
             len(ranking.rank),
             folder,
@@ -302,7 +303,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         name = shard.path.stem
         drops = merge_drops(
             near_duplicates(shard.number, ranking, keeper, value),
-            exact_duplicates(shard.number, copies, ranking, keeper, value, settings["exact"]),
+            exact_duplicates(shard.number, copies, ranking, keeper, value, settings.exact),
         )
         np.add.at(dropped, drops.keeper, 1)
         add_numeric(by_source, shard.path, drops.row)
@@ -343,7 +344,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-main = Program("dedup.select", __doc__, Untyped, body)
+main = Program("dedup.select", __doc__, SelectSettings, body)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.dedup import previous_corpora
+from crawl2llm.filters.dedup.settings import SetsSettings
 from crawl2llm.formats import spans
 from crawl2llm.formats.document_numbers import (
     BLOCK,
@@ -133,7 +133,7 @@ def owning_shard(number: int, shards: int) -> int:
     return (number - EARLIER) % shards
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: SetsSettings, manifest: Manifest) -> list[Path]:
     shard = shard_of(args.manifest)
     bands = [Manifest.read(path) for path in args.pairs]
     k, numbers, shards = (common_value(bands, key) for key in ("shingle_words", "numbers", "shards"))
@@ -168,7 +168,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-main = Program("dedup.sets", __doc__, Untyped, body)
+main = Program("dedup.sets", __doc__, SetsSettings, body)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain.config_schema import fill_defaults
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.dedup.settings import SignatureSettings
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.document_numbers import batch_by_size
 from crawl2llm.formats.documents import Writer, shard_of
@@ -44,9 +43,8 @@ def signal_schema(bands: int) -> pa.Schema:
     )
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    settings = fill_defaults("dedup.signature", settings)
-    hasher = MinHasher(*(settings[key] for key in ("permutations", "bands", "rows", "seed")))
+def body(args: argparse.Namespace, settings: SignatureSettings, manifest: Manifest) -> list[Path]:
+    hasher = MinHasher(settings.permutations, settings.bands, settings.rows, settings.seed)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     totals = {"words": 0, "shingles": 0}
@@ -54,9 +52,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     with Writer(out, columns, hashes=["id", "text_hash", *band_names(hasher.bands)]) as writer:
         documents = surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"])
         for batch in batch_by_size(documents, lambda row: len(row["text"]), BATCH_CHARACTERS):
-            signals = compute_signals(
-                [row["text"] for row in batch], settings["shingle_words"], hasher, settings["numbers"]
-            )
+            signals = compute_signals([row["text"] for row in batch], settings.shingle_words, hasher, settings.numbers)
             for row, signal in zip(batch, signals, strict=True):
                 signal |= {"id": bytes.fromhex(row["id"]), "source": row["source"], "curated": bool(row["curated"])}
                 for key in totals:
@@ -67,16 +63,16 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     manifest.summary = {
         **totals,
         "documents": progress.done,
-        "shingle_words": settings["shingle_words"],
-        "numbers": settings["numbers"],
+        "shingle_words": settings.shingle_words,
+        "numbers": settings.numbers,
         "bands": hasher.bands,
-        "rows": settings["rows"],
-        "seed": settings["seed"],
+        "rows": settings.rows,
+        "seed": settings.seed,
     }
     return [out]
 
 
-main = Program("dedup.signature", __doc__, Untyped, body)
+main = Program("dedup.signature", __doc__, SignatureSettings, body)
 
 
 if __name__ == "__main__":

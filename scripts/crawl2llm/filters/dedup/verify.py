@@ -10,16 +10,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.dedup.settings import VerifySettings
 from crawl2llm.formats.document_numbers import (
     BLOCK,
     PAIR,
@@ -127,7 +127,7 @@ def similarity_histogram(similarity: npt.NDArray) -> list[int]:
     return np.bincount(np.minimum((similarity * BINS).astype(int), BINS - 1), minlength=BINS).tolist()
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: VerifySettings, manifest: Manifest) -> list[Path]:
     part = shard_of(args.manifest)
     bands = [Manifest.read(path) for path in args.pairs]
     parts = common_value(bands, "parts")
@@ -146,7 +146,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-main = Program("dedup.verify", __doc__, Untyped, body)
+main = Program("dedup.verify", __doc__, VerifySettings, body)
 
 
 if __name__ == "__main__":

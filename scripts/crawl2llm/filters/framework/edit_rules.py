@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from crawl2llm.core.settings import Settings
 from crawl2llm.filters.framework.columns import Columns, Truths
-from crawl2llm.filters.framework.rules import Rule, Rules, Settings
+from crawl2llm.filters.framework.rules import Rule, Rules
 
 
 def is_edited(columns: Columns) -> Truths:

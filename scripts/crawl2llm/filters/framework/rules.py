@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
 
-from crawl2llm.core.nested_dicts import lookup
+from crawl2llm.core.settings import Settings
 from crawl2llm.filters.framework.columns import Columns, Numbers, Truths
 from crawl2llm.formats.verdicts import FailedRule
 
-Settings = Mapping[str, Any]
 Comparison = Literal["<", "<=", ">", ">="]
 COMPARE: dict[str, Callable[[Numbers, Numbers], Truths]] = {
     "<": operator.lt,
@@ -26,6 +26,11 @@ COMPARE: dict[str, Callable[[Numbers, Numbers], Truths]] = {
     ">=": operator.ge,
 }
 OFF = math.nan  # a threshold that drops nothing
+
+
+def value_at(settings: Settings, key: str) -> Any:
+    """The value of a key, which is dotted in a section: `gopher_quality.words_min`."""
+    return attrgetter(key)(settings)
 
 
 def no_threshold(label: str) -> float | None:
@@ -60,7 +65,7 @@ class Rule:
 
     measure: a column of the signals, or what computes it of them; a document without a value passes.
     drops: how a value that fails stands to the threshold.
-    threshold: a key of the filter's `select` (null: the rule is off), or a number that no key changes.
+    threshold: a key of the filter's `select`, dotted in a section of it (null: the rule is off), or a number that no key changes.
     when: the documents that it is for; None: all.
     by_language: the threshold of a language in place of that for all; OFF: it drops nothing; None: the language has no other.
     looser: as `by_language`, of a threshold that holds if it drops less than that for all does.
@@ -89,9 +94,7 @@ class Rule:
 
     def threshold_for_all(self, settings: Settings) -> float | None:
         """The threshold of a language without one of its own; None: the rule is off."""
-        number: float | None = (
-            lookup(dict(settings), self.threshold) if isinstance(self.threshold, str) else self.threshold
-        )
+        number: float | None = value_at(settings, self.threshold) if isinstance(self.threshold, str) else self.threshold
         return number
 
     def threshold_for(self, label: str, settings: Settings) -> float:
@@ -114,7 +117,7 @@ class Rule:
         applies = np.ones(len(columns), bool) if self.when is None else self.when(columns)
         if self.also:
             name, key = self.also
-            applies = applies & (columns.values(name) >= settings[key])
+            applies = applies & (columns.values(name) >= value_at(settings, key))
         return applies
 
     def limit(self, columns: Columns, settings: Settings) -> Limit:

@@ -10,21 +10,30 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain.heuristics_rules import Rule, Thresholds, active_rules
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core import language_codes
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, pretty_json, write_atomically
+from crawl2llm.core.settings import section
+from crawl2llm.filters.heuristics.looser_thresholds import Thresholds
 from crawl2llm.filters.heuristics.measures import MEASURES
+from crawl2llm.filters.heuristics.rules import Rule, active_rules
+from crawl2llm.filters.heuristics.settings import CalibrateSettings, SelectSettings
 from crawl2llm.filters.heuristics.thresholds import EDGES, FILE, derive_threshold, value_histogram
 from crawl2llm.formats.documents import batches, parquet_file, rows, shard_of
 
 BATCH = 1 << 16  # rows read at a time
+
+
+class Task(CalibrateSettings, SkippedBy):
+    """What the program is given."""
+
+    select: SelectSettings = section()  # of heuristics.select, for all languages
 
 
 class Distributions:
@@ -52,14 +61,13 @@ class Distributions:
         return histogram
 
 
-def language_thresholds(
-    distributions: Distributions, active: list[Rule], settings: dict[str, Any]
-) -> dict[str, Thresholds]:
+def language_thresholds(distributions: Distributions, active: list[Rule], settings: Task) -> dict[str, Thresholds]:
     """Thresholds by language and rule. A rule that fewer than `least` documents of the language, or of the reference, have a value for is
     left out, and so is the reference, whose thresholds are the config's.
     """
     out: dict[str, Thresholds] = {}
-    min_documents, method, reference = settings["least"], settings["method"], settings["reference"]
+    min_documents, method, reference = settings.least, settings.method, settings.reference
+    assert method is not None  # else the run has no such step
     for language in sorted(distributions.documents):
         if language_codes.is_listed(language, [reference]) or distributions.documents[language] < min_documents:
             continue
@@ -71,21 +79,21 @@ def language_thresholds(
             ):
                 continue
             value = derive_threshold(
-                method, rule, MEASURES[rule.measure], histogram_of_language, histogram_of_reference, settings["tail"]
+                method, rule, MEASURES[rule.measure], histogram_of_language, histogram_of_reference, settings.tail
             )
             if value is not None:
                 out.setdefault(language, {})[rule.name] = value
     return out
 
 
-def counted_rows(batch: Any, settings: dict[str, Any]) -> np.ndarray:
+def counted_rows(batch: pa.RecordBatch, skipped_by: list[str]) -> np.ndarray:
     """Which documents' distribution it is: not those of curated sources, nor of sources that skip the filter."""
-    skipped = [source in settings["skipped_by"] for source in batch.column("source").to_pylist()]
+    skipped = [source in skipped_by for source in batch.column("source").to_pylist()]
     return ~(batch.column("curated").to_numpy(zero_copy_only=False) | np.array(skipped, bool))
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    active = [rule for rule in active_rules(settings["select"]) if rule.name in settings["rules"]]
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
+    active = [rule for rule in active_rules(settings.select) if rule.name in settings.rules]
     measures = sorted({rule.measure for rule in active})
     distributions = Distributions(measures)
     language_file = {shard_of(path): parquet_file(path) for path in args.languages}
@@ -93,7 +101,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     for path in args.signals:
         language_of = {row["id"]: row["language"] for row in rows(language_file[shard_of(path)], ["id", "language"])}
         for batch in batches(parquet_file(path), ["id", "source", "curated", *measures], size=BATCH):
-            keep = counted_rows(batch, settings)
+            keep = counted_rows(batch, settings.skipped_by)
             languages = np.array([language_of[name] for name in batch.column("id").to_pylist()], dtype=object)[keep]
             values = {
                 name: pc.cast(batch.column(name), "double").fill_null(np.nan).to_numpy(zero_copy_only=False)[keep]
@@ -105,15 +113,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     small_languages = {
         name: number
         for name, number in sorted(distributions.documents.items())
-        if name not in thresholds and name != settings["reference"]
+        if name not in thresholds and name != settings.reference
     }
     log.info("thresholds of %s languages; %s have the config's", len(thresholds), len(small_languages))
     out = args.manifest.with_name(FILE)
     write_atomically(out, pretty_json(thresholds))
     manifest.summary = {
-        "method": settings["method"],
-        "reference": settings["reference"],
-        "reference_documents": distributions.documents[settings["reference"]],
+        "method": settings.method,
+        "reference": settings.reference,
+        "reference_documents": distributions.documents[settings.reference],
         "documents": {name: distributions.documents[name] for name in sorted(thresholds)},
         "default": small_languages,
         "thresholds": thresholds,
@@ -121,16 +129,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "heuristics.calibrate",
-        __doc__,
-        "--config config.yaml --signals results/main/heuristics/score/*.manifest.json"
-        " --languages results/main/language/score/*.manifest.json --manifest /tmp/calibrate/manifest.json",
-    )
-    parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of heuristics.score")
-    parser.add_argument("--languages", required=True, type=Path, nargs="+", help="manifests of language.score")
-    return command_line.run_step(parser, body, argv)
+main = Program("heuristics.calibrate", __doc__, Task, body)
 
 
 if __name__ == "__main__":

@@ -13,37 +13,40 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from crawl2llm.chain import config_schema
-from crawl2llm.chain.heuristics_rules import FAMILIES, LOOSER, Thresholds
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core import language_codes
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.phrases import list_sentence
 from crawl2llm.filters.framework import select
-from crawl2llm.filters.framework.rules import OFF, Rule, Settings
+from crawl2llm.filters.framework.rules import OFF, Rule
 from crawl2llm.filters.heuristics import thresholds
+from crawl2llm.filters.heuristics.looser_thresholds import LOOSER, Thresholds
+from crawl2llm.filters.heuristics.rules import FAMILIES
+from crawl2llm.filters.heuristics.settings import SelectSettings
 from crawl2llm.formats.labels_by_document import languages_by_id
 
+NONE_CALIBRATED: Mapping[str, Thresholds] = MappingProxyType({})  # of a run without heuristics.calibrate
 
-def thresholds_by_language(settings: Settings) -> dict[str, Thresholds]:
+
+def thresholds_by_language(settings: SelectSettings) -> dict[str, Thresholds]:
     """The thresholds by rule that the config has of a language, in place of those for all."""
     return {
         language: {
             f"{family}.{name}": number for family, numbers in families.items() for name, number in numbers.items()
         }
-        for language, families in settings["languages"].items()
+        for language, families in settings.languages.items()
     }
 
 
-def rules(settings: Settings) -> list[Rule]:
+def rules(settings: SelectSettings, calibrated: Mapping[str, Thresholds] = NONE_CALIBRATED) -> list[Rule]:
     """The rules of the families that are switched on, in the order in which the first that fails gives the reason.
 
-    settings: of `heuristics.select`, and perhaps `calibrated`: thresholds by language and rule of heuristics.calibrate, which hold if the
-    config has none of the language.
+    calibrated: thresholds by language and rule of heuristics.calibrate, which hold if the config has none of the language.
     """
-    configured, calibrated = thresholds_by_language(settings), settings.get("calibrated", {})
+    configured = thresholds_by_language(settings)
 
     @cache
     def own_thresholds(label: str) -> Thresholds:
@@ -81,7 +84,7 @@ def rules(settings: Settings) -> list[Rule]:
             about=describe(rule),
         )
         for family, names in FAMILIES.items()
-        if family in settings["families"]
+        if family in settings.families
         for name in names
     ]
 
@@ -89,8 +92,10 @@ def rules(settings: Settings) -> list[Rule]:
 class Tally:
     """Counts, by rule: how many documents it drops, how many it alone drops, how many it does not apply to."""
 
-    def __init__(self, settings: Settings, language_of: Mapping[str, str]) -> None:
-        """language_of: by id; empty if no threshold differs by language."""
+    def __init__(
+        self, settings: SelectSettings, calibrated: Mapping[str, Thresholds], language_of: Mapping[str, str]
+    ) -> None:
+        """calibrated: see `rules`. language_of: by id; empty if no threshold differs by language."""
         self.settings, self.language_of = settings, language_of
         self.rules_by_language: dict[str, dict[str, Rule]] = {}
         self.languages: dict[str, Counter[str]] = {}
@@ -98,8 +103,8 @@ class Tally:
         self.unique: Counter[str] = Counter()
         self.not_applicable: Counter[str] = Counter()
         self.curated_exempt = 0
-        self.rules = rules(settings)
-        for label in ("", *LOOSER, *settings["calibrated"], *settings["languages"]):
+        self.rules = rules(settings, calibrated)
+        for label in ("", *LOOSER, *calibrated, *settings.languages):
             self.active_rules(label)
 
     def active_rules(self, label: str) -> dict[str, Rule]:
@@ -157,18 +162,20 @@ class Tally:
         return totals
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    settings = config_schema.fill_defaults("heuristics.select", settings)
-    settings["calibrated"] = thresholds.read_thresholds(args.thresholds)
+class Task(SelectSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     # A shard's ids in memory; without thresholds by language there is nothing to look up.
     language_of = languages_by_id(args.languages)
-    tally = Tally(settings, language_of)
+    tally = Tally(settings, thresholds.read_thresholds(args.thresholds), language_of)
     files = select.judge_shard(args, settings, manifest, tally.rules, language_of, count=tally)
     manifest.summary |= tally.manifest_summary()
     return files
 
 
-main = Program("heuristics.select", __doc__, Untyped, body)
+main = Program("heuristics.select", __doc__, Task, body)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from crawl2llm.chain.config_schema import tracked_section
-from crawl2llm.chain.heuristics_rules import LOOSER
 from crawl2llm.chain.step import TEXT, Config, Filter, Step, skipped_by
 from crawl2llm.core import language_codes
+from crawl2llm.filters.heuristics.looser_thresholds import LOOSER
 
 
 def calibrates(config: Config) -> bool:
@@ -36,7 +36,10 @@ FILTER = Filter(
     {
         "score": Step(inputs={**TEXT, "languages": "language.score"}, per="shard"),
         "calibrate": Step(
-            (".score", "language.score"), is_used=calibrates, extra_settings=reference_thresholds, exempts=True
+            inputs={"signals": ".score", "languages": "language.score"},
+            is_used=calibrates,
+            extra_settings=reference_thresholds,
+            exempts=True,
         ),
         "select": Step(
             inputs={"signals": ".score", "thresholds": ".calibrate", "languages": "language.score"},

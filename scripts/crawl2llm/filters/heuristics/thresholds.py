@@ -21,8 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from crawl2llm.chain.heuristics_rules import Rule, Thresholds
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.heuristics.looser_thresholds import Thresholds
+from crawl2llm.filters.heuristics.rules import Rule
 
 FILE = "thresholds.json"
 DECADES, BINS_OF_DECADE = 7, 500

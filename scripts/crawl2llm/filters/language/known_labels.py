@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from crawl2llm.chain.config_schema import schema_leaves, schema_section
 from crawl2llm.chain.filter_order import filters_before
-from crawl2llm.chain.heuristics_rules import FAMILIES
 from crawl2llm.core.errors import InputError
 
 BUNDLED = "bundled:lid.176.ftz"  # that of score.py, which imports pyarrow: a plan does not
@@ -64,7 +64,7 @@ def check_by_language(config: dict[str, Any]) -> None:
 
 def check_rule(rule: str, key: str) -> None:
     """InputError for a rule `<family>.<name>`, given by `key`, that there is not."""
-    all_rules = [f"{family}.{name}" for family, names in FAMILIES.items() for name in names]
+    all_rules = [key for key, _ in schema_leaves(schema_section("heuristics.select")) if "." in key]
     if rule not in all_rules:
         nearest = difflib.get_close_matches(rule, all_rules, 3, 0.5)
         raise InputError(

@@ -11,15 +11,14 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from crawl2llm.chain import config_schema
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core import language_codes
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.phrases import list_sentence
 from crawl2llm.filters.framework import select
-from crawl2llm.filters.framework.rules import Match, Rule, Rules, Settings
+from crawl2llm.filters.framework.rules import Match, Rule, Rules
+from crawl2llm.filters.language.settings import SelectSettings
 from crawl2llm.formats.documents import parquet_file, read_table, rows
 
 # lid.176 shares the probability of these among near relatives: at 0.65 it drops between 5 and 100 of 100 passages of their Universal
@@ -31,20 +30,20 @@ LOOSER_THRESHOLDS = {"af": 0.55, "hr": 0.3, "id": 0.6, "no": 0.6, "sl": 0.55, "s
 COMPARED_RULES = {"agreement": "agreement_min", "script_share": "script_min"}
 
 
-def thresholds_by_language(settings: dict[str, Any]) -> dict[str, float]:
+def thresholds_by_language(settings: SelectSettings) -> dict[str, float]:
     """The thresholds of languages that have one: the config's, and for a language that `languages` names that of LOOSER_THRESHOLDS."""
-    threshold = settings["threshold"]
+    threshold = settings.threshold
     looser = {
         name: LOOSER_THRESHOLDS[name]
-        for name in settings["languages"]
+        for name in settings.languages
         if LOOSER_THRESHOLDS.get(name, threshold) < threshold
     }
-    return {**looser, **settings.get("thresholds", {})}
+    return {**looser, **settings.thresholds}
 
 
-def rules(settings: Settings) -> Rules:
+def rules(settings: SelectSettings) -> Rules:
     """The rules under the settings of `language.select`, in the order in which the first that fails gives the reason."""
-    languages, thresholds = settings["languages"], settings["thresholds"]
+    languages, thresholds = settings.languages, settings.thresholds
     loose = {name: limit for name, limit in LOOSER_THRESHOLDS.items() if name in languages}
     limits = {**loose, **thresholds}
 
@@ -65,10 +64,13 @@ def rules(settings: Settings) -> Rules:
     ]
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    settings = config_schema.fill_defaults("language.select", settings)
+class Task(SelectSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     thresholds = thresholds_by_language(settings)
-    minimums = {key: settings[key] for key in COMPARED_RULES.values() if settings[key] is not None}
+    minimums = {key: least for key in COMPARED_RULES.values() if (least := getattr(settings, key)) is not None}
     # A shard's in memory, if anything is compared.
     compared = [read_table(parquet_file(path), ["id", *COMPARED_RULES]) for path in (args.compared if minimums else [])]
     files = select.judge_shard(args, settings, manifest, rules(settings), further_signals=compared)
@@ -77,14 +79,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         histogram[row["language"]] = histogram.get(row["language"], 0) + 1
     manifest.summary |= {
         "languages": histogram,
-        "wanted": {"languages": settings["languages"], "threshold": settings["threshold"], **minimums},
+        "wanted": {"languages": settings.languages, "threshold": settings.threshold, **minimums},
     }
     if thresholds:
         manifest.summary["wanted"]["thresholds"] = thresholds
     return files
 
 
-main = Program("language.select", __doc__, Untyped, body)
+main = Program("language.select", __doc__, Task, body)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from crawl2llm.filters.framework import select
 from crawl2llm.filters.framework.columns import Columns, Truths
-from crawl2llm.filters.framework.rules import Match, Rule, Rules, Settings
+from crawl2llm.filters.framework.rules import Match, Rule, Rules
 from crawl2llm.filters.licence.names import is_allowed
+from crawl2llm.filters.licence.settings import SelectSettings
 
 
 def has_licence(columns: Columns) -> Truths:
@@ -17,17 +18,17 @@ def has_licence(columns: Columns) -> Truths:
     return columns.has_value("licence")
 
 
-def rules(settings: Settings) -> Rules:
+def rules(settings: SelectSettings) -> Rules:
     """The rules under the settings of `licence.select`, in the order in which the first that fails gives the reason."""
 
     def find_unknown(name: str | None) -> str | None:
-        return "no licence is known" if name is None and settings["unknown"] == "drop" else None
+        return "no licence is known" if name is None and settings.unknown == "drop" else None
 
     def find_forbidden(name: str | None) -> str | None:
-        return None if name is None or is_allowed(name, settings["allowed"]) else name
+        return None if name is None or is_allowed(name, settings.allowed) else name
 
     def find_evidence(evidence: str | None) -> str | None:
-        return None if evidence in settings["said"] else evidence
+        return None if evidence in settings.said else evidence
 
     return [
         Match("unknown", "licence", find_unknown),

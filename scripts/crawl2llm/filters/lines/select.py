@@ -6,10 +6,11 @@ Rules: `characters_min` (nothing is left), `sentences_min` and `flagged_max`.
 from __future__ import annotations
 
 from crawl2llm.filters.framework import select
-from crawl2llm.filters.framework.rules import Rule, Rules, Settings
+from crawl2llm.filters.framework.rules import Rule, Rules
+from crawl2llm.filters.lines.settings import SelectSettings
 
 
-def rules(settings: Settings) -> Rules:
+def rules(settings: SelectSettings) -> Rules:
     """The rules under the settings of `lines.select`, in the order in which the first that fails gives the reason."""
     return [
         Rule("characters_min", "characters", "<", 1),

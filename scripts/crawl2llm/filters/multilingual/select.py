@@ -7,10 +7,11 @@ Rules: `characters_min` (fewer are left) and `foreign_max`.
 from __future__ import annotations
 
 from crawl2llm.filters.framework import select
-from crawl2llm.filters.framework.rules import Rule, Rules, Settings
+from crawl2llm.filters.framework.rules import Rule, Rules
+from crawl2llm.filters.multilingual.settings import SelectSettings
 
 
-def rules(settings: Settings) -> Rules:
+def rules(settings: SelectSettings) -> Rules:
     """The rules under the settings of `multilingual.select`, in the order in which the first that fails gives the reason."""
     return [
         Rule("characters_min", "characters", "<", "characters_min"),

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xxhash
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.paragraphs.settings import HashSettings
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.document_numbers import first_document
 from crawl2llm.formats.documents import shard_of
@@ -33,25 +33,29 @@ def paragraph_hashes(text: str, by: str, bytes_min: int) -> tuple[Hashes, np.nda
     return np.array([xxhash.xxh3_64_intdigest(block) for _, block in numbered_blocks], np.uint64), at
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(HashSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     shard = shard_of(args.documents)
     out = args.manifest.with_name(f"{shard}.parquet")
     progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     document, paragraphs = first_document(int(shard)), 0
     with Dealer(out, UNIT, merge_units) as dealer:
         for row in surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
-            if row["source"] not in settings["skipped_by"]:
-                block_hashes, at = paragraph_hashes(row["text"], settings["by"], settings["bytes_min"])
+            if row["source"] not in settings.skipped_by:
+                block_hashes, at = paragraph_hashes(row["text"], settings.by, settings.bytes_min)
                 dealer.add(unit_rows(block_hashes, document_rank(row["id"], row["curated"]), document, at))
                 paragraphs += len(at)
             document += 1
             progress.add()
     manifest.count_all_kept(progress.done)
-    manifest.summary = {"paragraphs": paragraphs, "by": settings["by"], "bytes_min": settings["bytes_min"]}
+    manifest.summary = {"paragraphs": paragraphs, "by": settings.by, "bytes_min": settings.bytes_min}
     return [out]
 
 
-main = Program("paragraphs.hash", __doc__, Untyped, body)
+main = Program("paragraphs.hash", __doc__, Task, body)
 
 
 if __name__ == "__main__":

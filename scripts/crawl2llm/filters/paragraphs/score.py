@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.edit_filter import EditWriter
 from crawl2llm.filters.paragraphs.hash import paragraph_hashes
+from crawl2llm.filters.paragraphs.settings import ScoreSettings
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.document_numbers import first_document
 from crawl2llm.formats.documents import shard_of
@@ -23,7 +23,11 @@ from crawl2llm.formats.hash_shuffle import HashTable, read_answers
 from crawl2llm.text.blocks import removal_spans
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(ScoreSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     shard = int(shard_of(args.documents))
     repeated = HashTable(read_answers(args.repeated, shard))
     hash_manifest = Manifest.read(args.hashes)
@@ -35,7 +39,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True
         ):
             removed_blocks: list[int] = []
-            if not row["curated"] and row["source"] not in settings["skipped_by"] and len(repeated.rows):
+            if not row["curated"] and row["source"] not in settings.skipped_by and len(repeated.rows):
                 block_hashes, at = paragraph_hashes(row["text"], by, bytes_min)
                 matched, table_rows = repeated.find(block_hashes)
                 is_removed = ~stays_at(repeated.rows[table_rows], document, at[matched])
@@ -51,7 +55,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return writer.files
 
 
-main = Program("paragraphs.score", __doc__, Untyped, body)
+main = Program("paragraphs.score", __doc__, Task, body)
 
 
 if __name__ == "__main__":

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from crawl2llm.filters.framework.columns import Columns, Numbers, one_document
-from crawl2llm.filters.framework.rules import Rule, Rules, Settings, failed_rules
+from crawl2llm.filters.framework.rules import Rule, Rules, failed_rules
 from crawl2llm.filters.pii.detect import Detector
 from crawl2llm.filters.pii.kinds import KINDS
+from crawl2llm.filters.pii.settings import ScoreSettings, SelectSettings
 
 
-def placeholder_for(kind: str, settings: Settings) -> str:
+def placeholder_for(kind: str, settings: SelectSettings) -> str:
     """What stands in the place of a find. settings: `pii.select`."""
-    replacement = settings["replacements"].get(kind)
-    return settings["placeholder"].replace("{kind}", kind.upper()) if replacement is None else replacement
+    replacement = settings.replacements.get(kind)
+    return settings.placeholder.replace("{kind}", kind.upper()) if replacement is None else replacement
 
 
-def action_for(kind: str, settings: Settings) -> str:
+def action_for(kind: str, settings: SelectSettings) -> str:
     """`mask`, `drop` or `keep`."""
-    return str(settings["actions"].get(kind, "mask"))
+    return str(settings.actions.get(kind, "mask"))
 
 
-def rules(settings: Settings) -> Rules:
+def rules(settings: SelectSettings) -> Rules:
     """What drops a document under the settings of `pii.select`: a kind whose action is `drop` from `drop_from` finds on, and more than
     `total_max` finds of all kinds, except for those that are kept.
     """
@@ -43,11 +43,12 @@ def rules(settings: Settings) -> Rules:
 
 
 class Masks:
-    """settings: {"score": those of `pii.score`, "select": of `pii.select`}. `masked_counts`: how many of each kind were replaced."""
+    """`masked_counts`: how many of each kind were replaced."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.detect = Detector(settings["score"]["kinds"], settings["score"]["regions"])
-        self.settings = settings["select"]
+    def __init__(self, score: ScoreSettings, select: SelectSettings) -> None:
+        """The settings of `pii.score` and `pii.select`."""
+        self.detect = Detector(score.kinds, score.regions)
+        self.settings = select
         self.rules = rules(self.settings)
         self.masked_counts: Counter[str] = Counter()
 

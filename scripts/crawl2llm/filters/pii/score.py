@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.pii.detect import Detector
 from crawl2llm.filters.pii.kinds import KINDS
+from crawl2llm.filters.pii.settings import ScoreSettings
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of, sidecar_file
 from crawl2llm.formats.labels_by_document import language_lookup
@@ -35,9 +35,9 @@ FINDING_SCHEMA = pa.schema(
 )
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: ScoreSettings, manifest: Manifest) -> list[Path]:
     language_of = language_lookup(args.languages, args.documents)
-    detect = Detector(settings["kinds"], settings["regions"])
+    detect = Detector(settings.kinds, settings.regions)
     out, places = args.manifest.with_name(f"{shard_of(args.documents)}.parquet"), sidecar_file(args.manifest, "found")
     progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     total: dict[str, dict[str, int]] = {}
@@ -62,7 +62,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out, places]
 
 
-main = Program("pii.score", __doc__, Untyped, body)
+main = Program("pii.score", __doc__, ScoreSettings, body)
 
 
 if __name__ == "__main__":

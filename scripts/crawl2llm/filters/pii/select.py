@@ -13,16 +13,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.framework import select
 from crawl2llm.filters.pii.kinds import KINDS
 from crawl2llm.filters.pii.masks import action_for, placeholder_for, rules
+from crawl2llm.filters.pii.settings import SelectSettings
 from crawl2llm.formats import spans
 from crawl2llm.formats.documents import Writer, rows, shard_of
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(SelectSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     spans_file, masked_counts = spans.file_of(args.manifest), dict[str, int]()
     signals = Manifest.read(args.signals)
     all_findings: Iterator[dict[str, Any]] = rows(signals.file(f"found/{shard_of(args.signals)}.parquet"))
@@ -31,7 +36,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         def mask_document(row: dict[str, Any], row_verdict: dict[str, Any]) -> None:
             """The finds lie in the signals' order, so that those of a document are the next."""
             findings = list(islice(all_findings, sum(row[kind] for kind in KINDS)))
-            if not row_verdict["kept"] or row["source"] in settings["skipped_by"]:
+            if not row_verdict["kept"] or row["source"] in settings.skipped_by:
                 return
             for finding in findings:
                 if action_for(finding["kind"], settings) != "keep":
@@ -45,7 +50,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [*files, spans_file]
 
 
-main = Program("pii.select", __doc__, Untyped, body)
+main = Program("pii.select", __doc__, Task, body)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,9 @@ class LanguageThresholds:
     paths: the signals of quality.score; languages: the manifests of language.score, of the same shards at least.
     """
 
-    def __init__(self, paths: list[Path], languages: list[Path], settings: dict[str, Any]) -> None:
+    def __init__(self, paths: list[Path], languages: list[Path], keep_fraction: float, skipped_by: list[str]) -> None:
         self.languages = {shard_of(path): path for path in languages}
-        self.skipped_by = pa.array(settings["skipped_by"], pa.string())
+        self.skipped_by = pa.array(skipped_by, pa.string())
         self.cached_languages: tuple[str, dict[str, str]] = ("", {})
         self.paths = paths
         self.documents: dict[str, int] = {}
@@ -40,7 +40,7 @@ class LanguageThresholds:
         self.group_of = {
             language: OTHER_LANGUAGES if language in small_languages else language for language in self.documents
         }
-        cuts = fraction_cuts(self._scores_by_group, np.array([settings["keep_fraction"]]))
+        cuts = fraction_cuts(self._scores_by_group, np.array([keep_fraction]))
         self.threshold_by_group = {group: float(cut) for group, (cut,) in cuts.items()}
 
     def row_thresholds(self, path: Path, signals: pa.RecordBatch) -> np.ndarray:

@@ -16,12 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain.scorers import ANY_LANGUAGE, LM, TRAINED
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress, log
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, write_atomically
 from crawl2llm.filters.quality import sidecars
 from crawl2llm.filters.quality.quantiles import FILE, fuse_quantiles, quantile_table, quantiles_of
+from crawl2llm.filters.quality.scorers import ANY_LANGUAGE, LM, TRAINED
+from crawl2llm.filters.quality.settings import CalibrateSettings
 from crawl2llm.filters.quality.train import roc_auc
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import count_rows, parquet_file, rows, uniform_hash
@@ -29,18 +31,20 @@ from crawl2llm.formats.documents import count_rows, parquet_file, rows, uniform_
 SUMMARY_QUANTILES = (0.1, 0.5, 0.9)  # quantiles of the summary
 
 
-def sample_scores(shards: list[list[Path]], settings: dict[str, Any]) -> pa.Table:
+class Task(CalibrateSettings, SkippedBy):
+    """What the program is given."""
+
+
+def sample_scores(shards: list[list[Path]], settings: Task) -> pa.Table:
     """The scores of the sample: of the crawl's documents, and of curated ones, which `curated` tells."""
-    share = min(1.0, settings["max_documents"] / max(sum(count_rows(parquet_file(paths[0])) for paths in shards), 1))
+    share = min(1.0, settings.max_documents / max(sum(count_rows(parquet_file(paths[0])) for paths in shards), 1))
     parts, progress = [], Progress(len(shards), "shards")
-    skipped = pa.array(settings["skipped_by"], pa.string())
+    skipped = pa.array(settings.skipped_by, pa.string())
     for paths in shards:
         shard_scores = sidecars.join_sidecars(paths)
         shard_scores = shard_scores.filter(pc.invert(pc.is_in(shard_scores["source"], value_set=skipped)))
         if share < 1:
-            drawn = [
-                uniform_hash(settings["seed"], name, "calibrate") < share for name in shard_scores["id"].to_pylist()
-            ]
+            drawn = [uniform_hash(settings.seed, name, "calibrate") < share for name in shard_scores["id"].to_pylist()]
             shard_scores = shard_scores.filter(pa.array(drawn, pa.bool_()))
         parts.append(shard_scores)
         progress.add()
@@ -70,17 +74,17 @@ def read_reference(path: str | None, names: dict[str, dict[str, Any]]) -> dict[s
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         reference_scorers = content["scorers"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise command_line.InputError(f"{where}, which is no {FILE} of quality.calibrate ({error})") from error
+        raise InputError(f"{where}, which is no {FILE} of quality.calibrate ({error})") from error
     if missing_scorers := [
         name for name, facts in names.items() if reference_scorers.get(name, {}).get("better") != facts["better"]
     ]:
-        raise command_line.InputError(
+        raise InputError(
             f"{where}, which has no quantiles of {', '.join(missing_scorers)}; it has those of {', '.join(reference_scorers)}"
         )
     return dict(content)
 
 
-def calibrate_sample(scores: pa.Table, names: dict[str, dict[str, Any]], settings: dict[str, Any]) -> dict[str, Any]:
+def calibrate_sample(scores: pa.Table, names: dict[str, dict[str, Any]], settings: Task) -> dict[str, Any]:
     """Tables and cutoffs of the sample's documents of the crawl."""
     crawl = scores.filter(pc.invert(scores["curated"]))
     scorer_tables: dict[str, Any] = {
@@ -88,13 +92,13 @@ def calibrate_sample(scores: pa.Table, names: dict[str, dict[str, Any]], setting
                "values": quantile_table(sidecars.scorer_values(crawl, name))}
         for name, facts in names.items()
     }  # fmt: skip
-    bucket_of, parts = settings["bucket_of"] or next((n for n, f in names.items() if f["kind"] == "kenlm"), None), {}
+    bucket_of, parts = settings.bucket_of or next((n for n, f in names.items() if f["kind"] == "kenlm"), None), {}
     if bucket_of:
         better = names[bucket_of]["better"]
         languages = crawl["language"].to_pylist()
         parts = (
-            language_cutoffs(sidecars.scorer_values(crawl, bucket_of), languages, settings["buckets"], better)
-            | settings["cutoffs"]
+            language_cutoffs(sidecars.scorer_values(crawl, bucket_of), languages, settings.buckets, better)
+            | settings.cutoffs
         )
     return {"scorers": scorer_tables, "bucket_of": bucket_of, "cutoffs": parts}
 
@@ -128,17 +132,21 @@ def roc_auc_by_scorer(
     return rows
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     shards = [paths for _, paths in sidecars.manifests_by_shard(args.scores)]
     names = sidecars.read_scorers([part[0] for part in surviving_texts.manifests_by_step(args.scores)])
     scores = sample_scores(shards, settings)
     calibration = calibrate_sample(scores, names, settings)
-    reference = read_reference(settings["reference"], names)
-    rule = {key: settings[key] for key in ("method", "weights", "rank_constant")}
+    reference = read_reference(settings.reference, names)
+    rule = {
+        "method": settings.method,
+        "weights": settings.weights,
+        "rank_constant": settings.rank_constant,
+    }
     if reference:
         calibration["scorers"] |= {name: reference["scorers"][name] for name in names}
         calibration["cutoffs"] = (
-            reference["cutoffs"] | settings["cutoffs"]
+            reference["cutoffs"] | settings.cutoffs
             if calibration["bucket_of"] == reference["bucket_of"]
             else calibration["cutoffs"]
         )
@@ -191,18 +199,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "quality.calibrate",
-        __doc__,
-        "--config config.yaml --scores results/main/quality/fasttext/*.manifest.json --manifest /tmp/calibrate/manifest.json",
-    )
+def add_scores(parser: argparse.ArgumentParser) -> None:
+    """Add --scores."""
     parser.add_argument("--scores", required=True, type=Path, nargs="+", help="manifests of every step that scores")
-    parser.add_argument(
-        "--model", type=Path, nargs="*", default=[], help="manifest of quality.train, where there is one"
-    )
-    parser.add_argument("--lm", type=Path, nargs="*", default=[], help="manifest of quality.lm, where there is one")
-    return command_line.run_step(parser, body, argv)
+
+
+EXAMPLE = "--scores results/main/quality/fasttext/*.manifest.json"
+main = Program("quality.calibrate", __doc__, Task, body, add_scores, EXAMPLE)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.filters.quality.settings import TrainSettings
 from crawl2llm.formats import fasttext_models
 
 M_PERTURB = -6  # glibc's malloc.h
@@ -44,7 +45,7 @@ class Classifier:
         self.model = model
 
     @classmethod
-    def train(cls, examples: Path, settings: dict[str, Any]) -> Classifier:
+    def train(cls, examples: Path, settings: TrainSettings) -> Classifier:
         """Train on a file of `label text` lines. One thread: with more, fastText's weights are not repeatable.
 
         Raises InputError where training diverges.
@@ -52,14 +53,14 @@ class Classifier:
         import fasttext
 
         options = {
-            "lr": settings["learning_rate"],
-            "dim": settings["dimensions"],
-            "ws": settings["window"],
-            "epoch": settings["epochs"],
-            "wordNgrams": settings["word_ngrams"],
-            "minCount": settings["min_count"],
-            "bucket": settings["buckets"],
-            "seed": settings["seed"],
+            "lr": settings.learning_rate,
+            "dim": settings.dimensions,
+            "ws": settings.window,
+            "epoch": settings.epochs,
+            "wordNgrams": settings.word_ngrams,
+            "minCount": settings.min_count,
+            "bucket": settings.buckets,
+            "seed": settings.seed,
         }
         try:
             with zeroed_memory():

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain.scorers import ANY_LANGUAGE, BUCKETS
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality import sidecars
 from crawl2llm.filters.quality.quantiles import FILE, fuse_quantiles, quantiles_of
+from crawl2llm.filters.quality.scorers import ANY_LANGUAGE, BUCKETS
+from crawl2llm.filters.quality.settings import CombineRequire, CombineSettings
 from crawl2llm.filters.quality.threshold_logic import COLUMNS, failure_columns
 from crawl2llm.formats.documents import Writer, shard_of
 
@@ -40,7 +41,7 @@ def document_buckets(
     return names
 
 
-def combine_scores(table: pa.Table, calibration: dict[str, Any], require: list[list[dict[str, Any]]]) -> pa.Table:
+def combine_scores(table: pa.Table, calibration: dict[str, Any], require: list[list[CombineRequire]]) -> pa.Table:
     """What the step writes, from the joined scores of a shard. calibration: of quantiles.json."""
     facts = calibration["scorers"]
     scores = {name: sidecars.scorer_values(table, name) for name in facts}
@@ -68,9 +69,9 @@ def combine_scores(table: pa.Table, calibration: dict[str, Any], require: list[l
     return pa.table({**columns, **{name: table[name] for name in facts}})
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: CombineSettings, manifest: Manifest) -> list[Path]:
     calibration = json.loads(Manifest.read(args.calibration).file(FILE).read_text(encoding="utf-8"))
-    combined_table = combine_scores(sidecars.join_sidecars(args.scores), calibration, settings["require"])
+    combined_table = combine_scores(sidecars.join_sidecars(args.scores), calibration, settings.require)
     out = args.manifest.with_name(f"{shard_of(args.manifest)}.parquet")
     with Writer(out, combined_table.schema) as writer:
         writer.add_table(combined_table)
@@ -86,18 +87,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "quality.combine",
-        __doc__,
-        "--config config.yaml --calibration results/main/quality/calibrate/manifest.json "
-        "--scores results/main/quality/fasttext/00000.manifest.json --manifest /tmp/00000.manifest.json",
-    )
-    parser.add_argument("--calibration", required=True, type=Path, help="manifest of quality.calibrate")
+def add_scores(parser: argparse.ArgumentParser) -> None:
+    """Add --scores."""
     parser.add_argument(
         "--scores", required=True, type=Path, nargs="+", help="manifests of the shard of every step that scores"
     )
-    return command_line.run_step(parser, body, argv)
+
+
+EXAMPLE = "--scores results/main/quality/fasttext/00000.manifest.json"
+main = Program("quality.combine", __doc__, CombineSettings, body, add_scores, EXAMPLE)
 
 
 if __name__ == "__main__":

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain.scorers import ANY_LANGUAGE, LM, language_model_files
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core import pinned_names
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.quality import sidecars
-from crawl2llm.filters.quality.lm import language_by_id
+from crawl2llm.filters.quality.lm import add_languages, language_by_id
 from crawl2llm.filters.quality.perplexity import Models
+from crawl2llm.filters.quality.scorers import ANY_LANGUAGE, LM, language_model_files
+from crawl2llm.filters.quality.settings import KenlmSettings
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, parquet_file, shard_of, surviving_documents, verdict_file
 
 
-def models_by_scorer(args: argparse.Namespace, settings: dict[str, Any]) -> dict[str, dict[str, Path]]:
+def models_by_scorer(args: argparse.Namespace, settings: KenlmSettings) -> dict[str, dict[str, Path]]:
     """Scorer → its models by language."""
     paths_by_scorer = {
-        entry["name"]: language_model_files(
-            Path(pinned_names.verified_path(entry["path"], f"quality.kenlm.models: {entry['name']}"))
+        entry.name: language_model_files(
+            Path(pinned_names.verified_path(entry.path, f"quality.kenlm.models: {entry.name}"))
         )
-        for entry in settings["models"]
+        for entry in settings.models
     }
     for path in args.lm:
         lm_manifest = Manifest.read(path)
@@ -38,8 +38,8 @@ def models_by_scorer(args: argparse.Namespace, settings: dict[str, Any]) -> dict
     return paths_by_scorer
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    document_languages, limit = language_by_id(args.languages, shard_of(args.documents)), settings["max_characters"]
+def body(args: argparse.Namespace, settings: KenlmSettings, manifest: Manifest) -> list[Path]:
+    document_languages, limit = language_by_id(args.languages, shard_of(args.documents)), settings.max_characters
     paths = models_by_scorer(args, settings)
     number = surviving_texts.count_documents(args.documents, args.verdicts)
     progress = Progress(number * len(paths), "perplexities")
@@ -62,26 +62,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             scores = {name: scores_by_id.get(row["id"]) for name, scores_by_id in perplexities.items()}
             writer.add({**row, "language": document_languages.get(row["id"]), **scores})
     manifest.count_all_kept(number)
-    trained = [{"name": LM}] if args.lm else []
     manifest.summary = {
-        "scorers": sidecars.describe_scorers([*settings["models"], *trained], "kenlm", better="low"),
+        "scorers": sidecars.describe_scorers(dict.fromkeys(paths, "low"), "kenlm"),
         "without_model": {name: number - len(each) for name, each in perplexities.items()},
     }
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "quality.kenlm",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --lm results/main/quality/lm/manifest.json --manifest /tmp/00000.manifest.json",
-    )
-    surviving_texts.add_options(parser)
-    parser.add_argument(
-        "--languages", type=Path, nargs="*", default=[], help="manifest of language.score, where it is used before"
-    )
-    parser.add_argument("--lm", type=Path, nargs="*", default=[], help="manifest of quality.lm, where it is used")
-    return command_line.run_step(parser, body, argv)
+main = Program("quality.kenlm", __doc__, KenlmSettings, body, add_languages)
 
 
 if __name__ == "__main__":

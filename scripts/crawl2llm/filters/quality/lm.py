@@ -14,17 +14,29 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain.scorers import ANY_LANGUAGE
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.quality import tools
 from crawl2llm.filters.quality.perplexity import spaced_words, spelled_lines
+from crawl2llm.filters.quality.scorers import ANY_LANGUAGE
+from crawl2llm.filters.quality.settings import LmSettings
 from crawl2llm.formats import labels_by_document, surviving_texts
 from crawl2llm.formats.documents import Writer, parquet_file, shard_of, surviving_documents, uniform_hash, verdict_file
 from crawl2llm.text.group_split import COLUMNS, Split
 
 SIDE = ["source", "curated"]
+
+
+class Task(LmSettings, SkippedBy):
+    """What the program is given."""
+
+
+def add_languages(parser: argparse.ArgumentParser) -> None:
+    """Add --languages."""
+    parser.add_argument(
+        "--languages", type=Path, nargs="*", default=[], help="manifests of language.score, if that filter comes before"
+    )
 
 
 def language_by_id(manifests: list[Path], shard: str) -> dict[str, str]:
@@ -34,23 +46,23 @@ def language_by_id(manifests: list[Path], shard: str) -> dict[str, str]:
     return labels_by_document.languages_by_id([surviving_texts.manifest_of_shard(manifests, shard)])
 
 
-def learns_from(row: dict[str, Any], settings: dict[str, Any]) -> bool:
+def learns_from(row: dict[str, Any], settings: Task) -> bool:
     """Whether to learn from a document: of `sources`, or of a curated one where these are none; never of one that skips this filter."""
-    is_learnt_source = row["source"] in settings["sources"] if settings["sources"] else row["curated"]
-    return is_learnt_source and row["source"] not in settings["skipped_by"]
+    is_learnt_source = row["source"] in settings.sources if settings.sources else row["curated"]
+    return is_learnt_source and row["source"] not in settings.skipped_by
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     verdicts_by_documents = {
         path: surviving_texts.manifest_of_shard(args.verdicts, shard_of(path)) for path in args.documents
     }
-    split = Split(settings["heldout_fraction"], settings["seed"], "origin")
+    split = Split(settings.heldout_fraction, settings.seed, "origin")
     for path, verdicts in verdicts_by_documents.items():
         for row in surviving_documents(parquet_file(path), verdict_file(verdicts, shard_of(path)), [*COLUMNS, *SIDE]):
             if learns_from(row, settings):
                 split.add(row)
     split.decide("documents of the language models")
-    share = min(1.0, settings["max_documents"] / max(split.documents, 1))
+    share = min(1.0, settings.max_documents / max(split.documents, 1))
     out, model_files, counts = args.manifest.with_name("models"), [], Counter[str]()
     with scratch_folder(args.manifest.with_name(".text")) as folder:
         (folder / "sort").mkdir()
@@ -66,7 +78,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     progress.add()
                     if split.is_held_out(row):
                         heldout_writer.add({"id": row["id"]})
-                    elif uniform_hash(settings["seed"], row["id"], "sample") < share:
+                    elif uniform_hash(settings.seed, row["id"], "sample") < share:
                         name = languages.get(row["id"], ANY_LANGUAGE) if args.languages else ANY_LANGUAGE
                         if name not in files:
                             files[name] = (folder / f"{name}.txt").open("w", encoding="utf-8")
@@ -74,17 +86,17 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                         files[name].writelines(f"{line}\n" for line in spelled_lines(row["text"], spaced_words))
         for file in files.values():
             file.close()
-        trained_languages = sorted(name for name, number in counts.items() if number >= settings["min_documents"])
+        trained_languages = sorted(name for name, number in counts.items() if number >= settings.min_documents)
         out.mkdir(exist_ok=True)
         for name in trained_languages:
             log.info("training on %s documents, language %s", counts[name], name)
             model = folder / f"{name}.bin"
-            tools.train_model(folder / f"{name}.txt", model, settings["order"], settings["prune"], args.memory_mb)
+            tools.train_model(folder / f"{name}.txt", model, settings.order, settings.prune, settings.memory_mb)
             model_files.append(model.rename(out / model.name))
     notes = list(split.notes)
     if not model_files:
         notes.append(
-            f"No language model was trained: no language has {settings['min_documents']} documents to learn from "
+            f"No language model was trained: no language has {settings.min_documents} documents to learn from "
             "(quality.lm.min_documents). Perplexity says nothing on any document."
         )
     manifest.summary = {
@@ -96,18 +108,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [*model_files, heldout_file]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "quality.lm",
-        __doc__,
-        f"--config config.yaml {surviving_texts.EXAMPLE} --manifest /tmp/lm/manifest.json",
-    )
-    surviving_texts.add_options(parser, all_shards=True)
-    parser.add_argument(
-        "--languages", type=Path, nargs="*", default=[], help="manifests of language.score, where it is used before"
-    )
-    command_line.add_placement_options(parser, "quality.lm")
-    return command_line.run_step(parser, body, argv)
+main = Program("quality.lm", __doc__, Task, body, add_languages)
 
 
 if __name__ == "__main__":

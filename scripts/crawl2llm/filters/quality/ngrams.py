@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
+from crawl2llm.filters.quality.settings import NgramsSettings
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import count_rows, parquet_file, shard_of, uniform_hash
 
@@ -101,19 +102,19 @@ def strongest_ngrams(
     }
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: NgramsSettings, manifest: Manifest) -> list[Path]:
     trained = Manifest.read(args.model).verify_files("model.bin")
     if not trained.files:
         manifest.summary = {"documents": 0, "strongest": {}}
         return []
     effects = Effects(Classifier.load(trained.file("model.bin")))
-    share = min(1.0, settings["documents"] / max(sum(count_rows(parquet_file(path)) for path in args.documents), 1))
+    share = min(1.0, settings.documents / max(sum(count_rows(parquet_file(path)) for path in args.documents), 1))
     document_counts, documents_read = Counter[tuple[str, ...]](), 0
     progress = Progress(len(args.documents), "shards")
     for path in args.documents:
         verdicts = surviving_texts.manifest_of_shard(args.verdicts, shard_of(path))
         for row in surviving_texts.texts(path, verdicts, args.edits, []):
-            if uniform_hash(settings["seed"], row["id"], "ngrams") >= share:
+            if uniform_hash(settings.seed, row["id"], "ngrams") >= share:
                 continue
             documents_read += 1
             words = one_line(row["text"]).split()[:MOST_WORDS]
@@ -121,13 +122,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         progress.add()
     manifest.summary = {
         "documents": documents_read,
-        "min_documents": settings["min_documents"],
-        "strongest": strongest_ngrams(document_counts, effects, settings["number"], settings["min_documents"]),
+        "min_documents": settings.min_documents,
+        "strongest": strongest_ngrams(document_counts, effects, settings.number, settings.min_documents),
     }
     return []
 
 
-main = Program("quality.ngrams", __doc__, Untyped, body)
+main = Program("quality.ngrams", __doc__, NgramsSettings, body)
 
 
 if __name__ == "__main__":

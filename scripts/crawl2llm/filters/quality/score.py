@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality.classifier import Classifier, one_line
+from crawl2llm.filters.quality.settings import ScoreSettings
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of
 
 SIGNAL = pa.schema([("id", pa.string()), ("source", pa.string()), ("curated", pa.bool_()), ("score", pa.float64())])
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: ScoreSettings, manifest: Manifest) -> list[Path]:
     trained = Manifest.read(args.model).verify_files("model.bin")
     classify = Classifier.load(trained.file("model.bin")) if trained.files else None
-    limit = settings["max_characters"]
+    limit = settings.max_characters
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     with Writer(out, SIGNAL) as writer:
@@ -36,7 +36,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-main = Program("quality.score", __doc__, Untyped, body)
+main = Program("quality.score", __doc__, ScoreSettings, body)
 
 
 if __name__ == "__main__":

@@ -12,17 +12,16 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain.config_schema import fill_defaults
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality import by_language, threshold_logic
+from crawl2llm.filters.quality.settings import SelectSettings
 from crawl2llm.filters.quality.top_fraction import fraction_cuts
 from crawl2llm.formats.documents import (
     VERDICT,
@@ -69,7 +68,11 @@ def pareto_draw(seed: int, identifier: str, alpha: float) -> float:
     return float((1.0 - uniform_hash(seed, identifier, "pareto")) ** (-1.0 / alpha) - 1.0)
 
 
-def judge_batch(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float | np.ndarray) -> pa.Table:
+class Task(SelectSettings, SkippedBy):
+    """What the program is given."""
+
+
+def judge_batch(signals: pa.RecordBatch, settings: Task, threshold: float | np.ndarray) -> pa.Table:
     """The verdicts on rows of signals; `threshold` is what `top_fraction_threshold` found, or that of each row. As columns: one task judges
     all documents.
 
@@ -77,16 +80,16 @@ def judge_batch(signals: pa.RecordBatch, settings: dict[str, Any], threshold: fl
     """
     scores = pc.fill_null(signals.column("score"), np.nan).to_numpy(zero_copy_only=False)
     exempt = signals.column("curated").to_numpy(zero_copy_only=False) | np.isnan(scores)
-    skipped = rows_of_sources(signals, settings["skipped_by"])
-    if settings["method"] == "pareto":
-        seed, alpha = settings["seed"], settings["alpha"]
+    skipped = rows_of_sources(signals, settings.skipped_by)
+    if settings.method == "pareto":
+        seed, alpha = settings.seed, settings.alpha
         thresholds = 1.0 - np.array([pareto_draw(seed, name, alpha) for name in signals.column("id").to_pylist()])
         failed = ~exempt & (scores <= thresholds)
     else:
         thresholds = np.full(len(scores), threshold)
         failed = ~exempt & (scores < thresholds)
     dropped = failed & ~skipped
-    out, rule = pa.array(~dropped), pa.scalar(settings["method"], pa.string())
+    out, rule = pa.array(~dropped), pa.scalar(settings.method, pa.string())
     none = pa.scalar(None, pa.string())
     starts = pa.array(np.concatenate([[0], np.cumsum(failed)]), pa.int32())
     columns = {
@@ -100,17 +103,21 @@ def judge_batch(signals: pa.RecordBatch, settings: dict[str, Any], threshold: fl
     return verdict_table(columns)
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    settings, signals = fill_defaults("quality.select", settings), args.combined or args.signals
-    paths, skipped_by = [parquet_file(path) for path in signals], settings["skipped_by"]
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
+    signals = args.combined or args.signals
+    paths, skipped_by = [parquet_file(path) for path in signals], settings.skipped_by
     columns = ["id", "source", "curated", "score", *(threshold_logic.COLUMNS if args.combined else ())]
-    fixed_threshold = settings["threshold"] if settings["method"] == "threshold" else None
+    fixed_threshold = settings.threshold if settings.method == "threshold" else None
     threshold = (
-        top_fraction_threshold(lambda: crawl_scores(paths, skipped_by), settings["keep_fraction"])
+        top_fraction_threshold(lambda: crawl_scores(paths, skipped_by), settings.keep_fraction)
         if fixed_threshold is None
         else fixed_threshold
     )
-    language_thresholds = by_language.LanguageThresholds(paths, args.languages, settings) if args.languages else None
+    language_thresholds = (
+        by_language.LanguageThresholds(paths, args.languages, settings.keep_fraction, skipped_by)
+        if args.languages
+        else None
+    )
     histogram, scored, exempt = np.zeros(BINS, np.int64), 0, 0
     for scores in crawl_scores(paths, skipped_by):
         histogram += np.histogram(scores, bins=BINS, range=(0.0, 1.0))[0]
@@ -143,8 +150,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         VERDICTS: digests,
         "scored": scored,
         "source_exempt": exempt,
-        "method": settings["method"],
-        "threshold": threshold if settings["method"] != "pareto" and scored else None,
+        "method": settings.method,
+        "threshold": threshold if settings.method != "pareto" and scored else None,
         "histogram": histogram.tolist(),
     }
     if language_thresholds:
@@ -152,24 +159,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "quality.select",
-        __doc__,
-        "--config config.yaml --signals results/main/quality/score/*.manifest.json --manifest /tmp/select/manifest.json",
-    )
-    parser.add_argument("--signals", type=Path, nargs="*", default=[], help="manifests of quality.score")
-    parser.add_argument(
-        "--languages", type=Path, nargs="*", default=[], help="manifests of language.score, where `by` is language"
-    )
-    parser.add_argument(
-        "--combined",
-        type=Path,
-        nargs="*",
-        default=[],
-        help="manifests of quality.combine, which count where there are any",
-    )
-    return command_line.run_step(parser, body, argv)
+main = Program("quality.select", __doc__, Task, body)
 
 
 if __name__ == "__main__":

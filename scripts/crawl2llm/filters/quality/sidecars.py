@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from crawl2llm.chain.scorers import TRAINED
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.quality.scorers import TRAINED
+from crawl2llm.filters.quality.settings import ScorerModel
 from crawl2llm.formats.documents import open_parquet, parquet_file, shard_of
 
 IDENTITY_COLUMNS = [("id", pa.string()), ("source", pa.string()), ("curated", pa.bool_())]
@@ -24,9 +25,14 @@ def sidecar_schema(names: Sequence[str], language: bool = False) -> pa.Schema:
     return pa.schema([*IDENTITY_COLUMNS, *([LANGUAGE] if language else []), *((name, pa.float64()) for name in names)])
 
 
-def describe_scorers(entries: Sequence[dict[str, Any]], kind: str, better: str = "high") -> dict[str, Any]:
+def describe_scorers(better_by_name: Mapping[str, str], kind: str) -> dict[str, Any]:
     """What a step's summary says of its scorers: kind, and whether high or low scores are better."""
-    return {entry["name"]: {"kind": kind, "better": entry.get("better", better)} for entry in entries}
+    return {name: {"kind": kind, "better": better} for name, better in better_by_name.items()}
+
+
+def better_scores(entries: Sequence[ScorerModel]) -> dict[str, str]:
+    """By name of a scorer, whether its high or its low scores are better."""
+    return {entry.name: entry.better or "high" for entry in entries}
 
 
 def read_scorers(manifests: Sequence[Path]) -> dict[str, dict[str, Any]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from crawl2llm.chain.scorers import other_scorers, scorer_names, trains_classifier
 from crawl2llm.chain.step import LANGUAGES_BEFORE, TEXT, Config, Filter, Step
+from crawl2llm.filters.quality.scorers import other_scorers, scorer_names, trains_classifier
 
 SCORES = (".score", ".fasttext", ".transformers", ".kenlm")  # what scores documents
 
@@ -44,10 +44,29 @@ FILTER = Filter(
         "transformers": Step(
             inputs=TEXT, per="shard", is_used=partial(has_scorers, "transformers"), environment="evaluate"
         ),
-        "lm": Step((*TEXT.values(), LANGUAGES_BEFORE), is_used=trains_language_models, exempts=True),
-        "kenlm": Step((".lm", *TEXT.values(), LANGUAGES_BEFORE), per="shard", is_used=partial(has_scorers, "kenlm")),
-        "calibrate": Step((".train", ".lm", *SCORES), is_used=has_other_scorers, exempts=True),
-        "combine": Step((".calibrate", *SCORES), per="shard", is_used=has_other_scorers),
-        "select": Step((".score", ".combine", "language.score"), reads=reads_languages_by_language, exempts=True),
+        "lm": Step((*TEXT.values(), LANGUAGES_BEFORE), inputs=TEXT, is_used=trains_language_models, exempts=True),
+        "kenlm": Step(
+            (".lm", *TEXT.values(), LANGUAGES_BEFORE),
+            inputs={"lm": ".lm", **TEXT},
+            optional=("lm",),
+            per="shard",
+            is_used=partial(has_scorers, "kenlm"),
+        ),
+        "calibrate": Step(
+            (".train", ".lm", *SCORES),
+            inputs={"model": ".train", "lm": ".lm"},
+            optional=("model", "lm"),
+            is_used=has_other_scorers,
+            exempts=True,
+        ),
+        "combine": Step(
+            (".calibrate", *SCORES), inputs={"calibration": ".calibrate"}, per="shard", is_used=has_other_scorers
+        ),
+        "select": Step(
+            inputs={"signals": ".score", "combined": ".combine", "languages": "language.score"},
+            optional=("signals", "combined", "languages"),
+            reads=reads_languages_by_language,
+            exempts=True,
+        ),
     }
 )

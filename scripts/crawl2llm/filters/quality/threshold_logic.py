@@ -12,43 +12,43 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crawl2llm.filters.quality.settings import CombineRequire
 from crawl2llm.formats.documents import verdict_table
 
 COLUMNS = {"failed": pa.list_(pa.string()), "value": pa.float64(), "threshold": pa.float64(), "detail": pa.string()}
 
 
-def rule_name(condition: dict[str, Any]) -> str:
+def rule_name(condition: CombineRequire) -> str:
     """The name of the rule of a condition: `edu_min`, `ppl_max`, `edu_quantile_min`, `kenlm_bucket`."""
-    (kind,) = (key for key in ("min", "max", "quantile_min", "buckets") if key in condition)
-    return f"{condition['scorer']}_{'bucket' if kind == 'buckets' else kind}"
+    (kind,) = (key for key in ("min", "max", "quantile_min", "buckets") if getattr(condition, key) is not None)
+    return f"{condition.scorer}_{'bucket' if kind == 'buckets' else kind}"
 
 
 def _failing_documents(
-    condition: dict[str, Any],
+    condition: CombineRequire,
     scores: dict[str, np.ndarray],
     quantiles: dict[str, np.ndarray],
     buckets: list[str | None],
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """(which documents fail, what was measured, threshold); NaN of a rule that compares no number."""
-    name = condition["scorer"]
-    if "buckets" in condition:
-        out = np.array([bucket is not None and bucket not in condition["buckets"] for bucket in buckets], dtype=bool)
+    name = condition.scorer
+    if condition.buckets is not None:
+        out = np.array([bucket is not None and bucket not in condition.buckets for bucket in buckets], dtype=bool)
         return out, np.full(len(buckets), np.nan), float("nan")
-    values = quantiles[name] if "quantile_min" in condition else scores[name]
-    minimum = condition.get("min", condition.get("quantile_min"))
     # Comparisons with NaN are false.
-    return (
-        (values > condition["max"], values, condition["max"])
-        if minimum is None
-        else (values < minimum, values, minimum)
-    )
+    if condition.max is not None:
+        return scores[name] > condition.max, scores[name], condition.max
+    if condition.min is not None:
+        return scores[name] < condition.min, scores[name], condition.min
+    assert condition.quantile_min is not None  # filters/quality/scorers.py refuses a condition without a measure
+    return quantiles[name] < condition.quantile_min, quantiles[name], condition.quantile_min
 
 
 def failure_columns(
     scores: dict[str, np.ndarray],
     quantiles: dict[str, np.ndarray],
     buckets: list[str | None],
-    require: list[list[dict[str, Any]]],
+    require: list[list[CombineRequire]],
 ) -> dict[str, list[Any]]:
     """The columns COLUMNS: of a document that no alternative keeps, the rules that it fails, and number and threshold of the first.
 

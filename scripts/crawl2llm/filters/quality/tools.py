@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import scorers
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.external_tools import ExternalTool
 from crawl2llm.core.shard_pool import end_with_parent
+from crawl2llm.filters.quality import scorers
 
 VERSION = "0.3.0"  # of kenlm's archive; in envs/lock-kenlm.txt
 PROGRAMS = ("lmplz", "build_binary", "query")

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
+from crawl2llm.filters.quality.settings import TrainSettings
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import parquet_file, shard_of, surviving_documents, uniform_hash, verdict_file
 from crawl2llm.text.group_split import COLUMNS, Split
@@ -40,32 +41,36 @@ SIDE = ["source", "curated"]  # what decides a document's side
 Shards = list[tuple[Path, Path]]  # Parquet files of documents and of their verdicts
 
 
-def eligible_documents(documents: Iterable[dict[str, Any]], settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
+class Task(TrainSettings, SkippedBy):
+    """What the program is given."""
+
+
+def eligible_documents(documents: Iterable[dict[str, Any]], settings: Task) -> Iterator[dict[str, Any]]:
     """The documents that are on a side: those of sources that skip this filter are on none, curated or not."""
-    return (row for row in documents if row["source"] not in settings["skipped_by"])
+    return (row for row in documents if row["source"] not in settings.skipped_by)
 
 
-def sampling_rates(shards: Shards, settings: dict[str, Any]) -> tuple[dict[bool, int], dict[bool, float]]:
+def sampling_rates(shards: Shards, settings: Task) -> tuple[dict[bool, int], dict[bool, float]]:
     """How many candidates each side (curated: True, crawl: False) has, and the share to sample of each."""
     counts = {True: 0, False: 0}
     for documents, verdicts in shards:
         for row in eligible_documents(surviving_documents(documents, verdicts, ["id", *SIDE]), settings):
             counts[row["curated"]] += 1
-    limits = {True: settings["max_positives"], False: settings["max_negatives"]}
+    limits = {True: settings.max_positives, False: settings.max_negatives}
     return counts, {side: min(1.0, limits[side] / max(counts[side], 1)) for side in counts}
 
 
 def sampled_documents(
-    documents: Iterable[dict[str, Any]], share: dict[bool, float], settings: dict[str, Any]
+    documents: Iterable[dict[str, Any]], share: dict[bool, float], settings: Task
 ) -> Iterator[dict[str, Any]]:
     """The documents of the sample."""
-    candidates, seed = eligible_documents(documents, settings), settings["seed"]
+    candidates, seed = eligible_documents(documents, settings), settings.seed
     return (row for row in candidates if uniform_hash(seed, row["id"], "sample") < share[row["curated"]])
 
 
-def splits_by_side(shards: Shards, share: dict[bool, float], settings: dict[str, Any]) -> dict[bool, Split]:
+def splits_by_side(shards: Shards, share: dict[bool, float], settings: Task) -> dict[bool, Split]:
     """Which documents of the sample are held out, of each side."""
-    splits = {side: Split(settings["heldout_fraction"], settings["seed"], settings["split_by"]) for side in SIDES}
+    splits = {side: Split(settings.heldout_fraction, settings.seed, settings.split_by) for side in SIDES}
     documents = (row for pair in shards for row in surviving_documents(*pair, [*COLUMNS, *SIDE]))
     for row in sampled_documents(documents, share, settings):
         splits[row["curated"]].add(row)
@@ -86,7 +91,7 @@ def too_few_note(splits: dict[bool, Split], min_examples: int) -> str | None:
     )
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     verdicts_by_documents = {
         path: surviving_texts.manifest_of_shard(args.verdicts, shard_of(path)) for path in args.documents
     }
@@ -95,7 +100,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     ]
     candidates, share = sampling_rates(shards, settings)
     split = splits_by_side(shards, share, settings)
-    if note := too_few_note(split, settings["min_examples"]):
+    if note := too_few_note(split, settings.min_examples):
         log.info("%s", note)
         manifest.summary = {
             "trained": False,
@@ -145,7 +150,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-main = Program("quality.train", __doc__, Untyped, body)
+main = Program("quality.train", __doc__, Task, body)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core import pinned_names
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality import sidecars
+from crawl2llm.filters.quality.settings import ScorerModel, TransformersSettings
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, shard_of
 
@@ -44,18 +45,18 @@ def length_batches(lengths: Sequence[int], token_limit: int) -> Iterator[list[in
         yield batch
 
 
-def label_weights(entry: dict[str, Any], names: dict[int, str], outputs: int) -> list[float] | None:
+def label_weights(entry: ScorerModel, names: dict[int, str], outputs: int) -> list[float] | None:
     """The number that each label's probability counts with; None for a head with one output, whose value is the score.
 
     names: label by place. Raises InputError where labels or values do not fit the head.
     """
-    setting = f"quality.transformers.models: {entry['name']}"
+    setting = f"quality.transformers.models: {entry.name}"
     labels = [names.get(place, f"LABEL_{place}") for place in range(outputs)]
-    label_values = entry.get("values") or ({entry["label"]: 1.0} if "label" in entry else None)
+    label_values = entry.values or ({entry.label: 1.0} if entry.label else None)
     if outputs == 1:
         if label_values:
             raise command_line.InputError(
-                f"{setting} has one output, which is the score: leave {'values' if 'values' in entry else 'label'} out"
+                f"{setting} has one output, which is the score: leave {'values' if entry.values else 'label'} out"
             )
         return None
     if label_values is None:
@@ -66,7 +67,7 @@ def label_weights(entry: dict[str, Any], names: dict[int, str], outputs: int) ->
         raise command_line.InputError(
             f"{setting}: there is no label {', '.join(unknown_labels)}; the model's are {', '.join(labels)}"
         )
-    if "values" in entry and (missing_labels := sorted(set(labels) - set(label_values))):
+    if entry.values and (missing_labels := sorted(set(labels) - set(label_values))):
         raise command_line.InputError(f"{setting}: values has no number for {', '.join(missing_labels)}")
     return [float(label_values.get(label, 0.0)) for label in labels]
 
@@ -78,14 +79,14 @@ class Model:
     another digest than the one that its path names.
     """
 
-    def __init__(self, entry: dict[str, Any], settings: dict[str, Any], device: str) -> None:
+    def __init__(self, entry: ScorerModel, settings: TransformersSettings, device: str) -> None:
         import torch
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-        setting = f"quality.transformers.models: {entry['name']}"
-        path = pinned_names.verified_path(entry["path"], setting)
+        setting = f"quality.transformers.models: {entry.name}"
+        path = pinned_names.verified_path(entry.path, setting)
         local = {"local_files_only": True, "trust_remote_code": False}
-        dtype = torch.bfloat16 if settings["precision"] == "bf16" else torch.float32
+        dtype = torch.bfloat16 if settings.precision == "bf16" else torch.float32
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(path, **local)
             model, loading_info = AutoModelForSequenceClassification.from_pretrained(
@@ -100,7 +101,7 @@ class Model:
                 f"{setting}: {path} has no weights for {', '.join(missing_weights[:3])}: it is no trained classifier"
             )
         self.model = model.eval().to(device)
-        self.max_tokens = min(settings["max_tokens"], self._context_length())
+        self.max_tokens = min(settings.max_tokens, self._context_length())
         self.weights = label_weights(entry, dict(model.config.id2label), model.config.num_labels)
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
@@ -151,31 +152,33 @@ def document_windows(rows: Iterator[dict[str, Any]], limit: int) -> Iterator[lis
         yield window
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: TransformersSettings, manifest: Manifest) -> list[Path]:
     import torch
 
-    torch.set_num_threads(settings["threads"])
-    device = "cuda" if args.device == "auto" and torch.cuda.is_available() else args.device.replace("auto", "cpu")
-    models = {entry["name"]: Model(entry, settings, device) for entry in settings["models"]}
+    torch.set_num_threads(settings.threads)
+    device = (
+        "cuda" if settings.device == "auto" and torch.cuda.is_available() else settings.device.replace("auto", "cpu")
+    )
+    models = {entry.name: Model(entry, settings, device) for entry in settings.models}
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     log.info("%s on %s", ", ".join(models), device)
     progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     documents = surviving_texts.texts(args.documents, args.verdicts, args.edits, ["source", "curated"])
     with Writer(out, sidecars.sidecar_schema(list(models))) as writer:
-        for rows in document_windows(documents, settings["max_characters"]):
+        for rows in document_windows(documents, settings.max_characters):
             scores = {
-                name: model([row["text"] for row in rows], settings["batch_tokens"]) for name, model in models.items()
+                name: model([row["text"] for row in rows], settings.batch_tokens) for name, model in models.items()
             }
             for number, row in enumerate(rows):
                 row_scores = {name: score_or_none(values[number]) for name, values in scores.items()}
                 writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **row_scores})
             progress.add(len(rows))
     manifest.count_all_kept(progress.done)
-    manifest.summary = {"scorers": sidecars.describe_scorers(settings["models"], "transformers")}
+    manifest.summary = {"scorers": sidecars.describe_scorers(sidecars.better_scores(settings.models), "transformers")}
     return [out]
 
 
-main = Program("quality.transformers", __doc__, Untyped, body)
+main = Program("quality.transformers", __doc__, TransformersSettings, body)
 
 
 if __name__ == "__main__":

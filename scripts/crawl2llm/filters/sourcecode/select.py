@@ -12,7 +12,8 @@ from collections.abc import Collection
 
 from crawl2llm.filters.framework import select
 from crawl2llm.filters.framework.columns import Columns, Truths
-from crawl2llm.filters.framework.rules import Match, Rule, Rules, Settings
+from crawl2llm.filters.framework.rules import Match, Rule, Rules
+from crawl2llm.filters.sourcecode.settings import SelectSettings
 
 TOKEN = re.compile(r"[()]|\b(?:AND|OR|WITH)\b|[^\s()]+", re.IGNORECASE)
 
@@ -75,17 +76,15 @@ def is_program(columns: Columns) -> Truths:
     return is_code(columns) & ~is_data(columns)
 
 
-def rules(settings: Settings) -> Rules:
+def rules(settings: SelectSettings) -> Rules:
     """The rules under the settings of `sourcecode.select`, in the order in which the first that fails gives the reason."""
 
     def find_phrase(phrase: str | None) -> str | None:
-        return phrase if settings["generated"] else None
+        return phrase if settings.generated else None
 
     def find_licence(expression: str | None) -> str | None:
         return (
-            expression
-            if settings["licences"] and expression and not is_permitted(expression, settings["licences"])
-            else None
+            expression if settings.licences and expression and not is_permitted(expression, settings.licences) else None
         )
 
     return [

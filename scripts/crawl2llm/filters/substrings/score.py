@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.edit_filter import EditWriter
 from crawl2llm.filters.substrings.fingerprints import rows_of_windows, shard_batches
+from crawl2llm.filters.substrings.settings import ScoreSettings
 from crawl2llm.filters.substrings.words import Batch, ngram_hashes, word_spans
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import shard_of
@@ -54,12 +54,16 @@ def removed_spans(text: str, is_removed: npt.NDArray[np.bool_]) -> list[Span]:
     ]
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(ScoreSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     length = Manifest.read(args.sample).summary_part("length")
     repeated = HashTable(read_answers(args.repeated, int(shard_of(args.documents))))
     progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     with EditWriter(args.manifest) as writer:
-        for batch in shard_batches(args, settings["skipped_by"], progress, originals=True):
+        for batch in shard_batches(args, settings.skipped_by, progress, originals=True):
             is_removed = removed_words(batch, repeated, length)
             for row, start, end in zip(batch.rows, batch.text_starts().tolist(), batch.ends.tolist(), strict=True):
                 writer.add_document(
@@ -69,7 +73,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return writer.files
 
 
-main = Program("substrings.score", __doc__, Untyped, body)
+main = Program("substrings.score", __doc__, Task, body)
 
 
 if __name__ == "__main__":

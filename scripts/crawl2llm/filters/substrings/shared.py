@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.chain.steps import number_of_parts
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.substrings.sample import FINGERPRINT
+from crawl2llm.filters.substrings.settings import SharedSettings
 from crawl2llm.formats.document_numbers import group_starts
 from crawl2llm.formats.documents import shard_of
 from crawl2llm.formats.hash_shuffle import Answers, pieces_of_part
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: SharedSettings, manifest: Manifest) -> list[Path]:
     part, parts = shard_of(args.manifest), number_of_parts(len(args.samples))
     out = args.manifest.with_name(f"{part}.parquet")
     different = repeated = 0
@@ -40,7 +40,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-main = Program("substrings.shared", __doc__, Untyped, body)
+main = Program("substrings.shared", __doc__, SharedSettings, body)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program, SkippedBy
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.substrings.fingerprints import rows_of_windows, shard_batches, window_fingerprints
+from crawl2llm.filters.substrings.settings import WindowsSettings
 from crawl2llm.filters.substrings.words import ngram_hashes
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import shard_of
@@ -23,7 +23,11 @@ from crawl2llm.formats.first_occurrence import UNIT, merge_units, unit_rows
 from crawl2llm.formats.hash_shuffle import Dealer, HashTable, read_answers
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(WindowsSettings, SkippedBy):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     shard = shard_of(args.documents)
     out = args.manifest.with_name(f"{shard}.parquet")
     length = Manifest.read(args.sample).summary_part("length")
@@ -31,7 +35,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     progress = Progress(surviving_texts.count_documents(args.documents, args.verdicts), "documents")
     number = 0
     with Dealer(out, UNIT, merge_units) as dealer:
-        for batch in shard_batches(args, settings["skipped_by"], progress):
+        for batch in shard_batches(args, settings.skipped_by, progress):
             fingerprint, _ = window_fingerprints(batch, length)
             candidates, _ = shared.find(fingerprint)
             candidates = candidates[batch.is_within_text(length)[candidates]]
@@ -45,7 +49,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-main = Program("substrings.windows", __doc__, Untyped, body)
+main = Program("substrings.windows", __doc__, Task, body)
 
 
 if __name__ == "__main__":

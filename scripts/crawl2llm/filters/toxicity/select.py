@@ -14,9 +14,11 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from crawl2llm.core.phrases import list_sentence
+from crawl2llm.core.settings import Settings
 from crawl2llm.filters.framework import select
 from crawl2llm.filters.framework.columns import Columns, Numbers, Truths
-from crawl2llm.filters.framework.rules import Limit, Rule, Rules, Settings
+from crawl2llm.filters.framework.rules import Limit, Rule, Rules, value_at
+from crawl2llm.filters.toxicity.settings import SelectSettings
 from crawl2llm.formats.verdicts import FailedRule
 
 
@@ -44,8 +46,9 @@ class ClassifierRule(Rule):
 
     def comparisons(self, columns: Columns, settings: Settings) -> Iterator[tuple[int, str, float, float]]:
         """(place of the document, name, probability, threshold) of each classifier on each document."""
+        for_all = value_at(settings, "threshold")
         for place, name, probability in zip(*self.probabilities(columns), strict=True):
-            yield int(place), name, float(probability), self.thresholds.get(name, settings["threshold"])
+            yield int(place), name, float(probability), self.thresholds.get(name, for_all)
 
     def limit(self, columns: Columns, settings: Settings) -> Limit:
         """Of several classifiers that which is nearest to dropping the document."""
@@ -71,9 +74,9 @@ class ClassifierRule(Rule):
         return np.where(np.isneginf(highest) | dropped, np.nan, highest), dropped
 
 
-def rules(settings: Settings) -> Rules:
+def rules(settings: SelectSettings) -> Rules:
     """The rules under the settings of `toxicity.select`, in the order in which the first that fails gives the reason."""
-    thresholds = settings["thresholds"]
+    thresholds = settings.thresholds
     about = list_sentence("Classifiers with a threshold of their own keep it", sorted(thresholds))
     return [
         Rule("terms", "terms", ">", "terms_max"),

@@ -7,10 +7,11 @@ Rules: `domain`, `address` and `expression` (no number is compared, `detail` nam
 from __future__ import annotations
 
 from crawl2llm.filters.framework import select
-from crawl2llm.filters.framework.rules import Match, Rule, Rules, Settings
+from crawl2llm.filters.framework.rules import Match, Rule, Rules
+from crawl2llm.filters.url.settings import SelectSettings
 
 
-def rules(settings: Settings) -> Rules:
+def rules(settings: SelectSettings) -> Rules:
     """The rules under the settings of `url.select`, in the order in which the first that fails gives the reason."""
     return [
         Match("domain", "domain"),

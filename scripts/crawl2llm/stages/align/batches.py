@@ -17,6 +17,7 @@ from crawl2llm.training import pair_batches
 from crawl2llm.training.heldout import Piece
 from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch, tokenized_pairs
 from crawl2llm.training.question_cuts import FittedRows, cut_prompt, fit_pairs
+from crawl2llm.training.shared_settings import TuningSettings
 from crawl2llm.training.template import Template
 
 # Texts of a row that are laid out behind its question.
@@ -95,9 +96,9 @@ class PromptBatches(pair_batches.Batches):
         """The tokens of a question."""
         return list(self.tokenizer(self.template.prompt(row["question"]))["input_ids"])
 
-    def fit_prompts(self, rows: Iterable[Row]) -> FittedRows:
+    def fit_prompts(self, rows: Iterable[Row], max_new_tokens: int) -> FittedRows:
         """The rows, whose questions are cut so that `max_new_tokens` of an answer fit within `max_length`."""
-        limit, fitted = self.settings["max_length"] - self.settings["max_new_tokens"], FittedRows()
+        limit, fitted = self.settings.max_length - max_new_tokens, FittedRows()
         for row in rows:
             question = cut_prompt(row["question"], self.template, self.tokenizer, limit)
             if question is None or not self.prompt_ids(row):
@@ -117,8 +118,8 @@ class Preferences(PromptBatches):
 
     step_name = ""  # the step, where it is not align.train
 
-    def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
-        self.method = settings["method"]
+    def __init__(self, manifest: Path, tokenizer: Any, settings: TuningSettings, processes: int, method: str) -> None:
+        self.method = method
         self.rows_each = 2 if self.method == DPO else 1
         self.trained_texts = TEXTS_BY_METHOD[self.method][: self.rows_each]
         self.tokenizer, self.settings = tokenizer, settings
@@ -133,12 +134,12 @@ class Preferences(PromptBatches):
     def fit_rows(self, rows: list[Row]) -> FittedRows:
         """The rows whose answers fit in `max_length`, some with a cut question: the same of both answers of a pair."""
         also = TEXTS_BY_METHOD[self.method][self.rows_each :]
-        return fit_pairs(rows, self.template, self.tokenizer, self.settings["max_length"], self.trained_texts, also)
+        return fit_pairs(rows, self.template, self.tokenizer, self.settings.max_length, self.trained_texts, also)
 
     def answer_pieces(self, rows: Iterable[Row], *names: str) -> list[Piece]:
         """The tokens of questions with the answers `names`, in the order of `answer_pairs`."""
         return list(
-            tokenized_pairs(answer_pairs(rows, *names), self.template, self.tokenizer, self.settings["max_length"])
+            tokenized_pairs(answer_pairs(rows, *names), self.template, self.tokenizer, self.settings.max_length)
         )
 
     def count_cuts(self) -> Cuts:

@@ -19,6 +19,7 @@ from crawl2llm.stages.align.engine import Loss
 from crawl2llm.stages.align.layouts import DPO
 from crawl2llm.stages.align.pairs import Row
 from crawl2llm.stages.align.run import PairRun
+from crawl2llm.stages.align.settings import RewardSettings
 from crawl2llm.training.engine import Update
 from crawl2llm.training.heldout import Piece
 from crawl2llm.training.memory import Shape
@@ -31,9 +32,6 @@ class Comparisons(Preferences):
     """The batches of a reward model: of each pair both answers, up to the token at which each is scored."""
 
     step_name = STEP
-
-    def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
-        super().__init__(manifest, tokenizer, {**settings, "method": DPO}, processes)
 
     def scored_pieces(self, rows: Iterable[Row], *names: str) -> list[Piece]:
         """What is read of questions with the answers `names`, in the order of `answers`."""
@@ -52,6 +50,12 @@ class ComparisonRun(PairRun):
 
     where, program, reader = STEP, "crawl2llm.stages.align.reward", Comparisons
     batches: Comparisons
+    settings: RewardSettings
+
+    @property
+    def method(self) -> str:
+        """Whose rows it takes."""
+        return DPO
 
     def configuration(self, source: Path) -> Any:
         """As `Run.configuration`: the body of that model, with a head that gives one number."""
@@ -92,7 +96,7 @@ class ComparisonRun(PairRun):
         lengths = [float(sum(tokens[: len(part)])), float(sum(tokens[len(part) :]))]
         sums = [float(values.detach().sum()) for values in (chosen, rejected, losses.pairwise_wins(chosen, rejected))]
         self.step_sums += torch.tensor([*sums[:2], *lengths, sums[2], len(part)], dtype=torch.float64)
-        return share * losses.bradley_terry_loss(chosen, rejected, self.settings["center_rewards"]).sum()
+        return share * losses.bradley_terry_loss(chosen, rejected, self.settings.center_rewards).sum()
 
     def heldout_values(self) -> dict[str, float]:
         """Loss, accuracy and margin of the held-out pairs; their scores are in `heldout_scores`. A collective call."""
@@ -100,7 +104,7 @@ class ComparisonRun(PairRun):
             return {}
         scores = self.piece_values(self.heldout_pieces, lambda batch: self.engine.logits(batch[0])[:, 0])
         self.heldout_scores = chosen, rejected = scores.chunk(2)
-        loss = losses.bradley_terry_loss(chosen, rejected, self.settings["center_rewards"]).mean()
+        loss = losses.bradley_terry_loss(chosen, rejected, self.settings.center_rewards).mean()
         values = {"preference_loss": loss, "accuracy": losses.pairwise_wins(chosen, rejected).mean()}
         values["margin"] = (chosen - rejected).mean()
         return {f"heldout_{name}": float(value) for name, value in values.items()}
@@ -115,7 +119,7 @@ class ComparisonRun(PairRun):
             return super().summary_facts()
         lengths = [torch.tensor([len(row[name]) for row in rows], dtype=torch.float64) for name in (CHOSEN, REJECTED)]
         ordered, longer = losses.pairwise_wins(*self.heldout_scores), losses.pairwise_wins(*lengths)
-        stderr = standard_error(ordered.tolist(), [row["question"] for row in rows], self.settings["seed"], STEP)
+        stderr = standard_error(ordered.tolist(), [row["question"] for row in rows], self.settings.seed, STEP)
         agree = torch.where(longer == 0.5, 0.5, torch.where(longer == 1, ordered, 1 - ordered))
         more = {
             "heldout_accuracy_stderr": stderr,

@@ -4,35 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.endpoint import Endpoint
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.judging import parse_score, scale_ends, score_request
+from crawl2llm.stages.align.settings import PairsJudge
 
 KEY = "align.pairs.judge"
 REFERENCE = "{reference}"
 
 
-def check_judge(settings: dict[str, Any], key: str) -> None:
+def check_judge(settings: PairsJudge, key: str) -> None:
     """InputError for a judge that cannot be asked. settings: those of KEY. key: of the entry of rewards that asks it."""
-    if settings["model"] is None:
+    if settings.model is None:
         raise InputError(f"{key}.reward is 'endpoint', and {KEY}.model is null: name the model that judges")
-    scale_ends(settings["scale"], KEY)
+    scale_ends(settings.scale, KEY)
 
 
 class EndpointJudge:
-    """A judge by the settings of align.pairs.judge (model, prompt, scale, max_tokens) and its placement keys, `placement`.
+    """A judge by the settings of align.pairs.judge. key: of the entry of rewards that asks it.
 
     Raises InputError for settings, an endpoint or a key that cannot be used.
     """
 
-    def __init__(self, settings: dict[str, Any], placement: dict[str, Any], key: str) -> None:
+    def __init__(self, settings: PairsJudge, key: str) -> None:
         check_judge(settings, key)
-        self.settings, self.scale = settings, scale_ends(settings["scale"], KEY)
-        self.endpoint = Endpoint.from_settings(placement, KEY)
-        self.needs_reference = REFERENCE in settings["prompt"]  # asks for an answer to compare with
+        self.settings, self.scale = settings, scale_ends(settings.scale, KEY)
+        self.endpoint = Endpoint(
+            settings.endpoint,
+            settings.key,
+            Path(settings.cache),
+            settings.attempts,
+            settings.seconds,
+            settings.requests,
+            KEY,
+        )
+        self.needs_reference = REFERENCE in settings.prompt  # asks for an answer to compare with
         self.progress = Progress(None, "answers judged")
         self.answers = self.unscored = 0
 
@@ -46,7 +56,15 @@ class EndpointJudge:
         """
         distinct = list(dict.fromkeys(answers))
         bodies = [
-            score_request(self.settings, question, answer, reference or "") for question, answer, reference in distinct
+            score_request(
+                self.settings.model,
+                self.settings.prompt,
+                self.settings.max_tokens,
+                question,
+                answer,
+                reference or "",
+            )
+            for question, answer, reference in distinct
         ]
         values = [parse_score(reply, *self.scale) for reply in self.endpoint.answers(bodies, self.progress)]
         score_by_answer = dict(zip(distinct, (math.nan if each is None else each for each in values), strict=True))
@@ -60,4 +78,4 @@ class EndpointJudge:
         low, high = self.scale
         if self.unscored:
             log.warning("%s of %s replies have no number from %g to %g", self.unscored, self.answers, low, high)
-        return {"model": self.settings["model"], "answers": self.answers, "no_score": self.unscored}
+        return {"model": self.settings.model, "answers": self.answers, "no_score": self.unscored}

@@ -30,8 +30,8 @@ class LossEngine(engine.Engine):
 
     def _finish_setup(self, job: engine.Job) -> None:
         """As `engine.Engine._finish_setup`; with `loss_chunk` losses get log-probabilities in the place of logits."""
-        rows = job.settings["loss_chunk"]
-        super()._finish_setup(replace(job, settings={**job.settings, "loss_chunk": 0}))
+        rows = job.settings.loss_chunk
+        super()._finish_setup(replace(job, settings=replace(job.settings, loss_chunk=0)))
         if rows:
             self.chunked = ChunkedHead(self.model.get_output_embeddings(), rows, job.where)
 

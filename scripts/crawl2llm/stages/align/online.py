@@ -27,6 +27,7 @@ from crawl2llm.stages.align.pairs import Row, read_rows
 from crawl2llm.stages.align.reward_model import RewardModel
 from crawl2llm.stages.align.rewards import Rewards
 from crawl2llm.stages.align.run import Alignment
+from crawl2llm.stages.align.settings import RewardEntry, TrainSettings
 from crawl2llm.training import adapters, memory
 from crawl2llm.training.batch import IGNORE, MicroBatch
 from crawl2llm.training.engine import Update
@@ -37,26 +38,28 @@ from crawl2llm.training.template import Template
 
 Answer = tuple[int, int]  # (place of a prompt in the step, number of the answer to it)
 Parts = Sequence[Sequence[Answer]]  # of each of a process's micro-batches
-REFERENCE_SETTINGS = {"ema": 0.5}  # has engines keep the reference; no step moves it
+REFERENCE_EMA = 0.5  # has engines keep the reference; no step moves it
 
 
 class Prompts(PromptBatches):
     """The prompts of each step, and their answers on `processes` processes; `size` and `rounds` count answers."""
 
-    def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
+    settings: TrainSettings
+
+    def __init__(self, manifest: Path, tokenizer: Any, settings: TrainSettings, processes: int) -> None:
         self.tokenizer, self.settings = tokenizer, settings
         super().__init__(manifest, tokenizer, settings, processes)
-        self.sequences = settings["batch_size"] * settings["generations"]
-        self.rounds = math.ceil(self.sequences / (processes * settings["micro_batch"]))
+        self.sequences = settings.batch_size * settings.generations
+        self.rounds = math.ceil(self.sequences / (processes * settings.micro_batch))
         self.size = math.ceil(self.sequences / (processes * self.rounds))
 
     def read_training_rows(self, manifest: Path) -> tuple[list[Row], Template]:
         """The prompts that leave room for an answer, and how they are laid out."""
         rows, self.template = read_rows(manifest, "train")
         prompts = unique_questions(rows)
-        self.fitted = self.fit_prompts(prompts)
+        self.fitted = self.fit_prompts(prompts, self.settings.max_new_tokens)
         if not self.fitted.rows:
-            room = f"max_length {self.settings['max_length']} - max_new_tokens {self.settings['max_new_tokens']}"
+            room = f"max_length {self.settings.max_length} - max_new_tokens {self.settings.max_new_tokens}"
             raise InputError(
                 f"none of the {len(prompts):,} prompts of align.pairs, cut to a token of the question, has at most align.train.{room} "
                 "tokens: change these"
@@ -70,7 +73,7 @@ class Prompts(PromptBatches):
     def answer_numbers(self, step: int, rank: int) -> list[list[Answer]]:
         """The answers of each of a process's micro-batches; every process has as many micro-batches."""
         prompts = range(len(self.step_indices(step)))
-        all_answers = [(place, answer) for place in prompts for answer in range(self.settings["generations"])]
+        all_answers = [(place, answer) for place in prompts for answer in range(self.settings.generations)]
         return [turn[rank] for turn in deal_micro_batches(all_answers, self.processes, self.size)]
 
 
@@ -80,26 +83,28 @@ class RewardRun(Alignment):
     batch_noun = row_noun = "prompts"
     batches: Prompts
 
-    def read_batches(self, settings: dict[str, Any]) -> Prompts:
+    def read_batches(self) -> Prompts:
         """What is trained on; reads what is held out, too."""
+        settings = self.settings
         check_rewards(settings, "align.train.{}".format)
-        if not adapters.is_used(self.settings):
-            self.settings |= REFERENCE_SETTINGS
+        if not adapters.is_used(self.engine_settings):
+            self.engine_settings = replace(self.engine_settings, ema=REFERENCE_EMA)
         prompts = Prompts(self.args.pairs, self.tokenizer, settings, self.processes)
         manifest_by_name = {model_name(path): path for path in self.args.rewards}
 
-        def reward_model_of(entry: dict[str, Any], key: str) -> RewardModel:
-            by_name = "name" in entry
-            if by_name and entry["name"] not in manifest_by_name:
+        def reward_model_of(entry: RewardEntry, key: str) -> RewardModel:
+            if entry.name is None:
+                assert entry.manifest is not None  # see rewards.check_entries
+                return RewardModel(Path(entry.manifest), False, self.source, prompts.template, key)
+            if entry.name not in manifest_by_name:
                 allowed = ", ".join(manifest_by_name) or "none"
-                raise InputError(f"{key}.name is {entry['name']!r}; reward models that --rewards names: {allowed}")
-            manifest = manifest_by_name[entry["name"]] if by_name else Path(entry["manifest"])
-            return RewardModel(manifest, by_name, self.source, prompts.template, key)
+                raise InputError(f"{key}.name is {entry.name!r}; reward models that --rewards names: {allowed}")
+            return RewardModel(manifest_by_name[entry.name], True, self.source, prompts.template, key)
 
-        self.rewards = Rewards(settings["rewards"], "align.train.rewards", reward_model_of)
+        self.rewards = Rewards(settings.rewards, "align.train.rewards", reward_model_of)
         heldout = unique_questions(read_rows(self.args.pairs, "heldout")[0])
-        self.heldout_fitted = prompts.fit_prompts(heldout)
-        self.heldout_rows = self.heldout_fitted.rows[: settings["heldout_prompts"]]
+        self.heldout_fitted = prompts.fit_prompts(heldout, settings.max_new_tokens)
+        self.heldout_rows = self.heldout_fitted.rows[: settings.heldout_prompts]
         return prompts
 
     def memory_shape(self, config: Any) -> memory.Shape:
@@ -119,7 +124,7 @@ class RewardRun(Alignment):
     def prepare_training(self) -> None:
         """The tokens of the answers that held-out rows have, by which the model's loss on them is measured."""
         self.rewards.move_to(self.device)
-        template, length = self.batches.template, self.settings["max_length"]
+        template, length = self.batches.template, self.settings.max_length
         rows = fit_pairs([row for row in self.heldout_rows if "answer" in row], template, self.tokenizer, length).rows
         self.heldout_pieces = list(tokenized_pairs(rows, template, self.tokenizer, length))
 
@@ -146,14 +151,14 @@ class RewardRun(Alignment):
         """The update of a step; `extra_metrics` has reward, divergence from the reference and lengths. A collective call."""
         settings, mine = self.settings, self.batches.answer_numbers(step, self.rank)
         rows = [self.batches.rows[number] for number in self.batches.step_indices(step)]
-        generations = settings["generations"]
+        generations = settings.generations
         batch, table = self._draw_answers(step, rows, mine)
         reference = self.reference_logprobs(batch)
         rewards = table[:, 0].reshape(len(rows), generations)
         flat = (rewards.std(1) == 0).double().mean() if generations > 1 else 0.0
-        if settings["method"] != policy.GRPO and settings["kl_coefficient"]:
+        if settings.method != policy.GRPO and settings.kl_coefficient:
             rewards = rewards - self._kl_penalties(len(table), mine, batch, reference).reshape(rewards.shape)
-        advantages = policy.advantages(rewards, settings["method"]).flatten()
+        advantages = policy.advantages(rewards, settings.method).flatten()
         self.step_sums = torch.zeros(2, dtype=torch.float64)
         update = self.engine.step_by(batch, self.rate, self._batch_losses(mine, batch, reference, advantages))
         kl, total = self.sum_over_processes(self.step_sums).tolist()
@@ -164,11 +169,11 @@ class RewardRun(Alignment):
         """(this process's micro-batches of answers `mine` to the step's rows, `answer_rewards` of all processes' answers). A collective
         call.
         """
-        generations, batch = self.settings["generations"], list[MicroBatch]()
+        generations, batch = self.settings.generations, list[MicroBatch]()
         table = torch.zeros(len(rows) * generations, len(self.rewards.names) + 3, dtype=torch.float64)
         for part in mine:
             part_rows, keys = [rows[place] for place, _ in part], [("answer", step, *numbers) for numbers in part]
-            answers = self.sample_answers(part_rows, keys, self.settings["temperature"])
+            answers = self.sample_answers(part_rows, keys, self.settings.temperature)
             batch.append(self.make_micro_batch(part_rows, answers))
             table[[place * generations + answer for place, answer in part]] = self.answer_rewards(part_rows, answers)
         return batch, self.sum_over_processes(table)
@@ -177,13 +182,13 @@ class RewardRun(Alignment):
         self, answers: int, mine: Parts, batch: Sequence[MicroBatch], reference: Sequence[torch.Tensor]
     ) -> torch.Tensor:
         """What the divergence of each of the step's `answers` costs: float64 [answers]. A collective call."""
-        generations = self.settings["generations"]
+        generations = self.settings.generations
         kl = torch.zeros(answers, dtype=torch.float64)
         for part, part_batch, part_reference in zip(mine, batch, reference, strict=True):
             ratios = (self.token_logprobs(part_batch) - part_reference).sum(1).double().cpu()
             for row, (place, answer) in enumerate(part):
                 kl[place * generations + answer] = ratios[row]
-        return self.sum_over_processes(kl) * self.settings["kl_coefficient"]
+        return self.sum_over_processes(kl) * self.settings.kl_coefficient
 
     def _batch_losses(
         self, mine: Parts, batch: Sequence[MicroBatch], reference: Sequence[torch.Tensor], advantages: torch.Tensor
@@ -191,11 +196,11 @@ class RewardRun(Alignment):
         """The loss of each micro-batch. advantages: float64 [answers of the step]. A collective call."""
         tokens = sum(int((targets != IGNORE).sum()) for _, targets in batch)
         token_count = float(self.sum_over_processes(torch.tensor([float(tokens)], dtype=torch.float64)))
-        by_token = self.settings["method"] == policy.GRPO
+        by_token = self.settings.method == policy.GRPO
         share = len(batch) * self.processes / (max(1.0, token_count) if by_token else len(advantages))
         batch_losses: list[Loss] = []
         for part, part_reference in zip(mine, reference, strict=True):
-            numbers = [place * self.settings["generations"] + answer for place, answer in part]
+            numbers = [place * self.settings.generations + answer for place, answer in part]
             batch_losses.append(
                 partial(self.micro_batch_loss, advantages[numbers].to(self.device), part_reference, share)
             )
@@ -211,7 +216,7 @@ class RewardRun(Alignment):
 
     def token_logprobs(self, batch: MicroBatch) -> torch.Tensor:
         """The log-probability of each answer's token as it was drawn: fp32 [n, length]. A collective call."""
-        return losses.target_logprobs(self.engine.logits(batch[0]) / self.settings["temperature"], batch[1])
+        return losses.target_logprobs(self.engine.logits(batch[0]) / self.settings.temperature, batch[1])
 
     def reference_logprobs(self, batch: Sequence[MicroBatch]) -> list[torch.Tensor]:
         """The same of the model before the first step. A collective call."""
@@ -227,14 +232,14 @@ class RewardRun(Alignment):
         targets: torch.Tensor,
     ) -> torch.Tensor:
         """The loss of a micro-batch of answers by their advantages, and what is shown of it."""
-        logprobs, mask = losses.target_logprobs(logits / self.settings["temperature"], targets), targets != IGNORE
+        logprobs, mask = losses.target_logprobs(logits / self.settings.temperature, targets), targets != IGNORE
         if not len(advantages):
             return logprobs.sum() * 0
         with torch.no_grad():
             self.step_sums[0] += float((policy.kl_estimate(logprobs, reference) * mask).sum())
             self.step_sums[1] += int(mask.sum())
-        if self.settings["method"] == policy.GRPO:
-            return share * policy.token_loss(logprobs, reference, mask, advantages, self.settings["kl_coefficient"])
+        if self.settings.method == policy.GRPO:
+            return share * policy.token_loss(logprobs, reference, mask, advantages, self.settings.kl_coefficient)
         return share * policy.answer_loss(logprobs, mask, advantages)
 
     def heldout_values(self) -> dict[str, float]:
@@ -250,7 +255,7 @@ class RewardRun(Alignment):
             part = turn[self.rank]
             part_rows = [rows[number] for number in part]
             answers = self.sample_answers(
-                part_rows, [("heldout", row["id"]) for row in part_rows], self.settings["temperature"]
+                part_rows, [("heldout", row["id"]) for row in part_rows], self.settings.temperature
             )
             table[part] = self.answer_rewards(part_rows, answers)
         out = {f"heldout_{name}": value for name, value in self.reward_means(self.sum_over_processes(table)).items()}

@@ -19,21 +19,22 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line, placement_options
-from crawl2llm.chain.config_schema import fill_defaults
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, format_quantity, log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, json_lines, write_atomically
 from crawl2llm.filters.decontaminate.pairs import Guard
+from crawl2llm.filters.pair_masking import MaskingSettings
+from crawl2llm.filters.pair_masks import REASON, Masks, pii_masks
 from crawl2llm.formats.documents import document_id, uniform_hash
 from crawl2llm.stages.align.endpoint import EndpointJudge
 from crawl2llm.stages.align.layouts import KEY, LABELS, PREFERENCE, PROMPTS, parse_row
 from crawl2llm.stages.align.rewards import ENDPOINT
 from crawl2llm.stages.align.self_preferences import sample_preferences
+from crawl2llm.stages.align.settings import PairsFile, PairsSettings
 from crawl2llm.text.text_key import text_key
 from crawl2llm.training import pair_files
 from crawl2llm.training.pair_layouts import RowError
-from crawl2llm.training.pair_masks import REASON, Masks, pii_masks
 from crawl2llm.training.template import CHAT, Template, read_pairs
 
 STEP = "align.pairs"
@@ -44,6 +45,10 @@ FORMATS = (".jsonl", ".ndjson", ".json")
 SPLITS = ("train", "heldout")
 KINDS = (PREFERENCE, LABELS, PROMPTS)
 Row = dict[str, Any]
+
+
+class Task(PairsSettings, MaskingSettings):
+    """What the program is given."""
 
 
 def layout_of(row: Row) -> str:
@@ -86,8 +91,18 @@ def result_row(source: str, fields: Row) -> Row:
     return {"id": document_id(source, *parts), **fields, "of": source}
 
 
+def layout_of_file(entry: PairsFile) -> str:
+    """The layout of the rows of a file."""
+    return entry.layout or PREFERENCE
+
+
+def heldout_share(entry: PairsFile) -> float:
+    """The share of a file's questions that is held out."""
+    return HELDOUT if entry.heldout is None else entry.heldout
+
+
 def from_file(
-    number: int, entry: Row, template: Template, dropped: Counter[str], mask: Masks | None = None
+    number: int, entry: PairsFile, template: Template, dropped: Counter[str], mask: Masks | None = None
 ) -> Iterator[tuple[str, Row, Row]]:
     """(first question of the conversation, row, what the file says) of a file; what is no row is counted in `dropped`.
 
@@ -95,7 +110,7 @@ def from_file(
 
     Raises InputError for a file that cannot be read, or in which no row is of its layout.
     """
-    path, layout, has_rows, names = Path(entry["path"]), entry.get("layout", PREFERENCE), False, set[str]()
+    path, layout, has_rows, names = Path(entry.path), layout_of_file(entry), False, set[str]()
     reasons = Counter[str]()
     if (path.with_suffix("") if path.suffix in pair_files.COMPRESSION_SUFFIXES else path).suffix not in FORMATS:
         raise InputError(
@@ -141,25 +156,25 @@ def from_questions(manifest: Path) -> Iterator[tuple[str, Row]]:
             yield split, result_row(pair["of"], {"question": pair["question"], "answer": pair["answer"]})
 
 
-def heldout_places(settings: Row, template: Template) -> set[float]:
+def heldout_places(settings: Task, template: Template) -> set[float]:
     """The places (`split_place`) of questions that a file holds out, and that another file's share would not."""
-    shares = [entry.get("heldout", HELDOUT) for entry in settings["files"]]
+    shares = [heldout_share(entry) for entry in settings.files]
     return {
         at
-        for number, (entry, share) in enumerate(zip(settings["files"], shares, strict=True))
+        for number, (entry, share) in enumerate(zip(settings.files, shares, strict=True))
         if share > min(shares)  # what the least share holds out, every file does
-        for first, *_ in from_file(number, entry, template, Counter(), pii_masks(settings))
-        if min(shares) <= (at := split_place(settings, first)) < share
+        for first, *_ in from_file(number, entry, template, Counter(), pii_masks(settings.pii))
+        if min(shares) <= (at := split_place(settings.seed, first)) < share
     }
 
 
-def split_place(settings: Row, first: str) -> float:
+def split_place(seed: int, first: str) -> float:
     """Where a conversation, by its first question, is between 0 and 1: held out where that is below a file's share."""
-    return uniform_hash(settings["seed"], text_key(first), SALT)
+    return uniform_hash(seed, text_key(first), SALT)
 
 
 def rows_with_split(
-    settings: Row,
+    settings: Task,
     pairs: Path,
     template: Template,
     dropped: Counter[str],
@@ -172,15 +187,15 @@ def rows_with_split(
     Counted in `dropped` are rows to train on whose question, or the first of their conversation, is one of those (`contaminated`), or is
     held out by another file (`held_elsewhere`), and those of an evaluation set that `guard` knows, by set.
     """
-    if not settings["files"]:
+    if not settings.files:
         yield from from_questions(pairs)
     held_places = heldout_places(settings, template)
-    for number, entry in enumerate(settings["files"]):
+    for number, entry in enumerate(settings.files):
         progress = Progress(None, "rows")
         for first, row, original in from_file(number, entry, template, dropped, mask):
             progress.add()
-            at = split_place(settings, first)
-            if at < entry.get("heldout", HELDOUT):
+            at = split_place(settings.seed, first)
+            if at < heldout_share(entry):
                 yield "heldout", row
             elif at in held_places:
                 dropped["held_elsewhere"] += 1
@@ -221,32 +236,25 @@ def example_rows(rows: list[Row]) -> list[Row]:
     return sorted(shown, key=lambda row: str(row["of"]))
 
 
-def endpoint_judge(args: argparse.Namespace, settings: Row) -> EndpointJudge | None:
+def endpoint_judge(settings: Task) -> EndpointJudge | None:
     """What judges where a reward is `endpoint`; before a model is read, so that what is wrong with it is said at once."""
-    asking = [number for number, entry in enumerate(settings["rewards"]) if entry.get("reward") == ENDPOINT]
-    if not (settings["from"] and asking):
-        return None
-    return EndpointJudge(
-        settings["judge"], placement_options.parsed_placement(args, STEP)["judge"], f"{STEP}.rewards[{asking[0]}]"
-    )
+    asking = [number for number, entry in enumerate(settings.rewards) if entry.reward == ENDPOINT]
+    return EndpointJudge(settings.judge, f"{STEP}.rewards[{asking[0]}]") if settings.from_ and asking else None
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    settings = fill_defaults(STEP, settings)
-    judge = endpoint_judge(args, settings)
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
+    judge = endpoint_judge(settings)
     finetune, template = read_pairs(args.pairs, "heldout")
-    lowest_by_split = {
-        (split, name): LowestHashes(settings[f"max_{split}"], settings["seed"]) for split in SPLITS for name in KINDS
-    }
+    limits = {"train": settings.max_train, "heldout": settings.max_heldout}
+    lowest_by_split = {(split, name): LowestHashes(limits[split], settings.seed) for split in SPLITS for name in KINDS}
     dropped, cut, total = Counter[str](), Counter[str](), 0
-    mask = pii_masks(settings)
+    mask = pii_masks(settings.pii)
     heldout_questions = {text_key(row["question"]) for row in finetune}
-    rows_given = rows_with_split(
-        settings, args.pairs, template, dropped, heldout_questions, mask, Guard(args.index, settings)
-    )
-    if settings["from"]:
+    guard = Guard(args.index[0] if args.index else None, settings.decontaminate)
+    rows_given = rows_with_split(settings, args.pairs, template, dropped, heldout_questions, mask, guard)
+    if settings.from_:
         if not args.model:
-            raise InputError(f"align.pairs.from is {settings['from']!r}; give --model, its manifest")
+            raise InputError(f"align.pairs.from is {settings.from_!r}; give --model, its manifest")
         questions = unique_prompts(rows_given, dropped)
         preferred = sample_preferences(questions, args.model, settings, template, dropped, judge, cut)
         rows_given = ((split, result_row(row.pop("of"), row)) for split, row in preferred)
@@ -313,19 +321,14 @@ def layouts_in(manifest: Path, split: str) -> list[str]:
     return sorted(Manifest.read_of_step(STEP, manifest, "--pairs", is_input=False).summary["kinds"][split])
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        STEP,
-        __doc__,
-        "--config config.yaml --pairs results/main/finetune/pairs/manifest.json --manifest /tmp/align/manifest.json",
-    )
-    parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add --model, which any step that makes models may have made."""
     parser.add_argument(
         "--model", type=Path, nargs="?", help="manifest of the model that answers, where align.pairs.from names one"
     )
-    parser.add_argument("--index", type=Path, nargs="?", help="manifest of decontaminate.index, where the run has it")
-    command_line.add_placement_options(parser, STEP)
-    return command_line.run_step(parser, body, argv)
+
+
+main = Program(STEP, __doc__, Task, body, add_model)
 
 
 if __name__ == "__main__":

@@ -89,11 +89,9 @@ class PPORun(RewardRun):
         settings, mine = self.settings, self.batches.answer_numbers(step, self.rank)
         rows = [self.batches.rows[number] for number in self.batches.step_indices(step)]
         batch, table = self._draw_answers(step, rows, mine)
-        scores = table[:, 0] - settings["missing_end_penalty"] * (1 - table[:, -2])
+        scores = table[:, 0] - settings.missing_end_penalty * (1 - table[:, -2])
         estimates = [
-            self._estimate_batch(
-                answers, of, scores[[place * settings["generations"] + answer for place, answer in part]]
-            )
+            self._estimate_batch(answers, of, scores[[place * settings.generations + answer for place, answer in part]])
             for part, answers, of in zip(mine, batch, self.reference_logprobs(batch), strict=True)
         ]
         totals = self._whiten_advantages(estimates)
@@ -102,7 +100,7 @@ class PPORun(RewardRun):
         # Sums over tokens: the policy's loss, that of values, and how many ratios were clipped.
         self.step_sums = torch.zeros(3, dtype=torch.float64)
         updates: list[Update] = []
-        while len(updates) < settings["passes"] and all(update.applied for update in updates):
+        while len(updates) < settings.passes and all(update.applied for update in updates):
             batch_losses: list[value_model.ValuedLoss] = [
                 partial(self.combined_loss, estimate, share) for estimate in estimates
             ]
@@ -116,10 +114,10 @@ class PPORun(RewardRun):
         """What is known of a micro-batch before the first update. scores: float64 [answers], on the CPU. A collective call."""
         settings, mask = self.settings, batch[1] != IGNORE
         logits, expected = self.engine.logits_and_values(batch[0])
-        logprobs = losses.target_logprobs(logits / settings["temperature"], batch[1])
+        logprobs = losses.target_logprobs(logits / settings.temperature, batch[1])
         scores = torch.zeros(len(mask), dtype=torch.float64).index_copy(0, torch.arange(len(scores)), scores)
-        paid = gae.token_rewards(scores.to(self.device), logprobs, reference, mask, settings["kl_coefficient"])
-        better = gae.advantages(paid, expected, mask, settings["gamma"], settings["gae_lambda"])
+        paid = gae.token_rewards(scores.to(self.device), logprobs, reference, mask, settings.kl_coefficient)
+        better = gae.advantages(paid, expected, mask, settings.gamma, settings.gae_lambda)
         return AnswerEstimate(mask, logprobs, reference, expected, better, better + expected.double() * mask)
 
     def _whiten_advantages(self, estimates: Sequence[AnswerEstimate]) -> dict[str, float]:
@@ -154,12 +152,12 @@ class PPORun(RewardRun):
     ) -> torch.Tensor:
         """The loss of a micro-batch, and what is shown of it."""
         settings, mask = self.settings, estimate.mask
-        logprobs = losses.target_logprobs(logits / settings["temperature"], targets)
-        policy_term = (gae.policy_loss(logprobs, estimate.logprobs, estimate.advantages, settings["clip"]) * mask).sum()
-        value_term = (gae.value_loss(expected, estimate.values, estimate.returns, settings["value_clip"]) * mask).sum()
+        logprobs = losses.target_logprobs(logits / settings.temperature, targets)
+        policy_term = (gae.policy_loss(logprobs, estimate.logprobs, estimate.advantages, settings.clip) * mask).sum()
+        value_term = (gae.value_loss(expected, estimate.values, estimate.returns, settings.value_clip) * mask).sum()
         with torch.no_grad():
-            clipped = (((logprobs - estimate.logprobs).exp() - 1).abs() > settings["clip"]) & mask
+            clipped = (((logprobs - estimate.logprobs).exp() - 1).abs() > settings.clip) & mask
         self.step_sums += torch.tensor(
             [float(policy_term.detach()), float(value_term.detach()), float(clipped.sum())], dtype=torch.float64
         )
-        return share * (policy_term + settings["value_coefficient"] * value_term)
+        return share * (policy_term + settings.value_coefficient * value_term)

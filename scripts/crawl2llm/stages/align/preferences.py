@@ -24,6 +24,11 @@ from crawl2llm.training.engine import Update
 class PreferenceRun(PairRun, Alignment):
     """DPO and KTO."""
 
+    @property
+    def method(self) -> str:
+        """As `PairRun.method`."""
+        return self.settings.method
+
     def prepare_training(self) -> None:
         """The reference's log-probabilities of all answers: {text of a row: float64 [rows]}, of training and held-out."""
         self.reference = self.row_logprobs(self.batches.rows)
@@ -77,7 +82,7 @@ class PreferenceRun(PairRun, Alignment):
         names = self.batches.trained_texts
         reference = torch.cat([self.reference[name][list(part)] for name in names]).to(self.device)
         loss, good, bad, right = loss_terms(part, logps - reference)
-        rewards = self.settings["beta"] * (logps - reference).detach().cpu()
+        rewards = self.settings.beta * (logps - reference).detach().cpu()
         self.step_sums += torch.tensor(
             [
                 rewards[good].sum(),
@@ -97,7 +102,7 @@ class PreferenceRun(PairRun, Alignment):
         chosen, rejected = ratios.chunk(2)
         good = torch.arange(2 * len(part)) < len(part)
         settings = self.settings
-        loss = losses.dpo_loss(chosen, rejected, settings["beta"], settings["label_smoothing"])
+        loss = losses.dpo_loss(chosen, rejected, settings.beta, settings.label_smoothing)
         return loss, good, ~good, losses.pairwise_wins(chosen, rejected).sum()
 
     def kto_batch_terms(self, part: Sequence[int], ratios: torch.Tensor) -> tuple[Any, ...]:
@@ -108,7 +113,7 @@ class PreferenceRun(PairRun, Alignment):
     def kto_terms(self, ratios: torch.Tensor, labels: torch.Tensor, kl: float) -> tuple[Any, ...]:
         """As `kto_batch_terms`, of any ratios and labels."""
         settings, at = self.settings, torch.as_tensor(kl, dtype=ratios.dtype, device=ratios.device)
-        loss = losses.kto_loss(ratios, labels, at, settings["beta"], settings["desirable"], settings["undesirable"])
+        loss = losses.kto_loss(ratios, labels, at, settings.beta, settings.desirable, settings.undesirable)
         return loss, labels.cpu(), ~labels.cpu(), ((ratios > at) == labels).sum()
 
     def step_metrics(self, sums: list[float]) -> dict[str, float]:
@@ -126,10 +131,10 @@ class PreferenceRun(PairRun, Alignment):
             return {}
         logps = {name: self.answer_logprobs(pieces) for name, pieces in self.heldout_pieces.items()}
         ratios = {name: values - self.heldout_reference[name] for name, values in logps.items()}
-        beta = self.settings["beta"]
+        beta = self.settings.beta
         if self.batches.method == DPO:
             chosen, rejected = ratios[CHOSEN], ratios[REJECTED]
-            loss = losses.dpo_loss(chosen, rejected, beta, self.settings["label_smoothing"])
+            loss = losses.dpo_loss(chosen, rejected, beta, self.settings.label_smoothing)
             right, margin = losses.pairwise_wins(chosen, rejected).mean(), beta * (chosen - rejected).mean()
             good, good_pieces = logps[CHOSEN], self.heldout_pieces[CHOSEN]
         else:

@@ -19,6 +19,7 @@ import regex
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align.functions import Reward, load_function, parse_function_path
+from crawl2llm.stages.align.settings import RewardEntry
 from crawl2llm.text.text_key import text_key
 
 SECONDS = 10.0  # that an expression may take on one answer
@@ -34,7 +35,7 @@ KEYS = {
 RewardArguments = tuple[str, str, str | None]  # as the arguments of Reward
 
 
-def check_entries(entries: Sequence[dict[str, Any]], key: str, endpoint: bool = False) -> None:
+def check_entries(entries: Sequence[RewardEntry], key: str, endpoint: bool = False) -> None:
     """InputError, naming the key, for rewards that cannot be: before a run, and without running the user's code.
 
     endpoint: that one may judge.
@@ -43,49 +44,57 @@ def check_entries(entries: Sequence[dict[str, Any]], key: str, endpoint: bool = 
         _check_entry(entry, f"{key}[{number}]", endpoint)
 
 
-def _check_entry(entry: dict[str, Any], key: str, endpoint: bool) -> None:
-    kind, kinds = entry.get("reward"), [name for name in KEYS if endpoint or name != ENDPOINT]
+def _check_entry(entry: RewardEntry, key: str, endpoint: bool) -> None:
+    kind, kinds = entry.reward, [name for name in KEYS if endpoint or name != ENDPOINT]
     if kind == ENDPOINT and not endpoint:
         raise InputError(
             f"{key}.reward is 'endpoint', which judges in align.pairs.rewards alone: answers are drawn at each step here, and each process "
             "would wait for replies at each; teach a reward model (align.reward) what the endpoint prefers, or give one of "
             f"{', '.join(kinds)}"
         )
-    if ("function" in entry) == (kind is not None):
-        raise InputError(f"{key} is {entry!r}; give `function`, or `reward`: one of {', '.join(kinds)}")
+    if (entry.function is None) == (kind is None):
+        raise InputError(f"{key} is {_as_written(entry)!r}; give `function`, or `reward`: one of {', '.join(kinds)}")
     allowed = {"weight", "function"} if kind is None else {"weight", "reward", *KEYS[kind]}
-    if more := sorted(entry.keys() - allowed):
+    if more := sorted(entry.model_fields_set - allowed):
         raise InputError(
             f"{key}.{more[0]} goes with another reward; allowed beside this one: {', '.join(sorted(allowed))}"
         )
-    if kind is None:
-        path, function = parse_function_path(entry["function"], f"{key}.function")
-        try:
-            tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-        except (OSError, ValueError, SyntaxError) as error:
-            raise InputError(f"{key}.function is {entry['function']!r}: {error}") from error
-        names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-        if function not in names:
-            raise InputError(
-                f"{key}.function is {entry['function']!r}; functions of the file: {', '.join(names) or 'none'}"
-            )
+    if entry.function is not None:
+        _check_function(entry.function, f"{key}.function")
     elif kind == MODEL:
-        if len(entry.keys() & KEYS[MODEL]) != 1:
+        if (entry.name is None) == (entry.manifest is None):
             raise InputError(
-                f"{key} is {entry!r}; give `name`, of a model of align.reward, or `manifest`, that of one of another run"
+                f"{key} is {_as_written(entry)!r}; give `name`, of a model of align.reward, or `manifest`, that of one of another run"
             )
     elif kind == ENDPOINT:
         return
     elif kind == "length":
-        least, most = entry.get("least", 0), entry.get("most", math.inf)
-        if least > most or not entry.keys() & {"least", "most"}:
-            raise InputError(f"{key} is {entry!r}; give `least`, `most` or both, `least` not above `most`")
+        least, most = entry.least or 0, math.inf if entry.most is None else entry.most
+        if least > most or entry.least is entry.most is None:
+            raise InputError(f"{key} is {_as_written(entry)!r}; give `least`, `most` or both, `least` not above `most`")
     else:
-        if kind == "format" and "pattern" not in entry:
+        if kind == "format" and entry.pattern is None:
             raise InputError(f"{key} lacks `pattern`, a regular expression for the whole answer")
-        expression = _compile_pattern(entry.get("pattern", ""), key)
-        if kind == "exact" and "pattern" in entry and "answer" not in expression.groupindex:
-            raise InputError(f"{key}.pattern is {entry['pattern']!r}; it must have a group (?P<answer>…)")
+        expression = _compile_pattern(entry.pattern or "", key)
+        if kind == "exact" and entry.pattern is not None and "answer" not in expression.groupindex:
+            raise InputError(f"{key}.pattern is {entry.pattern!r}; it must have a group (?P<answer>…)")
+
+
+def _as_written(entry: RewardEntry) -> dict[str, Any]:
+    """An entry as the config has it."""
+    return entry.model_dump(exclude_unset=True)
+
+
+def _check_function(name: str, key: str) -> None:
+    """InputError for a function that its file does not hold; the file is not run."""
+    path, function = parse_function_path(name, key)
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, ValueError, SyntaxError) as error:
+        raise InputError(f"{key} is {name!r}: {error}") from error
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    if function not in names:
+        raise InputError(f"{key} is {name!r}; functions of the file: {', '.join(names) or 'none'}")
 
 
 def _compile_pattern(pattern: str, key: str) -> regex.Pattern[str]:
@@ -147,10 +156,10 @@ class Judge(Protocol):
         """The score of each answer; not a number (nan) where there is none."""
 
 
-REWARD_MAKERS: dict[str, Callable[..., Reward]] = {
-    "exact": exact_reward,
-    "format": format_reward,
-    "length": length_reward,
+REWARD_MAKERS: dict[str | None, Callable[[RewardEntry], Reward]] = {
+    "exact": lambda entry: exact_reward(entry.pattern or ""),
+    "format": lambda entry: format_reward(entry.pattern or ""),
+    "length": lambda entry: length_reward(entry.least or 0, math.inf if entry.most is None else entry.most),
 }
 
 
@@ -162,26 +171,25 @@ class Rewards:
 
     def __init__(
         self,
-        entries: Sequence[dict[str, Any]],
+        entries: Sequence[RewardEntry],
         key: str,
-        judge: Callable[[dict[str, Any], str], Judge] | None = None,
+        judge: Callable[[RewardEntry, str], Judge] | None = None,
         endpoint: bool = False,
     ) -> None:
         check_entries(entries, key, endpoint)
         self.names: list[str] = []
-        self.weights = [float(entry.get("weight", 1)) for entry in entries]
+        self.weights = [float(1 if entry.weight is None else entry.weight) for entry in entries]
         self.calls: list[Reward | Judge] = []
         for number, entry in enumerate(entries):
             name = _metric_name(entry)
             self.names.append(name if name not in self.names else f"{name}_{number}")
-            options = {name: value for name, value in entry.items() if name not in ("reward", "weight", "function")}
-            if entry.get("reward") in (MODEL, ENDPOINT):
+            if entry.function is not None:
+                self.calls.append(load_function(entry.function, f"{key}[{number}].function"))
+            elif entry.reward in REWARD_MAKERS:
+                self.calls.append(REWARD_MAKERS[entry.reward](entry))
+            else:
                 assert judge is not None
                 self.calls.append(judge(entry, f"{key}[{number}]"))
-            elif "reward" in entry:
-                self.calls.append(REWARD_MAKERS[entry["reward"]](**options))
-            else:
-                self.calls.append(load_function(entry["function"], f"{key}[{number}].function"))
 
     def move_to(self, device: Any) -> None:
         """Have what judges do so on a device."""
@@ -206,8 +214,8 @@ class Rewards:
         return sum(weight * value for weight, value in zip(self.weights, values, strict=True))
 
 
-def _metric_name(entry: dict[str, Any]) -> str:
+def _metric_name(entry: RewardEntry) -> str:
     """What metrics call a reward."""
-    if entry.get("reward") == MODEL:
-        return str(entry.get("name") or Path(entry["manifest"]).name.partition(".")[0])
-    return str(entry.get("reward") or entry["function"].rpartition(":")[2])
+    if entry.reward == MODEL:
+        return entry.name or Path(entry.manifest or "").name.partition(".")[0]
+    return entry.reward or (entry.function or "").rpartition(":")[2]

@@ -16,6 +16,7 @@ from crawl2llm.stages.align.batches import KTO, Preferences, PromptBatches, rows
 from crawl2llm.stages.align.checks import check_chunks
 from crawl2llm.stages.align.engine import LossEngine, engine_class
 from crawl2llm.stages.align.pairs import Row
+from crawl2llm.stages.align.settings import RewardSettings, TrainSettings
 from crawl2llm.training import checkpoint, sampling
 from crawl2llm.training.batch import MicroBatch
 from crawl2llm.training.engine import Engine, Job
@@ -32,6 +33,7 @@ class MeasuredRun(Run):
     """What is trained by losses of its own, and measured before it takes the weights of a checkpoint."""
 
     batches: PromptBatches
+    settings: TrainSettings | RewardSettings
     heldout_rows: list[Row]
     engine: LossEngine
     engine_of: Callable[[str], type[LossEngine]] = staticmethod(engine_class)  # the class of an engine by its name
@@ -61,7 +63,7 @@ class MeasuredRun(Run):
     def step(self, step: int, stopping: bool) -> tuple[dict[str, Any], bool]:
         """As `Run.step`, and every `measure_every` steps what is measured."""
         result = super().step(step, stopping)
-        if (interval := self.args.measure_every) and step % interval == 0 and step < self.steps:
+        if (interval := self.settings.measure_every) and step % interval == 0 and step < self.steps:
             self.extra_metrics |= self.heldout_values()
         return result
 
@@ -103,9 +105,14 @@ class PairRun(MeasuredRun):
     reader: type[Preferences] = Preferences
     batches: Preferences
 
-    def read_batches(self, settings: dict[str, Any]) -> Preferences:
+    @property
+    def method(self) -> str:
+        """The method of align.train whose rows it takes."""
+        raise NotImplementedError
+
+    def read_batches(self) -> Preferences:
         """What is trained on; reads what is held out, too."""
-        batches = self.reader(self.args.pairs, self.tokenizer, settings, self.processes)
+        batches = self.reader(self.args.pairs, self.tokenizer, self.settings, self.processes, self.method)
         self.heldout_fitted = batches.fit_rows(rows_for(batches.method, self.args.pairs, "heldout")[0])
         self.heldout_rows = self.heldout_fitted.rows
         self.row_noun = "answers" if batches.method == KTO else "pairs"
@@ -114,7 +121,7 @@ class PairRun(MeasuredRun):
     def count_cuts(self) -> tuple[Cuts, Cuts]:
         """As `Run.count_cuts`, of all rows."""
         counts = self.batches.count_cuts(), cut_counts(self.heldout_fitted)
-        check_answers(counts[0], self.settings["max_length"], self.where)
+        check_answers(counts[0], self.settings.max_length, self.where)
         return counts
 
 
@@ -122,6 +129,7 @@ class Alignment(MeasuredRun):
     """What all methods of align.train share."""
 
     where, program = STEP, "crawl2llm.stages.align.train"
+    settings: TrainSettings
 
     def check_settings(self, config: Any) -> None:
         """As `Run.check_settings`, of `loss_chunk` too."""
@@ -130,9 +138,8 @@ class Alignment(MeasuredRun):
 
     def build_engine(self, job: Job) -> Engine:
         """As `MeasuredRun.build_engine`; the fixed prompts are answered too."""
-        self.fixed_prompts = self.batches.fit_prompts(unique_questions([*self.heldout_rows, *self.batches.rows])).rows[
-            :FIXED_PROMPTS
-        ]
+        questions = unique_questions([*self.heldout_rows, *self.batches.rows])
+        self.fixed_prompts = self.batches.fit_prompts(questions, self.settings.max_new_tokens).rows[:FIXED_PROMPTS]
         built_engine = super().build_engine(job)
         self.answers_before = self.fixed_answers
         return built_engine
@@ -148,8 +155,8 @@ class Alignment(MeasuredRun):
         self, rows: Sequence[Row], keys: Sequence[tuple[Any, ...]], temperature: float
     ) -> list[list[int]]:
         """The tokens of an answer to each row, drawn by its key; 0: always the likeliest. Shared out by the caller. A collective call."""
-        max_tokens = self.settings["max_new_tokens"]
-        draws = np.array([sampling.uniform_draws(self.settings["seed"], key, max_tokens) for key in keys]).reshape(
+        max_tokens = self.settings.max_new_tokens
+        draws = np.array([sampling.uniform_draws(self.settings.seed, key, max_tokens) for key in keys]).reshape(
             len(rows), max_tokens
         )
         prompts = [self.batches.prompt_ids(row) for row in rows]
@@ -183,4 +190,4 @@ class Alignment(MeasuredRun):
 
     def summary_facts(self) -> dict[str, Any]:
         """As `MeasuredRun.summary_facts`, with the method."""
-        return {"method": self.settings["method"], **super().summary_facts()}
+        return {"method": self.settings.method, **super().summary_facts()}

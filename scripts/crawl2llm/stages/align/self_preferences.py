@@ -18,6 +18,7 @@ from crawl2llm.core.console import Progress
 from crawl2llm.stages.align.endpoint import EndpointJudge
 from crawl2llm.stages.align.reward_model import RewardModel
 from crawl2llm.stages.align.rewards import ENDPOINT, Rewards
+from crawl2llm.stages.align.settings import PairsSettings, RewardEntry
 from crawl2llm.training import quantized_weights, sampling
 from crawl2llm.training.model_loading import context_of, load_model, model_name, verify_weights
 from crawl2llm.training.question_cuts import cut_prompt
@@ -31,7 +32,7 @@ Row = dict[str, Any]
 def sample_preferences(
     questions: Iterable[tuple[str, Row]],
     manifest: Path,
-    settings: Row,
+    settings: PairsSettings,
     template: Template,
     dropped: Counter[str],
     endpoint: EndpointJudge | None,
@@ -45,20 +46,21 @@ def sample_preferences(
     gave one none. An answer is a function of the model, the seed, the question and its number.
     cut: `prompts` counts the questions that are cut.
     """
-    torch.set_num_threads(settings["threads"])
+    torch.set_num_threads(settings.threads)
     folder = verify_weights(manifest)[1]
     model, tokenizer = load_model(folder)
     quantized_weights.place_model(model)
 
-    def judge_of(entry: Row, key: str) -> RewardModel | EndpointJudge:
-        if entry["reward"] == ENDPOINT:
+    def judge_of(entry: RewardEntry, key: str) -> RewardModel | EndpointJudge:
+        if entry.reward == ENDPOINT:
             assert endpoint is not None
             return endpoint
-        return RewardModel(Path(entry["manifest"]), False, folder, template, key)
+        assert entry.manifest is not None  # see checks.check_answering
+        return RewardModel(Path(entry.manifest), False, folder, template, key)
 
-    rewards = Rewards(settings["rewards"], KEY, judge_of, endpoint=True)
+    rewards = Rewards(settings.rewards, KEY, judge_of, endpoint=True)
     rewards.move_to(model.device)
-    answer_count, max_tokens = settings["answers"], settings["max_new_tokens"]
+    answer_count, max_tokens = settings.answers, settings.max_new_tokens
     context = context_of(model.config)
     next_logits = partial(sampling.next_logits, model)
 
@@ -79,14 +81,14 @@ def sample_preferences(
     remaining = fitting_prompts()
     while batch := list(islice(remaining, max(1, AT_ONCE // answer_count))):
         keys = [("pair", row["question"], number) for _, row, _ in batch for number in range(answer_count)]
-        draws = np.array([sampling.uniform_draws(settings["seed"], key, max_tokens) for key in keys])
+        draws = np.array([sampling.uniform_draws(settings.seed, key, max_tokens) for key in keys])
         prompts = [ids for *_, ids in batch for _ in range(answer_count)]
         uniforms = torch.from_numpy(draws).to(model.device)
         answers = sampling.generate_answers(
             next_logits,
             prompts,
             uniforms,
-            settings["temperature"],
+            settings.temperature,
             tokenizer.eos_token_id,
             lambda going: bool(going.any()),
         )

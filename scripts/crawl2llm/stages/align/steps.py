@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from crawl2llm.chain.model_registry import ALIGN_STEP, REWARD_STEP, has_models_of
-from crawl2llm.chain.pair_masking import masking_settings
+from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, REWARD_STEP, has_models_of
 from crawl2llm.chain.step import Config, Step
+from crawl2llm.filters.pair_masking import masking_settings
 
 
 def aligns(config: Config) -> bool:
@@ -22,17 +22,22 @@ def answering_models(config: Config, task: str) -> list[str]:
 
 STEPS = {
     "align.pairs": Step(
-        ("finetune.pairs", "decontaminate.index"),
+        inputs={"pairs": "finetune.pairs", "index": "decontaminate.index"},
+        optional=("index",),
         is_used=aligns,
         extra_settings=masking_settings,
         models_read=answering_models,
         environment="train",
     ),
     REWARD_STEP: Step(
-        ("pretrain.train", "align.pairs"), per="model", is_used=partial(has_models_of, REWARD_STEP), environment="train"
+        inputs={"model": BASE_STEP, "pairs": "align.pairs"},
+        per="model",
+        is_used=partial(has_models_of, REWARD_STEP),
+        environment="train",
     ),
     ALIGN_STEP: Step(
-        ("pretrain.train", REWARD_STEP, "align.pairs"),
+        inputs={"model": BASE_STEP, "rewards": REWARD_STEP, "pairs": "align.pairs"},
+        optional=("rewards",),
         per="model",
         is_used=partial(has_models_of, ALIGN_STEP),
         environment="train",

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import PPO
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align.batches import TEXTS_BY_METHOD
@@ -19,38 +17,19 @@ from crawl2llm.stages.align.online import RewardRun
 from crawl2llm.stages.align.ppo import PPORun
 from crawl2llm.stages.align.preferences import PreferenceRun
 from crawl2llm.stages.align.run import STEP
+from crawl2llm.stages.align.settings import TrainSettings
 from crawl2llm.training import program
 from crawl2llm.training.tuning import remove_checkpoints, run_tuning
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    if (method := settings["method"]) in TEXTS_BY_METHOD:
+    if (method := settings.method) in TEXTS_BY_METHOD:
         return run_tuning(PreferenceRun, args, settings, manifest)
     return run_tuning(PPORun if method == PPO else RewardRun, args, settings, manifest)
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        STEP,
-        __doc__,
-        "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
-        "--pairs results/main/align/pairs/manifest.json --manifest /tmp/align/dpo.manifest.json",
-    )
-    parser.add_argument(
-        "--model", required=True, type=Path, help="manifest of the model that it is made from, the reference"
-    )
-    parser.add_argument("--pairs", required=True, type=Path, help="manifest of align.pairs")
-    parser.add_argument(
-        "--rewards",
-        nargs="*",
-        default=[],
-        type=Path,
-        help="manifests of the reward models that align.train.rewards names",
-    )
-    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    command_line.add_placement_options(parser, STEP)
-    return program.run(parser, body, argv, remove_checkpoints)
+main = program.TrainingProgram(STEP, __doc__, TrainSettings, body, after=remove_checkpoints)
 
 
 if __name__ == "__main__":

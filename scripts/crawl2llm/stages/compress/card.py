@@ -5,12 +5,13 @@ Metadata: https://huggingface.co/docs/hub/model-cards, written by huggingface_hu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, QUANTIZE_STEP
-from crawl2llm.stages.compress.facts import Facts, is_from_scratch
+from crawl2llm.core.settings import setting
+from crawl2llm.stages.compress.facts import CardSource, Facts, is_from_scratch
 from crawl2llm.stages.compress.gguf_support import SAFETENSORS
 from crawl2llm.stages.compress.sections import (
     QUANTIZED,
@@ -23,6 +24,7 @@ from crawl2llm.stages.compress.sections import (
     task_label,
     training_lines,
 )
+from crawl2llm.stages.compress.settings import ExportSettings
 from crawl2llm.training.template import CHAT
 
 KIND = "crawl2llm/heldout"  # of the model index: a data set that is the run's own
@@ -71,7 +73,15 @@ CALLS = {
 }
 
 
-def card_metadata(facts: Facts, settings: dict[str, Any], name: str, types: Iterable[str]) -> Any:
+class Task(ExportSettings):
+    """What the export is given."""
+
+    sources: dict[str, CardSource] = setting(..., "The sources of the run, by name.")
+    kept_languages: list[str] | None = setting(..., "What language.select keeps; null without that filter.")
+    lineage: list[str] = setting(..., "The models that stand on the card.")
+
+
+def card_metadata(facts: Facts, settings: Task, name: str, types: Iterable[str]) -> Any:
     """The front matter (huggingface_hub's ModelCardData) of an export called `name`. settings: of compress.export."""
     from huggingface_hub import EvalResult, ModelCardData
 
@@ -96,13 +106,13 @@ def card_metadata(facts: Facts, settings: dict[str, Any], name: str, types: Iter
                     )
                 )
     ggufs = [kind for kind in types if kind != SAFETENSORS]
-    languages = settings["kept_languages"] if settings["languages"] is None else settings["languages"]
+    languages = settings.kept_languages if settings.languages is None else settings.languages
     return ModelCardData(
-        license=settings["licence"] or "unknown",
+        license=settings.licence or "unknown",
         language=languages or None,
         library_name="transformers" if SAFETENSORS in types else "gguf",
         pipeline_tag=TASK,
-        base_model=settings["base_model"],
+        base_model=settings.base_model,
         tags=[
             "crawl2llm",
             *(["gguf"] if ggufs else []),
@@ -127,7 +137,7 @@ def has_chat_template(facts: Facts) -> bool:
 
 
 def card_text(
-    facts: Facts, settings: dict[str, Any], name: str, ggufs: list[dict[str, Any]], types: list[str], loader: str
+    facts: Facts, settings: Task, name: str, ggufs: list[dict[str, Any]], types: Sequence[str], loader: str
 ) -> str:
     """The card's text. ggufs: of each GGUF file `type`, `file`, `bytes`, `bits_per_byte`, … (stages/compress/gguf.py)."""
     parts = [
@@ -143,7 +153,7 @@ def card_text(
     return "\n".join(parts).rstrip() + "\n"
 
 
-def title_lines(facts: Facts, settings: dict[str, Any], name: str) -> Iterator[str]:
+def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
     """What the model is, in a few lines."""
     base, size = facts.base_model, count_parameters(facts)
     shape = base.summary.get("shape", {})
@@ -153,7 +163,7 @@ def title_lines(facts: Facts, settings: dict[str, Any], name: str) -> Iterator[s
     steps = [f"{MADE_BY.get(model.step, f'made by {model.step}')} ({model.name})" for model in facts.models[::-1]]
     origin = "Trained from scratch" if is_from_scratch(facts) else "Trained on from another model's weights"
     yield f"{origin}: {', then '.join(steps)}.\n"
-    if settings["licence"] is None:
+    if settings.licence is None:
         yield "Its licence was not stated when it was exported.\n"
     if not all(model.summary.get("trained", True) for model in facts.models):
         yield (
@@ -224,8 +234,8 @@ def gguf_lines(ggufs: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def format_card(
-    facts: Facts, settings: dict[str, Any], name: str, ggufs: list[dict[str, Any]], loader: str = "AutoTokenizer"
+    facts: Facts, settings: Task, name: str, ggufs: list[dict[str, Any]], loader: str = "AutoTokenizer"
 ) -> str:
     """README.md. loader: the class of transformers that finds the tokenizer."""
-    types = settings["types"]
+    types = settings.types
     return f"---\n{card_metadata(facts, settings, name, types).to_yaml()}\n---\n\n{card_text(facts, settings, name, ggufs, types, loader)}"

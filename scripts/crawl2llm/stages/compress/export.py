@@ -11,10 +11,9 @@ from __future__ import annotations
 import argparse
 import shutil
 from pathlib import Path
-from typing import Any
 
-from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import EXPORT_STEP
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, task_of, write_atomically
 from crawl2llm.stages.compress import card, facts, gguf
@@ -26,18 +25,17 @@ CARD = "README.md"
 AUTO, PLAIN = "AutoTokenizer", "PreTrainedTokenizerFast"  # what loads the tokenizer
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: card.Task, manifest: Manifest) -> list[Path]:
     name, out = task_of(args.manifest), model_folder(args.manifest)
-    config_facts = {key: settings[key] for key in ("sources", "kept_languages")}
-    model_facts = facts.read_facts(args.models, args.evaluations, [*args.record, *args.tokens], config_facts)
+    model_facts = facts.read_facts(args.models, args.evaluations, [*args.record, *args.tokens], settings.sources)
     model, folder = verify_weights(args.models[0])
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     files, ggufs = [], []
-    if types := [kind for kind in settings["types"] if kind != SAFETENSORS]:
+    if types := [kind for kind in settings.types if kind != SAFETENSORS]:
         ggufs = gguf.export_gguf(folder, out, name, types, args.tokens, settings, manifest)
         files += [out / gguf["file"] for gguf in ggufs]
-    if SAFETENSORS in settings["types"]:
+    if SAFETENSORS in settings.types:
         # Those that its manifest lists, not what somebody laid beside them.
         for path in sorted(path for path in map(model.file, model.files) if path.parent == folder):
             shutil.copyfile(path, out / path.name)
@@ -50,7 +48,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     log.info("%s files, %.1f MB, and the card in %s", len(files), size / 1e6, out)
     manifest.summary = {
         "of": model_facts.models[0].name,
-        "types": settings["types"],
+        "types": settings.types,
         "bytes": size,
         "gguf": ggufs,
         "notes": [f"{name}: {note}" for note in dict.fromkeys(note for gguf in ggufs for note in gguf["notes"])],
@@ -58,28 +56,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        EXPORT_STEP,
-        __doc__,
-        "--config config.yaml --models results/main/finetune/train/sft.manifest.json results/main/pretrain/train/manifest.json "
-        "--evaluations results/main/evaluate/model/{sft,base}.manifest.json "
-        "--record results/main/corpus/write/*.manifest.json results/main/tokenize/train/manifest.json "
-        "--tokens results/main/tokenize/encode/*.manifest.json --manifest /tmp/export/sft-gguf.manifest.json",
-    )
-    parser.add_argument(
-        "--models",
-        required=True,
-        type=Path,
-        nargs="+",
-        help="manifests of the model that is exported and of those that it is made from, the nearest first",
-    )
-    parser.add_argument("--evaluations", required=True, type=Path, nargs="+", help="manifests of evaluate.model")
-    parser.add_argument(
-        "--record", required=True, type=Path, nargs="+", help="manifests of ingest, filters, corpus, tokenize.train, …"
-    )
-    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    return command_line.run_step(parser, body, argv)
+main = Program(EXPORT_STEP, __doc__, card.Task, body)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,19 @@ from crawl2llm.chain.model_registry import BASE, BASE_STEP, UNTRAINED
 from crawl2llm.core import record
 from crawl2llm.core.console import format_quantity
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.settings import Settings, setting
 from crawl2llm.formats.run_records import Run, nested_value
 from crawl2llm.training.model_loading import model_name
 
 INGEST = "ingest.extract"
 REPEATED = "ingest.check"  # drops records that the crawl holds more than once
+
+
+class CardSource(Settings):
+    """What the config says of a source for a card (model_registry.card_facts)."""
+
+    licence: str | None = setting(..., "Its licence; null: not stated.")
+    datasets: list[str] = setting(..., "Its data sets, as the Hugging Face Hub calls them.")
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ class Facts:
     models: list[TrainedModel]
     evaluations: dict[str, dict[str, Any]]
     run: Run
-    config_facts: dict[str, Any]  # of the config: sources with their licences, languages
+    config_sources: Mapping[str, CardSource]  # by name
 
     @property
     def base_model(self) -> TrainedModel:
@@ -78,15 +86,13 @@ class Facts:
     def sources(self) -> Iterator[tuple[str, str, int, int]]:
         """(name, licence or `not stated`, documents in the corpus, bytes of text) of each source."""
         by_source = self.run.summary("corpus.write", "by_source") or {}
-        for source, source_facts in self.config_facts["sources"].items():
+        for source, source_facts in self.config_sources.items():
             numbers = by_source.get(source, {})
-            yield source, source_facts["licence"] or "not stated", numbers.get("documents", 0), numbers.get("bytes", 0)
+            yield source, source_facts.licence or "not stated", numbers.get("documents", 0), numbers.get("bytes", 0)
 
     def datasets(self) -> list[str]:
         """The data sets of the Hugging Face Hub among the sources."""
-        return list(
-            dict.fromkeys(dataset for of in self.config_facts["sources"].values() for dataset in of["datasets"])
-        )
+        return list(dict.fromkeys(dataset for source in self.config_sources.values() for dataset in source.datasets))
 
     def task_results(self) -> dict[str, list[tuple[str, dict[str, Any]]]]:
         """For each task: (who, accuracy and the like) of the exported model, those before it, an untrained one, bigrams, unigrams."""
@@ -116,7 +122,10 @@ class Facts:
 
 
 def read_facts(
-    models: Iterable[Path], evaluations: Iterable[Path], recorded: Iterable[Path], config_facts: dict[str, Any]
+    models: Iterable[Path],
+    evaluations: Iterable[Path],
+    recorded: Iterable[Path],
+    config_sources: Mapping[str, CardSource],
 ) -> Facts:
     """The facts, from the manifests of the models (the exported one's parent first), of their evaluations and of the steps before.
 
@@ -135,7 +144,7 @@ def read_facts(
         trained,
         {name: summary_by_name[name] for name in order if name in summary_by_name},
         Run.read(recorded),
-        config_facts,
+        config_sources,
     )
 
 

@@ -24,6 +24,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, pretty_json, scratch_folder
 from crawl2llm.core.programs import run_program
 from crawl2llm.stages.compress import calibration, llm_compressor, quantize_tools, quantized_output
+from crawl2llm.stages.compress.settings import QuantizeSettings
 from crawl2llm.training import data, packed_weights, quantization_grids, quantized_weights
 from crawl2llm.training.compressible_layers import Layer
 from crawl2llm.training.model_loading import context_of
@@ -38,7 +39,7 @@ def quantize_model(
     out: Path,
     chosen_layers: list[Layer],
     layers: list[Layer],
-    settings: dict[str, Any],
+    settings: QuantizeSettings,
     manifest: Manifest,
 ) -> list[Path]:
     """Quantize the model in `source` into `out`/model, and fill the manifest's summary; the files.
@@ -50,22 +51,20 @@ def quantize_model(
 
     home, ids = quantize_tools.ENVIRONMENT.folder(), None
     # What the rule reserves; more threads are for reading text.
-    torch.set_num_threads(settings["threads"] if settings["method"] in model_registry.CALIBRATED_METHODS else 1)
-    if settings["method"] in model_registry.CALIBRATED_METHODS:
+    torch.set_num_threads(settings.threads if settings.method in model_registry.CALIBRATED_METHODS else 1)
+    if settings.method in model_registry.CALIBRATED_METHODS:
         if why := quantize_tools.ENVIRONMENT.problem(home):
             raise InputError(why)
         config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-        ids = calibration.calibration_windows(
-            tokens, context_of(config), settings["calibration_tokens"], settings["seed"]
-        )
+        ids = calibration.calibration_windows(tokens, context_of(config), settings.calibration_tokens, settings.seed)
     out.mkdir(parents=True, exist_ok=True)
     with scratch_folder(out.with_name(f".{out.name}.quantize")) as place:
         unquantized = sorted(layer.name for layer in layers if layer not in chosen_layers)
         if ids is None:
-            round_to_nearest(source, chosen_layers, unquantized, settings["group_size"], place / "made")
+            round_to_nearest(source, chosen_layers, unquantized, settings.group_size, place / "made")
         else:
             manifest.run["tools"] = run_library(home, place, source, ids, unquantized, settings)
-        files = write_result(place / "made", source, chosen_layers, settings["rest"], out / "model")
+        files = write_result(place / "made", source, chosen_layers, settings.rest, out / "model")
     model = packed_weights.load(files[0].parent, torch.float32).eval()
     dtype = (
         AutoConfig.from_pretrained(files[0].parent, local_files_only=True, trust_remote_code=False).dtype
@@ -73,13 +72,13 @@ def quantize_model(
     )
     measurements = measure_result(source, model, ids, chosen_layers, dtype, settings)
     manifest.summary = quantized_output.manifest_summary(
-        source, files, model, chosen_layers, layers, settings["method"], **measurements
+        source, files, model, chosen_layers, layers, settings.method, **measurements
     )
     return files
 
 
 def run_library(
-    home: Path, place: Path, source: Path, ids: data.Tokens, keep: list[str], settings: dict[str, Any]
+    home: Path, place: Path, source: Path, ids: data.Tokens, keep: list[str], settings: QuantizeSettings
 ) -> dict[str, str]:
     """Have the environment in `home` quantize the model in `source` into `place`/made; the versions that did.
 
@@ -87,7 +86,11 @@ def run_library(
     """
     home, place = home.absolute(), place.absolute()  # the program runs in `place`
     np.save(place / "ids.npy", ids, allow_pickle=False)
-    job = {key: settings[key] for key in ("method", "group_size", "threads")}
+    job: dict[str, Any] = {
+        "method": settings.method,
+        "group_size": settings.group_size,
+        "threads": settings.threads,
+    }
     files = {"ids": "ids.npy", "to": "made", "told": "told.json"}
     job |= {"model": str(source.absolute()), "keep": keep, **{key: str(place / name) for key, name in files.items()}}
     (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
@@ -95,7 +98,7 @@ def run_library(
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **inherited, "HF_HUB_OFFLINE": "1"}
     command = [str(quantize_tools.python_path(home)), "-I", str(Path(llm_compressor.__file__)), str(place / "job.json")]
-    run_program(command, f"{settings['method']} by llm-compressor in {home}", env=environment, cwd=place)
+    run_program(command, f"{settings.method} by llm-compressor in {home}", env=environment, cwd=place)
     return dict(json.loads((place / "told.json").read_text(encoding="utf-8")))
 
 
@@ -193,7 +196,7 @@ def measure_result(
     ids: data.Tokens | None,
     chosen_layers: list[Layer],
     dtype: torch.dtype,
-    settings: dict[str, Any],
+    settings: QuantizeSettings,
 ) -> dict[str, Any]:
     """What became of the weights, and of the loss on the text that they were calibrated on. dtype: in which the result is stored.
 
@@ -201,8 +204,8 @@ def measure_result(
     """
     from transformers import AutoModelForCausalLM
 
-    measurements = {"group_size": settings["group_size"]}
-    if settings["method"] != "awq":
+    measurements: dict[str, Any] = {"group_size": settings.group_size}
+    if settings.method != "awq":
         measurements |= quantized_output.weight_errors(quantized_model, source, chosen_layers)
     if ids is None:
         return measurements
@@ -219,7 +222,7 @@ def measure_result(
     for name, value in model.named_parameters():
         if name in rounded:
             value.data = quantization_grids.round_int4(
-                value.data, settings["group_size"], settings["method"] == "gptq", dtype
+                value.data, settings.group_size, settings.method == "gptq", dtype
             )
         else:
             value.data = value.data.to(dtype).float()

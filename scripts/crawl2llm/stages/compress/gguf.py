@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from crawl2llm.core.programs import run_program
 from crawl2llm.core.root import CODE
 from crawl2llm.stages.compress import gguf_support, llama_worker
 from crawl2llm.stages.compress.gguf_reference import LogitReference
+from crawl2llm.stages.compress.settings import ExportSettings
 
 UNQUANTIZED = ("f32", "f16")  # what is not quantized, and has to be the same model
 BLOCK = 256  # weights of a block of k-quants: a row has a whole number of them, or another type
@@ -30,9 +31,9 @@ def export_gguf(
     folder: Path,
     out: Path,
     name: str,
-    types: list[str],
+    types: Sequence[str],
     tokens: Iterable[Path],
-    settings: dict[str, Any],
+    settings: ExportSettings,
     manifest: Manifest,
 ) -> list[dict[str, Any]]:
     """Make `<name>-<TYPE>.gguf` in `out` of the model in `folder`; what each has been measured to be, in the order of types.
@@ -72,7 +73,7 @@ def export_gguf(
                     source=str(source),
                     file=str(file),
                     type=gguf_type,
-                    threads=settings["threads"],
+                    threads=settings.threads,
                 )
             measured = run_job(
                 home, place, do="measure", file=str(source if gguf_type == "f32" else file), **reference.job
@@ -128,13 +129,13 @@ def pre_tokenizer(folder: Path) -> str:
 
 
 def gguf_facts(
-    gguf_type: str, file: str, size: int, measured: dict[str, Any], reference: LogitReference, settings: dict[str, Any]
+    gguf_type: str, file: str, size: int, measured: dict[str, Any], reference: LogitReference, settings: ExportSettings
 ) -> dict[str, Any]:
     """What a GGUF file was measured to be. Raises InputError for one that is not quantized and has other logits than the model."""
-    if gguf_type in UNQUANTIZED and not measured["mean"] <= settings["max_difference"]:
+    if gguf_type in UNQUANTIZED and not measured["mean"] <= settings.max_difference:
         raise InputError(
             f"{file}: its logits by llama.cpp differ from those by transformers by {measured['mean']:.4g} in the mean (at most "
-            f"{measured['max']:.4g}); compress.export.max_difference allows {settings['max_difference']}: it is not the same model"
+            f"{measured['max']:.4g}); compress.export.max_difference allows {settings.max_difference}: it is not the same model"
         )
     notes = []
     wide = [row for row in measured["rows"] if row % BLOCK]

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from crawl2llm.core.console import Progress
 from crawl2llm.core.errors import InputError
+from crawl2llm.stages.compress.settings import ExportSettings
 from crawl2llm.training.heldout import CARRY, choose_documents, scoring_pieces
 from crawl2llm.training.model_loading import load_model
 
@@ -51,11 +52,11 @@ def auto_finds_tokenizer(folder: Path) -> bool:
 class LogitReference:
     """What llama.cpp's answers are compared with: tokens of texts, and transformers' logits and loss on held-out documents."""
 
-    def __init__(self, folder: Path, tokens: Iterable[Path], settings: dict[str, Any], place: Path) -> None:
+    def __init__(self, folder: Path, tokens: Iterable[Path], settings: ExportSettings, place: Path) -> None:
         import torch
 
-        torch.set_num_threads(settings["threads"])
-        documents, _ = choose_documents(tokens, settings["max_tokens"], settings["seed"])
+        torch.set_num_threads(settings.threads)
+        documents, _ = choose_documents(tokens, settings.max_tokens, settings.seed)
         if not documents:
             raise InputError("no held-out documents to compare a GGUF file on: raise corpus.split.validation_fraction")
         model, _ = load_model(folder)
@@ -69,13 +70,13 @@ class LogitReference:
         self.documents, self.bytes = len(documents), sum(document.bytes for document in documents)
         self.scored = sum(scored for _, scored in self.windows)
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
-        nats, logits = self._score_windows(model, settings["compared_tokens"])
+        nats, logits = self._score_windows(model, settings.compared_tokens)
         self.bits = self.bits_of(nats)
         np.save(place / "logits.npy", logits)
         self.texts = [*TEXTS, *self._document_starts()]
         self.job = {
             "windows": self.windows, "texts": self.texts, "logits": str(place / "logits.npy"), "context": context,
-            "threads": settings["threads"],
+            "threads": settings.threads,
         }  # fmt: skip
 
     def _score_windows(self, model: Any, limit: int) -> tuple[float, npt.NDArray[np.float32]]:

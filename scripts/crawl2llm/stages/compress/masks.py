@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.stages.compress.settings import PruneSettings
 
 MAGNITUDE, TWO_OF_FOUR = "magnitude", "2:4"
 GROUP, KEPT_IN_GROUP = 4, 2  # of 2:4
@@ -34,10 +34,10 @@ def two_of_four(weight: torch.Tensor) -> torch.Tensor:
     return torch.zeros(groups.shape, dtype=torch.bool).scatter_(1, best, True).reshape(weight.shape)
 
 
-def weight_mask(weight: torch.Tensor, name: str, settings: dict[str, Any]) -> torch.Tensor:
+def weight_mask(weight: torch.Tensor, name: str, settings: PruneSettings) -> torch.Tensor:
     """The mask of a matrix [outputs, inputs] by `method` and `sparsity`. Raises InputError, with its name, where 2:4 does not fit."""
-    if settings["method"] == MAGNITUDE:
-        return magnitude_mask(weight, settings["sparsity"])
+    if settings.method == MAGNITUDE:
+        return magnitude_mask(weight, settings.sparsity)
     if weight.shape[1] % GROUP:
         raise InputError(
             f"compress.prune.method is '2:4', and {name} has {weight.shape[1]} inputs, no multiple of {GROUP}"

@@ -21,12 +21,14 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.config_schema import given_settings
 from crawl2llm.chain.fingerprint import code_hashes
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, canonical_json, digest, pretty_json, write_atomically
 from crawl2llm.stages.compress import masks, structured
 from crawl2llm.stages.compress.retrain import WHERE, Run, Windows, companion_files
+from crawl2llm.stages.compress.settings import PruneSettings
 from crawl2llm.training import checkpoint, heartbeat, metrics, mixture, model, program, quantized_weights
 from crawl2llm.training.compressible_layers import linear_layers, weight_bytes
 from crawl2llm.training.group import choose_device_alone
@@ -53,17 +55,20 @@ def read_facts(folder: Path) -> Facts | None:
     return facts if facts.get("code") == code_digest() or checkpoint.complete_checkpoints(folder) else None
 
 
-def prune_model(args: argparse.Namespace, settings: dict[str, Any], source: Path, folder: Path) -> Facts:
-    """Prune the model in `source` into `folder`/pruned, unless it is there; what was taken out of it."""
+def prune_model(tokens: list[Path], settings: PruneSettings, source: Path, folder: Path) -> Facts:
+    """Prune the model in `source` into `folder`/pruned, unless it is there; what was taken out of it.
+
+    tokens: manifests of tokenize.encode.
+    """
     if (facts := read_facts(folder)) is None:
-        torch.set_num_threads(settings["threads"])
+        torch.set_num_threads(settings.threads)
         loaded_model = AutoModelForCausalLM.from_pretrained(
             source, dtype=torch.float32, local_files_only=True, trust_remote_code=False
         ).eval()
         dtype = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False).dtype
         config, tensors, taken_out = (
-            remove_parts(loaded_model, args, settings, source)
-            if settings["method"] == "structured"
+            remove_parts(loaded_model, tokens, settings, source)
+            if settings.method == "structured"
             else zero_weights(loaded_model, settings)
         )
         kind = next((name for name, known in model.DTYPES.items() if known == dtype), "fp32")
@@ -74,11 +79,11 @@ def prune_model(args: argparse.Namespace, settings: dict[str, Any], source: Path
     return facts
 
 
-def zero_weights(loaded_model: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor], Facts]:
+def zero_weights(loaded_model: Any, settings: PruneSettings) -> tuple[Any, dict[str, torch.Tensor], Facts]:
     """(configuration, weights, facts) of a model whose linear layers, but for the output layer, have zeros."""
     if mixture.mixture_of(loaded_model.config):
         raise command_line.InputError(
-            f"{WHERE}.method is {settings['method']!r}, and the model, of type {loaded_model.config.model_type!r}, is a mixture of "
+            f"{WHERE}.method is {settings.method!r}, and the model, of type {loaded_model.config.model_type!r}, is a mixture of "
             "experts, whose matrices are in no linear layer: most of its weights would stay as they are"
         )
     tensors = {name: value.detach() for name, value in loaded_model.named_parameters()}
@@ -95,15 +100,15 @@ def zero_weights(loaded_model: Any, settings: dict[str, Any]) -> tuple[Any, dict
 
 
 def remove_parts(
-    loaded_model: Any, args: argparse.Namespace, settings: dict[str, Any], source: Path
+    loaded_model: Any, tokens: list[Path], settings: PruneSettings, source: Path
 ) -> tuple[Any, dict[str, torch.Tensor], Facts]:
     """(configuration, weights, facts) of a model without its least important layers, heads and neurons."""
     structured.check_architecture(loaded_model.config)
     context, end = context_of(loaded_model.config), load_tokenizer(source).eos_token_id
-    windows = Windows(args.tokens, {**settings, "batch_tokens": context}, context, end, 1)
-    text = windows.calibration_windows(settings["calibration_tokens"])
-    device = choose_device_alone(args.device, 1, WHERE)
-    scores = structured.measure_importance(loaded_model.to(device), text, settings["micro_batch"])
+    windows = Windows(tokens, settings.model_copy(update={"batch_tokens": context}), context, end, 1)
+    text = windows.calibration_windows(settings.calibration_tokens)
+    device = choose_device_alone(settings.device, 1, WHERE)
+    scores = structured.measure_importance(loaded_model.to(device), text, settings.micro_batch)
     config, tensors, remaining = structured.cut_model(loaded_model.cpu(), scores, settings)
     return config, tensors, {"masked": [], "calibration_tokens": text.numel(), **remaining}
 
@@ -120,34 +125,42 @@ def wait_for_facts(folder: Path, seconds: float) -> Facts:
     return facts
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: PruneSettings, manifest: Manifest) -> list[Path]:
     """Prune, train on and write the results; returns the manifest's files on process 0 and nothing on the others."""
     heartbeat.start_beats()
-    os.environ.setdefault("DS_ACCELERATOR", "cpu" if args.device == "cpu" or not torch.cuda.is_available() else "cuda")
+    os.environ.setdefault(
+        "DS_ACCELERATOR", "cpu" if settings.device == "cpu" or not torch.cuda.is_available() else "cuda"
+    )
     stopping: list[int] = []
     on_stop_signal(lambda number, _: stopping.append(number))
     logging.disable_progress_bar()
-    folder = command_line.checkpoint_folder(args, settings)
+    folder = command_line.checkpoint_folder(args)
     if os.environ["RANK"] != "0":
-        if settings["retrain_tokens"]:
-            facts = wait_for_facts(folder, args.step_timeout)
+        if settings.retrain_tokens:
+            facts = wait_for_facts(folder, settings.step_timeout)
             train_and_measure(Run(args, settings, folder, folder / PRUNED, facts["masked"]), None, stopping)
         return []
     source = verify_weights(args.model)[1]
     if quantized_weights.is_quantized(source):
         raise command_line.InputError(f"{source} is quantized; {WHERE} takes a model whose weights are not")
     with checkpoint_folders.claim_folder(folder, args.manifest, manifest.fingerprint):
-        facts = prune_model(args, settings, source, folder)
-        if not settings["retrain_tokens"]:
+        facts = prune_model(args.tokens, settings, source, folder)
+        if not settings.retrain_tokens:
             return write_results(args, settings, source, folder, facts, None, None, manifest)
         run = Run(args, settings, folder, folder / PRUNED, facts["masked"])
         log.info(
-            "%s parameters, %s steps of %s tokens", f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_tokens']:,}"
+            "%s parameters, %s steps of %s tokens", f"{run.size:,}", f"{run.steps:,}", f"{settings.batch_tokens:,}"
         )
         if run.done:
             log.info("%s", checkpoint_folders.resume_line(folder / f"step-{run.done:06d}", run.done, run.steps))
         with metrics.Recorder(
-            folder, run.done, 0, tensorboard=False, wandb="disabled", project="", config=settings
+            folder,
+            run.done,
+            0,
+            tensorboard=False,
+            wandb="disabled",
+            project="",
+            config=given_settings(WHERE, settings),
         ) as recorder:
             tensors, made_on = train_and_measure(run, recorder, stopping)
         manifest.run |= made_on
@@ -156,7 +169,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 def write_results(
     args: argparse.Namespace,
-    settings: dict[str, Any],
+    settings: PruneSettings,
     source: Path,
     folder: Path,
     facts: Facts,
@@ -181,7 +194,7 @@ def write_results(
         raise RuntimeError(f"{facts['zeros'] - zeros} weights that were zeroed are not zero after the training")
     losses = [row["loss"] for row in metrics.read(out / metrics.LOSSES) if "loss" in row]
     manifest.summary = {
-        "method": settings["method"],
+        "method": settings.method,
         "parameters": model.count_parameters(
             AutoConfig.from_pretrained(out / model.FOLDER, local_files_only=True, trust_remote_code=False)
         ),
@@ -192,7 +205,7 @@ def write_results(
         "bytes_before": weight_bytes(source),
         **{key: value for key, value in facts.items() if key not in ("masked", "code")},
         "steps": run.steps if run else 0,
-        "tokens": run.steps * settings["batch_tokens"] if run else 0,
+        "tokens": run.steps * settings.batch_tokens if run else 0,
         "loss_first": losses[0] if losses else None,
         "loss_last": losses[-1] if losses else None,
         "pruned_loss_before": run and round_of(run.before.get("heldout_loss")),
@@ -221,26 +234,13 @@ def zeros_in(folder: Path, names: list[str]) -> int:
 
 def clear_checkpoints(args: argparse.Namespace) -> None:
     """Remove a finished run's checkpoints and the pruned model beside them."""
-    folder = command_line.checkpoint_folder(
-        args, command_line.parse_settings(args.step, args.config, args.manifest.name.split(".")[0])[0]
-    )
+    folder = command_line.checkpoint_folder(args)
     remove_checkpoints(args)
     shutil.rmtree(folder / PRUNED, ignore_errors=True)
     (folder / FACTS).unlink(missing_ok=True)
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        WHERE,
-        __doc__,
-        "--config config.yaml --model results/main/pretrain/train/manifest.json "
-        "--tokens results/main/tokenize/encode/*.manifest.json --manifest /tmp/prune/small.manifest.json",
-    )
-    parser.add_argument("--model", required=True, type=Path, help="manifest of the model that is pruned")
-    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    command_line.add_placement_options(parser, WHERE)
-    return program.run(parser, body, argv, clear_checkpoints)
+main = program.TrainingProgram(WHERE, __doc__, PruneSettings, body, after=clear_checkpoints)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.chain.model_registry import QUANTIZE_STEP
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core import free_memory
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.settings import optional
 from crawl2llm.stages.compress import quantize_tools, quantized_output
+from crawl2llm.stages.compress.settings import QuantizeSettings
 from crawl2llm.training import memory, quantized_weights
 from crawl2llm.training.compressible_layers import layers_to_quantize, linear_layers, weight_bytes
 from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
@@ -29,18 +30,18 @@ from crawl2llm.training.model_loading import model_folder, model_name, verify_we
 STEP = QUANTIZE_STEP
 
 
-def settings_of_library(settings: dict[str, Any], dtype: Any, skipped: list[str]) -> Any:
+def settings_of_library(settings: QuantizeSettings, dtype: Any, skipped: list[str]) -> Any:
     """BitsAndBytesConfig of the step's settings. dtype: of the arithmetic of nf4. skipped: names of the layers that stay as they are."""
     from transformers import BitsAndBytesConfig
 
-    if settings["method"] == "int8":
+    if settings.method == "int8":
         return BitsAndBytesConfig(
-            load_in_8bit=True, llm_int8_threshold=float(settings["outlier_threshold"]), llm_int8_skip_modules=skipped
+            load_in_8bit=True, llm_int8_threshold=float(settings.outlier_threshold), llm_int8_skip_modules=skipped
         )
     return BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=settings["double_quantization"],
+        bnb_4bit_use_double_quant=settings.double_quantization,
         bnb_4bit_compute_dtype=dtype,
         llm_int8_skip_modules=skipped,
     )
@@ -57,7 +58,13 @@ def check_memory(folder: Path, has: int, copies: float = 0.5) -> None:
         raise memory.refusal_error(STEP, needed, has, 1, ["run it on a machine with more memory"])
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(QuantizeSettings):
+    """What the program is given."""
+
+    tools: str | None = optional("A digest of the quantizers' packages, if the method calibrates.")
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     os.environ.setdefault("DS_ACCELERATOR", "cpu")  # DeepSpeed's import, by transformers, warns without it
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -65,25 +72,22 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
     quantized_weights.silence_bitsandbytes()
     logging.disable_progress_bar()
-    settings = fill_defaults(STEP, settings)
     _, source = verify_weights(args.model)
     if quantized_weights.is_quantized(source):
         raise InputError(f"{source} is quantized already; {STEP} takes a model whose weights are not")
-    check_memory(
-        source, free_memory.available_bytes(), copies=2 if settings["method"] in quantize_tools.PACKED else 0.5
-    )
+    check_memory(source, free_memory.available_bytes(), copies=2 if settings.method in quantize_tools.PACKED else 0.5)
     config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-    quantize_tools.check_type(settings["method"], config.model_type, f"{STEP}.method", "config.json's model_type")
+    quantize_tools.check_type(settings.method, config.model_type, f"{STEP}.method", "config.json's model_type")
     layers = linear_layers(config)
-    chosen_layers = layers_to_quantize(layers, settings)
+    chosen_layers = layers_to_quantize(layers, settings.method, settings.group_size, settings.keep)
     log.info(
         "%s of %s linear layers of %s to %s",
         len(chosen_layers),
         len(layers),
         model_name(args.model),
-        settings["method"],
+        settings.method,
     )
-    if settings["method"] in quantize_tools.PACKED:
+    if settings.method in quantize_tools.PACKED:
         from crawl2llm.stages.compress import four_bit
 
         return four_bit.quantize_model(
@@ -102,11 +106,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         quantization_config=library_settings,
     )
     files = quantized_output.write_folder(
-        model_folder(args.manifest) / "model", source, partial(save_model, model, settings["rest"])
+        model_folder(args.manifest) / "model", source, partial(save_model, model, settings.rest)
     )
     measured = quantized_output.weight_errors(model, source, chosen_layers)
     manifest.summary = quantized_output.manifest_summary(
-        source, files, model, chosen_layers, layers, settings["method"], **measured
+        source, files, model, chosen_layers, layers, settings.method, **measured
     )
     return files
 
@@ -121,17 +125,7 @@ def save_model(model: Any, rest: str, folder: Path) -> None:
     model.save_pretrained(folder)
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        STEP,
-        __doc__,
-        "--config config.yaml --model results/main/finetune/train/sft.manifest.json --manifest /tmp/quantize/int8.manifest.json",
-    )
-    parser.add_argument("--model", required=True, type=Path, help="manifest of the model that is quantized")
-    parser.add_argument(
-        "--tokens", type=Path, nargs="*", default=[], help="manifests of tokenize.encode; for gptq and awq alone"
-    )
-    return command_line.run_step(parser, body, argv)
+main = Program(STEP, __doc__, Task, body)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from transformers import AutoConfig
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.compress import calibration, masks
+from crawl2llm.stages.compress.settings import PruneSettings
 from crawl2llm.training import data, engine, heldout, model
 from crawl2llm.training import pair_run as finetune
 from crawl2llm.training.batch import IGNORE
@@ -31,17 +32,17 @@ class Windows:
 
     rows_each = 1  # rows of a micro-batch for each of its windows
 
-    def __init__(self, tokens: list[Path], settings: dict[str, Any], context: int, end: int, processes: int) -> None:
+    def __init__(self, tokens: list[Path], settings: PruneSettings, context: int, end: int, processes: int) -> None:
         self.tokens, self.stream = tokens, data.open_split(tokens, "train")
-        self.seed, self.context, self.end, self.processes = settings["seed"], context, end, processes
+        self.seed, self.context, self.end, self.processes = settings.seed, context, end, processes
         self.windows = calibration.count_windows(self.stream, context)
-        if settings["batch_tokens"] % context:
+        if settings.batch_tokens % context:
             raise InputError(
-                f"{WHERE}.batch_tokens is {settings['batch_tokens']}; it must be a multiple of the model's context, {context} tokens"
+                f"{WHERE}.batch_tokens is {settings.batch_tokens}; it must be a multiple of the model's context, {context} tokens"
             )
-        self.sequences = settings["batch_tokens"] // context
-        self.steps = math.ceil(settings["retrain_tokens"] / settings["batch_tokens"])
-        self.rounds = math.ceil(self.sequences / (processes * settings["micro_batch"]))
+        self.sequences = settings.batch_tokens // context
+        self.steps = math.ceil(settings.retrain_tokens / settings.batch_tokens)
+        self.rounds = math.ceil(self.sequences / (processes * settings.micro_batch))
         self.size = math.ceil(self.sequences / (processes * self.rounds))
 
     def step_indices(self, step: int) -> data.Tokens:
@@ -81,23 +82,23 @@ class Run(finetune.Run):
 
     where = WHERE
     program = "crawl2llm.stages.compress.prune"
+    settings: PruneSettings  # type: ignore[assignment] # it has no pairs
 
     def __init__(
-        self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, source: Path, zeroed: list[str]
+        self, args: argparse.Namespace, settings: PruneSettings, folder: Path, source: Path, zeroed: list[str]
     ) -> None:
         self.zeroed = zeroed
-        args.async_checkpoints = False
         self.context = context_of(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False))
-        super().__init__(args, settings, folder, source)
+        super().__init__(args, settings, folder, source)  # type: ignore[arg-type]
 
-    def read_batches(self, settings: dict[str, Any]) -> Any:
+    def read_batches(self) -> Any:
         """The windows to train on; reads the held-out documents too."""
         end = self.tokenizer.eos_token_id
-        documents, _ = heldout.choose_documents(self.args.tokens, settings["validation_tokens"], settings["seed"])
+        documents, _ = heldout.choose_documents(self.args.tokens, self.settings.validation_tokens, self.settings.seed)
         pieces = heldout.scoring_pieces(documents, end, self.context, heldout.CARRY)
         self.heldout = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
-        return Windows(self.args.tokens, settings, self.context, end, self.processes)
+        return Windows(self.args.tokens, self.settings, self.context, end, self.processes)
 
     def check_settings(self, config: Any) -> None:
         """InputError for settings that cannot go with the windows, the processes or the zeros."""
@@ -127,13 +128,13 @@ def companion_files(source: Path) -> list[Path]:
     return [path for name in model.COMPANIONS if (path := source / name).is_file()]
 
 
-def check_retraining(settings: dict[str, Any], sequences: int, processes: int, masked: bool) -> None:
+def check_retraining(settings: PruneSettings, sequences: int, processes: int, masked: bool) -> None:
     """InputError for more processes than a batch has windows, and for zeros that an engine's shards would not keep."""
     if processes > sequences:
         raise InputError(
-            f"{WHERE}.batch_tokens is {settings['batch_tokens']}, {sequences} windows, fewer than the {processes} processes: raise it"
+            f"{WHERE}.batch_tokens is {settings.batch_tokens}, {sequences} windows, fewer than the {processes} processes: raise it"
         )
-    if masked and settings["zero_stage"]:
+    if masked and settings.zero_stage:
         raise InputError(
-            f"{WHERE}.zero_stage is {settings['zero_stage']}; zeros of method {settings['method']!r} stay zero under stage 0 alone"
+            f"{WHERE}.zero_stage is {settings.zero_stage}; zeros of method {settings.method!r} stay zero under stage 0 alone"
         )

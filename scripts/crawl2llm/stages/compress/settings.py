@@ -3,9 +3,10 @@
 from typing import Annotated, Literal
 
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
+from crawl2llm.training.shared_settings import AdamWSettings
 
 
-class PruneSettings(Settings):
+class PruneSettings(AdamWSettings):
     """Takes weights, or whole heads, neurons and layers, out of a model, and trains it on by the engines of pretrain.train."""
 
     method: Literal["magnitude", "2:4", "structured"] = setting(
@@ -72,14 +73,10 @@ class PruneSettings(Settings):
         gt=0,
         le=1,
     )
-    schedule: Literal["cosine", "linear", "constant"] = setting("cosine", "Learning rate after the warm-up.")
     warmup: Number = setting(0.05, "Share of the steps that the learning rate rises over.", ge=0, lt=1)
-    beta1: Number = setting(0.9, "First beta of AdamW.", ge=0, lt=1)
-    beta2: Number = setting(0.95, "Second beta of AdamW.", ge=0, lt=1)
     weight_decay: Number = setting(
         0.1, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.", ge=0, le=1
     )
-    gradient_clipping: Number = setting(1.0, "Largest norm of the gradient; 0 does not clip.", ge=0, le=1000)
     precision: Literal["fp32", "bf16"] = setting(
         "fp32", "Arithmetic of the forward and backward pass; master weights and optimizer are fp32."
     )
@@ -97,30 +94,6 @@ class PruneSettings(Settings):
         ge=1,
         le=1024,
         placement="launcher",
-    )
-    nodes: int = setting(1, "Nodes of the SLURM job.", ge=1, le=10000, placement="launcher")
-    device: Literal["auto", "cpu", "cuda"] = setting(
-        "auto", "auto takes CUDA where there is any; on several nodes, where all have it or none.", placement=True
-    )
-    numa_binding: bool = setting(
-        True, "Run each process on the cores of its GPU's NUMA node, where the system tells them.", placement=True
-    )
-    activation_checkpointing: bool = setting(
-        False, "Compute activations again in the backward pass instead of keeping them.", placement=True
-    )
-    checkpoint_every: int = setting(
-        200,
-        "Steps between checkpoints, to resume from after an interruption; 0 writes none but at a signal.",
-        ge=0,
-        le=1000000,
-        placement=True,
-    )
-    max_skipped_steps: int = setting(
-        10,
-        "Most steps whose update is skipped, since the loss or the gradient is not finite; one more ends the "
-        "run with an error.",
-        ge=0,
-        placement=True,
     )
     step_timeout: int = setting(
         600,

@@ -6,7 +6,7 @@ from functools import partial
 
 from crawl2llm.chain import model_registry
 from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, lock_digest
-from crawl2llm.chain.model_registry import EXPORT_STEP, LANGUAGE_MODELS, QUANTIZE_STEP, has_models_of
+from crawl2llm.chain.model_registry import BASE_STEP, EXPORT_STEP, LANGUAGE_MODELS, QUANTIZE_STEP, has_models_of
 from crawl2llm.chain.step import ALL_VERDICTS, DOCUMENTS, Config, Step
 
 
@@ -32,13 +32,14 @@ def models_on_card(config: Config, task: str) -> list[str]:
 
 STEPS = {
     "compress.prune": Step(
-        ("pretrain.train", "tokenize.encode"),
+        inputs={"model": BASE_STEP, "tokens": "tokenize.encode"},
         per="model",
         is_used=partial(has_models_of, "compress.prune"),
         environment="train",
     ),
     QUANTIZE_STEP: Step(
-        ("pretrain.train", "tokenize.encode"),
+        inputs={"model": BASE_STEP, "tokens": "tokenize.encode"},
+        optional=("tokens",),
         per="model",
         is_used=partial(has_models_of, QUANTIZE_STEP),
         reads=reads_text_to_calibrate,
@@ -47,18 +48,20 @@ STEPS = {
     ),
     # Reads everything that its card tells of the run.
     EXPORT_STEP: Step(
-        (
-            DOCUMENTS,
-            ALL_VERDICTS,
-            "corpus.split",
-            "corpus.write",
-            "tokenize.train",
-            "tokenize.encode",
-            *LANGUAGE_MODELS,
-            "finetune.pairs",
-            "evaluate.items",
-            "evaluate.model",
-        ),
+        inputs={
+            "record": (
+                DOCUMENTS,
+                ALL_VERDICTS,
+                "corpus.split",
+                "corpus.write",
+                "tokenize.train",
+                "finetune.pairs",
+                "evaluate.items",
+            ),
+            "tokens": "tokenize.encode",
+            "models": LANGUAGE_MODELS,
+            "evaluations": "evaluate.model",
+        },
         per="model",
         is_used=partial(has_models_of, EXPORT_STEP),
         extra_settings=card_settings,

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.stages.compress.settings import PruneSettings
 from crawl2llm.training.quantized_sizes import LLAMA_LIKE
 
 WHERE = "compress.prune"
@@ -96,7 +97,7 @@ def part_rows(places: list[int], size: int) -> torch.Tensor:
 
 
 def cut_model(
-    model: Any, scores: Importance, settings: dict[str, Any]
+    model: Any, scores: Importance, settings: PruneSettings
 ) -> tuple[Any, dict[str, torch.Tensor], dict[str, Any]]:
     """(configuration of the smaller model, its weights by name, what is left of the old one).
 
@@ -104,13 +105,13 @@ def cut_model(
     """
     config, size = copy.deepcopy(model.config), head_size(model.config)
     shared = config.num_attention_heads // config.num_key_value_heads  # heads with common keys and values
-    layers = best_places(scores.layers, settings["layers"])
+    layers = best_places(scores.layers, settings.layers)
     tensors = {name: value.detach() for name, value in model.named_parameters()}
     weights = {name: value for name, value in tensors.items() if ".layers." not in name}
     heads, neurons = [], []
     for new, old in enumerate(layers):
-        groups = best_places(scores.heads[old], settings["heads"])
-        wide = best_places(scores.neurons[old], settings["neurons"])
+        groups = best_places(scores.heads[old], settings.heads)
+        wide = best_places(scores.neurons[old], settings.neurons)
         heads.append(groups)
         neurons.append(wide)
         rows = {

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import spans
 from crawl2llm.formats.documents import VERDICT, VERDICTS, Writer, parquet_file, rows, shard_of, verdict_digests
-from crawl2llm.stages.corpus.overlap import Reference, row_batches
+from crawl2llm.stages.corpus.overlap import Reference, ReferenceTask, row_batches
+from crawl2llm.stages.corpus.settings import HeldoutSettings
 from crawl2llm.stages.corpus.split_table import DOCUMENT_HELD, NEAR_HELD, ORIGIN_HELD
 from crawl2llm.text.group_split import COLUMNS, origin_of, synthesis_source
 
@@ -76,9 +77,10 @@ def read_documents(documents: Path, wanted: set[str], edits: list[Path], shard: 
             yield row
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: HeldoutSettings, manifest: Manifest) -> list[Path]:
     shard, reference_manifest = shard_of(args.manifest), Manifest.read(args.reference)
-    reference = Reference(reference_manifest.file("reference.parquet"), reference_manifest.summary_part("settings"))
+    compared_by = ReferenceTask.model_validate(reference_manifest.summary_part("settings"))
+    reference = Reference(reference_manifest.file("reference.parquet"), compared_by)
     wanted = {row["id"] for row in rows(parquet_file(args.split, shard), ["id", "split"]) if row["split"] == "train"}
     out, kept, dropped = args.manifest.with_name(f"{shard}.parquet"), 0, dict[str, int]()
     progress = Progress(len(wanted), "training documents")
@@ -99,7 +101,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-main = Program("corpus.heldout", __doc__, Untyped, body)
+main = Program("corpus.heldout", __doc__, HeldoutSettings, body)
 
 
 if __name__ == "__main__":

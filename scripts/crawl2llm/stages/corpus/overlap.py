@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crawl2llm.chain.config_schema import fill_defaults
+from crawl2llm.core.settings import Number, setting
+from crawl2llm.filters.dedup.settings import SignatureSettings
 from crawl2llm.formats.documents import batches
+from crawl2llm.stages.corpus.settings import ReferenceSettings
 from crawl2llm.text.minhash import MinHasher
 from crawl2llm.text.shingles import jaccard, shingle_set
 from crawl2llm.text.signatures import band_names, compute_signals
@@ -35,15 +37,22 @@ Bands = npt.NDArray[np.uint64]  # (texts with words, bands)
 Row = dict[str, Any]
 
 
-def make_hasher(settings: dict[str, Any]) -> MinHasher:
-    """What hashes bands under the settings of dedup.signature."""
-    return MinHasher(*(settings[key] for key in ("permutations", "bands", "rows", "seed")))
+class ReferenceTask(ReferenceSettings):
+    """What corpus.reference is given: what main's dedup and split call a near-duplicate."""
+
+    similarity: Number = setting(..., "As corpus.split.similarity of main.")
+    signature: SignatureSettings = setting(..., "As dedup.signature of main.")
 
 
-def band_hashes(texts: list[str], settings: dict[str, Any], by: MinHasher) -> list[list[int] | None]:
-    """The hashes of the bands of each text; None of one without a word. settings: of dedup.signature."""
+def make_hasher(settings: SignatureSettings) -> MinHasher:
+    """What hashes bands."""
+    return MinHasher(settings.permutations, settings.bands, settings.rows, settings.seed)
+
+
+def band_hashes(texts: list[str], settings: SignatureSettings, by: MinHasher) -> list[list[int] | None]:
+    """The hashes of the bands of each text; None of one without a word."""
     columns = band_names(by.bands)
-    signals = compute_signals(texts, settings["shingle_words"], by, settings["numbers"])
+    signals = compute_signals(texts, settings.shingle_words, by, settings.numbers)
     rows = [[signed[name] for name in columns] for signed in signals]
     return [None if row[0] is None else row for row in rows]
 
@@ -65,11 +74,10 @@ def row_batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 class Reference:
     """The documents that main holds out. Near-duplicates are found by `nearest_documents`."""
 
-    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        """path: REFERENCE. settings: of corpus.reference."""
-        self.similarity = settings["similarity"]
-        self.signature = fill_defaults("dedup.signature", settings["signature"])
-        self.hasher = make_hasher(settings["signature"])
+    def __init__(self, path: Path, settings: ReferenceTask) -> None:
+        """path: REFERENCE."""
+        self.similarity, self.signature = settings.similarity, settings.signature
+        self.hasher = make_hasher(settings.signature)
         self.ids: list[str] = []
         self.origins: dict[str, str] = {}  # origin → the first id of it
         self.shingles: list[npt.NDArray[np.uint64]] = []
@@ -111,7 +119,7 @@ class Reference:
         )
         for number, places in zip(with_words, candidates, strict=True):
             if places:
-                shingles = shingle_set(texts[number], self.signature["shingle_words"], self.signature["numbers"])
+                shingles = shingle_set(texts[number], self.signature.shingle_words, self.signature.numbers)
                 measured = [(-jaccard(shingles, self.shingles[place]), self.ids[place]) for place in places]
                 similarity, name = min(measured)
                 if -similarity >= self.similarity:

@@ -13,13 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
-from crawl2llm.chain.config_schema import fill_defaults
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import spans
 from crawl2llm.formats.documents import Writer, parquet_file, rows, shard_of, texts_of_ids
-from crawl2llm.stages.corpus.overlap import REFERENCE, band_hashes, make_hasher, row_batches
+from crawl2llm.stages.corpus.overlap import REFERENCE, ReferenceTask, band_hashes, make_hasher, row_batches
 from crawl2llm.text.group_split import COLUMNS, origin_of
 from crawl2llm.text.shingles import shingle_set
 
@@ -43,9 +42,9 @@ def heldout_rows(documents: Path, split: Path, edits: list[Path], shard: str, by
         }
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: ReferenceTask, manifest: Manifest) -> list[Path]:
     split = Manifest.read(args.split, only="")
-    by_origin, signature = split.summary_part("by") == "origin", fill_defaults("dedup.signature", settings["signature"])
+    by_origin, signature = split.summary_part("by") == "origin", settings.signature
     by, out = make_hasher(signature), args.manifest.with_name("reference.parquet")
     progress = Progress(len(args.documents), "shards")
     number = shingles = 0
@@ -55,27 +54,23 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             for documents in row_batches(heldout_rows(parquet_file(path), args.split, args.edits, shard, by_origin)):
                 hashed = band_hashes([row["text"] for row in documents], signature, by)
                 for row, row_bands in zip(documents, hashed, strict=True):
-                    row_shingles = shingle_set(row.pop("text"), signature["shingle_words"], signature["numbers"])
+                    row_shingles = shingle_set(row.pop("text"), signature.shingle_words, signature.numbers)
                     writer.add({**row, "bands": row_bands, "shingles": row_shingles.tolist()})
                     number, shingles = number + 1, shingles + len(row_shingles)
             progress.add()
     manifest.count_all_kept(number)
-    manifest.summary = {"documents": number, "shingles": shingles, "by": split.summary_part("by"), "settings": settings}
+    compared_by = settings.model_dump(by_alias=True, exclude_unset=True)
+    manifest.summary = {
+        "documents": number,
+        "shingles": shingles,
+        "by": split.summary_part("by"),
+        "settings": compared_by,  # of corpus.heldout, too
+    }
     log.info("main holds out %s documents", f"{number:,}")
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "corpus.reference",
-        __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/*.manifest.json "
-        "--split results/main/corpus/split/manifest.json --manifest /tmp/reference/manifest.json",
-    )
-    parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of main's ingest.extract")
-    parser.add_argument("--edits", type=Path, nargs="*", default=[], help="manifests of main's steps that edit texts")
-    parser.add_argument("--split", required=True, type=Path, help="manifest of main's corpus.split")
-    return command_line.run_step(parser, body, argv)
+main = Program("corpus.reference", __doc__, ReferenceTask, body)
 
 
 if __name__ == "__main__":

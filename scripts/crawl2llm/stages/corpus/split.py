@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain import command_line
 from crawl2llm.chain.step import stage_of
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, log
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats import document_numbers, surviving_texts
 from crawl2llm.formats.documents import (
@@ -31,6 +32,7 @@ from crawl2llm.formats.documents import (
     verdict_file,
 )
 from crawl2llm.stages.corpus.leakage import TRAIN, VALIDATION, Leaks, SideByDocument, find_leaks, hex_ids
+from crawl2llm.stages.corpus.settings import SplitSettings
 from crawl2llm.stages.corpus.split_table import LEAK, SPLIT_TABLE
 from crawl2llm.text.group_split import COLUMNS, Split, synthesis_source
 
@@ -77,7 +79,7 @@ def empty_reason(documents: list[Path], verdicts: list[Path]) -> str:
 
 def near_duplicates(sides: SideByDocument, args: argparse.Namespace, threshold: float) -> Leaks:
     """The training documents that are near-duplicates of validation documents, by the files of dedup."""
-    exact = Manifest.read(args.exact).file("duplicates.parquet")
+    exact = Manifest.read(args.exact[0]).file("duplicates.parquet")
     return find_leaks(sides, [parquet_file(path) for path in args.pairs], exact, threshold)
 
 
@@ -99,12 +101,12 @@ def drop_leaks(files: dict[int, Path], sides: SideByDocument, leaked: Leaks) -> 
                 writer.add(row | facts.get(row["id"], {}))
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: SplitSettings, manifest: Manifest) -> list[Path]:
     judging = surviving_texts.manifests_by_step(args.verdicts)
     names_ = [shard_of(path) for path in args.documents]
     last = [verdict_file(surviving_texts.manifest_of_shard(judging[-1], shard), shard) for shard in names_]
     shards = list(zip(map(parquet_file, args.documents), last, names_, strict=True))
-    split = Split(settings["validation_fraction"], settings["seed"], settings["split_by"])
+    split = Split(settings.validation_fraction, settings.seed, settings.split_by)
     sides = SideByDocument(args.signals) if args.signals else None
     progress = Progress(2 * len(shards), "shards")
     for documents, verdicts, _ in shards:
@@ -112,7 +114,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             split.add(row)
         progress.add()
     if not split.documents + split.synthesized.documents:
-        raise command_line.InputError(empty_reason(args.documents, args.verdicts))
+        raise InputError(empty_reason(args.documents, args.verdicts))
     split.decide()
     files: dict[int, Path] = {}
     synthesized = {"documents": 0, "heldout": 0}  # texts that a model wrote
@@ -134,13 +136,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 int(shard), document_numbers.binary_ids(ids), np.where(held_flags, VALIDATION, TRAIN).astype(np.uint8)
             )
         progress.add()
-    wanted, held_out = settings["validation_fraction"], split.summary["heldout"]
+    wanted, held_out = settings.validation_fraction, split.summary["heldout"]
     dropped: dict[str, int] = {}
     leaked = None
     if sides:
-        leaked_documents = near_duplicates(sides, args, settings["similarity"])
+        leaked_documents = near_duplicates(sides, args, settings.similarity)
         cut = sum(Manifest.read(path).summary_part("cut") for path in args.pairs)
-        leaked = {"documents": len(leaked_documents.document), "similarity": settings["similarity"], "cut": cut}
+        leaked = {"documents": len(leaked_documents.document), "similarity": settings.similarity, "cut": cut}
         if cut:
             split.notes.append(
                 f"{cut:,} pairs of overfull buckets were not measured (dedup.band.max_candidates): training documents that are near "
@@ -148,7 +150,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             )
         if len(leaked_documents.document) == total - held_number:
             split.notes.append("every training document is a near-duplicate of a validation document: none was dropped")
-        elif settings["drop_near_duplicates"] and len(leaked_documents.document):
+        elif settings.drop_near_duplicates and len(leaked_documents.document):
             drop_leaks(files, sides, leaked_documents)
             dropped[LEAK] = len(leaked_documents.document)
     manifest.counts = {"in": total, "kept": total - sum(dropped.values()), "dropped": dropped}
@@ -179,22 +181,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return list(files.values())
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "corpus.split",
-        __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/*.manifest.json "
-        "--verdicts results/main/ingest/check/manifest.json results/main/language/select/*.manifest.json "
-        "--signals results/main/dedup/signature/*.manifest.json --exact results/main/dedup/exact/manifest.json "
-        "--pairs results/main/dedup/verify/*.manifest.json --manifest /tmp/split/manifest.json",
-    )
-    parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
-    surviving_texts.add_verdicts_option(parser)
-    how = "of all shards; without dedup near-duplicates are not looked for"
-    parser.add_argument("--signals", type=Path, nargs="*", default=[], help=f"manifests of dedup.signature, {how}")
-    parser.add_argument("--exact", type=Path, nargs="?", help="manifest of dedup.exact")
-    parser.add_argument("--pairs", type=Path, nargs="*", default=[], help="manifests of dedup.verify")
-    return command_line.run_step(parser, body, argv)
+main = Program("corpus.split", __doc__, SplitSettings, body)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,19 @@ def near_duplicate_settings(config: Config, task: str) -> Config:
 
 
 STEPS = {
-    "corpus.split": Step((DOCUMENTS, ALL_VERDICTS, "dedup.signature", "dedup.exact", "dedup.verify")),
+    "corpus.split": Step(
+        inputs={
+            "documents": DOCUMENTS,
+            "verdicts": ALL_VERDICTS,
+            "signals": "dedup.signature",
+            "exact": "dedup.exact",
+            "pairs": "dedup.verify",
+        },
+        optional=("signals", "exact", "pairs"),
+    ),
     # The documents that main holds out.
     "corpus.reference": Step(
+        inputs={"documents": DOCUMENTS, "edits": EDITS_BEFORE, "split": "corpus.split"},
         common=(DOCUMENTS, EDITS_BEFORE, "corpus.split"),
         is_used=needs_heldout_search,
         extra_settings=near_duplicate_settings,
@@ -32,5 +42,15 @@ STEPS = {
         per="shard",
         is_used=needs_heldout_search,
     ),
-    "corpus.write": Step((DOCUMENTS, ALL_VERDICTS, EDITS_BEFORE, "corpus.split", "corpus.heldout"), per="shard"),
+    "corpus.write": Step(
+        inputs={
+            "documents": DOCUMENTS,
+            "verdicts": ALL_VERDICTS,
+            "edits": EDITS_BEFORE,
+            "split": "corpus.split",
+            "heldout": "corpus.heldout",
+        },
+        optional=("heldout",),
+        per="shard",
+    ),
 }

@@ -17,11 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
 from crawl2llm.chain.step import stage_of
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, scratch_folder
-from crawl2llm.formats import spans, surviving_texts
+from crawl2llm.formats import spans
 from crawl2llm.formats.documents import (
     DOCUMENT,
     REASON,
@@ -38,6 +39,7 @@ from crawl2llm.formats.documents import (
     verdict_file,
 )
 from crawl2llm.formats.spans import EditedText, Span
+from crawl2llm.stages.corpus.settings import WriteSettings
 from crawl2llm.stages.corpus.split_table import LEAK
 
 BUCKET = 256 << 20  # bytes of text that are sorted in memory at a time
@@ -69,7 +71,7 @@ def verdict_rows(documents: Path, verdicts: list[Path], shard: str) -> dict[str,
             else:
                 dropped[row["id"]] = {**row, "stage": stage}
         if judged != alive:
-            raise command_line.InputError(
+            raise InputError(
                 f"{path}: {stage} judged {len(judged)} documents, but {len(alive)} reached it; run the stage again"
             )
         alive = kept
@@ -86,9 +88,9 @@ def leak_verdict(choice: dict[str, Any] | None) -> dict[str, Any] | None:
     return {**choice, "stage": "corpus", "rule": LEAK, "value": choice["similarity"]}
 
 
-def heldout_verdicts(heldout: Path | None) -> dict[str, dict[str, Any]]:
+def heldout_verdicts(heldout: Path) -> dict[str, dict[str, Any]]:
     """id → the verdict that drops a training document which is like what main holds out. heldout: manifest of corpus.heldout."""
-    judged = rows(verdict_file(heldout, shard_of(heldout), REASON), list(VERDICT_COLUMNS[REASON])) if heldout else ()
+    judged = rows(verdict_file(heldout, shard_of(heldout), REASON), list(VERDICT_COLUMNS[REASON]))
     return {row["id"]: {**row, "stage": "corpus"} for row in judged if not row["kept"]}
 
 
@@ -117,12 +119,13 @@ def shuffled_tables(
         yield table.take(pa.array(order, type=pa.int64()))
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: WriteSettings, manifest: Manifest) -> list[Path]:
     shard, documents = shard_of(args.manifest), parquet_file(args.documents)
-    seed, folder = settings["seed"], args.manifest.parent
+    seed, folder = settings.seed, args.manifest.parent
     split_rows = {row["id"]: row for row in rows(parquet_file(args.split, shard))}
     dropped, edited = verdict_rows(documents, args.verdicts, shard), spans.read(args.edits, shard)
-    dropped |= heldout_verdicts(args.heldout)
+    for path in args.heldout:  # one, if this variant's training text was searched for what main holds out
+        dropped |= heldout_verdicts(path)
     changes: dict[str, dict[str, dict[str, int]]] = {}
     reasons: dict[str, int] = {}
     wanted: dict[str, str] = {}
@@ -147,7 +150,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 writer.add({**verdict, **facts})
                 continue
             if row["id"] not in split_rows:
-                raise command_line.InputError(
+                raise InputError(
                     f"{args.split}: no split for document {row['id']} of shard {shard}; run corpus.split again"
                 )
             wanted[row["id"]] = split_rows[row["id"]]["split"]
@@ -173,23 +176,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "corpus.write",
-        __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json "
-        "--verdicts results/main/ingest/check/manifest.json results/main/language/select/00000.manifest.json "
-        "--split results/main/corpus/split/manifest.json --manifest /tmp/00000.manifest.json",
-    )
-    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
-    surviving_texts.add_verdicts_option(parser)
-    parser.add_argument(
-        "--edits", type=Path, nargs="*", default=[], help="manifests of the steps that edit texts, in their order"
-    )
-    parser.add_argument("--split", required=True, type=Path, help="manifest of corpus.split")
-    how = "where this variant's training text was searched for what main holds out"
-    parser.add_argument("--heldout", type=Path, nargs="?", help=f"manifest of a corpus.heldout shard, {how}")
-    return command_line.run_step(parser, body, argv)
+main = Program("corpus.write", __doc__, WriteSettings, body)
 
 
 if __name__ == "__main__":

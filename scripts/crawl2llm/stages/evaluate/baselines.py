@@ -24,12 +24,11 @@ TRAINING_SALT = "counted"  # the salt of what is taken of the training split
 
 
 def count_training_text(
-    manifests: list[Path], settings: dict[str, Any], tokenizer: Tokenizer
+    manifests: list[Path], token_limit: int, seed: int, tokenizer: Tokenizer
 ) -> tuple[Counts, list[bytes]]:
     """(counts of the training documents of the lowest hash, texts of the first of these for zstd's dictionary)."""
-    token_limit: int = settings["counted_tokens"]
     documents, _ = choose_by_hash(
-        manifests, "train", token_limit, settings["seed"], TRAINING_SALT, lambda document: document.tokens
+        manifests, "train", token_limit, seed, TRAINING_SALT, lambda document: document.tokens
     )
     samples: list[bytes] = []
     if (eos := tokenizer.token_to_id(EOS)) is None:

@@ -12,12 +12,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, canonical_json, digest, json_lines, task_of, write_atomically
+from crawl2llm.core.settings import setting
 from crawl2llm.stages.evaluate import harness, multiple_choice
-from crawl2llm.stages.evaluate.curve import visit_checkpoints
+from crawl2llm.stages.evaluate.curve import add_options, visit_checkpoints
 from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
+from crawl2llm.stages.evaluate.settings import CommonSettings
 from crawl2llm.stages.evaluate.shared_text import Text, choose_texts, encode_texts, texts_digest
 from crawl2llm.training import quantized_weights
 from crawl2llm.training.model_loading import context_of, load_model, verify_weights
@@ -25,22 +28,26 @@ from crawl2llm.training.model_loading import context_of, load_model, verify_weig
 Row = dict[str, Any]
 
 
-class Scorer:
-    """Scores models on the same texts. settings: of evaluate.common."""
+class Task(CommonSettings):
+    """What the program is given."""
 
-    def __init__(self, texts: list[Text], settings: Row, batch_size: int) -> None:
-        self.texts, self.settings, self.batch_size = texts, settings, batch_size
+    curve: int = setting(..., "Steps between the points of the learning curve, which `base` alone has; 0 draws none.")
+
+
+class Scorer:
+    """Scores models on the same texts."""
+
+    def __init__(self, texts: list[Text], settings: CommonSettings) -> None:
+        self.texts, self.settings = texts, settings
 
     def load_model(self, folder: Path) -> tuple[Any, Any, int]:
         """(model, tokenizer, window in tokens) of a model's folder. Raises InputError for a window that is longer than its context."""
-        model, tokenizer = load_model(folder, self.settings["precision"])
+        model, tokenizer = load_model(folder, self.settings.precision)
         model = quantized_weights.place_model(model)
         limit = context_of(model.config)
-        context = self.settings["context"] or limit
+        context = self.settings.context or limit
         if context > limit:
-            raise command_line.InputError(
-                f"evaluate.common.context is {context}; the context of the model in {folder} is {limit}"
-            )
+            raise InputError(f"evaluate.common.context is {context}; the context of the model in {folder} is {limit}")
         return model, tokenizer, context
 
     def score_texts(self, model: Any, tokenizer: Any, context: int) -> tuple[Row, list[Row]]:
@@ -48,7 +55,7 @@ class Scorer:
         with tempfile.TemporaryDirectory() as scratch:
             documents = encode_texts(self.texts, tokenizer, Path(scratch))
             measures, lines = measure_heldout(
-                model, tokenizer.eos_token_id, documents, context, self.settings["carry"], self.batch_size
+                model, tokenizer.eos_token_id, documents, context, self.settings.carry, self.settings.batch_size
             )
         source = {text.id: text.source for text in self.texts}
         return measures, [{"source": source[line["document"]], **line} for line in lines]
@@ -73,16 +80,16 @@ def curve_points(args: argparse.Namespace, step_interval: int, scorer: Scorer) -
     return points
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     harness.go_offline()
     import torch
 
-    torch.set_num_threads(settings["threads"])
+    torch.set_num_threads(settings.threads)
     name = task_of(args.manifest)
     _, folder = verify_weights(args.model)
-    texts, available = choose_texts(args.corpus, settings["max_bytes"], settings["seed"])
+    texts, available = choose_texts(args.corpus, settings.max_bytes, settings.seed)
     rows = multiple_choice.read_items(args.tasks)
-    scorer = Scorer(texts, settings, args.batch_size)
+    scorer = Scorer(texts, settings)
     model, tokenizer, context = scorer.load_model(folder)
     notes: list[str] = []
     measures: Row = {}
@@ -93,9 +100,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     else:
         notes.append("No loss was measured: main holds out no text.")
     tasks = multiple_choice.item_tasks(rows, tokenizer, context)
-    options = {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]}
-    answers, _ = harness.run_tasks(model, tokenizer, tasks, [], options)
-    numbers, item_lines = multiple_choice.task_results(tasks, answers.get("samples", {}), settings["seed"])
+    answers, _ = harness.run_tasks(model, tokenizer, tasks, [], context, settings.seed)
+    numbers, item_lines = multiple_choice.task_results(tasks, answers.get("samples", {}), settings.seed)
     for task in tasks:
         if number := task.left_out[multiple_choice.TOO_LONG]:
             notes.append(f"{task.name}: {number} items have a choice longer than the context of {context} tokens.")
@@ -108,9 +114,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "heldout": (lines, ("document", "source", "bytes", "nats")),
         "items": (item_lines, ("task", "id", "document", "right")),
     }
-    if settings["curve"] and texts:
+    if settings.curve and texts:
         columns["curve"] = (
-            curve_points(args, settings["curve"], scorer),
+            curve_points(args, settings.curve, scorer),
             ("step", "tokens", "bits_per_byte", "by_source"),
         )
     files = []
@@ -139,20 +145,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "evaluate.common",
-        __doc__,
-        "--config config.yaml --model results/main/pretrain/train/manifest.json "
-        "--corpus results/main/corpus/write/*.manifest.json --tasks results/main/evaluate/items/manifest.json "
-        "--manifest /tmp/common/base.manifest.json",
-    )
-    parser.add_argument("--model", required=True, type=Path, help="manifest of the step that made the model")
-    parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of main's corpus.write")
-    parser.add_argument("--tasks", required=True, type=Path, help="manifest of main's evaluate.items")
-    parser.add_argument("--kept", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    command_line.add_placement_options(parser, "evaluate.common")
-    return command_line.run_step(parser, body, argv)
+main = Program("evaluate.common", __doc__, Task, body, add_options)
 
 
 if __name__ == "__main__":

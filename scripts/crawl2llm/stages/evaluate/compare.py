@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import BASE, UNTRAINED
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
 from crawl2llm.core.intervals import DIGITS, LEAST_DOCUMENTS, bootstrap_interval
 from crawl2llm.core.manifest import Manifest, pretty_json, task_of, write_atomically
 from crawl2llm.formats.public_tasks.measures import HEADLINES
+from crawl2llm.stages.evaluate.settings import CompareSettings
 from crawl2llm.stages.evaluate.slices import document_origins, slice_rows
 
 TEXT = "heldout_text"
@@ -43,7 +44,7 @@ def interval_verdict(low: float, high: float, lower_is_better: bool) -> str:
 
 
 def compare_scores(
-    name: str, rows: Iterable[tuple[str, float, float, float]], settings: dict[str, Any], salt: str
+    name: str, rows: Iterable[tuple[str, float, float, float]], settings: CompareSettings, salt: str
 ) -> dict[str, Any] | None:
     """One measure of a second model less that of a first; None where they have nothing in common.
 
@@ -65,15 +66,15 @@ def compare_scores(
     }
     if len(table) >= LEAST_DOCUMENTS:
         gains = table[:, 1] - table[:, 0]
-        seed = [settings["seed"], zlib.crc32(salt.encode())]
-        stderr, low, high = bootstrap_interval(gains, table[:, 2], settings["resamples"], settings["confidence"], seed)
+        seed = [settings.seed, zlib.crc32(salt.encode())]
+        stderr, low, high = bootstrap_interval(gains, table[:, 2], settings.resamples, settings.confidence, seed)
         fields |= {"stderr": stderr, "low": low, "high": high}
     rounded = {key: round(value, DIGITS) for key, value in fields.items()}
     verdict = interval_verdict(fields["low"], fields["high"], name == TEXT) if "low" in fields else "unclear"
     return {"measure": name, **rounded, "verdict": verdict, "documents": len(table)}
 
 
-def text_difference(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> dict[str, Any] | None:
+def text_difference(first: Manifest, second: Manifest, settings: CompareSettings, salt: str) -> dict[str, Any] | None:
     """Bits per byte of the held-out documents that both scored."""
     first_rows = {row["document"]: row for row in result_rows(first, "heldout")}
     both = [
@@ -87,7 +88,7 @@ def text_difference(first: Manifest, second: Manifest, settings: dict[str, Any],
     return compare_scores(TEXT, rows, settings, salt)
 
 
-def task_differences(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
+def task_differences(first: Manifest, second: Manifest, settings: CompareSettings, salt: str) -> list[dict[str, Any]]:
     """Accuracy on the items of each task that both answered, and how many only one of them has right."""
     first_rows = {(row["task"], row["id"]): row for row in result_rows(first, "items")}
     both: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
@@ -109,7 +110,7 @@ def task_differences(first: Manifest, second: Manifest, settings: dict[str, Any]
     return comparisons
 
 
-def answer_differences(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
+def answer_differences(first: Manifest, second: Manifest, settings: CompareSettings, salt: str) -> list[dict[str, Any]]:
     """ROUGE-L and chrF of the answers that both gave to the same questions, question by question; chrF as a share of 1."""
     first_rows = {row["id"]: row for row in result_rows(first, "answers")}
     both = [(first_rows[row["id"]], row) for row in result_rows(second, "answers") if row["id"] in first_rows]
@@ -124,7 +125,7 @@ def answer_differences(first: Manifest, second: Manifest, settings: dict[str, An
     return comparisons
 
 
-def score_differences(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
+def score_differences(first: Manifest, second: Manifest, settings: CompareSettings, salt: str) -> list[dict[str, Any]]:
     """The judge's scores of the answers that it gave both models one for, as shares of its scale."""
     low, high = first.summary["scale"]
     first_rows = {row["id"]: row for row in result_rows(first, "scores") if row["score"] is not None}
@@ -141,7 +142,7 @@ def score_differences(first: Manifest, second: Manifest, settings: dict[str, Any
     return [{**comparison, "items": len(both)}] if comparison else []
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: CompareSettings, manifest: Manifest) -> list[Path]:
     evaluations = {task_of(path): Manifest.read(path) for path in args.evaluations}
     public = {task_of(path): Manifest.read(path) for path in args.public}
     generations = {task_of(path): Manifest.read(path) for path in args.generated}
@@ -181,8 +182,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     result = {
         "pairs": pairs,
         "slices": slices,
-        "confidence": settings["confidence"],
-        "resamples": settings["resamples"],
+        "confidence": settings.confidence,
+        "resamples": settings.resamples,
     }
     out = args.manifest.parent / "compare.json"
     write_atomically(out, pretty_json(result))
@@ -196,23 +197,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "evaluate.compare",
-        __doc__,
-        "--config config.yaml --evaluations results/main/evaluate/model/*.manifest.json --manifest /tmp/compare/manifest.json",
-    )
-    parser.add_argument("--evaluations", required=True, type=Path, nargs="+", help="manifests of evaluate.model")
-    parser.add_argument("--tokens", type=Path, nargs="*", default=[], help="manifests of tokenize.encode: sources")
-    parser.add_argument(
-        "--languages", type=Path, nargs="*", default=[], help="manifests of language.score, where it is used"
-    )
-    parser.add_argument("--generated", type=Path, nargs="*", default=[], help="manifests of evaluate.generate")
-    parser.add_argument("--judged", type=Path, nargs="*", default=[], help="manifests of evaluate.judge")
-    parser.add_argument(
-        "--public", type=Path, nargs="*", default=[], help="manifests of evaluate.public, where tasks are named"
-    )
-    return command_line.run_step(parser, body, argv)
+main = Program("evaluate.compare", __doc__, CompareSettings, body)
 
 
 if __name__ == "__main__":

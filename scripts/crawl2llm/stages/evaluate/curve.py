@@ -13,12 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, write_atomically
 from crawl2llm.stages.evaluate import harness, multiple_choice
+from crawl2llm.stages.evaluate.settings import CurveSettings
 from crawl2llm.training import checkpoint, quantized_weights
 from crawl2llm.training.export import export_checkpoint
 from crawl2llm.training.metrics import LOSSES
@@ -98,23 +99,22 @@ def visit_checkpoints(
     progress.add()
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: CurveSettings, manifest: Manifest) -> list[Path]:
     harness.go_offline()
     import torch
 
-    torch.set_num_threads(settings["threads"])
+    torch.set_num_threads(settings.threads)
     rows = multiple_choice.read_items(args.tasks)
     points: list[Row] = []
     lines: list[Row] = []
 
     def measure_model(step: int, tokens: int, folder: Path) -> None:
-        model, tokenizer = load_model(folder, settings["precision"])
+        model, tokenizer = load_model(folder, settings.precision)
         quantized_weights.place_model(model)
         context = context_of(model.config)
         tasks = multiple_choice.item_tasks(rows, tokenizer, context)
-        options = {"context": context, "batch_size": harness.SEQUENCES, "seed": settings["seed"]}
-        answers, _ = harness.run_tasks(model, tokenizer, tasks, [], options)
-        numbers, item_rows = multiple_choice.task_results(tasks, answers.get("samples", {}), settings["seed"])
+        answers, _ = harness.run_tasks(model, tokenizer, tasks, [], context, settings.seed)
+        numbers, item_rows = multiple_choice.task_results(tasks, answers.get("samples", {}), settings.seed)
         points.append({"step": step, "tokens": tokens, "tasks": numbers})
         lines.extend(
             {"step": step, **{key: row[key] for key in ("task", "id", "document", "right")}} for row in item_rows
@@ -122,7 +122,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         accuracies = ", ".join(f"{task} {task_numbers['accuracy']:.3f}" for task, task_numbers in numbers.items())
         log.info("step %s: %s", f"{step:,}", accuracies)
 
-    visit_checkpoints(args.model, args.kept, settings["every"], measure_model)
+    visit_checkpoints(args.model, args.kept, settings.every, measure_model)
     files = [args.manifest.with_name("curve.json"), args.manifest.with_name("curve.items.jsonl")]
     write_atomically(files[0], pretty_json({"points": points}))
     write_atomically(files[1], json_lines(lines))
@@ -131,17 +131,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "evaluate.curve",
-        __doc__,
-        "--config config.yaml --model results/main/pretrain/train/manifest.json "
-        "--tasks results/main/evaluate/items/manifest.json --manifest /tmp/curve/manifest.json",
-    )
-    parser.add_argument("--model", required=True, type=Path, help="manifest of pretrain.train")
-    parser.add_argument("--tasks", required=True, type=Path, help="manifest of evaluate.items")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The folder of checkpoints, which are in no manifest."""
     parser.add_argument("--kept", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    return command_line.run_step(parser, body, argv)
+
+
+main = Program("evaluate.curve", __doc__, CurveSettings, body, add_options)
 
 
 if __name__ == "__main__":

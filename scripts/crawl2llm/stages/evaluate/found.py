@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
 from crawl2llm.filters.decontaminate import items
 from crawl2llm.formats.documents import rows, shard_of
 from crawl2llm.formats.public_tasks.measures import DIGITS, standard_error
+from crawl2llm.stages.evaluate.settings import FoundSettings
 
 REMOVED, LEFT = "removed", "left"
 URLS, EXAMPLES = 3, 5  # of an item; of a set in the summary
@@ -103,7 +104,7 @@ def accuracy_by_fate(
         yield task, {name: accuracy_row(part_rows, task) for name, part_rows in parts.items()}
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: FoundSettings, manifest: Manifest) -> list[Path]:
     index_manifest = Manifest.read(args.index)
     found_items = collect_items(args.selected)
     lines = [
@@ -149,22 +150,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "evaluate.found",
-        __doc__,
-        "--config config.yaml --index results/main/decontaminate/index/manifest.json "
-        "--selected 'results/main/decontaminate/select/{00000..00001}.manifest.json' "
-        "--public results/main/evaluate/public/sft.manifest.json --manifest /tmp/found/manifest.json",
-    )
-    parser.add_argument("--index", required=True, type=Path, help="manifest of decontaminate.index")
-    parser.add_argument(
-        "--selected", required=True, type=Path, nargs="+", help="manifests of decontaminate.select, of all shards"
-    )
-    parser.add_argument(
-        "--public", type=Path, nargs="*", default=[], help="manifests of evaluate.public, of the models"
-    )
-    return command_line.run_step(parser, body, argv)
+main = Program("evaluate.found", __doc__, FoundSettings, body)
 
 
 if __name__ == "__main__":

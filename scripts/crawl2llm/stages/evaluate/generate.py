@@ -14,13 +14,14 @@ from typing import Any
 
 import xxhash
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core import free_memory
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
 from crawl2llm.formats.documents import uniform_hash
 from crawl2llm.formats.public_tasks.measures import DIGITS
 from crawl2llm.stages.evaluate import harness, overlap
+from crawl2llm.stages.evaluate.settings import GenerateSettings
 from crawl2llm.training import memory, quantized_weights
 from crawl2llm.training.model_loading import load_model, verify_weights
 from crawl2llm.training.question_cuts import cut_prompts
@@ -70,30 +71,28 @@ def answer_numbers(answers: Sequence[Row], seed: int) -> dict[str, Row]:
     }
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: GenerateSettings, manifest: Manifest) -> list[Path]:
     harness.go_offline()
     import torch
 
     from crawl2llm.stages.evaluate.writer import Writer
 
-    torch.set_num_threads(settings["threads"])
-    name, seed = task_of(args.manifest), settings["seed"]
+    torch.set_num_threads(settings.threads)
+    name, seed = task_of(args.manifest), settings.seed
     rows, template = read_pairs(args.pairs, "heldout")
-    questions = choose_questions(rows, settings["questions"], seed) if has_enough_pairs(args.pairs, "heldout") else []
+    questions = choose_questions(rows, settings.questions, seed) if has_enough_pairs(args.pairs, "heldout") else []
     notes = []
-    if settings["questions"] and not questions:
+    if settings.questions and not questions:
         notes.append("No held-out question was answered: finetune.pairs found too few.")
         log.warning(notes[-1])
     memory_before = free_memory.available_bytes()
-    model, tokenizer = load_model(verify_weights(args.model)[1], settings["precision"])
+    model, tokenizer = load_model(verify_weights(args.model)[1], settings.precision)
     quantized_weights.place_model(model)
     writer = Writer(model, tokenizer, settings)
     if not torch.cuda.is_available():
-        memory.check_loaded(
-            "generation", model, (1, writer.context), memory_before, [], precision=settings["precision"]
-        )
-    progress = Progress(len(questions) + settings["samples"], "texts")
-    answers, texts = [dict[str, Any]()] * len(questions), [dict[str, Any]()] * settings["samples"]
+        memory.check_loaded("generation", model, (1, writer.context), memory_before, [], precision=settings.precision)
+    progress = Progress(len(questions) + settings.samples, "texts")
+    answers, texts = [dict[str, Any]()] * len(questions), [dict[str, Any]()] * settings.samples
     prompts = cut_prompts(
         [row["question"] for row in questions], template, tokenizer, writer.context - writer.max_new_tokens
     )
@@ -144,16 +143,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "evaluate.generate",
-        __doc__,
-        "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
-        "--pairs results/main/finetune/pairs/manifest.json --manifest /tmp/generate/sft.manifest.json",
-    )
-    parser.add_argument("--model", required=True, type=Path, help="manifest of the step that made the model")
-    parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
-    return command_line.run_step(parser, body, argv)
+main = Program("evaluate.generate", __doc__, GenerateSettings, body)
 
 
 if __name__ == "__main__":

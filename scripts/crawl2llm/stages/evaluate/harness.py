@@ -180,7 +180,7 @@ def evaluate_tasks(
 
 
 def evaluate_task_files(
-    model: Any, tokenizer: Any, paths: list[str], settings: dict[str, Any]
+    model: Any, tokenizer: Any, paths: list[str], context: int, seed: int, batch_size: int
 ) -> dict[str, dict[str, Any]]:
     """lm-eval's numbers by task of YAML files, with the number of `items`.
 
@@ -188,23 +188,23 @@ def evaluate_task_files(
     leave a choice without a token (see BoundedScorer). Both are there only if there are such rows.
     Raises InputError for a file that lm-eval cannot load from local data or run, and for a task of which no row can be scored.
     """
-    lm = language_model(model, tokenizer, settings["context"], settings["batch_size"])
+    lm = language_model(model, tokenizer, context, batch_size)
     bounded = BoundedScorer(lm, strict=True)
     full_paths = [str(Path(path).resolve()) for path in paths]
     left_out: set[Place] = set()
     try:
         try:
-            evaluation = evaluate_tasks(lm, full_paths, settings["seed"])
+            evaluation = evaluate_tasks(lm, full_paths, seed)
         except LeftOutError as error:
             left_out = error.places
             for name, scorable_rows in error.scorable_rows.items():
                 if not scorable_rows:
                     raise InputError(
                         f"evaluate.model.tasks: {name}: every one of its {sum(task == name for task, _ in left_out)} items has a choice "
-                        f"longer than the context of {settings['context']} tokens, or without a token"
+                        f"longer than the context of {context} tokens, or without a token"
                     ) from None
             bounded.clear_records()
-            evaluation = evaluate_tasks(lm, full_paths, settings["seed"], error.scorable_rows)
+            evaluation = evaluate_tasks(lm, full_paths, seed, error.scorable_rows)
     except (OSError, KeyError, ValueError, AssertionError) as error:
         raise InputError(f"evaluate.model.tasks {paths}: lm-eval cannot run them from local data: {error}") from error
     out = {}
@@ -240,11 +240,17 @@ def task_notes(results: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def run_tasks(
-    model: Any, tokenizer: Any, local_tasks: Sequence[Task], tasks: list[str], settings: dict[str, Any]
+    model: Any,
+    tokenizer: Any,
+    local_tasks: Sequence[Task],
+    tasks: list[str],
+    context: int,
+    seed: int,
+    batch_size: int = SEQUENCES,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(what lm-eval found on the tasks `local_tasks` that have rows, empty without any; results of `tasks` by name).
 
-    tasks: paths of lm-eval YAML files. settings: `context`, `batch_size` (of `tasks` alone, see SEQUENCES), `seed`.
+    tasks: paths of lm-eval YAML files. context: in tokens. batch_size: of `tasks` alone, see SEQUENCES.
     Raises InputError for a task file that is absent or that lm-eval cannot load from local data.
     """
     go_offline()
@@ -260,9 +266,9 @@ def run_tasks(
             log.info(
                 "lm-evaluation-harness: %s", ", ".join(f"{len(task.rows):,} of {task.name}" for task in nonempty_tasks)
             )
-            lm = language_model(model, tokenizer, settings["context"], SEQUENCES, nonempty_tasks)
-            evaluation = evaluate_tasks(lm, [local_task(task) for task in nonempty_tasks], settings["seed"])
+            lm = language_model(model, tokenizer, context, SEQUENCES, nonempty_tasks)
+            evaluation = evaluate_tasks(lm, [local_task(task) for task in nonempty_tasks], seed)
         if tasks:
             log.info("lm-evaluation-harness: %s", ", ".join(tasks))
-            file_results = evaluate_task_files(model, tokenizer, tasks, settings)
+            file_results = evaluate_task_files(model, tokenizer, tasks, context, seed, batch_size)
     return evaluation, {"results": file_results, "files": {path: checksum(Path(path)) for path in tasks}}

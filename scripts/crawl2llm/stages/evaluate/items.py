@@ -14,41 +14,56 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, format_quantity, log
 from crawl2llm.core.manifest import Manifest, json_lines, write_atomically
+from crawl2llm.core.settings import Settings, setting
 from crawl2llm.formats.documents import document_id, uniform_hash
 from crawl2llm.formats.public_tasks.measures import measure_task
 from crawl2llm.stages.evaluate.baselines import NGRAMS, count_training_text, heldout_bits, ngram_likelihoods
 from crawl2llm.stages.evaluate.documents import LONGEST, choose_by_hash, document_tokens, text_of
 from crawl2llm.stages.evaluate.sentence_words import Text
+from crawl2llm.stages.evaluate.settings import ItemsSettings
 from crawl2llm.stages.evaluate.tasks import CHOICES, MAKERS, Item, Maker
 from crawl2llm.training.heldout import choose_documents
 
 DOCUMENTS_PER_ITEM = 4  # documents looked at for each item wanted, since some give none
 
 
-class ItemCollector:
-    """The items of all tasks, as the documents come in their order. settings: of evaluate.items."""
+class Heldout(Settings):
+    """Which held-out text evaluate.model scores."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    max_tokens: int = setting()
+    seed: int = setting()
+
+
+class Task(ItemsSettings):
+    """What the program is given."""
+
+    heldout: Heldout = setting()
+
+
+class ItemCollector:
+    """The items of all tasks, as the documents come in their order."""
+
+    def __init__(self, settings: ItemsSettings) -> None:
         self.settings = settings
-        self.ranked_items: dict[str, list[tuple[int, int, Item]]] = {task: [] for task in settings["tasks"]}
-        self.dropped: dict[str, Counter[str]] = {task: Counter() for task in settings["tasks"]}
+        self.ranked_items: dict[str, list[tuple[int, int, Item]]] = {task: [] for task in settings.tasks}
+        self.dropped: dict[str, Counter[str]] = {task: Counter() for task in settings.tasks}
         self.candidates: Counter[str] = Counter()
-        self.giving_documents: dict[str, int] = dict.fromkeys(settings["tasks"], 0)
+        self.giving_documents: dict[str, int] = dict.fromkeys(settings.tasks, 0)
         self.spans: list[tuple[str, str]] = []  # (document, a stretch of it): wrong choices for short documents
         self.documents: list[str] = []
 
     @property
     def has_enough(self) -> bool:
         """Whether later documents would give nothing: there is an item of another document for each one wanted."""
-        return all(number >= self.settings["per_task"] for number in self.giving_documents.values())
+        return all(number >= self.settings.per_task for number in self.giving_documents.values())
 
     def add_document(self, text: Text) -> None:
         """Take what a document gives."""
         maker = Maker(text, self.settings)
-        for task in self.settings["tasks"]:
+        for task in self.settings.tasks:
             task_items = MAKERS[task](maker)
             self.ranked_items[task] += [(turn, len(self.documents), item) for turn, item in enumerate(task_items.items)]
             self.giving_documents[task] += bool(task_items.items)
@@ -66,7 +81,7 @@ class ItemCollector:
         """Give an item that lacks wrong choices those of other documents, by hash; whether it has them all."""
         if not item.lacking:
             return True
-        known_choices, seed = {text.casefold() for text in item.choices}, self.settings["seed"]
+        known_choices, seed = {text.casefold() for text in item.choices}, self.settings.seed
         for _, name, span_text in sorted(
             (uniform_hash(seed, f"{item.id}\x1f{name}", "evaluate.items.others"), name, span_text)
             for name, span_text in self.spans
@@ -83,7 +98,7 @@ class ItemCollector:
         selection: list[Item] = []
         seen_questions: set[tuple[str, ...]] = set()
         for *_, item in sorted(self.ranked_items[task], key=lambda entry: entry[:2]):
-            if len(selection) == self.settings["per_task"]:
+            if len(selection) == self.settings.per_task:
                 self.dropped[task]["over_per_task"] += 1
             elif not self.fill_choices(item):
                 self.dropped[task]["no_distractors"] += 1
@@ -116,26 +131,24 @@ def item_row(item: Item, seed: int) -> dict[str, Any]:
     }
 
 
-def shortage_notes(rows: dict[str, list[dict[str, Any]]], settings: dict[str, Any], documents: int) -> list[str]:
+def shortage_notes(rows: dict[str, list[dict[str, Any]]], per_task: int, documents: int) -> list[str]:
     """A note where a task has fewer items than are wanted."""
-    short_tasks = [
-        f"{task} {len(task_rows)}" for task, task_rows in rows.items() if len(task_rows) < settings["per_task"]
-    ]
+    short_tasks = [f"{task} {len(task_rows)}" for task, task_rows in rows.items() if len(task_rows) < per_task]
     if not short_tasks:
         return []
     return [
-        f"Fewer items than evaluate.items.per_task = {settings['per_task']}: {', '.join(short_tasks)}. "
+        f"Fewer items than evaluate.items.per_task = {per_task}: {', '.join(short_tasks)}. "
         f"{format_quantity(documents, 'validation document')} gave no more; add documents, or raise "
         "corpus.split.validation_fraction or evaluate.items.per_document."
     ]
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     file = Manifest.read(args.tokenizer).verify_files("tokenizer.json").file("tokenizer.json")
     tokenizer = Tokenizer.from_file(str(file))
     tokenizer.encode_special_tokens = True  # as in tokenize.encode: special tokens are not recognised in text
-    seed = settings["seed"]
-    limit = DOCUMENTS_PER_ITEM * settings["per_task"] if settings["tasks"] else 1
+    seed = settings.seed
+    limit = DOCUMENTS_PER_ITEM * settings.per_task if settings.tasks else 1
     documents, available = choose_by_hash(args.tokens, "validation", limit, seed, "evaluate.items", lambda _: 1)
     collector = ItemCollector(settings)
     progress = Progress(len(documents), "validation documents")
@@ -144,13 +157,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             break
         collector.add_document(Text(document.id, document.source, text_of(tokenizer, document, ids)))
         progress.add()
-    rows = {task: [item_row(item, seed) for item in collector.selected_items(task)] for task in settings["tasks"]}
-    notes = shortage_notes(rows, settings, available)
+    rows: dict[str, list[dict[str, Any]]] = {
+        task: [item_row(item, seed) for item in collector.selected_items(task)] for task in settings.tasks
+    }
+    notes = shortage_notes(rows, settings.per_task, available)
     for note in notes:
         log.warning("%s", note)
 
-    counts, samples = count_training_text(args.tokens, settings, tokenizer)
-    heldout_documents, _ = choose_documents(args.tokens, settings["heldout"]["max_tokens"], settings["heldout"]["seed"])
+    counts, samples = count_training_text(args.tokens, settings.counted_tokens, seed, tokenizer)
+    heldout_documents, _ = choose_documents(args.tokens, settings.heldout.max_tokens, settings.heldout.seed)
     text = heldout_bits(counts, samples, heldout_documents, tokenizer) if heldout_documents else None
     tasks: dict[str, Any] = {}
     lines: dict[str, list[dict[str, Any]]] = {name: [] for name in NGRAMS}
@@ -190,7 +205,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [args.manifest.with_name(f"{name}.jsonl") for name in files]
 
 
-main = Program("evaluate.items", __doc__, Untyped, body)
+main = Program("evaluate.items", __doc__, Task, body)
 
 
 if __name__ == "__main__":

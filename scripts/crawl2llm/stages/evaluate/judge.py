@@ -11,12 +11,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line, placement_options
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
 from crawl2llm.core.endpoint import Endpoint
 from crawl2llm.core.judging import parse_score, scale_ends, score_request
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
 from crawl2llm.formats.public_tasks.measures import DIGITS, standard_error
+from crawl2llm.stages.evaluate.settings import JudgeSettings
 
 STEP = "evaluate.judge"
 Row = dict[str, Any]
@@ -42,17 +43,30 @@ def score_numbers(rows: list[Row], low: float, high: float, seed: int) -> Row:
     }
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: JudgeSettings, manifest: Manifest) -> list[Path]:
     name, generation = task_of(args.manifest), Manifest.read_of_step("evaluate.generate", args.generated, "--generated")
-    low, high = scale_ends(settings["scale"], STEP)
+    low, high = scale_ends(settings.scale, STEP)
     answers = generation.rows(f"{name}.answers.jsonl")
-    endpoint = Endpoint.from_settings(placement_options.parsed_placement(args, STEP), STEP)
-    requests = [score_request(settings, row["question"], row["text"], row["reference"]) for row in answers]
+    endpoint = Endpoint(
+        settings.endpoint,
+        settings.key,
+        Path(settings.cache),
+        settings.attempts,
+        settings.seconds,
+        settings.requests,
+        STEP,
+    )
+    requests = [
+        score_request(
+            settings.model, settings.prompt, settings.max_tokens, row["question"], row["text"], row["reference"]
+        )
+        for row in answers
+    ]
     rows = [
         {**{key: row[key] for key in ("id", "document")}, "score": parse_score(reply, low, high), "reply": reply}
         for row, reply in zip(answers, endpoint.answers(requests), strict=True)
     ]
-    result = {"model": name, "judge": settings["model"], **score_numbers(rows, low, high, settings["seed"])}
+    result = {"model": name, "judge": settings.model, **score_numbers(rows, low, high, settings.seed)}
     refused = sum(row["reply"] is None for row in rows)
     if without_number := result["without_score"] - refused:
         log.warning("%s of %s replies have no number from %g to %g", without_number, len(rows) - refused, low, high)
@@ -71,15 +85,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        STEP,
-        __doc__,
-        "--config config.yaml --generated results/main/evaluate/generate/sft.manifest.json --manifest /tmp/judge/sft.manifest.json",
-    )
-    parser.add_argument("--generated", required=True, type=Path, help="manifest of evaluate.generate")
-    command_line.add_placement_options(parser, STEP)
-    return command_line.run_step(parser, body, argv)
+main = Program(STEP, __doc__, JudgeSettings, body)
 
 
 if __name__ == "__main__":

@@ -14,16 +14,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import UNTRAINED
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core import free_memory
 from crawl2llm.core.console import log
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
 from crawl2llm.formats import generation_speed
 from crawl2llm.formats.public_tasks.measures import QUESTIONS
 from crawl2llm.stages.evaluate import harness, multiple_choice
 from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
 from crawl2llm.stages.evaluate.samples import sample_rows
+from crawl2llm.stages.evaluate.settings import ModelSettings
 from crawl2llm.stages.evaluate.untrained import untrained_model
 from crawl2llm.training import memory, quantized_weights
 from crawl2llm.training.heldout import choose_documents
@@ -31,34 +33,30 @@ from crawl2llm.training.model_loading import context_of, load_model, verify_weig
 from crawl2llm.training.template import has_enough_pairs, read_pairs
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: ModelSettings, manifest: Manifest) -> list[Path]:
     harness.go_offline()
     import torch
 
-    torch.set_num_threads(settings["threads"])
+    torch.set_num_threads(settings.threads)
     name = task_of(args.manifest)
     source, folder = verify_weights(args.model)
     rows, template = read_pairs(args.pairs, "heldout")
-    documents, available = choose_documents(args.tokens, settings["max_tokens"], settings["seed"])
+    documents, available = choose_documents(args.tokens, settings.max_tokens, settings.seed)
     memory_before = free_memory.available_bytes()
     random = name == UNTRAINED
     model_and_tokenizer = (
-        untrained_model(folder, settings["precision"], settings["seed"])
-        if random
-        else load_model(folder, settings["precision"])
+        untrained_model(folder, settings.precision, settings.seed) if random else load_model(folder, settings.precision)
     )
     model, tokenizer = model_and_tokenizer
     model = quantized_weights.place_model(model)
     limit = context_of(model.config)
-    context = settings["context"] or limit
+    context = settings.context or limit
     if context > limit:
-        raise command_line.InputError(
-            f"evaluate.model.context is {context}; the context of the model in {folder} is {limit}"
-        )
+        raise InputError(f"evaluate.model.context is {context}; the context of the model in {folder} is {limit}")
     if not torch.cuda.is_available():
         advice = ["lower evaluate.model.batch_size", "lower evaluate.model.context"]
         memory.check_loaded(
-            "evaluation", model, (args.batch_size, context), memory_before, advice, precision=settings["precision"]
+            "evaluation", model, (settings.batch_size, context), memory_before, advice, precision=settings.precision
         )
 
     notes: list[str] = []
@@ -80,16 +78,17 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     by_document: list[dict[str, Any]] = []
     if documents:
         text, by_document = measure_heldout(
-            model, tokenizer.eos_token_id, documents, context, settings["carry"], args.batch_size
+            model, tokenizer.eos_token_id, documents, context, settings.carry, settings.batch_size
         )
         log.info("held-out loss %.4f nats/token, %.4f bits/byte", text["loss"], text["bits_per_byte"])
     else:
         notes.append("No loss was measured on held-out text: the corpus has no validation documents.")
-    options = {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]}
     all_tasks = [*items, *labelled, questions]
-    evaluation, tasks = harness.run_tasks(model, tokenizer, all_tasks, settings["tasks"], options)
+    evaluation, tasks = harness.run_tasks(
+        model, tokenizer, all_tasks, settings.tasks, context, settings.seed, settings.batch_size
+    )
     notes += harness.task_notes(tasks["results"])
-    numbers, lines = multiple_choice.task_results(all_tasks, evaluation.get("samples", {}), settings["seed"])
+    numbers, lines = multiple_choice.task_results(all_tasks, evaluation.get("samples", {}), settings.seed)
     for kind, task_numbers in numbers.items():
         log.info("%s: accuracy %.3f (chance %.2f)", kind, task_numbers["accuracy"], task_numbers["chance"])
     question_numbers = numbers.pop(QUESTIONS, None)
@@ -142,21 +141,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "evaluate.model",
-        __doc__,
-        "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
-        "--pairs results/main/finetune/pairs/manifest.json --tokens results/main/tokenize/encode/*.manifest.json "
-        "--tasks results/main/evaluate/items/manifest.json "
-        "--manifest /tmp/evaluate/sft.manifest.json",
-    )
-    parser.add_argument("--model", required=True, type=Path, help="manifest of the step that made the model")
-    parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
-    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    parser.add_argument("--tasks", required=True, type=Path, help="manifest of evaluate.items")
-    command_line.add_placement_options(parser, "evaluate.model")
-    return command_line.run_step(parser, body, argv)
+main = Program("evaluate.model", __doc__, ModelSettings, body)
 
 
 if __name__ == "__main__":

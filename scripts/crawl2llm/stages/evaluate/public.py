@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import UNTRAINED
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core import free_memory
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
@@ -22,6 +22,7 @@ from crawl2llm.formats.public_tasks import core
 from crawl2llm.formats.public_tasks.presets import PRESETS, definitions_folder
 from crawl2llm.stages.evaluate import harness, scores
 from crawl2llm.stages.evaluate.scores import Outcome
+from crawl2llm.stages.evaluate.settings import PublicSettings
 from crawl2llm.stages.evaluate.truncation import BoundedScorer, Place
 from crawl2llm.stages.evaluate.untrained import untrained_model
 from crawl2llm.training import memory, quantized_weights
@@ -144,30 +145,30 @@ def core_outcomes(lm: Any, tokenizer: Any, name: str, items: list[Row]) -> list[
     return outcomes
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: PublicSettings, manifest: Manifest) -> list[Path]:
     harness.go_offline()
     import torch
 
-    torch.set_num_threads(settings["threads"])
+    torch.set_num_threads(settings.threads)
     name, stage = task_of(args.manifest), Manifest.read(args.staged)
     _, folder = verify_weights(args.model)
     memory_before = free_memory.available_bytes()
     if name == UNTRAINED:
-        model, tokenizer = untrained_model(folder, settings["precision"], settings["seed"])
+        model, tokenizer = untrained_model(folder, settings.precision, settings.seed)
     else:
-        model, tokenizer = load_model(folder, settings["precision"])
+        model, tokenizer = load_model(folder, settings.precision)
     quantized_weights.place_model(model)
     context = context_of(model.config)
     if not torch.cuda.is_available():
-        shape, advice = (settings["batch_size"], context), ["lower evaluate.public.batch_size"]
-        memory.check_loaded("evaluation", model, shape, memory_before, advice, precision=settings["precision"])
-    lm = harness.language_model(model, tokenizer, context, settings["batch_size"])
+        shape, advice = (settings.batch_size, context), ["lower evaluate.public.batch_size"]
+        memory.check_loaded("evaluation", model, shape, memory_before, advice, precision=settings.precision)
+    lm = harness.language_model(model, tokenizer, context, settings.batch_size)
     bounded = BoundedScorer(lm)
     results: dict[str, Row] = {}
     lines: list[Row] = []
 
     def record_outcomes(task: str, outcomes: list[Outcome]) -> None:
-        results[task], item_lines = scores.measure_task(task, outcomes, settings["seed"])
+        results[task], item_lines = scores.measure_task(task, outcomes, settings.seed)
         lines.extend(item_lines)
         if results[task]["accuracy"] is not None:
             log.info("%s: accuracy %.3f (chance %.2f)", task, results[task]["accuracy"], results[task]["chance"])
@@ -177,7 +178,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         for preset in stage.summary["presets"]:
             if preset != CORE:
                 log.info("lm-evaluation-harness: %s", preset)
-                samples = preset_samples(lm, bounded, preset, stage, settings["seed"])
+                samples = preset_samples(lm, bounded, preset, stage, settings.seed)
                 record_outcomes(preset, [item_outcome(preset, *sample, bounded) for sample in samples])
     lm._loglikelihood_tokens = bounded.inner
     core_summary = stage.summary["presets"].get(CORE)
@@ -213,16 +214,7 @@ def data_origin(stage: Manifest, task: str) -> Row:
     return {key: facts[key] for key in ("from", "rows", "shots")}
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "evaluate.public",
-        __doc__,
-        "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
-        "--staged results/main/evaluate/stage/manifest.json --manifest /tmp/public/sft.manifest.json",
-    )
-    parser.add_argument("--model", required=True, type=Path, help="manifest of the step that made the model")
-    parser.add_argument("--staged", required=True, type=Path, help="manifest of evaluate.stage")
-    return command_line.run_step(parser, body, argv)
+main = Program("evaluate.public", __doc__, PublicSettings, body)
 
 
 if __name__ == "__main__":

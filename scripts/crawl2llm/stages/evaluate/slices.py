@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from crawl2llm.core.intervals import DIGITS, LEAST_DOCUMENTS, bootstrap_interval
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.formats.documents import rows
+from crawl2llm.stages.evaluate.settings import CompareSettings
 
 KINDS = ("source", "language")
 MOST = 20  # parts of a kind that have a line of their own, the largest; the others are OTHER
@@ -81,7 +82,7 @@ def parts_by_kind(origins: dict[str, Origin], sizes: dict[str, int]) -> dict[str
 
 
 def slice_rows(
-    lines: Sequence[dict[str, Any]], origins: dict[str, Origin], settings: dict[str, Any]
+    lines: Sequence[dict[str, Any]], origins: dict[str, Origin], settings: CompareSettings
 ) -> list[dict[str, Any]]:
     """What a model takes of each part, the largest first: documents, bytes, tokens, bits_per_byte (with `stderr`), perplexity.
 
@@ -110,7 +111,7 @@ def slice_rows(
             }
             if len(part_lines) >= LEAST_DOCUMENTS:
                 stderr, _, _ = bootstrap_interval(
-                    nats / math.log(2), size, settings["resamples"], settings["confidence"], [settings["seed"]]
+                    nats / math.log(2), size, settings.resamples, settings.confidence, [settings.seed]
                 )
                 row["stderr"] = round(stderr, DIGITS)
             kind_rows.append(row)

@@ -12,16 +12,28 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, canonical_json, json_lines, write_atomically
 from crawl2llm.core.phrases import and_more
+from crawl2llm.core.settings import setting
 from crawl2llm.formats.documents import uniform_hash
 from crawl2llm.formats.public_tasks import core, hub, presets
 from crawl2llm.formats.public_tasks.presets import PRESETS, Preset
 from crawl2llm.formats.public_tasks.rows import CORE, row_ids, rows_in_layout, usable_files
 from crawl2llm.formats.public_tasks.task_files import KEY, Row, TaskFiles, check_row, numbered_rows
+from crawl2llm.stages.evaluate.settings import StageSettings
+
+
+class Task(StageSettings):
+    """What the program is given: which tasks evaluate.public asks, and where their files are."""
+
+    presets: list[str] = setting()
+    data: list[str] = setting()
+    hub: bool = setting()
+    limit: int | None = setting()
+    seed: int = setting()
 
 
 def choose_places(names: list[str], limit: int | None, seed: int) -> list[int]:
@@ -43,20 +55,18 @@ def part_of(preset: Preset, row: Row, allowed: set[str], file_name: str) -> str:
     return part
 
 
-def stage_preset(
-    name: str, task_data: TaskFiles, settings: dict[str, Any], folder: Path
-) -> tuple[dict[str, Any], list[Path]]:
+def stage_preset(name: str, task_data: TaskFiles, settings: Task, folder: Path) -> tuple[dict[str, Any], list[Path]]:
     """(what was staged of a preset, its files)."""
     preset = PRESETS[name]
     files, shots = task_data.files_named(presets.item_file_names(preset)), task_data.files_named(preset.shot_files)
     files = files if preset.in_several_files else usable_files(files, preset)
-    if not files and settings["hub"]:
+    if not files and settings.hub:
         files, shots = hub.copy_rows(name, preset)
     if not files or (preset.shots and not shots):
         item_files = presets.item_file_names(preset)[:4]
         missing_files, kind = (item_files, "items") if not files else (preset.shot_files, "examples")
         raise InputError(
-            f"evaluate.public.presets has {name!r}, and {KEY} {settings['data']} has no file of its {kind}: "
+            f"evaluate.public.presets has {name!r}, and {KEY} {settings.data} has no file of its {kind}: "
             f"{' or '.join(f'{base_name}.jsonl' for base_name in missing_files)} (also .zst, .gz, in folders and tar archives); give it, "
             "or set evaluate.public.hub, with a network"
         )
@@ -65,7 +75,7 @@ def stage_preset(
         rows = list({canonical_json(row): row for row in rows}.values())
     where = and_more((file_name for file_name, _ in files), 3)
     keys = row_ids(name, rows)
-    chosen_places = choose_places(keys, settings["limit"], settings["seed"])
+    chosen_places = choose_places(keys, settings.limit, settings.seed)
     items = [
         {"id": keys[at], "part": part_of(preset, rows[at], allowed, where), "row": rows[at]} for at in chosen_places
     ]
@@ -85,7 +95,7 @@ def stage_preset(
     return {"from": where, "rows": len(rows), "items": len(chosen_places), "shots": preset.shots}, out
 
 
-def stage_core(task_data: TaskFiles, settings: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[Path]]:
+def stage_core(task_data: TaskFiles, settings: Task, folder: Path) -> tuple[dict[str, Any], list[Path]]:
     """(what was staged of CORE's tasks and `missing`, those without data; their files)."""
     staged_core: dict[str, Any] = {"tasks": {}, "missing": []}
     out = []
@@ -104,12 +114,12 @@ def stage_core(task_data: TaskFiles, settings: dict[str, Any], folder: Path) -> 
             check_row(file_name, number, row, columns)
             rows.append({key: row[key] for key in columns})
         keys = row_ids(f"{CORE}.{name}", rows)
-        chosen_places = choose_places(keys, settings["limit"], settings["seed"])
+        chosen_places = choose_places(keys, settings.limit, settings.seed)
         texts, equal_places = [canonical_json(row) for row in rows], dict[str, list[int]]()
         for at, text in enumerate(texts):
             equal_places.setdefault(text, []).append(at)
         contexts = [
-            core.few_shot_prompt(task, rows, equal_places[texts[at]], f"{settings['seed']} {keys[at]}")
+            core.few_shot_prompt(task, rows, equal_places[texts[at]], f"{settings.seed} {keys[at]}")
             for at in chosen_places
         ]
         items = [
@@ -124,7 +134,7 @@ def stage_core(task_data: TaskFiles, settings: dict[str, Any], folder: Path) -> 
         }
     if not out:
         raise InputError(
-            f"evaluate.public.presets has {CORE!r}, and {KEY} {settings['data']} has none of its files; they are those of llm-foundry's "
+            f"evaluate.public.presets has {CORE!r}, and {KEY} {settings.data} has none of its files; they are those of llm-foundry's "
             f"local_data: {', '.join(f'{core.file_names(name)[0]}.jsonl' for name in list(core.TASKS)[:4])}, …"
         )
     return staged_core, out
@@ -136,12 +146,12 @@ def write_rows(path: Path, rows: list[Row]) -> Path:
     return path
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    preset_names = settings["presets"]
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
+    preset_names = settings.presets
     task_presets = [PRESETS[name] for name in preset_names if name != CORE]
     file_names = [name for preset in task_presets for name in (*presets.item_file_names(preset), *preset.shot_files)]
     file_names += [file for name in core.TASKS for file in core.file_names(name)] if CORE in preset_names else []
-    task_data = TaskFiles(settings["data"], file_names)
+    task_data = TaskFiles(settings.data, file_names)
     by_preset: dict[str, Any] = {}
     out: list[Path] = []
     for name in preset_names:
@@ -167,7 +177,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return out
 
 
-main = Program("evaluate.stage", __doc__, Untyped, body)
+main = Program("evaluate.stage", __doc__, Task, body)
 
 
 if __name__ == "__main__":

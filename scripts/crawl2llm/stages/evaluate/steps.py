@@ -60,7 +60,12 @@ STEPS = {
         environment="evaluate",
     ),
     "evaluate.model": Step(
-        (*LANGUAGE_MODELS, "finetune.pairs", "tokenize.encode", "evaluate.items"),
+        inputs={
+            "model": LANGUAGE_MODELS,
+            "pairs": "finetune.pairs",
+            "tokens": "tokenize.encode",
+            "tasks": "evaluate.items",
+        },
         per="model",
         tasks=evaluated_models,
         environment="evaluate",
@@ -73,21 +78,24 @@ STEPS = {
         environment="evaluate",
     ),
     "evaluate.public": Step(
-        (*LANGUAGE_MODELS, "evaluate.stage"),
+        inputs={"model": LANGUAGE_MODELS, "staged": "evaluate.stage"},
         per="model",
         is_used=asks_public_tasks,
         tasks=evaluated_models,
         environment="evaluate",
     ),
     "evaluate.found": Step(
-        ("decontaminate.index", "decontaminate.select", "evaluate.public"),
+        inputs={"index": "decontaminate.index", "selected": "decontaminate.select", "public": "evaluate.public"},
+        optional=("public",),
         is_used=searches_training_text,
         environment="evaluate",
     ),
-    "evaluate.curve": Step((BASE_STEP, "evaluate.items"), is_used=has_curve, environment="evaluate"),
+    "evaluate.curve": Step(
+        inputs={"model": BASE_STEP, "tasks": "evaluate.items"}, is_used=has_curve, environment="evaluate"
+    ),
     # On main's text and questions, whichever variant it is of.
     "evaluate.common": Step(
-        LANGUAGE_MODELS,
+        inputs={"model": LANGUAGE_MODELS, "corpus": "corpus.write", "tasks": "evaluate.items"},
         per="model",
         common=("corpus.write", "evaluate.items"),
         is_used=compares_variants,
@@ -96,24 +104,29 @@ STEPS = {
         environment="evaluate",
     ),
     "evaluate.generate": Step(
-        (*LANGUAGE_MODELS, "finetune.pairs"),
+        inputs={"model": LANGUAGE_MODELS, "pairs": "finetune.pairs"},
         per="model",
         is_used=generates,
         tasks=language_models,
         environment="evaluate",
     ),
     "evaluate.judge": Step(
-        ("evaluate.generate",), per="model", is_used=has_judge, tasks=language_models, environment="evaluate"
+        inputs={"generated": "evaluate.generate"},
+        per="model",
+        is_used=has_judge,
+        tasks=language_models,
+        environment="evaluate",
     ),
     "evaluate.compare": Step(
-        (
-            "evaluate.model",
-            "tokenize.encode",
-            "language.score",
-            "evaluate.public",
-            "evaluate.generate",
-            "evaluate.judge",
-        ),
+        inputs={
+            "evaluations": "evaluate.model",
+            "tokens": "tokenize.encode",
+            "languages": "language.score",
+            "public": "evaluate.public",
+            "generated": "evaluate.generate",
+            "judged": "evaluate.judge",
+        },
+        optional=("tokens", "languages", "public", "generated", "judged"),
         environment="evaluate",
     ),
 }

@@ -10,10 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from crawl2llm.formats.documents import document_id, uniform_hash
 from crawl2llm.stages.evaluate.sentence_words import LETTER, Text
+from crawl2llm.stages.evaluate.settings import ItemsSettings
 from crawl2llm.training.special_tokens import SPECIAL
 
 CHOICES = 4
@@ -60,18 +60,18 @@ def capital_pattern(word: str) -> tuple[bool, bool]:
 
 
 class Maker:
-    """Makes the items of one document. settings: of evaluate.items."""
+    """Makes the items of one document."""
 
-    def __init__(self, text: Text, settings: dict[str, Any]) -> None:
+    def __init__(self, text: Text, settings: ItemsSettings) -> None:
         self.text, self.settings = text, settings
 
     def hash_rank(self, task: str, at: int | str) -> float:
         """The hash by which one of several is taken."""
-        return uniform_hash(self.settings["seed"], f"{self.text.id}\x1f{at}", f"evaluate.items.{task}")
+        return uniform_hash(self.settings.seed, f"{self.text.id}\x1f{at}", f"evaluate.items.{task}")
 
     def build_item(self, task: str, number: int, choices: list[str], lacking: int = 0) -> Item:
         """An item whose choices begin with the word `number`."""
-        context = self.text.text_before(number, self.settings["context_words"])
+        context = self.text.text_before(number, self.settings.context_words)
         return Item(task, self.text.id, self.text.source, self.text.words[number][0], context, choices, lacking)
 
     def limit_items(self, task: str, candidates: dict[int, Callable[[], Item]], dropped: Counter[str]) -> TaskItems:
@@ -81,7 +81,7 @@ class Maker:
         """
         task_items = TaskItems(dropped=dropped)
         for number in sorted(candidates, key=lambda number: (self.hash_rank(task, number), number)):
-            if len(task_items.items) == self.settings["per_document"]:
+            if len(task_items.items) == self.settings.per_document:
                 dropped["over_per_document"] += 1
                 continue
             item = candidates[number]()
@@ -153,7 +153,7 @@ class Maker:
 
     def text_spans(self) -> Iterator[tuple[int, str]]:
         """(number of the first word, text) of stretches of `continuation_words` words, side by side, from the word WORDS_BEFORE on."""
-        size, at = self.settings["continuation_words"], WORDS_BEFORE
+        size, at = self.settings.continuation_words, WORDS_BEFORE
         while at + size <= len(self.text.words):
             if self.text.stands_alone(at):
                 start, end = self.text.words[at][0], self.text.words[at + size - 1][1]
@@ -164,7 +164,7 @@ class Maker:
 
     def is_fit_choice(self, span_text: str) -> bool:
         """Whether a stretch may be a choice for another document: neither wide nor with a special token, as no choice is."""
-        is_wide = len(span_text) > CHARACTERS_PER_WORD * self.settings["continuation_words"]
+        is_wide = len(span_text) > CHARACTERS_PER_WORD * self.settings.continuation_words
         return not is_wide and not any(name in span_text for name in SPECIAL)
 
     def continuation(self) -> TaskItems:
@@ -174,7 +174,7 @@ class Maker:
         """
         dropped, spans = Counter[str](), list[tuple[int, str]]()
         for at, span_text in self.text_spans():
-            if len(span_text) > CHARACTERS_PER_WORD * self.settings["continuation_words"]:
+            if len(span_text) > CHARACTERS_PER_WORD * self.settings.continuation_words:
                 dropped["wide"] += 1
             else:
                 spans.append((at, span_text))
@@ -184,7 +184,7 @@ class Maker:
         return self.limit_items("continuation", candidates, dropped)
 
     def _continuation_item(self, at: int, span_text: str, spans: list[tuple[int, str]]) -> Item:
-        context_words, size = self.settings["context_words"], self.settings["continuation_words"]
+        context_words, size = self.settings.context_words, self.settings.continuation_words
         rest = {span_text.casefold(): span_text}
         for _, other_place, text in sorted(
             (self.hash_rank(f"continuation\x1f{at}", other), other, text) for other, text in spans

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList, TopPLogitsWarper
 
+from crawl2llm.stages.evaluate.settings import GenerateSettings
 from crawl2llm.training.checks import MASKED_TYPES
 from crawl2llm.training.model_loading import context_of
 from crawl2llm.training.sampling import sample_tokens, uniform_draws
@@ -49,10 +50,10 @@ class Picker(LogitsProcessor):
 class Writer:
     """A model that writes texts, as many at a time as `batch_tokens` allows: padded prompts and what is written after them."""
 
-    def __init__(self, model: Any, tokenizer: Any, settings: Row) -> None:
+    def __init__(self, model: Any, tokenizer: Any, settings: GenerateSettings) -> None:
         self.model, self.tokenizer, self.settings = model, tokenizer, settings
         self.context = context_of(model.config)
-        self.max_new_tokens = min(settings["max_new_tokens"], self.context // 2)
+        self.max_new_tokens = min(settings.max_new_tokens, self.context // 2)
 
     def write_texts(self, prompts: Sequence[str], seeds: Sequence[int] | None = None) -> Iterator[tuple[int, Row]]:
         """(place in `prompts`, what the model writes after it), of each STRETCH of them the shortest first.
@@ -77,7 +78,7 @@ class Writer:
         Types that are not known to keep padding out of a text (`MASKED_TYPES`), as those with a state, get prompts of one length.
         """
         padded = self.model.config.model_type in MASKED_TYPES
-        token_limit = self.settings["batch_tokens"]
+        token_limit = self.settings.batch_tokens
         batch = list[int]()
         for place in sorted(range(len(lengths)), key=lambda place: (lengths[place], place)):
             full = (len(batch) + 1) * (lengths[place] + self.max_new_tokens) > token_limit
@@ -92,7 +93,7 @@ class Writer:
         end, width = self.tokenizer.eos_token_id, max(map(len, ids))
         input_ids = torch.tensor([[end] * (width - len(row)) + row for row in ids], device=self.model.device)
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids], device=self.model.device)
-        picker = Picker(seeds, self.max_new_tokens, self.settings["temperature"], self.settings["top_p"])
+        picker = Picker(seeds, self.max_new_tokens, self.settings.temperature, self.settings.top_p)
         with torch.no_grad():
             out = self.model.generate(
                 input_ids, attention_mask=mask, max_new_tokens=self.max_new_tokens, do_sample=False, eos_token_id=end,

@@ -20,15 +20,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, log, singular_or_plural
 from crawl2llm.core.manifest import Manifest, json_lines, write_atomically
+from crawl2llm.core.settings import setting
 from crawl2llm.filters.decontaminate.pairs import Guard
+from crawl2llm.filters.pair_masking import MaskingSettings
+from crawl2llm.filters.pair_masks import REASON, Masks, pii_masks
 from crawl2llm.formats.documents import count_rows, document_id, rows, uniform_hash
+from crawl2llm.stages.finetune.settings import PairsSettings
 from crawl2llm.text.text_key import text_key
 from crawl2llm.training import pair_files
 from crawl2llm.training.pair_layouts import check_pair_settings
-from crawl2llm.training.pair_masks import REASON, Masks, pii_masks
 from crawl2llm.training.pair_patterns import Pattern, bounded_text, compile_patterns, document_title, matched_pairs
 from crawl2llm.training.template import CHAT, Template, has_special_token
 
@@ -37,6 +40,12 @@ HELDOUT = 0.05  # of the questions of a file
 EXAMPLES_SHOWN, CHARACTERS = 4, 400  # examples of a pattern or file in the summary, and characters of each
 SPARE = 8  # held-out candidates held for each one wanted, since many are dropped as contaminated
 NEAREST = 24  # distractors are drawn from that many answers of the most similar length
+
+
+class Task(PairsSettings, MaskingSettings):
+    """What the program is given."""
+
+    trains: bool = setting(True, "Whether a model is trained on the pairs.")
 
 
 class LowestHashes:
@@ -73,14 +82,14 @@ class LowestHashes:
 
 
 def from_corpus(
-    files: list[Path], patterns: list[Pattern], settings: dict[str, Any], dropped: Counter[str]
+    files: list[Path], patterns: list[Pattern], settings: PairsSettings, dropped: Counter[str]
 ) -> Iterator[dict[str, Any]]:
     """The pairs of the documents in `files`; those that are dropped for what they hold are counted in `dropped`, not given."""
-    low, high = settings["min_answer_words"], settings["max_answer_words"]
+    low, high = settings.min_answer_words, settings.max_answer_words
     progress = Progress(sum(count_rows(file) for file in files), "documents")
     for file in files:
         for row in rows(file, ["id", "text", "url", "metadata"]):
-            text = bounded_text(row["text"], settings["max_characters"], settings["max_line"])
+            text = bounded_text(row["text"], settings.max_characters, settings.max_line)
             for name, question, answer in matched_pairs(patterns, text, document_title(row)):
                 words = len(answer.split())
                 if has_special_token(question, answer):
@@ -93,21 +102,22 @@ def from_corpus(
 
 
 def from_files(
-    settings: dict[str, Any], split: str, dropped: Counter[str], mask: Masks | None = None, guard: Guard | None = None
+    settings: PairsSettings, split: str, dropped: Counter[str], mask: Masks | None = None, guard: Guard | None = None
 ) -> Iterator[dict[str, Any]]:
     """The pairs of `finetune.pairs.files` for one split (`train` or `validation`): a conversation's are all in the same.
 
     mask: what replaces personal data, by which the split and the ids are also told; a pair with too much is counted as dropped.
     guard: those to train on that are of an evaluation set are counted in `dropped`, by set; the corpus is searched where documents are.
     """
-    template, seed = Template.parse(settings["template"]), settings["seed"]
+    template, seed = Template.parse(settings.template), settings.seed
     reasons = dropped if split == "train" else Counter[str]()  # every file is read twice
-    for number, entry in enumerate(settings["files"]):
-        name, progress = Path(entry["path"]).name, Progress(None, "pairs")
-        words = list(dict.fromkeys(entry.get("labels", {}).values()))
+    for number, entry in enumerate(settings.files):
+        name, progress = Path(entry.path).name, Progress(None, "pairs")
+        words = list(dict.fromkeys((entry.labels or {}).values()))
+        heldout_share = HELDOUT if entry.heldout is None else entry.heldout
         for opening, question, answer in pair_files.pairs(number, entry, template, reasons):
             first = opening if mask is None else (mask([opening], counted=False) or [opening])[0]
-            validation = uniform_hash(seed, text_key(first), "finetune.files") < entry.get("heldout", HELDOUT)
+            validation = uniform_hash(seed, text_key(first), "finetune.files") < heldout_share
             if validation == (split == "validation"):
                 if not validation and guard and (why := guard.drop_reason(question, answer)):
                     dropped[why] += 1
@@ -197,19 +207,20 @@ def example_rows(train: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(shown, key=lambda row: str(row["of"]))
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    template = Template.of_settings(settings)
-    patterns, seed = compile_patterns(settings["patterns"]), settings["seed"]
-    check_pair_settings(settings)
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
+    template = Template.parse(settings.template, settings.question_cut)
+    patterns, seed = compile_patterns(settings.patterns), settings.seed
+    check_pair_settings(settings.patterns, settings.files)
     dropped: dict[str, Counter[str]] = {"train": Counter(), "heldout": Counter()}
-    mask, guard = pii_masks(settings), Guard(args.index, settings)
+    mask = pii_masks(settings.pii)
+    guard = Guard(args.index[0] if args.index else None, settings.decontaminate)
 
     def split_pairs(name: str, reasons: Counter[str]) -> Iterator[dict[str, Any]]:
         documents = from_corpus(split_files(args.corpus, name), patterns, settings, reasons)
         return chain(documents, from_files(settings, name, reasons, mask, guard))
 
     # Held-out candidates first: they are few, and every training pair is then compared with them as it passes.
-    heldout = LowestHashes(SPARE * settings["max_heldout"], seed, "finetune.heldout")
+    heldout = LowestHashes(SPARE * settings.max_heldout, seed, "finetune.heldout")
     found_heldout = 0
     for row in split_pairs("validation", dropped["heldout"]):
         found_heldout += 1
@@ -219,7 +230,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     questions = {text_key(p["question"]) for p in pairs}
     answers = {text_key(p["answer"]) for p in pairs if "labels" not in p}
     seen_keys: set[str] = set()
-    train = LowestHashes(settings["max_train"], seed, "finetune.train")
+    train = LowestHashes(settings.max_train, seed, "finetune.train")
     found_train = 0
     for row in split_pairs("train", dropped["train"]):
         found_train += 1
@@ -232,7 +243,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         if text_key(p["question"]) not in seen_keys and ("labels" in p or text_key(p["answer"]) not in seen_keys)
     ]
     heldout.dropped["contaminated"] += len(pairs) - len(clean)
-    heldout_pairs = clean[: settings["max_heldout"]]
+    heldout_pairs = clean[: settings.max_heldout]
     heldout.dropped["over_maximum"] += len(clean) - len(heldout_pairs)
     rows_train = train.pairs_by_hash()
     rows_heldout = with_choices(heldout_pairs, seed)
@@ -241,11 +252,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         choice_count = len({text_key(p["answer"]) for p in heldout_pairs})
         wording = "held-out {} with different answers"
     few_train = shortage_notes(
-        len(rows_train), settings["min_train"], "train", "training {}", "Fine-tuning is left out",
+        len(rows_train), settings.min_train, "train", "training {}", "Fine-tuning is left out",
         "or give more documents",
     )  # fmt: skip
     few_heldout = shortage_notes(
-        choice_count, settings["min_heldout"], "heldout", wording, "The held-out questions are not asked",
+        choice_count, settings.min_heldout, "heldout", wording, "The held-out questions are not asked",
         "or raise corpus.split.validation_fraction",
     )  # fmt: skip
     files = {name: json_lines(out) for name, out in (("train.jsonl", rows_train), ("heldout.jsonl", rows_heldout))} | {
@@ -265,7 +276,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "heldout": len(heldout_pairs),
         "enough": {"train": not few_train, "heldout": not few_heldout},
         # Without a model that would be fine-tuned nothing is left out.
-        "notes": [*(few_train if settings.get("trains", True) else []), *few_heldout],
+        "notes": [*(few_train if settings.trains else []), *few_heldout],
         **template.summary(),
         "by_source": count_by_source(rows_train, rows_heldout),
         "examples": example_rows(rows_train),
@@ -278,15 +289,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [args.manifest.parent / name for name in files]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "finetune.pairs",
-        __doc__,
-        "--config config.yaml --corpus results/main/corpus/write/*.manifest.json --manifest /tmp/pairs/manifest.json",
-    )
-    parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of corpus.write")
-    parser.add_argument("--index", type=Path, nargs="?", help="manifest of decontaminate.index, where the run has it")
-    return command_line.run_step(parser, body, argv)
+main = Program("finetune.pairs", __doc__, Task, body)
 
 
 if __name__ == "__main__":

@@ -2,34 +2,9 @@
 
 from typing import Literal
 
-from crawl2llm.core.settings import NonEmpty, Number, Settings, optional, section, setting
-from crawl2llm.training.shared_settings import (
-    LOSS_SCALE_POWER,
-    LOSS_SCALE_WINDOW,
-    OFFLOAD_OPTIMIZER,
-    OFFLOAD_PARAMETERS,
-    OFFLOAD_PATH,
-)
-
-
-class PairsPattern(Settings):
-    """What makes a pair of a text."""
-
-    preset: Literal["summary", "title", "lead"] | None = optional()
-    pattern: NonEmpty | None = optional()
-    question: NonEmpty | None = optional()
-
-
-class PairsFile(Settings):
-    """A file of instructions or conversations."""
-
-    path: NonEmpty = setting()
-    layout: Literal["columns", "alpaca", "chat"] | None = optional()
-    question: NonEmpty | None = optional()
-    answer: NonEmpty | None = optional()
-    labels: dict[str, NonEmpty] | None = optional(min_length=2)
-    columns: list[NonEmpty] | None = optional(min_length=1, unique=True)
-    heldout: Number | None = optional(ge=0, le=1)
+from crawl2llm.core.settings import NonEmpty, Number, Settings, section, setting
+from crawl2llm.training.pair_settings import PairsFile, PairsPattern
+from crawl2llm.training.shared_settings import PairTrainingSettings
 
 
 class PairsSettings(Settings):
@@ -85,7 +60,7 @@ class PairsSettings(Settings):
     seed: int = setting(0, "Seed of every choice of this step.", ge=0, le=4294967295)
 
 
-class TrainSettings(Settings):
+class TrainSettings(PairTrainingSettings):
     """Supervised fine-tuning by the engines of pretrain.train; the loss is that of the answers alone."""
 
     epochs: Number = setting(3, "Passes over the training pairs.", source="Alpaca trains 3", gt=0, le=1000)
@@ -116,10 +91,7 @@ class TrainSettings(Settings):
         gt=0,
         le=1,
     )
-    schedule: Literal["cosine", "linear", "constant"] = setting("cosine", "Learning rate after the warm-up.")
     warmup: Number = setting(0.03, "Share of the steps that the learning rate rises over.", source="Alpaca", ge=0, lt=1)
-    beta1: Number = setting(0.9, "First beta of AdamW.", ge=0, lt=1)
-    beta2: Number = setting(0.95, "Second beta of AdamW.", ge=0, lt=1)
     weight_decay: Number = setting(
         0,
         "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.",
@@ -127,42 +99,11 @@ class TrainSettings(Settings):
         ge=0,
         le=1,
     )
-    gradient_clipping: Number = setting(1.0, "Largest norm of the gradient; 0 does not clip.", ge=0, le=1000)
-    precision: Literal["fp32", "bf16", "fp16"] = setting(
-        "fp32",
-        "Arithmetic of the forward and backward pass; master weights and optimizer are fp32. fp16 has dynamic "
-        "loss scaling.",
-    )
-    loss_scale_power: int = LOSS_SCALE_POWER
-    loss_scale_window: int = LOSS_SCALE_WINDOW
-    offload_optimizer: Literal["none", "cpu", "nvme"] = OFFLOAD_OPTIMIZER
-    offload_parameters: Literal["none", "cpu", "nvme"] = OFFLOAD_PARAMETERS
-    offload_path: NonEmpty | None = OFFLOAD_PATH
-    engine: Literal["deepspeed", "torch"] = setting(
-        "deepspeed",
-        "What trains: DeepSpeed's ZeRO, or torch's own DDP (zero_stage 0) and FSDP2 (1 to 3), as in pretrain.train.",
-    )
     loss_chunk: int = setting(
         0,
         "Answers' tokens whose logits are there at once in training; 0: those of the whole micro-batch, prompts "
         "among them. With 1024 or so a large vocabulary takes little memory; the last digits differ.",
         ge=0,
-        unless_default=True,
-    )
-    adapter: Literal["none", "lora", "qlora"] = setting(
-        "none",
-        "`lora`: train two small matrices beside each linear layer instead of the model (arXiv:2106.09685), by "
-        "engine torch; `qlora`: with those layers in four bits (NF4, arXiv:2305.14314), zero_stage 0. The "
-        "result is the model with their products added, and the adapter in PEFT's files beside it.",
-        unless_default=True,
-    )
-    adapter_rank: int = setting(16, "Rank of an adapter's matrices.", ge=1, le=65536, unless_default=True)
-    adapter_alpha: Number = setting(32, "Their product counts alpha/rank times.", gt=0, le=1000000, unless_default=True)
-    adapter_targets: list[NonEmpty] = setting(
-        [],
-        "Linear layers that get an adapter, by the last part of their names, such as q_proj and v_proj; [] all "
-        "but the head.",
-        unique=True,
         unless_default=True,
     )
     quantize_aware: Literal["none", "int8", "nf4", "int4"] = setting(
@@ -175,83 +116,7 @@ class TrainSettings(Settings):
     quantize_aware_group_size: Literal[32, 64, 128] = setting(
         128, "Of `int4`: weights of a row with a common scale, as compress.quantize.group_size.", unless_default=True
     )
-    pairs_of: list[NonEmpty] = setting(
-        [],
-        "Patterns (by their preset or question) and files (by their name) of finetune.pairs whose pairs are "
-        "trained on and make the held-out loss; [] all. So models of one run are fine-tuned on different pairs.",
-        unique=True,
-        unless_default=True,
-    )
-    packing: bool = setting(
-        False,
-        "Put several pairs in a row of max_length tokens, none of which sees the others, so that hardly a token "
-        "is padding. A step has the same pairs, and micro_batch counts rows; the last digits differ.",
-        unless_default=True,
-    )
-    zero_stage: Literal[0, 1, 2, 3] = setting(
-        1,
-        "What the processes share out (ZeRO, arXiv:1910.02054): 1 the optimizer, 2 the gradients too, 3 the "
-        "weights too; 0 nothing. 3 for a model that is too large for one GPU.",
-    )
     seed: int = setting(0, "Seed of the order of the pairs.", ge=0, le=4294967295)
-    threads: int = setting(
-        2,
-        "CPU threads of a process, also on a machine with fewer cores; they decide the last digits of sums on a CPU.",
-        ge=1,
-        le=1024,
-    )
-    processes: int = setting(
-        1,
-        "Processes of each node, one for each GPU; batch_size is their common batch, whatever their number.",
-        ge=1,
-        le=1024,
-        placement="launcher",
-    )
-    nodes: int = setting(1, "Nodes of the SLURM job.", ge=1, le=10000, placement="launcher")
-    device: Literal["auto", "cpu", "cuda"] = setting(
-        "auto", "auto takes CUDA where there is any; on several nodes, where all have it or none.", placement=True
-    )
-    numa_binding: bool = setting(
-        True, "Run each process on the cores of its GPU's NUMA node, where the system tells them.", placement=True
-    )
-    activation_checkpointing: bool = setting(
-        False, "Compute activations again in the backward pass instead of keeping them.", placement=True
-    )
-    async_checkpoints: bool = setting(
-        False, "Training goes on while a checkpoint is written, as in pretrain.train. For engine torch.", placement=True
-    )
-    checkpoint_every: int = setting(
-        200,
-        "Steps between checkpoints, to resume from after an interruption; 0 writes none but at a signal.",
-        ge=0,
-        le=1000000,
-        placement=True,
-    )
-    max_skipped_steps: int = setting(
-        10,
-        "Most steps whose update is skipped, since the loss or the gradient is not finite; one more ends the "
-        "run with an error.",
-        ge=0,
-        placement=True,
-    )
-    step_timeout: int = setting(
-        600,
-        "Seconds that a process waits for the others in a step. After nine tenths of it the training ends with "
-        "an error that names the process that hangs and where in the program it is.",
-        ge=10,
-        placement=True,
-    )
-    tensorboard: bool = setting(False, "Write TensorBoard's event files beside the checkpoints.", placement=True)
-    wandb: Literal["disabled", "offline", "online"] = setting(
-        "disabled", "Weights & Biases; offline writes beside the checkpoints, for `wandb sync`.", placement=True
-    )
-    wandb_project: NonEmpty = setting("crawl2llm", "Project in Weights & Biases.", placement=True)
-    wandb_group: NonEmpty | None = setting(
-        None,
-        "Group in Weights & Biases, such as a name for a sweep; null: the name of the run's folder. A run there "
-        "is called by its variant.",
-        placement="launcher",
-    )
 
 
 class FinetuneSettings(Settings):

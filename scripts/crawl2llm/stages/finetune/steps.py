@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from crawl2llm.chain.model_registry import models_made_by
-from crawl2llm.chain.pair_masking import masking_settings
 from crawl2llm.chain.step import Config, Step
+from crawl2llm.filters.pair_masking import masking_settings
 
 
 def pair_settings(config: Config, task: str) -> Config:
@@ -14,6 +14,13 @@ def pair_settings(config: Config, task: str) -> Config:
 
 
 STEPS = {
-    "finetune.pairs": Step(("corpus.write", "decontaminate.index"), extra_settings=pair_settings, environment="train"),
-    "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model", environment="train"),
+    "finetune.pairs": Step(
+        inputs={"corpus": "corpus.write", "index": "decontaminate.index"},
+        optional=("index",),
+        extra_settings=pair_settings,
+        environment="train",
+    ),
+    "finetune.train": Step(
+        inputs={"model": "pretrain.train", "pairs": "finetune.pairs"}, per="model", environment="train"
+    ),
 }

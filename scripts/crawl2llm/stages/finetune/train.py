@@ -11,32 +11,20 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from crawl2llm.chain import command_line
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.finetune.settings import TrainSettings
 from crawl2llm.training import program
 from crawl2llm.training.pair_run import Run
 from crawl2llm.training.tuning import remove_checkpoints, run_tuning
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
     return run_tuning(Run, args, settings, manifest)
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "finetune.train",
-        __doc__,
-        "--config config.yaml --model results/main/pretrain/train/manifest.json "
-        "--pairs results/main/finetune/pairs/manifest.json --manifest /tmp/finetune/sft.manifest.json",
-    )
-    parser.add_argument("--model", required=True, type=Path, help="manifest of the model that it is made from")
-    parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
-    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    command_line.add_placement_options(parser, "finetune.train")
-    return program.run(parser, body, argv, remove_checkpoints)
+main = program.TrainingProgram("finetune.train", __doc__, TrainSettings, body, after=remove_checkpoints)
 
 
 if __name__ == "__main__":

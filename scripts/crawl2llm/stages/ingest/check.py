@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.formats.documents import (
@@ -34,6 +34,7 @@ from crawl2llm.formats.documents import (
     verdict_table,
 )
 from crawl2llm.formats.external_partition import Spill, count_parts
+from crawl2llm.stages.ingest.settings import CheckSettings
 
 HELD_DOCUMENTS = 2**23  # sorted at a time: about 0.5 GB
 MOST_REPEATED = 1_000_000  # repeated records; more are whole files that are given twice
@@ -135,7 +136,7 @@ def write_verdicts(documents: Path, out: Path, dropped: dict[int, str]) -> None:
             at += len(batch)
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: CheckSettings, manifest: Manifest) -> list[Path]:
     paths, shards = [parquet_file(path) for path in args.documents], [shard_of(path) for path in args.documents]
     order = list(Manifest.read(args.documents[0]).summary_part("sources"))
     total = sum(count_rows(path) for path in paths)
@@ -185,7 +186,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-main = Program("ingest.check", __doc__, Untyped, body)
+main = Program("ingest.check", __doc__, CheckSettings, body)
 
 
 if __name__ == "__main__":

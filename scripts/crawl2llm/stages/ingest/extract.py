@@ -19,6 +19,7 @@ import pyarrow as pa
 from crawl2llm.chain import command_line
 from crawl2llm.chain.remote_access import access_of, add_access_option
 from crawl2llm.chain.sources import content_digest, file_digests, name_of
+from crawl2llm.chain.step_program import Program
 from crawl2llm.chain.urls import COMMON_CRAWL, is_url
 from crawl2llm.core import code_snapshot, content_hash
 from crawl2llm.core.console import Progress, log
@@ -29,6 +30,7 @@ from crawl2llm.stages.ingest.extractors import missing_extractor
 from crawl2llm.stages.ingest.files import File, FileHead, copy_path, read_remote_files
 from crawl2llm.stages.ingest.files import bytes_to_read as size_of
 from crawl2llm.stages.ingest.parquet import ParquetReader
+from crawl2llm.stages.ingest.settings import ExtractSettings, ExtractSource
 from crawl2llm.stages.ingest.synthesized import SynthesizedReader, file_of
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
@@ -45,7 +47,7 @@ LIMITS = {"missing_file": ("max_missing_files", "missing files")} | dict.fromkey
 DEMO_CRAWL = "crawl"  # the source kind that crawl.render writes
 SYNTHESIZED = "synthesized"  # and that of texts that the stage synthesize writes; the source's `step` says which
 Reader = Callable[[File, str], Iterator[Page | RejectedRecord]]
-KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Reader]] = {
+KINDS: dict[str, Callable[[ExtractSource, ExtractSettings], Reader]] = {
     DEMO_CRAWL: WarcReader,
     "warc": WarcReader,  # WARC, WET and ARC
     COMMON_CRAWL: WarcReader,
@@ -56,9 +58,9 @@ KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Reader]] = {
 }
 
 
-def source_reader(source: dict[str, Any], settings: dict[str, Any]) -> Reader:
+def source_reader(source: ExtractSource, settings: ExtractSettings) -> Reader:
     """The reader of a source's kind."""
-    return KINDS[source["kind"]](source, settings)
+    return KINDS[source.kind](source, settings)
 
 
 def files_of_shard(args: argparse.Namespace) -> tuple[list[str], str]:
@@ -92,17 +94,17 @@ def own_sources(args: argparse.Namespace) -> dict[str, str]:
 
 
 def files_to_read(
-    args: argparse.Namespace, settings: dict[str, Any], shard: str
-) -> list[tuple[dict[str, Any], File, str]]:
+    args: argparse.Namespace, settings: ExtractSettings, shard: str
+) -> list[tuple[ExtractSource, File, str]]:
     """(source, file, its name) of everything that this shard reads, in order.
 
-    Remote files are those of the shard in `--list`; of synthesized texts (`--synthesized`) its files are those whose number is this
-    shard's, modulo the shards. Its files here are `source=root/./name` or `source=path`; of the demo crawl
+    Remote files are those of the shard in `--list`; of synthesized texts (`--synthesized`) its files are those whose
+    number is this shard's, modulo the shards. Its files here are `source=root/./name` or `source=path`; of the demo crawl
     (`--crawl`) those whose number in their source is this shard's, modulo the shards. Raises InputError where a name is not a source
     of the config.
     """
-    sources = {source["name"]: source for source in settings["sources"]}
-    out: list[tuple[dict[str, Any], File, str]] = []
+    sources = {source.name: source for source in settings.sources}
+    out: list[tuple[ExtractSource, File, str]] = []
     for entry in files_of_shard(args)[0]:
         name, _, path = entry.partition("=")
         if name not in sources or not path:
@@ -110,30 +112,30 @@ def files_to_read(
                 f"--files {entry!r}: not source=path of a source; the sources are {', '.join(sources)}"
             )
         out.append((sources[name], Path(path), name_of(path)))
-    for source in settings["sources"]:
-        if source["kind"] == DEMO_CRAWL:
+    for source in settings.sources:
+        if source.kind == DEMO_CRAWL:
             if not args.crawl:
                 raise command_line.InputError(
-                    f"source {source['name']!r} is the demo's crawl: --crawl must name its manifest"
+                    f"source {source.name!r} is the demo's crawl: --crawl must name its manifest"
                 )
             crawl = Manifest.read(args.crawl[0])
-            suffix = ".jsonl" if source.get("curated") else ".warc.gz"
+            suffix = ".jsonl" if source.curated else ".warc.gz"
             names = [name for name in sorted(crawl.files) if name.endswith(suffix) and not name.startswith("gold")]
-            mine = [name for number, name in enumerate(names) if number % settings["shards"] == int(shard)]
+            mine = [name for number, name in enumerate(names) if number % settings.shards == int(shard)]
             # The crawl's curated file is JSON Lines, its pages are WARC.
-            read_as = {**source, "kind": "jsonl"} if source.get("curated") else source
+            read_as = source.model_copy(update={"kind": "jsonl"}) if source.curated else source
             out += [(read_as, crawl.file(name), name) for name in mine]
     manifest_of_step = {
         manifest.step: manifest for manifest in (Manifest.read(path, only="") for path in args.synthesized)
     }
-    for source in settings["sources"]:
-        if source["kind"] == SYNTHESIZED:
-            if source["step"] not in manifest_of_step:
+    for source in settings.sources:
+        if source.kind == SYNTHESIZED:
+            if source.step not in manifest_of_step:
                 raise command_line.InputError(
-                    f"source {source['name']!r} is of {source['step']}: --synthesized must name its manifest"
+                    f"source {source.name!r} is of {source.step}: --synthesized must name its manifest"
                 )
             # Each shard consumes its own files alone: with other texts few shards are read again.
-            texts_manifest, shards = manifest_of_step[source["step"]], settings["shards"]
+            texts_manifest, shards = manifest_of_step[source.step], settings.shards
             numbers = range(int(shard), texts_manifest.summary_part("files"), shards)
             out += [(source, texts_manifest.file(name), name) for name in map(file_of, numbers)]
     if args.list:
@@ -141,7 +143,7 @@ def files_to_read(
         for remote_file in read_remote_files(args.list[0], shard):
             source = sources[remote_file["source"]]
             out.append((source, listed_file(args, source, remote_file, copies), remote_file["name"]))
-    return [(source, FileHead(file, round(source["first_mb"] * 1e6)), name) if source.get("first_mb") else (source, file, name)
+    return [(source, FileHead(file, round(source.first_mb * 1e6)), name) if source.first_mb else (source, file, name)
             for source, file, name in out]  # fmt: skip
 
 
@@ -154,7 +156,7 @@ def read_copies(path: Path) -> Manifest:
 
 
 def listed_file(
-    args: argparse.Namespace, source: dict[str, Any], entry: dict[str, Any], copies: Manifest | None = None
+    args: argparse.Namespace, source: ExtractSource, entry: dict[str, Any], copies: Manifest | None = None
 ) -> File:
     """A file of the list: at a URL, its copy, or in a mirror's folder. Raises InputError where that has another file by now."""
     if not is_url(entry["url"]):
@@ -172,15 +174,15 @@ def listed_file(
     from crawl2llm.stages.ingest.transport import Facts
 
     if copies is not None:
-        copy = copy_path(copies.folder / shard_of(args.manifest), source["name"], entry["name"])
+        copy = copy_path(copies.folder / shard_of(args.manifest), source.name, entry["name"])
         why = copies.summary["missing"].get(copy.name)
         return MissingFile(entry["url"], why) if why else copies.file(f"{copy.parent.name}/{copy.name}")
-    facts, access = Facts(entry["bytes"], entry["mark"]), access_of(args.access, source["name"])
-    return Remote(entry["url"], facts, access, page=source["kind"] == "text")
+    facts, access = Facts(entry["bytes"], entry["mark"]), access_of(args.access, source.name)
+    return Remote(entry["url"], facts, access, page=source.kind == "text")
 
 
 def pages_of_file(
-    source: dict[str, Any], settings: dict[str, Any], file: File, name: str
+    source: ExtractSource, settings: ExtractSettings, file: File, name: str
 ) -> Iterator[Page | RejectedRecord]:
     """What a file's reader makes of it; a remote file that cannot be had is one RejectedRecord, `missing_file`.
 
@@ -193,16 +195,17 @@ def pages_of_file(
             yield page
     except TransferError as error:
         if has_begun or not isinstance(error, MissingError):
-            raise command_line.InputError(f"source {source['name']!r}: {error}") from error
+            raise command_line.InputError(f"source {source.name!r}: {error}") from error
         yield RejectedRecord("missing_file", "", str(file), str(error)[:300])
 
 
-def check_limit(page: RejectedRecord, number: int, settings: dict[str, Any]) -> None:
+def check_limit(page: RejectedRecord, number: int, settings: ExtractSettings) -> None:
     """Raises InputError where there are more of such than the config allows; null is any number. number: how many there are."""
     key, label = LIMITS[page.reason]
-    if settings[key] is not None and number > settings[key]:
+    most = getattr(settings, key)
+    if most is not None and number > most:
         where = f"{page.url or page.record_id}: {page.reason}: {page.detail}"
-        raise command_line.InputError(f"{label}: {number}, and ingest.extract.{key} is {settings[key]}: {where}")
+        raise command_line.InputError(f"{label}: {number}, and ingest.extract.{key} is {most}: {where}")
 
 
 def unreadable_text(unreadable: dict[str, dict[str, int]]) -> str:
@@ -213,8 +216,8 @@ def unreadable_text(unreadable: dict[str, dict[str, int]]) -> str:
     )
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    if lacking := missing_extractor(settings["extractor"]):
+def body(args: argparse.Namespace, settings: ExtractSettings, manifest: Manifest) -> list[Path]:
+    if lacking := missing_extractor(settings.extractor):
         raise command_line.InputError(lacking)
     shard = shard_of(args.manifest)
     out = args.manifest.with_name(f"{shard}.parquet")
@@ -229,9 +232,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     with Writer(out, DOCUMENT) as documents, Writer(aside, DROPPED_SCHEMA) as rejects:
         for source, path, file in files_to_read(args, settings, shard):
             if isinstance(path, Path) and not path.is_file():
-                raise command_line.InputError(f"source {source['name']!r}: no such file {path}")
-            log.info("reading %s (%s, %s)", file, source["kind"], f"{size_of(path) / 1e6:,.1f} MB")
-            mine = by_source.setdefault(source["name"], {"documents": 0, "bytes": 0})
+                raise command_line.InputError(f"source {source.name!r}: no such file {path}")
+            log.info("reading %s (%s, %s)", file, source.kind, f"{size_of(path) / 1e6:,.1f} MB")
+            mine = by_source.setdefault(source.name, {"documents": 0, "bytes": 0})
             for page in pages_of_file(source, settings, path, file):
                 progress.add()
                 if isinstance(page, Page) and not seen.add(page.id):
@@ -256,14 +259,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 if charset := page.metadata.get("charset"):
                     summary["charsets"][charset] = summary["charsets"].get(charset, 0) + 1
                 for column in (*page.unreadable, *([LONG_URL] if address is None else [])):
-                    columns = summary["unreadable"].setdefault(source["name"], {})
+                    columns = summary["unreadable"].setdefault(source.name, {})
                     columns[column] = columns.get(column, 0) + 1
                 documents.add(
                     {
                         "id": page.id,
                         "text": page.text,
-                        "source": source["name"],
-                        "curated": bool(source.get("curated")),
+                        "source": source.name,
+                        "curated": bool(source.curated),
                         "url": address,
                         "date": page.date,
                         "metadata": json.dumps({**page.metadata, "file": file}, ensure_ascii=False, sort_keys=True),
@@ -278,7 +281,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if summary["unreadable"]:
         log.warning("values beside the text that cannot be read are null: %s", unreadable_text(summary["unreadable"]))
     # ingest.check uses the order of the sources.
-    order = [source["name"] for source in settings["sources"]]
+    order = [source.name for source in settings.sources]
     manifest.summary = {**summary, "by_source": by_source, "sources": order}
     files, planned_digest = files_of_shard(args)
     current_digest = content_digest(files)
@@ -292,12 +295,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out, aside]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "ingest.extract",
-        __doc__,
-        "--config config.yaml --files web=crawl.warc.gz --manifest /tmp/00000.manifest.json",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which files a shard reads, and how remote ones are reached."""
     parser.add_argument(
         "--files",
         nargs="*",
@@ -311,24 +310,10 @@ def main(argv: list[str] | None = None) -> int:
         help="instead of --files: the file of all shards' source files that a run freezes when it starts, and the variant",
     )
     parser.set_defaults(own=own_sources)
-    parser.add_argument(
-        "--fetched", type=Path, nargs="*", default=[], help="manifest of ingest.fetch, where remote files were copied"
-    )
-    parser.add_argument(
-        "--list", type=Path, nargs="*", default=[], help="manifest of ingest.list, where files of a source are remote"
-    )
     add_access_option(parser)
-    parser.add_argument(
-        "--crawl", type=Path, nargs="*", help="manifest of crawl.render, where a source is of kind crawl"
-    )
-    parser.add_argument(
-        "--synthesized",
-        type=Path,
-        nargs="*",
-        default=[],
-        help="manifests of synthesize.rephrase and synthesize.seed, where a source is of kind synthesized",
-    )
-    return command_line.run_step(parser, body, argv)
+
+
+main = Program("ingest.extract", __doc__, ExtractSettings, body, add_options, "--files web=crawl.warc.gz")
 
 
 if __name__ == "__main__":

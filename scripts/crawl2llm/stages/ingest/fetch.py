@@ -13,16 +13,26 @@ import os
 from pathlib import Path
 from typing import Any, cast
 
-from crawl2llm.chain import command_line
 from crawl2llm.chain.remote_access import access_of, add_access_option
+from crawl2llm.chain.step_program import Program
 from crawl2llm.chain.urls import is_url
 from crawl2llm.core.console import Progress, log
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.settings import setting
 from crawl2llm.formats.documents import shard_of
 from crawl2llm.stages.ingest.files import copy_path, read_remote_files
 from crawl2llm.stages.ingest.remote import Remote, worker_pool
+from crawl2llm.stages.ingest.settings import FetchSettings
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.transport import PIECE, Facts
+
+
+class Task(FetchSettings):
+    """What the program is given: what of ingest.extract it has to know."""
+
+    texts: list[str] = setting(..., "The sources of kind text, which may be web pages.")
+    max_missing_files: int = setting(..., "As ingest.extract.max_missing_files.")
 
 
 def copy_file(url: str, facts: Facts, access: Any, page: bool, out: Path) -> None:
@@ -53,11 +63,11 @@ def copy_file(url: str, facts: Facts, access: Any, page: bool, out: Path) -> Non
     partial.replace(out)
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     shard = shard_of(args.manifest)
     folder = args.manifest.with_name(shard)
     folder.mkdir(exist_ok=True)
-    entries = [entry for entry in read_remote_files(args.list[0], shard) if is_url(entry["url"])]
+    entries = [entry for entry in read_remote_files(args.list, shard) if is_url(entry["url"])]
     files = {copy_path(folder, entry["source"], entry["name"]): entry for entry in entries}
     kept_names = {name for path in files for name in (path.name, f".{path.name}.partial", f".{path.name}.json")}
     for path in folder.iterdir():
@@ -68,7 +78,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     def copy_entry(out: Path, entry: dict[str, Any]) -> str:
         """Why the file cannot be had; "" where it was copied."""
         try:
-            facts, page = Facts(entry["bytes"], entry["mark"]), entry["source"] in settings["texts"]
+            facts, page = Facts(entry["bytes"], entry["mark"]), entry["source"] in settings.texts
             copy_file(entry["url"], facts, access_of(args.access, entry["source"]), page, out)
         except MissingError as error:
             log.warning("%s", error)
@@ -77,14 +87,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         return ""
 
     try:
-        with worker_pool(args.parallel) as pool:
+        with worker_pool(settings.parallel) as pool:
             why = dict(zip(files, pool.map(copy_entry, files, files.values()), strict=True))
     except TransferError as error:
-        raise command_line.InputError(f"{error}; what came is kept, start the run again") from error
+        raise InputError(f"{error}; what came is kept, start the run again") from error
     missing = {out: words for out, words in why.items() if words}
-    if len(missing) > settings["max_missing_files"]:
-        raise command_line.InputError(
-            f"missing files: {len(missing)}, and ingest.extract.max_missing_files is {settings['max_missing_files']}: "
+    if len(missing) > settings.max_missing_files:
+        raise InputError(
+            f"missing files: {len(missing)}, and ingest.extract.max_missing_files is {settings.max_missing_files}: "
             f"{next(iter(missing.values()))}"
         )
     copies = [out for out in files if out not in missing]
@@ -95,16 +105,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return copies
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "ingest.fetch",
-        __doc__,
-        "--config config.yaml --list results/main/ingest/list/manifest.json --manifest /tmp/fetch/00000.manifest.json",
-    )
-    parser.add_argument("--list", required=True, type=Path, nargs=1, help="manifest of ingest.list")
-    add_access_option(parser)
-    command_line.add_placement_options(parser, "ingest.fetch")
-    return command_line.run_step(parser, body, argv)
+main = Program("ingest.fetch", __doc__, Task, body, add_access_option)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from crawl2llm.stages.ingest.settings import TextSource
 from crawl2llm.stages.ingest.warc import clean_verbatim, tidy
 
 LONGEST = 1000  # characters of a value that is kept as metadata
@@ -100,11 +101,12 @@ PRESETS = {
 }
 
 
-def source_layout(source: dict[str, Any]) -> Layout:
+def source_layout(source: TextSource) -> Layout:
     """The layout of a source: its preset's, or `text`, `url`, `title` and `date`, with the columns that its own keys name in place."""
-    preset = PRESETS[source["preset"]] if source.get("preset") else Layout()
-    keys = {name: source[f"{name}_key"] for name in ("text", "id", "url", "date") if source.get(f"{name}_key")}
-    more = source.get("metadata_keys", [])
+    preset = PRESETS[source.preset] if source.preset else Layout()
+    named = {"text": source.text_key, "id": source.id_key, "url": source.url_key, "date": source.date_key}
+    keys = {name: column for name, column in named.items() if column}
+    more = source.metadata_keys or []
     columns: dict[str, Any] = {name: (column,) for name, column in keys.items()}
     return replace(
         preset,

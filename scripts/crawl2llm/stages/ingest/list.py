@@ -15,15 +15,18 @@ from typing import Any, cast
 
 import fsspec
 
-from crawl2llm.chain import command_line, file_lists, urls
+from crawl2llm.chain import file_lists, urls
 from crawl2llm.chain.remote_access import Access, access_of, add_access_option
 from crawl2llm.chain.sources import spread_over_shards
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core import content_hash
 from crawl2llm.core.console import Progress, log
-from crawl2llm.core.errors import ConfigError
+from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.manifest import Manifest, pretty_json
+from crawl2llm.core.settings import optional, setting
 from crawl2llm.stages.ingest import indexes
 from crawl2llm.stages.ingest.remote import Remote, call_patiently, worker_pool
+from crawl2llm.stages.ingest.settings import ExtractSource, ListSettings
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.transport import (
     KEYS,
@@ -41,6 +44,23 @@ LONGEST = 2**28  # bytes of a list of paths, decompressed: a crawl's has 90,000 
 
 ListedFile = tuple[str, str, Facts | None]  # URL, name, what is known of it
 Missing = dict[str, str]  # URL → why the file cannot be had, in words
+
+
+class ListedSource(ExtractSource):
+    """A source that has remote files: what decides which."""
+
+    name: str = setting()
+    paths: list[str] = setting([], "URLs, patterns and lists.")
+    stores: list[str] | None = optional("The servers that its options name.")
+
+
+class Task(ListSettings):
+    """What the program is given."""
+
+    shards: int = setting(..., "As ingest.extract.shards.")
+    sources: list[ListedSource] = setting(..., "Those that have remote files.")
+    lists: dict[str, str] = setting({}, "What each `@list` on this disk held when the run was planned, as a digest.")
+    data: str = setting(".", "What `{data}` stands for in these lists.")
 
 
 def choose_by_hash(names: list[str], files: int | None, share: float | None) -> list[str]:
@@ -63,29 +83,29 @@ def read_lines(place: str, access: Access) -> list[file_lists.Line]:
             stream.seek(0)
             text = (gzip.GzipFile(fileobj=stream) if packed else stream).read(LONGEST).decode()
     except (OSError, EOFError, UnicodeError, TransferError) as error:
-        raise command_line.InputError(f"the list {place}: {error}") from error
+        raise InputError(f"the list {place}: {error}") from error
     return file_lists.parse_list(text)
 
 
-def crawl_files(source: dict[str, Any], access: Access) -> list[ListedFile]:
+def crawl_files(source: ListedSource, access: Access) -> list[ListedFile]:
     """The chosen files of a crawl."""
-    base = source.get("base", urls.BASE)
-    place = urls.join_path(base, f"crawl-data/{source['crawl']}/{source.get('format', 'warc')}.paths.gz")
+    base = source.base or urls.BASE
+    place = urls.join_path(base, f"crawl-data/{source.crawl}/{source.format or 'warc'}.paths.gz")
     names = list(dict.fromkeys(line.name for line in read_lines(place, access)))
-    chosen_names = choose_by_hash(names, source.get("files"), source.get("share"))
-    log.info("%s: %s of %s files of %s", source["name"], f"{len(chosen_names):,}", f"{len(names):,}", place)
-    if source.get("files", 0) > len(names):
-        log.warning("%s: %s files are asked for, and %s lists %s", source["name"], source["files"], place, len(names))
+    chosen_names = choose_by_hash(names, source.files, source.share)
+    log.info("%s: %s of %s files of %s", source.name, f"{len(chosen_names):,}", f"{len(names):,}", place)
+    if source.files and source.files > len(names):
+        log.warning("%s: %s files are asked for, and %s lists %s", source.name, source.files, place, len(names))
     return [(urls.join_path(base, name), name, None) for name in chosen_names]
 
 
-def files_at_paths(source: dict[str, Any], access: Access, data: str = ".") -> list[ListedFile]:
+def files_at_paths(paths: list[str], access: Access, data: str = ".") -> list[ListedFile]:
     """The files at URLs: those that are named, that match a pattern, or that a list names, here or at a URL. Raises InputError.
 
     data: what `{data}` stands for in lists here.
     """
     known: dict[str, Facts | None] = {}
-    for entry in source["paths"]:
+    for entry in paths:
         if entry.startswith("@"):
             facts_of_url: dict[str, Facts | None] = dict.fromkeys(urls_in_list(entry[1:], access, data))
         elif urls.is_pattern(entry):
@@ -98,14 +118,14 @@ def files_at_paths(source: dict[str, Any], access: Access, data: str = ".") -> l
             facts_of_url = {entry: None}
         for url in facts_of_url:
             if why := urls.why_refused(url) if urls.is_url(url) else f"{url!r} in {entry}, which is no URL":
-                raise command_line.InputError(why)
+                raise InputError(why)
         if not facts_of_url:
-            raise command_line.InputError(f"no file matches {entry!r}")
+            raise InputError(f"no file matches {entry!r}")
         known |= {url: facts for url, facts in facts_of_url.items() if url not in known}
     try:
         return [(url, name, known[url]) for url, name in urls.unique_names(list(known)).items()]
     except ValueError as error:
-        raise command_line.InputError(str(error)) from error
+        raise InputError(str(error)) from error
 
 
 def urls_in_list(place: str, access: Access, data: str) -> list[str]:
@@ -116,7 +136,7 @@ def urls_in_list(place: str, access: Access, data: str) -> list[str]:
     listed_lines = read_lines(place, access)
     for number, url in listed_lines:
         if why := urls.why_refused(url) if urls.is_url(url) else f"{url!r} is no URL ({', '.join(urls.SCHEMES)})":
-            raise command_line.InputError(f"the list {place}, line {number}: {why}")
+            raise InputError(f"the list {place}, line {number}: {why}")
     return [line.name for line in listed_lines]
 
 
@@ -138,7 +158,7 @@ def store_files_matching(pattern: str, access: Access) -> dict[str, Facts | None
         fs, path = fsspec.core.url_to_fs(pattern, **access.fill_options(OPTIONS))
         infos = call_patiently(pattern, access.patience, glob_store)
     except (OSError, ImportError, ValueError, TypeError) as error:
-        raise command_line.InputError(f"{pattern}: {error_text(error)}") from error
+        raise InputError(f"{pattern}: {error_text(error)}") from error
     return {
         f"{scheme}://{name}": facts_from_info(info)
         for name, info in sorted(infos.items())
@@ -177,38 +197,34 @@ def check_missing(shards: dict[str, list[dict[str, Any]]], missing: Missing, mos
     for shard, entries in shards.items():
         gone = [entry["url"] for entry in entries if entry["url"] in missing]
         if len(gone) > most:
-            raise command_line.InputError(
+            raise InputError(
                 f"missing files: {len(gone)} of shard {shard} ({len(missing)} in all), and ingest.extract.max_missing_files is {most}: "
                 f"{missing[gone[0]]}"
             )
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    shards: dict[str, list[dict[str, Any]]] = {f"{number:05d}": [] for number in range(settings["shards"])}
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
+    shards: dict[str, list[dict[str, Any]]] = {f"{number:05d}": [] for number in range(settings.shards)}
     entries: list[dict[str, Any]] = []
     missing: Missing = {}
-    for entry, content in settings.get("lists", {}).items():
-        if facts_on_disk(Path(entry[1:])).mark != content:
-            raise command_line.InputError(
-                f"the list {entry[1:]} is not what it was when the run was planned: run again"
-            )
-    for source in settings["sources"]:
-        access = access_of(args.access, source["name"])
+    for path, mark in settings.lists.items():
+        if facts_on_disk(Path(path[1:])).mark != mark:
+            raise InputError(f"the list {path[1:]} is not what it was when the run was planned: run again")
+    for source in settings.sources:
+        access = access_of(args.access, source.name)
         try:
-            crawl, data = source["kind"] == urls.COMMON_CRAWL, settings.get("data", ".")
+            is_crawl = source.kind == urls.COMMON_CRAWL
             listed, gone = ask_servers(
-                crawl_files(source, access) if crawl else files_at_paths(source, access, data), access
+                crawl_files(source, access) if is_crawl else files_at_paths(source.paths, access, settings.data), access
             )
-        except (TransferError, ConfigError, command_line.InputError) as error:
-            raise command_line.InputError(f"source {source['name']!r}: {error}") from error
+        except (TransferError, ConfigError, InputError) as error:
+            raise InputError(f"source {source.name!r}: {error}") from error
         missing |= gone
         for url, name, facts in listed:
             assert facts is not None
-            entries.append(
-                {"source": source["name"], "name": name, "url": url, "bytes": facts.bytes, "mark": facts.mark}
-            )
+            entries.append({"source": source.name, "name": name, "url": url, "bytes": facts.bytes, "mark": facts.mark})
     keys = [f"{entry['source']}\x1f{entry['name']}" for entry in entries]
-    place = spread_over_shards(keys, settings["shards"])
+    place = spread_over_shards(keys, settings.shards)
     for key, entry in zip(keys, entries, strict=True):
         shards[f"{place[key]:05d}"].append(entry)
     if args.max_missing_files is not None:
@@ -216,7 +232,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     files = []
     for shard, content in shards.items():
         files.append(args.manifest.with_name(f"{shard}.json"))
-        order = [source["name"] for source in settings["sources"]]
+        order = [source.name for source in settings.sources]
         files[-1].write_text(
             pretty_json(
                 sorted(content, key=lambda listed_file: (order.index(listed_file["source"]), listed_file["name"]))
@@ -232,17 +248,17 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "ingest.list", __doc__, "--config config.yaml --manifest /tmp/list/manifest.json", always=True
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that decide no byte of a list."""
     add_access_option(parser)
     parser.add_argument(
         "--max-missing-files",
         type=int,
         help="most files of a shard that may be missing, ingest.extract.max_missing_files; without it that step alone counts them",
     )
-    return command_line.run_step(parser, body, argv)
+
+
+main = Program("ingest.list", __doc__, Task, body, add_options, always=True)  # whether the servers have what they had
 
 
 if __name__ == "__main__":

@@ -35,10 +35,10 @@ class ParquetReader(TextReader):
 
     def __call__(self, path: File, file: str = "") -> Iterator[Page | RejectedRecord]:
         """Every row of the file. file: its name below the source's root."""
-        place = Place(self.source["name"], file or path.name)
+        place = Place(self.source.name, file or path.name)
         try:
             with (
-                closing(Pages(path.open("rb", 0), self.settings["max_body_bytes"] * TIMES, ROOM)) as stream,
+                closing(Pages(path.open("rb", 0), self.settings.max_body_bytes * TIMES, ROOM)) as stream,
                 pq.ParquetFile(
                     checked_stream(stream),
                     buffer_size=BUFFER,
@@ -103,7 +103,7 @@ class ParquetReader(TextReader):
             try:
                 for batch in opened.iter_batches(size, row_groups=[group], columns=columns_read, use_threads=False):
                     done, at = max(row - at, 0), at + len(batch)  # from the beginning again, with fewer rows at a time
-                    for body in _readable_rows(batch.slice(done), 2 * self.settings["max_body_bytes"]):
+                    for body in _readable_rows(batch.slice(done), 2 * self.settings.max_body_bytes):
                         yield self.page_of_row(place, row, body, lost)
                         row += 1
                     stream.release_rows()
@@ -154,8 +154,8 @@ class ParquetReader(TextReader):
                     return self.rejected_row("too_large", place, row, f"{why:,} bytes in its columns")
                 return self.rejected_row("broken_record", place, row, why)
             return self.rejected_row("no_text", place, row, f"no string under {' or '.join(self.layout.text)}")
-        if len(text) > self.settings["max_body_bytes"] or len(text.encode()) > self.settings["max_body_bytes"]:
-            return self.rejected_row("too_large", place, row, f"over {self.settings['max_body_bytes']} bytes")
+        if len(text) > self.settings.max_body_bytes or len(text.encode()) > self.settings.max_body_bytes:
+            return self.rejected_row("too_large", place, row, f"over {self.settings.max_body_bytes} bytes")
         return self.page_of_text(place, row, text, *row_facts(values, self.layout, {*lost, *lost_columns}))
 
 

@@ -22,21 +22,65 @@ class FetchSettings(Settings):
     parallel: int = setting(4, "Files of a shard that are copied at the same time.", ge=1, le=64, placement=True)
 
 
-class ExtractSource(Settings):
+class TextSource(Settings):
+    """Files of texts: what their reader is told of them."""
+
+    name: SourceName = setting(..., "The source's name, which every document of it bears.")
+    kind: str = setting()
+    unwrap: bool | None = optional("Of text: whether hard-wrapped lines are joined.")
+    chunk_words: int | None = optional(
+        "Of text: words of the pieces that long texts are cut into, between paragraphs, and a longer paragraph between its lines.",
+        ge=0,
+    )
+    preset: (
+        Literal["fineweb", "c4", "pile", "dolma", "redpajama", "wikipedia", "wikipedia-structured", "code"] | None
+    ) = optional(
+        "Of jsonl and parquet: the layout of a known data set (docs/stages/ingest.md). Of text: `code` keeps texts as they are, with "
+        "their indentation and blank lines."
+    )
+    text_key: NonEmpty | None = optional(
+        "Column of the text (`meta.text`: one within another); counts before the preset's."
+    )
+    id_key: NonEmpty | None = optional("Column of the id, likewise.")
+    url_key: NonEmpty | None = optional("Column of the address, likewise.")
+    date_key: NonEmpty | None = optional("Column of the date, likewise.")
+    metadata_keys: list[NonEmpty] | None = optional("Columns that go into the metadata, likewise.", unique=True)
+
+
+class ExtractSource(TextSource):
     """A source of documents."""
 
-    name: SourceName = setting()
-    kind: Literal["crawl", "warc", "text", "jsonl", "parquet", "commoncrawl", "synthesized"] = setting()
-    step: Literal["synthesize.rephrase", "synthesize.seed"] | None = optional()
-    # What the files are called and hold is tracked, not how they are found.
-    paths: list[NonEmpty] | None = optional(min_length=1, placement=True)
-    crawl: str | None = optional(
-        pattern="^CC-MAIN-[0-9]{4}(-[0-9]{2,4})?$", form="the name of a crawl, such as CC-MAIN-2026-05", placement=True
+    kind: Literal["crawl", "warc", "text", "jsonl", "parquet", "commoncrawl", "synthesized"] = setting(
+        ...,
+        "`crawl` is the demo's own; `warc` are WARC, WET and ARC; `commoncrawl` files of Common Crawl; `synthesized` texts that a "
+        "model writes.",
     )
-    format: Literal["warc", "wet", "arc"] | None = optional(placement=True)
-    files: int | None = optional(ge=1, placement=True)
-    share: Number | None = optional(gt=0, le=1, placement=True)
-    base: NonEmpty | None = optional(placement=True)
+    step: Literal["synthesize.rephrase", "synthesize.seed"] | None = optional(
+        "Of synthesized: the step that writes them."
+    )
+    # What the files are called and hold is tracked, not how they are found.
+    paths: list[NonEmpty] | None = optional(
+        "Files, globs or `@list.txt` (one path a line), or URLs (https, s3, hf; also globs, at a web server if it lists its files, "
+        "`@URL` of a list, `@list.txt` of URLs).",
+        min_length=1,
+        placement=True,
+    )
+    crawl: str | None = optional(
+        "Of commoncrawl: the crawl.",
+        pattern="^CC-MAIN-[0-9]{4}(-[0-9]{2,4})?$",
+        form="the name of a crawl, such as CC-MAIN-2026-05",
+        placement=True,
+    )
+    format: Literal["warc", "wet", "arc"] | None = optional("Of commoncrawl; without it: warc.", placement=True)
+    files: int | None = optional(
+        "Of commoncrawl: how many of the files, chosen by hash; without it and `share`: all.", ge=1, placement=True
+    )
+    share: Number | None = optional(
+        "Of commoncrawl: the share of the files, chosen by hash.", gt=0, le=1, placement=True
+    )
+    base: NonEmpty | None = optional(
+        "Of commoncrawl: the URL or folder of a mirror; without it: https://data.commoncrawl.org/.", placement=True
+    )
     options: dict[str, Any] | None = optional(
         "Of fsspec's file system, with `{env:NAME}` or `{file:PATH}` in the places of credentials.",
         placement=True,
@@ -59,22 +103,16 @@ class ExtractSource(Settings):
     follow_links: bool | None = optional(
         "Whether a pattern may find files that symbolic links take out of its folder.", placement=True
     )
-    first_mb: Number | None = optional(gt=0)
-    curated: bool | None = optional()
-    # The two below: documents are read alike. The licence is for the card of an exported model; the filters are told which
-    # sources skip them (`exempts` in their steps.py).
-    licence: NonEmpty | None = optional(placement=True)
-    skip_filters: list[FilterName] | None = optional(unique=True, placement=True)
-    unwrap: bool | None = optional()
-    chunk_words: int | None = optional(ge=0)
-    preset: (
-        Literal["fineweb", "c4", "pile", "dolma", "redpajama", "wikipedia", "wikipedia-structured", "code"] | None
-    ) = optional()
-    text_key: NonEmpty | None = optional()
-    id_key: NonEmpty | None = optional()
-    url_key: NonEmpty | None = optional()
-    date_key: NonEmpty | None = optional()
-    metadata_keys: list[NonEmpty] | None = optional(unique=True)
+    first_mb: Number | None = optional("Megabytes of each file, from its beginning, that are read.", gt=0)
+    curated: bool | None = optional(
+        "Whether it skips the filters that judge what a text is like (docs/stages/ingest.md), and is what the quality classifier "
+        "learns to prefer."
+    )
+    # The two below: documents are read alike. The filters are told which sources skip them (`exempts` in their steps.py).
+    licence: NonEmpty | None = optional("That of its texts, for the card of an exported model.", placement=True)
+    skip_filters: list[FilterName] | None = optional(
+        "Filters that keep its documents whatever they measure.", unique=True, placement=True
+    )
 
 
 class ExtractSettings(Settings):
@@ -89,21 +127,7 @@ class ExtractSettings(Settings):
     )
     sources: list[ExtractSource] = setting(
         [{"name": "demo", "kind": "crawl"}, {"name": "reference", "kind": "crawl", "curated": True}],
-        "Where pages come from, in order. `kind`: `crawl` (the demo's own), `warc` (WARC, WET and ARC), `text`, "
-        "`jsonl`, `parquet`, `commoncrawl` (files of `crawl`, `format` warc, wet or arc, `files` or `share` of "
-        "them chosen by hash, below `base`, a URL or a folder), `synthesized` (texts that `step`, "
-        "synthesize.rephrase or synthesize.seed, writes); `paths`: files, globs or `@list.txt` (one path a "
-        "line), or URLs (https, s3, hf; also globs, at a web server if it lists its files, `@URL` of a list, "
-        "`@list.txt` of URLs); a `curated` source skips the filters that judge what a text is like "
-        "(docs/stages/ingest.md) and is what the quality classifier learns to prefer; `skip_filters` names "
-        "filters that keep the source's documents whatever they measure; `licence`, that of its texts, stands "
-        "on the card of an exported model. `options` and URLs name secrets as `{env:NAME}` or `{file:PATH}`; "
-        "`allowed_hosts` are further hosts that redirects and lists may lead to; with `follow_links: true` "
-        "globs follow symbolic links out of their folder. For text: `unwrap` joins hard-wrapped lines, "
-        "`chunk_words` cuts long texts between paragraphs, and a longer paragraph between its lines, and "
-        "`preset: code` keeps texts as they are, with their indentation and blank lines. For jsonl and parquet: "
-        "`preset`, the layout of a known data set, and `text_key`, `id_key`, `url_key`, `date_key` and "
-        "`metadata_keys`, which name columns (`meta.url`: one within another) and count before it.",
+        "Where pages come from, in order.",
         min_length=1,
     )
     extractor: Literal["fast", "resiliparse", "trafilatura"] = setting(

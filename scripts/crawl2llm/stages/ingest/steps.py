@@ -29,9 +29,18 @@ def fetching_settings(config: Config, task: str) -> Config:
 
 STEPS = {
     "ingest.list": Step(is_used=has_remote_files, extra_settings=listing_settings),
-    "ingest.fetch": Step(("ingest.list",), per="shard", is_used=copies_remote_files, extra_settings=fetching_settings),
+    "ingest.fetch": Step(
+        inputs={"list": "ingest.list"}, per="shard", is_used=copies_remote_files, extra_settings=fetching_settings
+    ),
     DOCUMENTS: Step(
-        ("crawl.render", "ingest.list", "ingest.fetch", "synthesize.rephrase", "synthesize.seed"), per="shard"
+        inputs={
+            "crawl": "crawl.render",
+            "list": "ingest.list",
+            "fetched": "ingest.fetch",
+            "synthesized": ("synthesize.rephrase", "synthesize.seed"),
+        },
+        optional=("crawl", "list", "fetched", "synthesized"),
+        per="shard",
     ),
     "ingest.check": Step(inputs={"documents": DOCUMENTS}),
 }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from crawl2llm.formats.documents import rows
 from crawl2llm.stages.ingest.files import File
+from crawl2llm.stages.ingest.settings import ExtractSettings, ExtractSource
 from crawl2llm.stages.ingest.text_check import why_not_text
 from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 
@@ -26,8 +26,8 @@ def file_of(number: int) -> str:
 class SynthesizedReader:
     """Files of TEXT; ids are those that the texts were given when they were made."""
 
-    def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
-        self.least = settings["min_characters"]
+    def __init__(self, source: ExtractSource, settings: ExtractSettings) -> None:
+        self.least = settings.min_characters
 
     def __call__(self, path: File, file: str = "") -> Iterator[Page | RejectedRecord]:
         """Every text of the file. Raises ManifestError for a damaged one."""

@@ -14,6 +14,7 @@ from crawl2llm.formats.documents import document_id
 from crawl2llm.stages.ingest import decompress, json_lines, layouts
 from crawl2llm.stages.ingest.charsets import decode_text
 from crawl2llm.stages.ingest.files import File, bytes_to_read, is_cut
+from crawl2llm.stages.ingest.settings import ExtractSettings, TextSource
 from crawl2llm.stages.ingest.text_check import kind_of, why_not_text
 from crawl2llm.stages.ingest.warc import Page, RejectedRecord, clean_verbatim, tidy
 
@@ -173,16 +174,16 @@ def is_empty(path: File) -> bool:
 class TextReader:
     """Plain text files: `source` may set `unwrap` (join hard-wrapped lines), `chunk_words`, and `preset: code` (texts stay as they are)."""
 
-    def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
+    def __init__(self, source: TextSource, settings: ExtractSettings) -> None:
         self.source, self.settings, self.layout = source, settings, layouts.source_layout(source)
 
     def __call__(self, path: File, file: str = "") -> Iterator[Page | RejectedRecord]:
         """Every piece of every text in the file. file: its name below the source's root."""
-        place = Place(self.source["name"], file or path.name)
+        place = Place(self.source.name, file or path.name)
         if is_empty(path):
             yield RejectedRecord("broken_file", place.key, place.url, "the file is empty")
             return
-        limit, words = self.settings["max_body_bytes"], self.source.get("chunk_words", 0)
+        limit, words = self.settings.max_body_bytes, self.source.chunk_words or 0
         try:
             for member, stream in file_members(path):
                 place.member = member
@@ -205,7 +206,7 @@ class TextReader:
 
     def document_text(self, text: str) -> str:
         """A text of a file as its document has it."""
-        if self.source.get("unwrap"):
+        if self.source.unwrap:
             return unwrap_lines(text)
         return clean_verbatim(text) if self.layout.verbatim else tidy(text)
 
@@ -217,7 +218,7 @@ class TextReader:
         unreadable: columns beside the text that hold what cannot be read.
         """
         key, url = f"{place.key}#{row}", f"{place.url}#{row}"
-        if len(text) < self.settings["min_characters"]:
+        if len(text) < self.settings.min_characters:
             return RejectedRecord("no_text", key, url, f"{len(text)} characters")
         if why := why_not_text(text):
             return RejectedRecord("not_text", key, url, why)
@@ -241,8 +242,8 @@ class JsonLinesReader(TextReader):
 
     def __call__(self, path: File, file: str = "") -> Iterator[Page | RejectedRecord]:
         """Every line of every file. file: its name below the source's root."""
-        limit = self.settings["max_body_bytes"]
-        place = Place(self.source["name"], file or path.name)
+        limit = self.settings.max_body_bytes
+        place = Place(self.source.name, file or path.name)
         if is_empty(path):
             yield RejectedRecord("broken_file", place.key, place.url, "the file is empty")
             return

@@ -22,6 +22,7 @@ from crawl2llm.stages.ingest.frames import HEADER, Damage, frames
 from crawl2llm.stages.ingest.http import BodyError, BodyTooLargeError, codings, decode_body
 from crawl2llm.stages.ingest.licences import page_licence
 from crawl2llm.stages.ingest.markup import code_lines, encode_page, parse_page
+from crawl2llm.stages.ingest.settings import ExtractSettings, ExtractSource
 from crawl2llm.stages.ingest.tags import UNSEEN, UNSPACED
 from crawl2llm.stages.ingest.text_check import kind_of, why_not_text
 
@@ -172,18 +173,14 @@ def is_noindex(record: WarcRecord, robots: list[str]) -> bool:
 
 
 class WarcReader:
-    """Turns the records of WARC, WET and ARC files into pages.
+    """Turns the records of WARC, WET and ARC files into pages."""
 
-    source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`extractor`, `markup`, `main_content`,
-    `max_body_bytes`, `min_characters`, `respect_noindex`, `licence`).
-    """
-
-    def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
+    def __init__(self, source: ExtractSource, settings: ExtractSettings) -> None:
         self.source, self.settings = source, settings
 
     def __call__(self, path: File, file: str = "") -> Iterator[Page | RejectedRecord]:
         """Every record of the file as a Page or a RejectedRecord. file: its name below the source's root."""
-        for offset, record in records(path, self.settings["max_body_bytes"] + HEADER):
+        for offset, record in records(path, self.settings.max_body_bytes + HEADER):
             if isinstance(record, RejectedRecord):
                 yield record
                 continue
@@ -191,7 +188,7 @@ class WarcReader:
                 page = self.page_of_record(record)
                 if isinstance(page, Page) and not (record.record_id and page.url):
                     # Nothing else tells such a record from another one.
-                    page.id = document_id(self.source["name"], file or path.name, str(offset))
+                    page.id = document_id(self.source.name, file or path.name, str(offset))
                     page.metadata["offset"] = offset
                 yield page
             except BodyTooLargeError as error:
@@ -211,7 +208,7 @@ class WarcReader:
             return RejectedRecord("not_http", name, url, record.headers.get("Content-Type") or "")
         body = record.reader.read()
         size = len(body) or record.content_length  # a body over the limit was not held
-        if size > self.settings["max_body_bytes"]:
+        if size > self.settings.max_body_bytes:
             return RejectedRecord("too_large", name, url, f"{size} bytes")
         if kind == WarcRecordType.conversion:
             return self.page_of_text(record, tidy(body.decode("utf-8", "replace")), {"content_type": "text/plain"})
@@ -229,7 +226,7 @@ class WarcReader:
             length = (headers.get("Content-Length") or "").strip()
             if re.fullmatch(r"[0-9]{1,18}", length) and int(length) > len(body):
                 facts["truncated"] = True
-            body, whole = decode_body(body, codings(headers.astuples()), self.settings["max_body_bytes"])
+            body, whole = decode_body(body, codings(headers.astuples()), self.settings.max_body_bytes)
             if not whole:
                 facts["truncated"] = True
         if record.headers.get("WARC-Truncated"):
@@ -258,30 +255,30 @@ class WarcReader:
         if mime == xhtml.TYPE:
             html = xhtml.as_html(html)
         encoded = encode_page(html)
-        reason, detail = too_hard(scan_page(encoded), self.settings["extractor"])
+        reason, detail = too_hard(scan_page(encoded), self.settings.extractor)
         if reason:
             return RejectedRecord(reason, name, url, detail)
         tree = parse_page(encoded)
         del encoded
         page_head = head.read_head(tree)
-        if self.settings["respect_noindex"] and is_noindex(record, page_head.robots):
+        if self.settings.respect_noindex and is_noindex(record, page_head.robots):
             return RejectedRecord("noindex", name, url)
         facts |= {key: tidy(value) for key, value in head.page_facts(page_head, url).items()}
-        if self.settings.get("licence"):
+        if self.settings.licence:
             facts |= page_licence(html, tree)
         try:
-            extractors = MARKDOWN if self.settings["markup"] == "markdown" else EXTRACTORS
-            text = extractors[self.settings["extractor"]](html, tree, self.settings["main_content"])
+            extractors = MARKDOWN if self.settings.markup == "markdown" else EXTRACTORS
+            text = extractors[self.settings.extractor](html, tree, self.settings.main_content)
         except PageTooComplexError as hard:
             return RejectedRecord(hard.reason, name, url, str(hard))
         # Ours is tidy, and keeps the white space of code.
-        is_tidy = self.settings["extractor"] == "fast" or extractors is MARKDOWN
+        is_tidy = self.settings.extractor == "fast" or extractors is MARKDOWN
         return self.page_of_text(record, text if is_tidy else tidy(text, code_lines(tree)), facts)
 
     def page_of_text(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | RejectedRecord:
         """A Page of the text, unless there is too little of it."""
         url, name = target_uri(record), record.record_id or ""
-        if len(text) < self.settings["min_characters"]:
+        if len(text) < self.settings.min_characters:
             return RejectedRecord("no_text", name, url, f"{len(text)} characters")
         if why := why_not_text(text):
             return RejectedRecord("not_text", name, url, why)

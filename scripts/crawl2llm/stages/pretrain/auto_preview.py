@@ -10,6 +10,7 @@ from crawl2llm.chain.steps import SYNTHESIZE, is_used
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import auto
+from crawl2llm.training.pretraining_settings import TrainSettings
 from crawl2llm.training.schedule import make_plan
 from crawl2llm.training.vocabulary_size import vocabulary_entries
 
@@ -41,16 +42,16 @@ def preview_line(config: dict[str, Any], auto_keys: list[str], names: list[str],
     train = config["pretrain"]["train"]
     if counts := _count_tokens(manifests):
         tokens, vocabulary = counts
-        settings = auto.resolve(train, tokens, vocabulary)
+        settings = auto.resolve(TrainSettings.model_validate(train), tokens, vocabulary)
         if few:
-            values = {"vocabulary": vocabulary, **settings["model"], **settings}
+            values = {"vocabulary": vocabulary, **dict(settings.model), **dict(settings)}
             keys_text = ", ".join(f"{key} {values[key]:,}" for key in auto_keys if values[key] is not None)
         try:
             planned = make_plan(settings, tokens)
         except InputError as error:  # too few tokens: the data half and its report can be worked with all the same
             return f"{MARK}{keys_text}: {error}"
         return (
-            f"{MARK}{keys_text}, by {tokens:,} training tokens: {auto.parameter_totals(settings['model'], vocabulary)[0]:,} "
+            f"{MARK}{keys_text}, by {tokens:,} training tokens: {auto.parameter_totals(settings.model, vocabulary)[0]:,} "
             f"parameters, {planned.steps:,} steps of {planned.tokens_per_step:,} tokens"
         )
     pending_text = f"{MARK}{keys_text}: known after tokenize, by the corpus"
@@ -61,8 +62,8 @@ def preview_line(config: dict[str, Any], auto_keys: list[str], names: list[str],
         return pending_text
     tokens = max(300, round(size * TOKENS_A_BYTE))
     vocabulary = vocabulary_entries(config["tokenize"]["train"]["vocabulary"], size)
-    settings = auto.resolve(train, tokens, vocabulary)
-    parameters = auto.parameter_totals(settings["model"], vocabulary)[0]
+    settings = auto.resolve(TrainSettings.model_validate(train), tokens, vocabulary)
+    parameters = auto.parameter_totals(settings.model, vocabulary)[0]
     return (
         f"{pending_text}; at most {tokens / 1e6:,.1f} M training tokens and {parameters / 1e6:,.1f} M parameters for input of "
         f"{sum(sizes) / 1e6:,.1f} MB"

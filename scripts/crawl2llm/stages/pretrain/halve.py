@@ -6,19 +6,29 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, pretty_json, write_atomically
+from crawl2llm.core.settings import Number
 from crawl2llm.stages.pretrain.halving import judging
+from crawl2llm.stages.pretrain.settings import HalveSettings
 
 
-def judge_rungs(rows: list[dict[str, Any]], settings: dict[str, Any]) -> dict[str, Any]:
+class Task(HalveSettings):
+    """What the program is given. settings: contender → the setting that it is judged with."""
+
+    rungs: list[Number]
+    settings: dict[str, str]
+    keep: Number
+
+
+def judge_rungs(rows: list[dict[str, Any]], settings: Task) -> dict[str, Any]:
     """{rungs: [{rung, share, settings}], stopped: {contender: {rung, step, why}}} of what all contenders reached at all rungs."""
     rungs, stopped = [], dict[str, dict[str, Any]]()
-    for number, share in enumerate(settings["rungs"], 1):
+    for number, share in enumerate(settings.rungs, 1):
         row_by_contender = {row["contender"]: row for row in rows if row["rung"] == number}
         ranking = judging.rank_settings(
-            judging.loss_by_contender(row_by_contender.values()), settings["settings"], settings["keep"]
+            judging.loss_by_contender(row_by_contender.values()), settings.settings, settings.keep
         )
         rungs.append({"rung": number, "share": share, "settings": ranking})
         for entry in ranking:
@@ -28,25 +38,18 @@ def judge_rungs(rows: list[dict[str, Any]], settings: dict[str, Any]) -> dict[st
     return {"rungs": rungs, "stopped": stopped}
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     judgement = judge_rungs(judging.read_rungs(args.rungs), settings)
     for name, facts in judgement["stopped"].items():
         log.info("%s stops at rung %d, after step %s: %s", name, facts["rung"], f"{facts['step']:,}", facts["why"])
     out = args.manifest.with_name(judging.FATES_FILE)
     write_atomically(out, pretty_json(judgement))
-    going_on = sorted(settings["settings"].keys() - judgement["stopped"].keys())
-    manifest.summary = {"rungs": settings["rungs"], "contenders": len(settings["settings"]), "to the end": going_on}
+    going_on = sorted(settings.settings.keys() - judgement["stopped"].keys())
+    manifest.summary = {"rungs": settings.rungs, "contenders": len(settings.settings), "to the end": going_on}
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "pretrain.halve",
-        __doc__,
-        "--config config.yaml --rungs results/main/pretrain/rung/*.manifest.json --manifest /tmp/halve/manifest.json",
-    )
-    parser.add_argument("--rungs", required=True, type=Path, nargs="+", help="manifests of pretrain.rung")
-    return command_line.run_step(parser, body, argv)
+main = Program("pretrain.halve", __doc__, Task, body)
 
 
 if __name__ == "__main__":

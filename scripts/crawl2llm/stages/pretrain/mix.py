@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain import command_line, config_schema
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, scratch_folder, write_atomically
 from crawl2llm.core.phrases import and_more
@@ -23,8 +23,8 @@ from crawl2llm.stages.pretrain.mix_parts import Parts, add_by_document, add_by_s
 from crawl2llm.training import auto, mix_reader, schedule
 from crawl2llm.training.mix_order import MixOrder, largest_deviation
 from crawl2llm.training.mix_shares import SECTION, Group, Phase, last_steps, plan_phases, requested_shares
+from crawl2llm.training.pretraining_settings import MixSettings, ResolvedSettings, TrainSettings
 
-STEP, TRAIN = "pretrain.mix", "pretrain.train"
 WARM = 10  # batches before a share is compared with what it should be: in the first, one window more or less is much
 # Windows at most whose shares are compared one by one; later ones differ less (training/mix_order.py).
 COMPARED_WINDOWS = 1 << 20
@@ -34,15 +34,15 @@ EPOCH_TOLERANCE = 0.01  # a difference from the epochs that were asked for that 
 
 def phase_summaries(
     planned_phases: Sequence[Phase],
-    mix: dict[str, Any],
+    mix: MixSettings,
     groups: Sequence[Group],
     plan: schedule.Plan,
-    train: dict[str, Any],
+    train: ResolvedSettings,
 ) -> list[dict[str, Any]]:
     """Each phase for the summary: its steps and tokens, and by group the share asked for, the share, and the epochs in the phase."""
-    ends, out = last_steps(mix["phases"], plan, train), []
+    ends, out = last_steps(mix.phases, plan, train.decay), []
     for number, (phase, end) in enumerate(zip(planned_phases, ends, strict=True), 1):
-        wanted_shares = requested_shares(mix["phases"][number - 1], number, groups)
+        wanted_shares = requested_shares(mix.phases[number - 1], number, groups)
         out.append(
             {
                 "steps": [ends[number - 2] + 1 if number > 1 else 1, end],
@@ -60,7 +60,7 @@ def phase_summaries(
     return out
 
 
-def log_mix(summary: dict[str, Any], mix: dict[str, Any]) -> None:
+def log_mix(summary: dict[str, Any], mix: MixSettings) -> None:
     """Log what the mix takes of each group, and warn of what a person may not expect."""
     groups = summary["groups"]
     for name in sorted(groups, key=lambda name: (-groups[name]["trained"], name))[:LOGGED_GROUPS]:
@@ -79,8 +79,8 @@ def log_mix(summary: dict[str, Any], mix: dict[str, Any]) -> None:
         )
     if unread := [name for name, group in groups.items() if not group["trained"]]:
         log.warning("never read: %s", and_more(unread, LOGGED_GROUPS))
-    for number, (phase, phase_settings) in enumerate(zip(summary["phases"], mix["phases"], strict=True), 1):
-        for name, wanted_epochs in (phase_settings.get("epochs") or {}).items():
+    for number, (phase, phase_settings) in enumerate(zip(summary["phases"], mix.phases, strict=True), 1):
+        for name, wanted_epochs in (phase_settings.epochs or {}).items():
             epochs = phase["groups"][name]["epochs"]
             if abs(epochs - wanted_epochs) > EPOCH_TOLERANCE * wanted_epochs:
                 log.warning(
@@ -96,11 +96,16 @@ def log_mix(summary: dict[str, Any], mix: dict[str, Any]) -> None:
     )  # fmt: skip
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    mix, train = config_schema.fill_defaults(STEP, settings), config_schema.fill_defaults(TRAIN, settings["train"])
+class Task(MixSettings):
+    """What the program is given."""
+
+    train: TrainSettings
+
+
+def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
     shards = [Manifest.read(path) for path in args.tokens]
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
-    train = auto.resolve(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
+    train = auto.resolve(mix.train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
     plan = schedule.make_plan(train, tokens)
     folder = args.manifest.parent
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,20 +113,18 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     borders_: list[float] = []
     with scratch_folder(folder / ".parts") as aside:
         parts = Parts(aside)
-        if mix["by"] == "source":
+        if mix.by == "source":
             add_by_source(args.tokens, parts)
-        elif mix["by"] == "language":
+        elif mix.by == "language":
             add_by_document(args.tokens, parts, by_language(args.signals))
-        elif mix["by"] == "topic":
+        elif mix.by == "topic":
             add_by_document(args.tokens, parts, by_topic(args.signals))
         else:
-            names, borders_ = by_quality(args.tokens, args.signals, mix["buckets"])
+            names, borders_ = by_quality(args.tokens, args.signals, mix.buckets)
             add_by_document(args.tokens, parts, names)
         groups, sizes = parts.write(spans, plan.context)
-    planned_phases, capped = plan_phases(mix, groups, plan, train)
-    order = MixOrder(
-        planned_phases, [group.name for group in groups], [group.windows for group in groups], train["seed"]
-    )
+    planned_phases, capped = plan_phases(mix, groups, plan, train.decay)
+    order = MixOrder(planned_phases, [group.name for group in groups], [group.windows for group in groups], train.seed)
     whole = plan.window_span(plan.steps + 1)[0]
     read = order.count_read_windows(whole)
     warm = min(plan.window_span(WARM + 1)[0], whole)
@@ -134,7 +137,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         facts, json.dumps(mix_reader.mix_facts(group_facts, planned_phases, tokens, plan.context), indent=1) + "\n"
     )
     manifest.summary = {
-        "by": mix["by"],
+        "by": mix.by,
         **({"borders": borders_} if borders_ else {}),
         "tokens": whole * plan.context,
         "steps": plan.steps,
@@ -155,15 +158,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [facts, spans]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        STEP,
-        __doc__,
-        "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
-        "--tokenizer results/main/tokenize/train/manifest.json --manifest /tmp/mix/manifest.json",
-    )
-    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is no manifest of one step."""
     parser.add_argument(
         "--signals",
         type=Path,
@@ -171,7 +167,9 @@ def main(argv: list[str] | None = None) -> int:
         default=[],
         help="manifests of language.score, quality.score or topics.score, by what pretrain.mix.by says",
     )
-    return command_line.run_step(parser, body, argv)
+
+
+main = Program("pretrain.mix", __doc__, Task, body, add_options)
 
 
 if __name__ == "__main__":

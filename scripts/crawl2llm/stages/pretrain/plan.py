@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from crawl2llm.chain import command_line, config_schema, placement_options
+from crawl2llm.chain.step_program import Program, task_settings
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import auto, cost_estimate, init_checks, resource_plan, schedule, sizes
 from crawl2llm.training.measures import flops_per_token
 from crawl2llm.training.parameters import ParameterCounts, count_model_parameters
+from crawl2llm.training.pretraining_settings import PlanSettings, ResolvedSettings, TrainSettings
 
 TRAIN = "pretrain.train"
 # A record is the same whenever the same machine makes the same result: without what is free now, and how fast the last training was.
@@ -25,7 +27,7 @@ LASTING = ("gpu", "processes", "memory", "disk")
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
-def training_facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[str, Any]:
+def training_facts(train: TrainSettings, tokens: int | None, vocabulary: int) -> dict[str, Any]:
     """What a training with these settings of pretrain.train, complete, takes, whatever machine it runs on.
 
     tokens: of the training split; None before they are counted, when keys that are `auto` raise InputError, and a budget in
@@ -34,23 +36,25 @@ def training_facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -
     be compared with the 20 of Hoffmann et al. 2022 (Chinchilla, https://arxiv.org/abs/2203.15556); operations are those of
     training/measures.py.
     """
-    resolved, stated, planned, epochs, corpus = train, train, None, None, tokens
+    resolved, stated, planned, epochs, corpus = cast(ResolvedSettings, train), train, None, None, tokens
     if tokens is None:
-        if stated["model"]["size"] is not None:
-            resolved = stated = {**stated, "model": sizes.fill_shape(stated["model"], vocabulary)}
+        if stated.model.size is not None:
+            stated = stated.model_copy(update={"model": sizes.fill_shape(stated.model, vocabulary)})
+            resolved = cast(ResolvedSettings, stated)
         if open_names := open_keys(stated):
             raise InputError(f"{', '.join(open_names)} are auto: known once tokenize.encode has counted the tokens")
-        if (stated["steps"], stated["tokens"]) != (None, None):
-            planned = schedule.make_plan({**stated, "epochs": None}, 2 + stated["model"]["context"])
+        if (stated.steps, stated.tokens) != (None, None):
+            without_epochs = resolved.model_copy(update={"epochs": None})
+            planned = schedule.make_plan(without_epochs, 2 + resolved.model.context)
     else:
         resolved = auto.resolve(stated, tokens, vocabulary)
         planned = schedule.make_plan(resolved, tokens)
         epochs = planned.epochs
-    model, counts = resolved["model"], count_model_parameters(resolved["model"], vocabulary)
-    token_flops = flops_per_token(counts.multiplied, model["layers"], counts.width, model["context"])
+    model, counts = resolved.model, count_model_parameters(resolved.model, vocabulary)
+    token_flops = flops_per_token(counts.multiplied, model.layers, counts.width, model.context)
     steps, trained, first_step = (planned.steps if planned else None), None, init_checks.start_step(resolved)
     if planned:
-        init_checks.check_steps_left(resolved["start_from"], first_step, planned.steps)
+        init_checks.check_steps_left(resolved.start_from or "", first_step, planned.steps)
         trained = planned.tokens_until(planned.steps) - planned.tokens_until(first_step)
         epochs = trained / planned.context / planned.windows if epochs is not None else None
     return {
@@ -60,61 +64,66 @@ def training_facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -
             "embedding": counts.embedding,
             "counted_as": "itself" if counts.exact else "a Llama of this shape",
         },
-        "shape": {**config_schema.prune_settings(TRAIN, resolved)["model"], "vocabulary": vocabulary},
+        "shape": {
+            **config_schema.prune_settings(TRAIN, resolved.model_dump(by_alias=True))["model"],
+            "vocabulary": vocabulary,
+        },
         "auto": auto.resolved_values(stated, resolved),
         "corpus_tokens": corpus,
         "tokens": trained,
         "steps": steps,
         **({"after_step": first_step} if first_step else {}),
         "epochs": epochs,
-        "global_batch_tokens": resolved["global_batch_tokens"],
+        "global_batch_tokens": resolved.global_batch_tokens,
         **({"batch_ramp": planned.stages} if planned and planned.stages else {}),  # steps before, sequences of a step
         "tokens_per_parameter": trained and round(trained / counts.total, 2),
         "chinchilla_tokens_per_parameter": auto.TOKENS_A_PARAMETER,
         "flops": {"per_token": token_flops, "total": trained and token_flops * trained},
-        "model_bytes": BYTES[resolved["save_dtype"]] * counts.total,
+        "model_bytes": BYTES[resolved.save_dtype] * counts.total,
         "checkpoint_bytes": checkpoint_bytes(resolved, counts),
     }
 
 
-def checkpoint_bytes(train: dict[str, Any], counts: ParameterCounts) -> int:
+def checkpoint_bytes(train: TrainSettings, counts: ParameterCounts) -> int:
     """Bytes of the weights and moments in a checkpoint, of all processes; names and headers beside them are not counted.
 
     AdamW has two moments of fp32, Muon one of its matrices. The engine torch and DeepSpeed's ZeRO 3 write fp32 weights alone; DeepSpeed's
     other stages those that it computes with, and fp32 ones beside them but for fp32 without ZeRO.
     """
-    moments = 8 * counts.total - (4 * counts.non_embedding if train["optimizer"] == "muon" else 0)
-    moments += 4 * counts.total if train["ema"] else 0  # their mean
-    if train["engine"] == "torch" or train["zero_stage"] == 3:
+    moments = 8 * counts.total - (4 * counts.non_embedding if train.optimizer == "muon" else 0)
+    moments += 4 * counts.total if train.ema else 0  # their mean
+    if train.engine == "torch" or train.zero_stage == 3:
         return 4 * counts.total + moments
-    has_fp32_copy = train["zero_stage"] or train["precision"] != "fp32"
-    return BYTES[train["precision"]] * counts.total + moments + (4 * counts.total if has_fp32_copy else 0)
+    has_fp32_copy = train.zero_stage or train.precision != "fp32"
+    return BYTES[train.precision] * counts.total + moments + (4 * counts.total if has_fp32_copy else 0)
 
 
-def open_keys(train: dict[str, Any]) -> list[str]:
+def open_keys(train: TrainSettings) -> list[str]:
     """The keys that the corpus decides, where they are `auto` and a plan needs them."""
-    model = train["model"]
-    keys = [f"model.{key}" for key, value in model.items() if value == auto.AUTO]
-    keys += [key for key in ("global_batch_tokens",) if train[key] == auto.AUTO]
-    budget = train["steps"] is not None or train["tokens"] is not None
-    return keys + (["epochs"] if train["epochs"] == auto.AUTO and not budget else [])
+    keys = [f"model.{key}" for key, value in train.model if value == auto.AUTO]
+    keys += ["global_batch_tokens"] if train.global_batch_tokens == auto.AUTO else []
+    budget = train.steps is not None or train.tokens is not None
+    return keys + (["epochs"] if train.epochs == auto.AUTO and not budget else [])
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(PlanSettings):
+    """What the program is given."""
+
+    train: TrainSettings
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     """Write what the training takes into the manifest's summary, its record and the log; there are no files."""
-    train, shards = config_schema.fill_defaults(TRAIN, settings["train"]), [Manifest.read(path) for path in args.tokens]
+    shards = [Manifest.read(path) for path in args.tokens]
+    train = task_settings(TrainSettings, args, config_schema.given_settings(TRAIN, settings.train), TRAIN)
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     summary = training_facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
-    placement = placement_options.parsed_placement(args, TRAIN) | placement_options.parsed_placement(
-        args, TRAIN, placement_options.LAUNCHER
-    )
-    plan_options = {key: getattr(args, key) for key in placement_options.placement_keys(args.step)}
     last = cost_estimate.read_last_training(args.manifest.parents[1] / "train")
     manifest.summary = summary
     try:
-        resources = resource_plan.plan_resources(summary, {**train, **placement}, plan_options, args.profile_gpu, last)
+        resources = resource_plan.plan_resources(summary, train, settings, args.profile_gpu, last)
     except InputError as error:
-        if args.gpu:  # a name that a person wrote
+        if settings.gpu:  # a name that a person wrote
             raise
         manifest.run["plan"] = {"unknown": str(error)}
         log.warning("memory and hours are not known: %s", error)
@@ -127,20 +136,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return []
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "pretrain.plan",
-        __doc__,
-        "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
-        "--tokenizer results/main/tokenize/train/manifest.json --gpu h100 --processes 8 --manifest /tmp/plan/manifest.json",
-    )
-    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add where the training is to run."""
     parser.add_argument("--profile-gpu", default="", help="the GPU that the profile asks SLURM for, such as h100")
-    command_line.add_placement_options(parser, "pretrain.plan")
     command_line.add_placement_options(parser, TRAIN)
     command_line.add_placement_options(parser, TRAIN, placement_options.LAUNCHER)
-    return command_line.run_step(parser, body, argv)
+
+
+main = Program("pretrain.plan", __doc__, Task, body, add_options, example="--gpu h100 --processes 8")
 
 
 if __name__ == "__main__":

@@ -11,20 +11,36 @@ import os
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.halving import parse_task
+from crawl2llm.chain import command_line
+from crawl2llm.chain.config_schema import given_settings
+from crawl2llm.chain.halving import TRAIN, parse_task
+from crawl2llm.chain.step_program import task_settings
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, pretty_json, task_of, write_atomically
+from crawl2llm.core.settings import Number, setting
 from crawl2llm.stages.pretrain import train
 from crawl2llm.stages.pretrain.halving import contender, judging
+from crawl2llm.stages.pretrain.settings import RungSettings
 from crawl2llm.training import heartbeat, program, token_staging
+from crawl2llm.training.pretraining_settings import TrainSettings
 from crawl2llm.training.processes import on_stop_signal
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(RungSettings):
+    """What the program is given. settings: contender → the setting that it is judged with."""
+
+    train: TrainSettings
+    rung: int
+    rungs: list[Number]
+    settings: dict[str, str] = setting({})
+    keep: Number = setting(1)
+
+
+def body(args: argparse.Namespace, task: Task, manifest: Manifest) -> list[Path]:
     name, rung = parse_task(task_of(args.manifest))
     out = args.manifest.with_name(f"{task_of(args.manifest)}.json")
-    if args.before and name not in contenders_going_on(args.before, settings):
+    if args.before and name not in contenders_going_on(args.before, task):
         if os.environ["RANK"] != "0":
             return []
         log.info("%s was stopped at an earlier rung", name)
@@ -32,13 +48,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     heartbeat.start_beats()
     stopping: list[int] = []
     on_stop_signal(lambda number, _: stopping.append(number))
-    folder = contender.folder_of(args, settings["train"], settings["rungs"])
-    args.tokens = token_staging.stage_tokens(args.tokens, args.stage_to)
+    settings = task_settings(TrainSettings, args, given_settings(TRAIN, task.train), TRAIN)
+    folder = contender.folder_of(args, settings, task.rungs)
+    args.tokens = token_staging.stage_tokens(args.tokens, settings.stage_to)
     if os.environ["RANK"] != "0":
-        contender.train_to_rung(contender.Contender(args, settings["train"], folder, settings["rungs"], rung), stopping)
+        contender.train_to_rung(contender.Contender(args, settings, folder, task.rungs, rung), stopping)
         return []
     with checkpoint_folders.claim_folder(folder, args.manifest, manifest.fingerprint):
-        run = contender.Contender(args, settings["train"], folder, settings["rungs"], rung)
+        run = contender.Contender(args, settings, folder, task.rungs, rung)
         train.log_start(run)
         manifest.worked = not run.is_over
         bits, made_on = contender.train_to_rung(run, stopping)
@@ -49,10 +66,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return write_result(out, result, manifest)
 
 
-def contenders_going_on(before: list[Path], settings: dict[str, Any]) -> set[str]:
+def contenders_going_on(before: list[Path], task: Task) -> set[str]:
     """The contenders that go on after the rung before."""
     losses = judging.loss_by_contender(judging.read_rungs(before))
-    return judging.staying_contenders(judging.rank_settings(losses, settings["settings"], settings["keep"]))
+    return judging.staying_contenders(judging.rank_settings(losses, task.settings, task.keep))
 
 
 def write_result(path: Path, result: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -62,13 +79,9 @@ def write_result(path: Path, result: dict[str, Any], manifest: Manifest) -> list
     return [path]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = contender.parser_of(
-        "pretrain.rung",
-        __doc__,
-        "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json --tokenizer results/main/tokenize/train/manifest.json "
-        "--manifest /tmp/pretrain/main-rung1.manifest.json",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what a training has, and the rung before."""
+    program.add_checkpoints(parser)
     parser.add_argument(
         "--before",
         type=Path,
@@ -76,7 +89,11 @@ def main(argv: list[str] | None = None) -> int:
         default=[],
         help="manifests of pretrain.rung of all contenders at the rung before",
     )
-    return program.run(parser, body, argv)
+    parser.set_defaults(mix=[])
+    command_line.add_placement_options(parser, TRAIN)
+
+
+main = program.TrainingProgram("pretrain.rung", __doc__, Task, body, add_options)
 
 
 if __name__ == "__main__":

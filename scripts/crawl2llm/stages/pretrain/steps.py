@@ -45,6 +45,8 @@ def judging_settings(config: Config, task: str) -> Config:
     return halving.judging_settings(config) if halving.is_used(config) else {}
 
 
+TOKEN_INPUTS = {"tokens": "tokenize.encode", "tokenizer": "tokenize.train"}
+
 STEPS = {
     "pretrain.mix": Step(
         (*TOKENS, *MIXED_BY.values()),
@@ -52,14 +54,15 @@ STEPS = {
         reads=reads_one_grouping,
         extra_settings=training_settings,
         extra_paths=TRAINING_PATHS,
+        inputs=TOKEN_INPUTS,
     ),
     # What the training will take, from which checkpoint it starts, too.
     "pretrain.plan": Step(
-        TOKENS, extra_settings=training_settings, extra_paths=TRAINING_PATHS, files_of="pretrain.train"
+        extra_settings=training_settings, extra_paths=TRAINING_PATHS, files_of="pretrain.train", inputs=TOKEN_INPUTS
     ),
     # Where variants are judged while they train (sweep.halving); a task reads those of the rung before.
     "pretrain.rung": Step(
-        TOKENS,
+        inputs=TOKEN_INPUTS,
         per="contender",
         is_used=halving.is_used,
         extra_settings=rung_settings,
@@ -69,6 +72,11 @@ STEPS = {
         files_config=contender_config,
         environment="train",
     ),
-    "pretrain.halve": Step(("pretrain.rung",), is_used=halving.is_used, extra_settings=judging_settings),
-    "pretrain.train": Step((*TOKENS, "pretrain.mix", "pretrain.halve"), environment="train"),
+    "pretrain.halve": Step(inputs={"rungs": "pretrain.rung"}, is_used=halving.is_used, extra_settings=judging_settings),
+    "pretrain.train": Step(
+        (*TOKENS, "pretrain.mix", "pretrain.halve"),
+        inputs={**TOKEN_INPUTS, "mix": "pretrain.mix"},
+        optional=("mix",),
+        environment="train",
+    ),
 }

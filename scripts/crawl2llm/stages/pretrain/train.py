@@ -39,6 +39,7 @@ from crawl2llm.training import (
     skips,
     token_staging,
 )
+from crawl2llm.training.pretraining_settings import TrainSettings
 from crawl2llm.training.processes import RESUBMIT, on_stop_signal
 from crawl2llm.training.progress import Clock, Pace
 from crawl2llm.training.run import REMEDY, Run
@@ -57,12 +58,12 @@ def train_steps(run: Run, recorder: metrics.Recorder | None, stopping: list[int]
 
 def train_stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool | None:
     """Train from `run.done` on: as `train_steps` returns, and None where the run has gone back and is to go on from there."""
-    steps, args, clock = run.plan.steps, run.args, Clock()
+    steps, settings, clock = run.plan.steps, run.settings, Clock()
     last = run.stopped or steps
     rollback.forget_undone_rows(run, recorder)
-    group.begin_steps(args.step_timeout)
+    group.begin_steps(settings.step_timeout)
     vital = process_stats.Vitals(
-        run.engine.decoder_layers(), run.device, args.log_every, steps, args.straggler_threshold
+        run.engine.decoder_layers(), run.device, settings.log_every, steps, settings.straggler_threshold
     )
     with vital, ThreadPoolExecutor(1) as reader:  # reads a step ahead
         if run.done < last:
@@ -88,7 +89,7 @@ def train_stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[in
                 if recorder:
                     recorder.add_seconds(clock.total_seconds)
                 return None
-            run.check_skipped(args.max_skipped_steps)
+            run.check_skipped(settings.max_skipped_steps)
             everyone = vital.gather_measures()
             if pace:
                 pace.record_step(step, loss, everyone)
@@ -138,13 +139,13 @@ def train_to_end(
     return weights, made_on
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
     heartbeat.start_beats()
     stopping: list[int] = []
     on_stop_signal(lambda number, _: stopping.append(number))
-    folder = command_line.checkpoint_folder(args, settings)
-    args.tokens = token_staging.stage_tokens(args.tokens, args.stage_to)
+    folder = command_line.checkpoint_folder(args)
+    args.tokens = token_staging.stage_tokens(args.tokens, settings.stage_to)
     if os.environ["RANK"] != "0":
         train_to_end(Run(args, settings, folder), None, stopping)
         return []
@@ -156,11 +157,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             folder,
             run.done,
             run.begun,
-            tensorboard=args.tensorboard,
-            wandb=args.wandb,
-            project=args.wandb_project,
+            tensorboard=settings.tensorboard,
+            wandb=settings.wandb,
+            project=settings.wandb_project,
             config=run.tracked,
-            port=args.prometheus_port,
+            port=settings.prometheus_port,
         ) as recorder:
             weights, made_on = train_to_end(run, recorder, stopping)
         manifest.run |= made_on
@@ -176,7 +177,7 @@ def log_start(run: Run) -> None:
     log.info(
         "%s parameters (%s without embeddings), %s steps of %s tokens = %.2f epochs, %d × %s, %s, ZeRO %d, %s",
         f"{sizes['total']:,}", f"{sizes['non_embedding']:,}", f"{plan.steps:,}", f"{plan.tokens_per_step:,}",
-        plan.epochs, run.processes, run.device.type, run.kind, run.settings["zero_stage"], run.settings["precision"],
+        plan.epochs, run.processes, run.device.type, run.kind, run.settings.zero_stage, run.settings.precision,
     )  # fmt: skip
     if run.done and (own_folder := run.folder / f"step-{run.done:06d}").is_dir():  # not where a branch begins
         log.info("%s", checkpoint_folders.resume_line(own_folder, run.done, plan.steps))
@@ -199,9 +200,7 @@ def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest
     )  # without those of the run that this one is a branch of
     with checkpoint.detect_full_disk(out):
         tokenizer_files = model.companion_files(run.args.tokenizer)
-        files = model.export(
-            weights, run.engine.model.config, settings["save_dtype"], tokenizer_files, out / model.FOLDER
-        )
+        files = model.export(weights, run.engine.model.config, settings.save_dtype, tokenizer_files, out / model.FOLDER)
     for name in (metrics.LOSSES, metrics.METRICS):
         shutil.copyfile(run.folder / name, out / name)
     rows = metrics.read(out / metrics.LOSSES)
@@ -212,9 +211,9 @@ def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest
     last = scores[-1].get("bits_per_byte_by_source", {}) if scores else {}
     by_source = {name: {"bits_per_byte": bits, **heldout.count_sizes(run.heldout, name)} for name, bits in last.items()}
     notes = []
-    if settings["start_from"] is not None:
+    if settings.start_from is not None:
         after = f", after step {run.begun:,}" if run.begun else ""
-        notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
+        notes.append(f"Training began with the weights of {settings.start_from}{after}.")
     notes += (
         skips.report_notes(rows, done)
         + loss_scale.report_notes(run.engine.loss_scale(), run.overflows, done)
@@ -226,7 +225,7 @@ def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest
         notes.append("The corpus has no validation documents: there is no validation loss.")
     notes += checkpoint_folders.code_change_notes(list(run.changed))
     manifest.summary = {
-        "start_from": settings["start_from"],
+        "start_from": settings.start_from,
         **({"after_step": run.begun} if run.begun else {}),  # a step of the run that it is a branch of
         "parameters": {key: run.parameters[key] for key in ("total", "non_embedding")},
         "shape": {**run.tracked["model"], "vocabulary": run.vocabulary},
@@ -236,7 +235,7 @@ def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest
         "epochs": tokens / plan.context / plan.windows,
         **mix_reader.manifest_summary(run.mix, rows, done),
         "global_batch_tokens": plan.tokens_per_step,
-        "learning_rate": settings["learning_rate"],
+        "learning_rate": settings.learning_rate,
         "loss": losses[-1]["loss"] if losses else None,
         "validation_loss": scores[-1]["validation_loss"] if scores else None,
         "bits_per_byte": scores[-1]["bits_per_byte"] if scores else None,
@@ -254,25 +253,13 @@ def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest
     return [*files, out / metrics.LOSSES]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "pretrain.train",
-        __doc__,
-        "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
-        "--tokenizer results/main/tokenize/train/manifest.json --manifest /tmp/pretrain/manifest.json",
-        always=True,  # its processes all start, and the newest checkpoint says what is to be done
-    )
-    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
-    parser.add_argument(
-        "--mix",
-        type=Path,
-        nargs="?",
-        help="manifest of pretrain.mix; without it windows are read in an order of the seed alone",
-    )
-    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    command_line.add_placement_options(parser, "pretrain.train")
-    return program.run(parser, body, argv)
+main = program.TrainingProgram(
+    "pretrain.train",
+    __doc__,
+    TrainSettings,
+    body,
+    always=True,  # its processes all start, and the newest checkpoint says what is to be done
+)
 
 
 if __name__ == "__main__":

@@ -11,17 +11,26 @@ import json
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line, yaml_errors
 from crawl2llm.chain import config as configuration
+from crawl2llm.chain import yaml_errors
 from crawl2llm.chain.project import Project
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core import code_snapshot
 from crawl2llm.core.console import log
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, ManifestError, combine_sources, pretty_json, write_atomically
+from crawl2llm.core.settings import setting
 from crawl2llm.stages.report import variants
+from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps.read import input_digests
 
-# Of its settings: what variants set, which the complete config says too.
-VARIANT_SETTINGS = ("variants", "main", "seed_keys")
+
+class Task(CompareSettings):
+    """What the program is given: what variants set, too, which the complete config says as well."""
+
+    variants: dict[str, dict[str, Any]] = setting()
+    main: dict[str, Any] = setting()
+    seed_keys: list[str] = setting()
 
 
 def read_project(configs: list[str], sources: Path | None = None) -> Project:
@@ -37,21 +46,18 @@ def read_project(configs: list[str], sources: Path | None = None) -> Project:
     try:
         shard_sources = code_snapshot.read_sources(sources) if sources else None
     except OSError as error:
-        raise command_line.InputError(f"--sources {sources}: {error.strerror or error}") from error
+        raise InputError(f"--sources {sources}: {error.strerror or error}") from error
     return Project(configuration.validate(raw, config_name), shard_sources)
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     run = read_project(args.complete_config, args.sources)
-    options = {key: value for key, value in settings.items() if key not in VARIANT_SETTINGS}
-    comparison, variants_by_name = variants.read_comparison(run, options)
+    comparison, variants_by_name = variants.read_comparison(run, settings)
     for row in comparison["variants"]:
         if row["damaged"]:
             raise ManifestError(f"{row['damaged'][0]}: start the run again, and this task runs again")
         if row["missing"]:
-            raise command_line.InputError(
-                f"the variant {row['name']} lacks {', '.join(row['missing'])}: start the run again"
-            )
+            raise InputError(f"the variant {row['name']} lacks {', '.join(row['missing'])}: start the run again")
     out = args.manifest.with_name("compare.json")
     write_atomically(out, pretty_json(comparison))
     page = args.manifest.with_name("compare.html")
@@ -75,13 +81,8 @@ def verdict_summary(comparison: dict[str, Any]) -> dict[str, Any]:
     return {"variants": len(comparison["variants"]), "settings": len(comparison["settings"]), "verdicts": verdicts}
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "report.compare",
-        __doc__,
-        "--config config.yaml --complete-config config.yaml --manifest results/main/report/compare/manifest.json",
-        always=True,  # the page, which no manifest lists, shows costs too
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """By what the manifests of every variant are found."""
     parser.add_argument(
         "--complete-config",
         nargs="+",
@@ -89,7 +90,10 @@ def main(argv: list[str] | None = None) -> int:
         help="the run's config: files, each laid over those before it, or the workflow's mapping",
     )
     parser.add_argument("--sources", type=Path, help="the source files of every shard, as the workflow noted them")
-    return command_line.run_step(parser, body, argv)
+
+
+# Always: the page, which no manifest lists, shows costs too.
+main = Program("report.compare", __doc__, Task, body, add_options, example="--complete-config config.yaml", always=True)
 
 
 if __name__ == "__main__":

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
+from crawl2llm.chain import plugins
+from crawl2llm.chain.step import stage_of
+from crawl2llm.core.settings import Settings
+from crawl2llm.filters.framework import plugin
 from crawl2llm.filters.framework.rules import Rule, Rules
 from crawl2llm.filters.heuristics.thresholds import read_thresholds
 
 CALIBRATE = "heuristics.calibrate"  # the step whose thresholds a run adds to those of its config
 
 
-def rules_of(filter_: str, settings: Mapping[str, Any], calibrations: Sequence[Path]) -> Rules:
-    """The rules of a filter; none of one that judges documents by others. settings: of its `select`, complete.
+def rules_of(filter_: str, settings: Settings, calibrations: Sequence[Path]) -> Rules:
+    """The rules of a filter; none of one that judges documents by others. settings: of its `select`.
 
     calibrations: manifests of CALIBRATE.
     """
+    if filter_ in plugins.LOADED:
+        return plugin.rules_of(filter_, settings)
     module = import_module(f"crawl2llm.filters.{filter_}.select")
     if not hasattr(module, "rules"):
         return []
-    rules: Rules = module.rules({**settings, "calibrated": read_thresholds(calibrations)})
+    calibrated = [read_thresholds(calibrations)] if filter_ == stage_of(CALIBRATE) else []
+    rules: Rules = module.rules(settings, *calibrated)
     return rules
 
 

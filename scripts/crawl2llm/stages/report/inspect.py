@@ -13,13 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import command_line, steps
+from crawl2llm.chain import steps
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest, variant_of, write_atomically
 from crawl2llm.formats.run_records import Run
 from crawl2llm.stages.report import excerpts, inspect_page, inspect_sampling, mark_precision, mark_words
 from crawl2llm.stages.report import mark_lines as marked
 from crawl2llm.stages.report.inspect_sampling import DocumentSampler
+from crawl2llm.stages.report.select_settings import SelectSteps, settings_of
+from crawl2llm.stages.report.settings import InspectSettings
 
 SAMPLES = "samples.jsonl"
 
@@ -56,18 +59,22 @@ def sample_lines(filter_: str, sampler: DocumentSampler, mark: str) -> Iterator[
         )
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(InspectSettings, SelectSteps):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     run, folder, variant = Run.read(args.manifests), args.manifest.parent, variant_of(args.manifest)
-    run.order, size, seed = list(map(steps.stage_of, settings["steps"])), settings["samples"], settings["seed"]
+    run.order, size, seed = list(map(steps.stage_of, settings.steps)), settings.samples, settings.seed
     files, json_lines, summary = [], list[str](), dict[str, Any]()
     progress = Progress(len(run.filters), "filters")
     for filter_ in run.filters:
         mark = mark_precision.verdict_digest(run, filter_)
         select = f"{filter_}.select"
         sampler = inspect_sampling.choose_documents(
-            run, filter_, size, seed, settings["select"][select], settings["exempt"][select]
+            run, filter_, size, seed, settings_of(select, settings), settings.exempt[select]
         )
-        rows = excerpts.document_details(run, filter_, sampler.shown_documents(), settings["characters"])
+        rows = excerpts.document_details(run, filter_, sampler.shown_documents(), settings.characters)
         about = {
             "filter": filter_,
             "variant": variant,
@@ -75,7 +82,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             "groups": group_rows(sampler),
             "exempt": sampler.exempt,
         }
-        page = inspect_page.filter_page(about, rows, run.filters, settings["characters"])
+        page = inspect_page.filter_page(about, rows, run.filters, settings.characters)
         files.append(folder / f"{filter_}.html")
         write_atomically(files[-1], page.text)
         json_lines += sample_lines(filter_, sampler, mark)
@@ -91,24 +98,19 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         progress.add()
     index, samples = folder / "index.html", folder / SAMPLES
     manifest.summary = {"filters": summary}
-    if settings["marks"]:
+    if settings.marks:
         # As a run that has counted its edits: the marks of this step's config are joined with what it found.
         run.manifests[steps.INSPECT] = [manifest]
         manifest.summary["marks"] = mark_words.marks_for_page(
-            mark_precision.marks_summary(run, marked.read_marks(map(Path, settings["marks"])))
+            mark_precision.marks_summary(run, marked.read_marks(map(Path, settings.marks)))
         )
     write_atomically(index, inspect_page.index_page(variant, summary, manifest.summary.get("marks")))
     write_atomically(samples, "".join(f"{line}\n" for line in json_lines))
     return [*files, index, samples]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "report.inspect",
-        __doc__,
-        "--config config.yaml --manifests $(find results/main -name '*manifest.json' -not -path '*/report/*') "
-        "--manifest /tmp/main/report/inspect/manifest.json",
-    )
+def add_manifests(parser: argparse.ArgumentParser) -> None:
+    """Add --manifests."""
     parser.add_argument(
         "--manifests",
         required=True,
@@ -116,7 +118,10 @@ def main(argv: list[str] | None = None) -> int:
         nargs="+",
         help="the manifests of documents, and of every filter's steps",
     )
-    return command_line.run_step(parser, body, argv)
+
+
+EXAMPLE = "--manifests $(find results/main -name '*manifest.json' -not -path '*/report/*')"
+main = Program("report.inspect", __doc__, Task, body, add_manifests, EXAMPLE)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ import pyarrow.compute as pc
 
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.chain.step import DOCUMENTS
+from crawl2llm.core.settings import Settings
+from crawl2llm.filters.dedup.settings import SelectSettings
 from crawl2llm.filters.framework.columns import Numbers
 from crawl2llm.filters.framework.rules import Limit
 from crawl2llm.formats.document_numbers import shards_and_rows
@@ -209,7 +211,7 @@ def shards_of(run: Run, step: str) -> list[str]:
 
 
 def choose_documents(
-    run: Run, filter_: str, size: int, seed: int, settings: dict[str, Any], skipping: Sequence[str] = ()
+    run: Run, filter_: str, size: int, seed: int, settings: Settings, skipping: Sequence[str] = ()
 ) -> DocumentSampler:
     """What is shown of a filter. settings: of its select; skipping: the sources that skip it."""
     sampler, step = DocumentSampler(filter_, size, seed), f"{filter_}.select"
@@ -231,9 +233,9 @@ def choose_documents(
             sampler.add_shard(
                 shard, verdicts, filter_limits(run, filter_, shard, verdicts["id"], settings), exempt, spans
             )
-    if filter_ == "dedup":
-        for similarity, name, shard, other in near_pairs(run, size, settings["threshold"]):
-            sampler.add_pair(similarity, settings["threshold"], name, shard, other)
+    if isinstance(settings, SelectSettings):
+        for similarity, name, shard, other in near_pairs(run, size, settings.threshold):
+            sampler.add_pair(similarity, settings.threshold, name, shard, other)
     return sampler
 
 

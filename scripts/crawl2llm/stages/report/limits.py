@@ -6,7 +6,7 @@ threshold in its settings, or in a manifest where it was found from the data. A 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl2llm.chain.config_schema import fill_defaults
+from crawl2llm.core.settings import Settings
 from crawl2llm.filters.framework.columns import Columns, Numbers, encode_labels
 from crawl2llm.filters.framework.rules import Limit, Rule
 from crawl2llm.filters.quality.select import pareto_draw
+from crawl2llm.filters.quality.settings import SelectSettings
 from crawl2llm.formats.documents import open_parquet
 from crawl2llm.formats.run_records import Run, table_of
 from crawl2llm.stages.report import declared_rules
@@ -64,7 +65,7 @@ class Shard:
         return manifest.summary.get(key) if manifest else None
 
 
-def _declared_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _declared_limits(shard: Shard, settings: Settings) -> Iterator[Limit]:
     """Of a filter that declares its rules."""
     calibrations = [manifest.path for manifest in shard.run.manifests_of(declared_rules.CALIBRATE) if manifest.path]
     rules = declared_rules.rules_of(shard.filter, settings, calibrations)
@@ -86,14 +87,14 @@ def _declared_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
             yield limit
 
 
-def _quality_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _quality_limits(shard: Shard, settings: SelectSettings) -> Iterator[Limit]:
     signals = "quality.combine" if shard.run.manifests_of("quality.combine") else "quality.score"
     if (table := shard.table(signals, ["score", "curated"])) is None:
         return
-    method, by_language = settings["method"], shard.fact("quality.select", "by_language")
+    method, by_language = settings.method, shard.fact("quality.select", "by_language")
     if method == "pareto":
         threshold = 1.0 - np.array(
-            [pareto_draw(settings["seed"], name, settings["alpha"]) for name in table["id"].to_pylist()]
+            [pareto_draw(settings.seed, name, settings.alpha) for name in table["id"].to_pylist()]
         )
     elif by_language:
         # A language with few documents is in a group with others, which the summary lists.
@@ -110,22 +111,20 @@ def _quality_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
     yield Limit(method, value, threshold, "<=" if method == "pareto" else "<")
 
 
-def _decontaminate_limits(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:
+def _decontaminate_limits(shard: Shard, settings: Settings) -> Iterator[Limit]:
     table, most = shard.table("decontaminate.score", ["overlap"]), shard.fact("decontaminate.select", "overlap_max")
     if table is not None and most is not None:
         value = number_column(table, "overlap")
         yield Limit("overlap_max", value, np.full(len(value), float(most)), ">")
 
 
-OTHER_LIMITS = {
+OTHER_LIMITS: dict[str, Callable[[Shard, Any], Iterator[Limit]]] = {
     "quality": _quality_limits,
     "decontaminate": _decontaminate_limits,
 }  # dedup compares pairs: stages/report/inspect_sampling.py
 
 
-def filter_limits(
-    run: Run, filter_: str, shard: str, ids: pa.ChunkedArray, settings: dict[str, Any]
-) -> Iterator[Limit]:
+def filter_limits(run: Run, filter_: str, shard: str, ids: pa.ChunkedArray, settings: Settings) -> Iterator[Limit]:
     """The limits of a filter's rules on a shard's documents, one rule held at a time. ids: of its verdicts; settings: of its select."""
     limits_of = OTHER_LIMITS.get(filter_, _declared_limits)
-    yield from limits_of(Shard(run, filter_, shard, ids), fill_defaults(f"{filter_}.select", settings))
+    yield from limits_of(Shard(run, filter_, shard, ids), settings)

@@ -15,11 +15,14 @@ from typing import Any
 
 import yaml
 
-from crawl2llm.chain import command_line, config_schema, shared_reference, yaml_errors
 from crawl2llm.chain import config as configuration
+from crawl2llm.chain import shared_reference, yaml_errors
 from crawl2llm.chain.fingerprint import config_of_variant
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, variant_of, write_atomically
+from crawl2llm.core.settings import setting
 from crawl2llm.formats.run_records import Run, step_costs
 from crawl2llm.stages.report import (
     alarms,
@@ -50,6 +53,7 @@ from crawl2llm.stages.report import (
 )
 from crawl2llm.stages.report import funnel as facts
 from crawl2llm.stages.report.models import LOSSES, models_of_run
+from crawl2llm.stages.report.settings import RenderSettings
 
 KEY_FIGURES = {"funnel": "funnel", "loss": "model-base.loss", "bits-per-byte": "model-base.bits"}
 CONTENTS = (  # before and after the trainings
@@ -68,6 +72,14 @@ MORE_CONTENTS = (
 )
 
 
+class Task(RenderSettings):
+    """What the program is given."""
+
+    models: list[dict[str, str | None]] | None = setting(
+        None, "Every model: its name, by whom it is made, and from which other. None: those that left a result."
+    )
+
+
 def complete_config(configs: Sequence[str], variant: str) -> dict[str, Any] | None:
     """The whole configuration of a variant; `configs` are config files, each laid over those before it, or the mapping that the workflow
     passes; None for nothing.
@@ -80,7 +92,7 @@ def complete_config(configs: Sequence[str], variant: str) -> dict[str, Any] | No
         try:
             raw, source = json.loads(configs[0]), "--complete-config"
         except ValueError as error:
-            raise command_line.InputError(f"--complete-config: {error}") from error
+            raise InputError(f"--complete-config: {error}") from error
     else:
         raw, source = yaml_errors.read_layered(map(Path, configs)), ", ".join(configs)
     return config_of_variant(configuration.validate(raw, source), variant)
@@ -107,14 +119,13 @@ def rank_groups(groups: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[
 
 
 def template_values(
-    run: Run, path: Path, settings: dict[str, Any], config: dict[str, Any] | None, fingerprint: str
+    run: Run, path: Path, settings: Task, config: dict[str, Any] | None, fingerprint: str
 ) -> dict[str, Any]:
     """Everything that the template shows, but the figures. path: of the manifest to write."""
-    settings = config_schema.fill_defaults("report.render", settings)
-    variant, known = variant_of(path), models_of_run(run, settings.get("models"))
+    variant, known = variant_of(path), models_of_run(run, settings.models)
     funnel, counts, cost = facts.funnel_rows(run), facts.run_counts(run, known), step_costs(run)
-    counts["alarms"] = alarms.find(run, settings["alarm_share"], path.with_name(".hosts"))
-    sample_texts = samples.gather_samples(run, settings["samples"], settings["sample_characters"], settings["seed"])
+    counts["alarms"] = alarms.find(run, settings.alarm_share, path.with_name(".hosts"))
+    sample_texts = samples.gather_samples(run, settings.samples, settings.sample_characters, settings.seed)
     sample_texts["dropped"] = [
         (row["stage"], rank_groups(sample_texts["dropped"][row["stage"]], row))
         for row in funnel
@@ -221,10 +232,10 @@ def figures_of(run: Run, page_values: dict[str, Any], config: dict[str, Any] | N
     return svgs
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     run = Run.read(args.manifests)
     if not run.manifests:
-        raise command_line.InputError("--manifests: no manifest was given, so there is nothing to report")
+        raise InputError("--manifests: no manifest was given, so there is nothing to report")
     config = complete_config(args.complete_config, variant_of(args.manifest))
     page_values = template_values(run, args.manifest, settings, config, manifest.fingerprint)
     page_values["others"] = other_variants(args.complete_config, page_values["variant"])
@@ -246,22 +257,18 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "report.render",
-        __doc__,
-        "--config config.yaml --manifests $(find results/main -name '*manifest.json' -not -path '*/report/*') "
-        "--manifest results/main/report/render/manifest.json",
-        always=True,  # the page, which no manifest lists, shows costs too
-    )
-    parser.add_argument("--manifests", required=True, type=Path, nargs="+", help="the manifests of every step that ran")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The config that the page shows."""
     parser.add_argument(
         "--complete-config",
         nargs="+",
         default=[],
         help="the run's config, shown on the page: files, each laid over those before it, or the workflow's mapping",
     )
-    return command_line.run_step(parser, body, argv)
+
+
+# Always: the page, which no manifest lists, shows costs too.
+main = Program("report.render", __doc__, Task, body, add_options, always=True)
 
 
 if __name__ == "__main__":

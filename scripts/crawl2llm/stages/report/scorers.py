@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crawl2llm.chain.scorers import BUCKETS
+from crawl2llm.filters.quality.scorers import BUCKETS
 from crawl2llm.formats.run_records import Run, nested_value
 from crawl2llm.stages.report.page import format_integer, format_significant
 

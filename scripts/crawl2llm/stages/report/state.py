@@ -42,8 +42,9 @@ def expected_counts(config: dict[str, Any] | None, manifests: dict[str, list[Man
     """Manifests of each step that the report reads; None: at least one (without a config the number is not known)."""
     if config is None:
         # Who has documents has the crawl, or needed none. Filters are those of the schema's default, and what is there.
+        # Only a config says where those of plug-ins are.
         filter_lists = [
-            manifest.summary["filters"]
+            [name for name in manifest.summary["filters"] if name in filter_order.FILTERS]
             for manifest in manifests.get("corpus.split", [])
             if "filters" in manifest.summary
         ]

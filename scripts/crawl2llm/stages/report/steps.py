@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from crawl2llm.chain.config_schema import schema_leaves, tracked_section
-from crawl2llm.chain.filter_order import FILTERS, used_filters, verdict_steps
+from crawl2llm.chain.filter_order import used_filters, verdict_steps
 from crawl2llm.chain.model_registry import EXPORT_STEP, REWARD_STEP, model_rows
-from crawl2llm.chain.step import ALL_VERDICTS, DOCUMENTS, EDITS_BEFORE, Config, Step, skipped_by
+from crawl2llm.chain.step import ALL_SCORES, ALL_VERDICTS, DOCUMENTS, EDITS_BEFORE, Config, Step, skipped_by
 from crawl2llm.core.nested_dicts import flatten, has_path, lookup
 
 # Of every document what it was judged by, and the verdicts:
 JUDGEMENTS = (
     DOCUMENTS,
     ALL_VERDICTS,
-    *(f"{name}.score" for name, spec in FILTERS.items() if "score" in spec.steps),
+    ALL_SCORES,
     "language.compare",
     "heuristics.calibrate",
     "dedup.signature",
@@ -69,24 +69,26 @@ STEPS = {
     "report.inspect": Step((*JUDGEMENTS, EDITS_BEFORE), is_used=shows_samples, extra_settings=select_settings),
     # Its rule reads every other step of the variant, too.
     "report.render": Step(
-        (
-            "report.inspect",
-            "evaluate.model",
-            "evaluate.public",
-            "evaluate.found",
-            "evaluate.curve",
-            "evaluate.generate",
-            "evaluate.judge",
-            "evaluate.compare",
-            REWARD_STEP,
-            EXPORT_STEP,
-            "evaluate.items",
-            "dedup.export",
-            "pretrain.plan",
-            "quality.ngrams",
-            "topics.count",
-            "report.whatif",
-        ),
+        inputs={
+            "manifests": (
+                "report.inspect",
+                "evaluate.model",
+                "evaluate.public",
+                "evaluate.found",
+                "evaluate.curve",
+                "evaluate.generate",
+                "evaluate.judge",
+                "evaluate.compare",
+                REWARD_STEP,
+                EXPORT_STEP,
+                "evaluate.items",
+                "dedup.export",
+                "pretrain.plan",
+                "quality.ngrams",
+                "topics.count",
+                "report.whatif",
+            )
+        },
         extra_settings=registered_models,
     ),
     # In main alone: its rule reads these of every variant.

@@ -16,6 +16,7 @@ from crawl2llm.core.manifest import canonical_json
 from crawl2llm.core.nested_dicts import has_path, lookup
 from crawl2llm.stages.report import page
 from crawl2llm.stages.report.page import format_integer, format_percent, format_short, format_significant
+from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps import analysis, graphs, groups, tables, words
 from crawl2llm.stages.report.sweeps.read import COMMON, Costs, Variant, read_variant
 
@@ -23,7 +24,7 @@ TEMPLATE, SCRIPT = "compare.html.j2", "sort.js"
 Row = dict[str, Any]
 
 
-def read_comparison(project: Project, options: Row) -> tuple[Row, dict[str, Variant]]:
+def read_comparison(project: Project, options: CompareSettings) -> tuple[Row, dict[str, Variant]]:
     """compare.json of what is there of a run's variants, and their manifests."""
     variants = {name: read_variant(project, name) for name in project.variants}
     keys = project.variants["main"]["sweep"]["seed_keys"]
@@ -63,7 +64,7 @@ def template_values(comparison: Row, costs: Mapping[str, Row], mark: str, curves
     """Everything that the template shows, but the figures and the script."""
     settings = {row["name"]: row for row in comparison["settings"]}
     base = comparison["models"].get(model_registry.BASE)
-    options = comparison["options"]
+    options = CompareSettings.model_validate(comparison["options"])
     any_two = tables.pair_matrix(base) if base else None
     other_models = [
         {"name": name, **tables.measure_matrix(model)}
@@ -96,7 +97,7 @@ def template_values(comparison: Row, costs: Mapping[str, Row], mark: str, curves
         "shares_text": comparison["shares_text"],
         "data": tables.data_rows(comparison["variants"]),
         "scaling": words.law_section(comparison["scaling"], options) if comparison["scaling"] else None,
-        "confidence": format_percent(options["confidence"], 0),
+        "confidence": format_percent(options.confidence, 0),
         "others": other_models,
         "costs": tables.cost_rows(costs),
         "formulas": words.formula_rows(options),

@@ -17,11 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from crawl2llm.chain import command_line, config_schema
+from crawl2llm.chain import config_schema
 from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, scratch_folder, write_atomically
+from crawl2llm.core.settings import Settings
+from crawl2llm.filters.dedup import settings as dedup
 from crawl2llm.filters.framework.rules import Rule
+from crawl2llm.filters.quality import settings as quality
 from crawl2llm.stages.report import declared_rules
 from crawl2llm.stages.report.other_thresholds import shards
 from crawl2llm.stages.report.other_thresholds import thresholds as asks
@@ -30,15 +34,17 @@ from crawl2llm.stages.report.other_thresholds.fractions import Fraction
 from crawl2llm.stages.report.other_thresholds.overlap import CATEGORIES, Categories, Overlap
 from crawl2llm.stages.report.other_thresholds.rows import Rows
 from crawl2llm.stages.report.other_thresholds.similar import Similarity
+from crawl2llm.stages.report.select_settings import SelectSteps, settings_of
+from crawl2llm.stages.report.settings import WhatifSettings
 
 FILE = "whatif.json"
 
 
 class Step:
-    """A select step: its curves, what it keeps, and which of its rules drop together. settings: the complete ones of the step."""
+    """A select step: its curves, what it keeps, and which of its rules drop together. settings: of the step."""
 
     def __init__(
-        self, step: str, settings: Mapping[str, Any], skipped_by: list[str], tables: shards.Tables, folder: Path
+        self, step: str, settings: Settings, skipped_by: list[str], tables: shards.Tables, folder: Path
     ) -> None:
         self.step, self.settings, self.skipped_by, self.tables = step, settings, skipped_by, tables
         self.stage = step.partition(".")[0]
@@ -61,9 +67,9 @@ class Step:
                 step, settings, [rule for rule in rules if isinstance(rule, Rule) and is_measured[rule.step]], method
             )
         ]
-        if step == "quality.select" and settings["method"] == "fraction":
+        if isinstance(settings, quality.SelectSettings) and settings.method == "fraction":
             self.curves.append(Fraction(tables, self.signals[0], settings, skipped_by))
-        if step == "dedup.select" and settings["near"]:
+        if isinstance(settings, dedup.SelectSettings) and settings.near:
             self.curves.append(Similarity(tables, settings, folder))
         self.left_out = asks.omitted_keys(step, settings)
         self.overlap = Overlap()
@@ -138,18 +144,15 @@ class Step:
         }
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+class Task(WhatifSettings, SelectSteps):
+    """What the program is given."""
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     tables = shards.Tables(args.manifests)
     with scratch_folder(args.manifest.with_name(".points")) as folder:
         steps = [
-            Step(
-                name,
-                config_schema.fill_defaults(name, settings["select"][name]),
-                settings["exempt"][name],
-                tables,
-                folder,
-            )
-            for name in settings["steps"]
+            Step(name, settings_of(name, settings), settings.exempt[name], tables, folder) for name in settings.steps
         ]
         sources, languages = Counter[str](), Counter[str]()
         progress = Progress(2 * len(tables.shards), "shards")
@@ -168,7 +171,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             progress.add()
         groups = Groups(sources), Groups(languages)
         for step in steps:
-            step.choose_points(settings["points"], *groups)
+            step.choose_points(settings.points, *groups)
         for shard in tables.shards:
             documents = shards.read_shard(tables, shard, sizes=True)
             by_source = groups[0].codes_of(documents.source_names)[documents.sources]
@@ -196,17 +199,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "report.whatif",
-        __doc__,
-        "--config config.yaml --manifests $(find results/main -name '*manifest.json' -not -path '*/report/*') "
-        "--manifest /tmp/whatif/manifest.json",
-    )
+def add_manifests(parser: argparse.ArgumentParser) -> None:
+    """Add --manifests."""
     parser.add_argument(
         "--manifests", required=True, type=Path, nargs="+", help="manifests of documents, scores, verdicts and tokens"
     )
-    return command_line.run_step(parser, body, argv)
+
+
+EXAMPLE = "--manifests $(find results/main -name '*manifest.json' -not -path '*/report/*')"
+main = Program("report.whatif", __doc__, Task, body, add_manifests, EXAMPLE)
 
 
 if __name__ == "__main__":

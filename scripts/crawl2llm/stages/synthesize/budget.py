@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 from crawl2llm.stages.synthesize.endpoint import Reply
+from crawl2llm.stages.synthesize.settings import Prices
 
 TEMPLATE_TOKENS = 64  # tokens that a chat template may add to a prompt
 MILLION = 1_000_000
@@ -42,21 +42,21 @@ def largest_cost(prompt: str, max_tokens: int) -> Cost:
 
 @dataclass
 class Budget:
-    """tokens, money: the most that may be spent; None has no bound. prices: of a million tokens, `prompt` and `completion`."""
+    """tokens, money: the most that may be spent; None has no bound."""
 
     tokens: int | None
     money: float | None
-    prices: dict[str, float]
+    prices: Prices
     spent: Cost = field(default_factory=Cost)
 
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Budget:
-        """The budget by a step's settings: budget, prices."""
-        return cls(settings["budget"]["tokens"], settings["budget"]["money"], settings["prices"])
+    @property
+    def has_prices(self) -> bool:
+        """Whether tokens cost any money."""
+        return bool(self.prices.prompt or self.prices.completion)
 
     def price(self, cost: Cost) -> float:
         """What tokens cost, in the unit of the prices."""
-        return (cost.prompt * self.prices["prompt"] + cost.completion * self.prices["completion"]) / MILLION
+        return (cost.prompt * self.prices.prompt + cost.completion * self.prices.completion) / MILLION
 
     def fits(self, cost: Cost) -> bool:
         """Whether so much can be spent in all."""
@@ -66,5 +66,5 @@ class Budget:
 
     def spent_text(self) -> str:
         """`12,345 tokens, 0.67 spent`, for a line of progress."""
-        money = f", {self.price(self.spent):,.2f} of money" if any(self.prices.values()) else ""
+        money = f", {self.price(self.spent):,.2f} of money" if self.has_prices else ""
         return f"{self.spent.prompt + self.spent.completion:,} tokens{money} so far"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.nested_dicts import lookup
+from crawl2llm.stages.synthesize.settings import RephraseSettings, SeedSettings
 
 RESERVED_KEYS = ("model", "messages", "stream", "n")  # keys of a request that the step decides
 
@@ -24,9 +26,9 @@ def check_named_steps(config: dict[str, Any], results: Path) -> None:
                 )
             key_of_step[step] = key
     for step in key_of_step:
-        settings = lookup(config, step)
+        settings = cast(RephraseSettings | SeedSettings, settings_class(step).model_validate(lookup(config, step)))
         check_step(step, settings)
-        for folder in settings["seeds"]["corpus"]:
+        for folder in settings.seeds.corpus:
             if Path(folder).resolve().is_relative_to(results.resolve()):
                 raise ConfigError(
                     f"{step}.seeds.corpus has {folder!r}, a result of this run, whose corpus would be made from itself: name that of an "
@@ -34,12 +36,11 @@ def check_named_steps(config: dict[str, Any], results: Path) -> None:
                 )
 
 
-def check_step(step: str, settings: dict[str, Any]) -> None:
+def check_step(step: str, settings: RephraseSettings | SeedSettings) -> None:
     """Raise InputError for settings of a step that cannot work."""
-    if settings["model"] is None:
+    if settings.model is None:
         raise InputError(f"{step}.model is null: name the model that writes, as its endpoint calls it")
-    seeds = settings["seeds"]
-    if not seeds["corpus"] and not seeds["files"]:
+    if not settings.seeds.corpus and not settings.seeds.files:
         raise InputError(
             f"{step}.seeds names nothing: set {step}.seeds.corpus, folders of corpus.write, or {step}.seeds.files"
         )
@@ -48,26 +49,26 @@ def check_step(step: str, settings: dict[str, Any]) -> None:
             raise InputError(
                 f"{where} is {prompt!r}; it must hold {{text}}, which stands for what the text is made from"
             )
-    for number, pattern in enumerate(settings["refusals"]):
+    for number, pattern in enumerate(settings.refusals):
         try:
             re.compile(pattern)
         except re.error as error:
             raise InputError(f"{step}.refusals[{number}] is {pattern!r}, no regular expression: {error}") from None
-    if reserved := next((key for key in RESERVED_KEYS if key in settings["request"]), ""):
+    if reserved := next((key for key in RESERVED_KEYS if key in settings.request), ""):
         raise InputError(
             f"{step}.request has {reserved!r}, which the step sets; allowed are other keys of a chat completion"
         )
-    if settings["budget"]["money"] is not None and not any(settings["prices"].values()):
+    if settings.budget.money is not None and not (settings.prices.prompt or settings.prices.completion):
         raise InputError(
-            f"{step}.budget.money is {settings['budget']['money']}, and {step}.prices are 0: set what a million tokens cost"
+            f"{step}.budget.money is {settings.budget.money}, and {step}.prices are 0: set what a million tokens cost"
         )
 
 
-def prompts_with_keys(step: str, settings: dict[str, Any]) -> list[tuple[str, str]]:
+def prompts_with_keys(step: str, settings: RephraseSettings | SeedSettings) -> list[tuple[str, str]]:
     """(prompt, its key) of a step's prompts. Raises InputError where there are none."""
-    lists = [key for key in ("styles", "formats", "audiences") if key in settings]
-    if empty := next((key for key in lists if not settings[key]), ""):
-        raise InputError(f"{step}.{empty} is empty: name one or more")
-    if "styles" in settings:
-        return [(prompt, f"{step}.styles.{name}") for name, prompt in settings["styles"].items()]
-    return [(settings["prompt"], f"{step}.prompt")]
+    for key in ("styles", "formats", "audiences"):
+        if getattr(settings, key, None) == {}:
+            raise InputError(f"{step}.{key} is empty: name one or more")
+    if isinstance(settings, RephraseSettings):
+        return [(prompt, f"{step}.styles.{name}") for name, prompt in settings.styles.items()]
+    return [(settings.prompt, f"{step}.prompt")]

@@ -14,6 +14,7 @@ from crawl2llm.stages.synthesize import budget as costs
 from crawl2llm.stages.synthesize.budget import Budget, Cost
 from crawl2llm.stages.synthesize.endpoint import Reply, Writer
 from crawl2llm.stages.synthesize.prompts import TextRequest, name_of
+from crawl2llm.stages.synthesize.settings import TextSettings
 
 WINDOW_FACTOR = 16  # times the requests at a time: replies that wait for an earlier one
 FIRST_REFUSALS = 20  # refusals of prompts, and not one answer, after which the endpoint is taken to refuse them all
@@ -28,12 +29,12 @@ class _QueuedRequest:
 
 
 class RequestQueue:
-    """Asks for texts. settings: model, temperature, max_tokens, request of the step.
+    """Asks for texts.
 
     `over_budget` counts texts that were not asked for, for lack of budget; `cached` the replies that were on the disk.
     """
 
-    def __init__(self, writer: Writer, budget: Budget, settings: dict[str, Any], progress: Progress) -> None:
+    def __init__(self, writer: Writer, budget: Budget, settings: TextSettings, progress: Progress) -> None:
         self.writer, self.budget, self.settings, self.progress = writer, budget, settings, progress
         self.over_budget = self.cached = self.answered = self.refused = 0
         self.window = deque[_QueuedRequest]()
@@ -75,7 +76,7 @@ class RequestQueue:
 
     def _queued_request(self, request: TextRequest) -> _QueuedRequest:
         body = request.body(self.settings)
-        return _QueuedRequest(request, body, costs.largest_cost(request.prompt, self.settings["max_tokens"]))
+        return _QueuedRequest(request, body, costs.largest_cost(request.prompt, self.settings.max_tokens))
 
     def has_room(self, coming: _QueuedRequest) -> bool:
         """Whether a request may be begun now: there is a thread for it, and the budget holds whatever the running ones will cost."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from crawl2llm.core.manifest import canonical_json
 from crawl2llm.formats.documents import uniform_hash
+from crawl2llm.stages.synthesize.settings import TextSettings
 
 FIELD = re.compile(r"\{(text|audience|format)\}")
 
@@ -33,14 +34,14 @@ class TextRequest:
     part: str
     prompt: str
 
-    def body(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """The chat completion that asks for it. settings: model, temperature, max_tokens, request."""
+    def body(self, settings: TextSettings) -> dict[str, Any]:
+        """The chat completion that asks for it."""
         body = {
-            "model": settings["model"],
+            "model": settings.model,
             "messages": [{"role": "user", "content": self.prompt}],
-            "max_tokens": settings["max_tokens"],
-            "temperature": settings["temperature"],
-            **settings["request"],
+            "max_tokens": settings.max_tokens,
+            "temperature": settings.temperature,
+            **settings.request,
         }
         return {name: value for name, value in body.items() if value is not None}
 

@@ -8,25 +8,23 @@ none is asked for twice.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from crawl2llm.stages.synthesize.passages import passages
 from crawl2llm.stages.synthesize.prompts import Seed, TextRequest, choose_by_hash, fill_prompt
-from crawl2llm.stages.synthesize.run import RequestMaker, numbered_requests, run_step
+from crawl2llm.stages.synthesize.run import RequestMaker, numbered_requests, step_program
+from crawl2llm.stages.synthesize.settings import RephraseSettings
 
-STEP = "synthesize.rephrase"
 
-
-def request_maker(settings: dict[str, Any]) -> RequestMaker:
+def request_maker(settings: RephraseSettings) -> RequestMaker:
     """What is asked for of a seed: of each passage of `min_characters` or more, `versions` styles."""
 
     def styled_prompts(seed: Seed) -> Iterator[tuple[str, str, str]]:
-        names = list(settings["styles"])
-        for at, part in enumerate(passages(seed.text, settings["passage_characters"])):
-            if len(part) < settings["min_characters"]:
+        names = list(settings.styles)
+        for at, part in enumerate(passages(seed.text, settings.passage_characters)):
+            if len(part) < settings.min_characters:
                 continue
-            for name in choose_by_hash(names, settings["versions"], settings["seed"], f"{seed.id}/{at}"):
-                yield name, part, fill_prompt(settings["styles"][name], text=part)
+            for name in choose_by_hash(names, settings.versions, settings.seed, f"{seed.id}/{at}"):
+                yield name, part, fill_prompt(settings.styles[name], text=part)
 
     def requests_of_seed(seed: Seed) -> Iterator[TextRequest]:
         return numbered_requests(seed, styled_prompts(seed))
@@ -34,8 +32,7 @@ def request_maker(settings: dict[str, Any]) -> RequestMaker:
     return requests_of_seed
 
 
-def main(argv: list[str] | None = None) -> int:
-    return run_step(STEP, __doc__, request_maker, argv)
+main = step_program("synthesize.rephrase", __doc__, RephraseSettings, request_maker)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.stages.ingest.warc import tidy
 from crawl2llm.stages.synthesize.endpoint import Reply
 from crawl2llm.stages.synthesize.prompts import TextRequest
+from crawl2llm.stages.synthesize.settings import TextSettings
 from crawl2llm.text.shingles import shingle_set
 
 HEAD = 300  # characters of a reply in which a refusal is looked for: further down a text may speak of one
@@ -33,13 +33,13 @@ def without_thoughts(answer: str) -> str:
 
 
 class Judge:
-    """Says of each reply whether it is a text. settings: refusals, copy_max and language of the step."""
+    """Says of each reply whether it is a text."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.refusals = [re.compile(pattern, re.IGNORECASE) for pattern in settings["refusals"]]
-        self.most = settings["copy_max"]
+    def __init__(self, settings: TextSettings) -> None:
+        self.refusals = [re.compile(pattern, re.IGNORECASE) for pattern in settings.refusals]
+        self.most = settings.copy_max
         key = "synthesize: language"  # of both of its steps
-        self.identify = Identifier(model_path(settings["language"], key), key) if settings["language"] else None
+        self.identify = Identifier(model_path(settings.language, key), key) if settings.language else None
 
     def __call__(self, request: TextRequest, reply: Reply) -> tuple[str, str]:
         """(text, "") of a reply, or ("", why it is none): one of REASONS."""

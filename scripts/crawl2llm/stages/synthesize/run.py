@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import TypeVar
 
-from crawl2llm.chain import command_line, placement_options
-from crawl2llm.chain.config_schema import fill_defaults
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, format_quantity, log
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.formats import documents
 from crawl2llm.formats.documents import document_id, uniform_hash
@@ -27,13 +27,15 @@ from crawl2llm.stages.synthesize.endpoint import Writer
 from crawl2llm.stages.synthesize.prompts import Seed, TextRequest, name_of
 from crawl2llm.stages.synthesize.replies import Judge
 from crawl2llm.stages.synthesize.seeds import Seeds
+from crawl2llm.stages.synthesize.settings import RephraseSettings, SeedSettings, TextSettings
 from crawl2llm.text.group_split import SYNTHESIZED
 
 EXAMPLES, CHARACTERS = 4, 400  # examples in the summary, and characters of each text
 RequestMaker = Callable[[Seed], Iterable[TextRequest]]
+T = TypeVar("T", RephraseSettings, SeedSettings)
 
 
-def text_row(step: str, request: TextRequest, text: str, settings: dict[str, Any]) -> dict[str, str]:
+def text_row(step: str, request: TextRequest, text: str, settings: TextSettings) -> dict[str, str]:
     """A text as a row of TEXT. Its id comes from the step, the seed, its number among the seed's texts, and all that was asked."""
     prompt = name_of(request.body(settings))
     facts = {
@@ -43,7 +45,7 @@ def text_row(step: str, request: TextRequest, text: str, settings: dict[str, Any
         "origin": request.seed.origin,
         "prompt": prompt,
         "style": request.style,
-        "model": settings["model"],
+        "model": settings.model,
     }
     return {
         "id": document_id(step, request.seed.id, str(request.number), prompt),
@@ -66,9 +68,9 @@ def report_example(request: TextRequest, text: str) -> dict[str, str]:
 class TextWriter:
     """Writes texts, and counts what becomes of replies. folder: of the files."""
 
-    def __init__(self, step: str, settings: dict[str, Any], folder: Path) -> None:
+    def __init__(self, step: str, settings: TextSettings, folder: Path) -> None:
         self.step, self.settings = step, settings
-        self.paths = [folder / file_of(number) for number in range(settings["files"])]
+        self.paths = [folder / file_of(number) for number in range(settings.files)]
         self.dropped, self.styles, self.kept = Counter[str](), dict[str, dict[str, int]](), 0
         self.examples: list[dict[str, str]] = []
         self.uncounted = self.bytes = 0
@@ -91,27 +93,30 @@ class TextWriter:
                 self.bytes += len(text.encode())
                 if len(self.examples) < EXAMPLES:
                     self.examples.append(report_example(request, text))
-                at = int(uniform_hash(self.settings["seed"], request.seed.id, "file") * len(writers))
+                at = int(uniform_hash(self.settings.seed, request.seed.id, "file") * len(writers))
                 writers[at].add(text_row(self.step, request, text, self.settings))
         if queue.over_budget:
             self.dropped["budget"] = queue.over_budget
 
 
-def body_of(texts: Callable[[dict[str, Any]], RequestMaker]) -> command_line.Body:
-    """The body of a step. texts: settings → what is asked for of a seed."""
+def step_program(step: str, doc: str | None, kind: type[T], requests_about: Callable[[T], RequestMaker]) -> Program[T]:
+    """The `main` of a step. kind: the class of its settings. requests_about: settings → what is asked for of a seed."""
 
-    def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-        settings = fill_defaults(args.step, settings)
-        check_step(args.step, settings)
+    def body(args: argparse.Namespace, settings: T, manifest: Manifest) -> list[Path]:
+        check_step(step, settings)
         # Before any text is read, so that what is wrong with it is said at once.
-        writer = cast(Writer, Writer.from_settings(placement_options.parsed_placement(args, args.step), args.step))
-        seeds, requests_of_seed = Seeds(settings["seeds"], settings["seed"], f"{args.step}.seeds"), texts(settings)
-        text_writer, budget = TextWriter(args.step, settings, args.manifest.parent), Budget.from_settings(settings)
+        cache, key_name = Path(settings.cache), settings.key or ""
+        writer = Writer(
+            settings.endpoint, key_name, cache, settings.attempts, settings.seconds, settings.requests, where=step
+        )
+        seeds, requests_of_seed = Seeds(settings.seeds, settings.seed, f"{step}.seeds"), requests_about(settings)
+        text_writer = TextWriter(step, settings, args.manifest.parent)
+        budget = Budget(settings.budget.tokens, settings.budget.money, settings.prices)
         with scratch_folder(args.manifest.parent / ".seeds") as aside:
             files, total = seeds.write_seeds(aside, lambda seed: sum(1 for _ in requests_of_seed(seed)))
             if not total:
-                raise command_line.InputError(
-                    f"{args.step}.seeds: of {seeds.counts['documents']:,} documents none is chosen that a text could be made from"
+                raise InputError(
+                    f"{step}.seeds: of {seeds.counts['documents']:,} documents none is chosen that a text could be made from"
                 )
             queue = RequestQueue(writer, budget, settings, Progress(total, "texts asked for"))
             text_writer.write_texts(
@@ -128,7 +133,7 @@ def body_of(texts: Callable[[dict[str, Any]], RequestMaker]) -> command_line.Bod
             log.warning("no text came of %s replies: %s", f"{queue.progress.done:,}", dict(text_writer.dropped))
         return text_writer.paths
 
-    return body
+    return Program(step, doc, kind, body, always=True)
 
 
 def fill_manifest(manifest: Manifest, text_writer: TextWriter, seeds: Seeds, budget: Budget) -> None:
@@ -140,12 +145,12 @@ def fill_manifest(manifest: Manifest, text_writer: TextWriter, seeds: Seeds, bud
         "dropped": dict(sorted(text_writer.dropped.items())),
     }
     manifest.summary = {
-        "model": text_writer.settings["model"],
+        "model": text_writer.settings.model,
         "seeds": dict(sorted(seeds.counts.items())),
         "styles": dict(sorted(text_writer.styles.items())),
         "tokens": {"prompt": budget.spent.prompt, "completion": budget.spent.completion},
         "uncounted_replies": text_writer.uncounted,  # whose endpoint did not say how many tokens they have
-        "money": round(budget.price(budget.spent), 6) if any(budget.prices.values()) else None,
+        "money": round(budget.price(budget.spent), 6) if budget.has_prices else None,
         "bytes": text_writer.bytes,
         "files": len(text_writer.paths),
         "examples": text_writer.examples,
@@ -166,17 +171,6 @@ def report_notes(text_writer: TextWriter) -> list[str]:
             "counted as one."
         )
     return sentences
-
-
-def run_step(
-    step: str, doc: str | None, texts: Callable[[dict[str, Any]], RequestMaker], argv: list[str] | None
-) -> int:
-    """The program of a step."""
-    parser = command_line.step_parser(
-        step, doc, f"--config config.yaml --manifest /tmp/{step.partition('.')[2]}/manifest.json", always=True
-    )
-    command_line.add_placement_options(parser, step)
-    return command_line.run_step(parser, body_of(texts), argv)
 
 
 def numbered_requests(seed: Seed, texts: Iterator[tuple[str, str, str]]) -> Iterator[TextRequest]:

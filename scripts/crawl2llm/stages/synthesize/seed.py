@@ -8,30 +8,29 @@ Replies are kept on the disk, and none is asked for twice.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from crawl2llm.stages.synthesize.passages import passages
 from crawl2llm.stages.synthesize.prompts import Seed, TextRequest, choose_by_hash, fill_prompt
-from crawl2llm.stages.synthesize.run import RequestMaker, numbered_requests, run_step
+from crawl2llm.stages.synthesize.run import RequestMaker, numbered_requests, step_program
+from crawl2llm.stages.synthesize.settings import SeedSettings
 
-STEP = "synthesize.seed"
 PAIR = " for "  # `textbook for school`: what a text's style is called
 
 
-def request_maker(settings: dict[str, Any]) -> RequestMaker:
+def request_maker(settings: SeedSettings) -> RequestMaker:
     """What is asked for of a seed: `versions` pairs of format and audience; nothing of one that is too short."""
     pairs = {
-        f"{form}{PAIR}{audience}": {"format": settings["formats"][form], "audience": settings["audiences"][audience]}
-        for form in settings["formats"]
-        for audience in settings["audiences"]
+        f"{form}{PAIR}{audience}": {"format": settings.formats[form], "audience": settings.audiences[audience]}
+        for form in settings.formats
+        for audience in settings.audiences
     }
 
     def styled_prompts(seed: Seed) -> Iterator[tuple[str, str, str]]:
-        part = next(passages(seed.text, settings["passage_characters"]), "")
-        if len(part) < settings["min_characters"]:
+        part = next(passages(seed.text, settings.passage_characters), "")
+        if len(part) < settings.min_characters:
             return
-        for name in choose_by_hash(list(pairs), settings["versions"], settings["seed"], seed.id):
-            yield name, part, fill_prompt(settings["prompt"], text=part, **pairs[name])
+        for name in choose_by_hash(list(pairs), settings.versions, settings.seed, seed.id):
+            yield name, part, fill_prompt(settings.prompt, text=part, **pairs[name])
 
     def requests_of_seed(seed: Seed) -> Iterator[TextRequest]:
         return numbered_requests(seed, styled_prompts(seed))
@@ -39,8 +38,7 @@ def request_maker(settings: dict[str, Any]) -> RequestMaker:
     return requests_of_seed
 
 
-def main(argv: list[str] | None = None) -> int:
-    return run_step(STEP, __doc__, request_maker, argv)
+main = step_program("synthesize.seed", __doc__, SeedSettings, request_maker)
 
 
 if __name__ == "__main__":

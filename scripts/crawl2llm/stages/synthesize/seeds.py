@@ -16,24 +16,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain.config_schema import schema
 from crawl2llm.core import content_hash
 from crawl2llm.core.console import Progress
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.core.nested_dicts import lookup
 from crawl2llm.formats.documents import Writer, open_parquet, rows, shard_of, uniform_hash
 from crawl2llm.stages.ingest.parquet import ParquetReader
+from crawl2llm.stages.ingest.settings import ExtractSettings
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader
 from crawl2llm.stages.ingest.warc import RejectedRecord
 from crawl2llm.stages.synthesize.prompts import Seed
+from crawl2llm.stages.synthesize.settings import File, SeedSources
 from crawl2llm.text.group_split import origin_of, synthesis_source
 
-READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], TextReader]] = {
-    "text": TextReader,
-    "jsonl": JsonLinesReader,
-    "parquet": ParquetReader,
-}
+READERS = {"text": TextReader, "jsonl": JsonLinesReader, "parquet": ParquetReader}
 COLUMNS = ("id", "text", "url", "metadata")
 SEED = pa.schema([(name, pa.string()) for name in ("id", "text", "url", "origin")])
 PIECE = 128 << 20  # bytes of text of a file that is sorted in memory
@@ -55,12 +51,6 @@ def corpus_manifests(folder: str, where: str) -> list[Manifest]:
     return manifests
 
 
-def document_limits() -> Row:
-    """The bounds of ingest.extract on a document, by their defaults."""
-    keys = lookup(schema()["properties"]["ingest"]["properties"]["extract"], "properties")
-    return {name: keys[name]["default"] for name in ("max_body_bytes", "min_characters")}
-
-
 class Seeds:
     """The seeds that a step's `seeds` names. where: that key, for errors. seed: of the choice and of the order.
 
@@ -68,10 +58,10 @@ class Seeds:
     because they are there twice (`repeated`), and records of files that are no document (`rejected`).
     """
 
-    def __init__(self, settings: Row, seed: int, where: str) -> None:
+    def __init__(self, settings: SeedSources, seed: int, where: str) -> None:
         self.settings, self.seed, self.where = settings, seed, where
         self.corpora = [
-            manifest for folder in settings["corpus"] for manifest in corpus_manifests(folder, f"{where}.corpus")
+            manifest for folder in settings.corpus for manifest in corpus_manifests(folder, f"{where}.corpus")
         ]
         self.counts = Counter[str]()
 
@@ -79,12 +69,12 @@ class Seeds:
         """About how many bytes of text there are; decides only how many files they are sorted in."""
         corpus_bytes = sum(manifest.summary["train"]["bytes"] for manifest in self.corpora)
         return corpus_bytes + 4 * sum(
-            path.stat().st_size for entry in self.settings["files"] for path, _ in self.paths_with_names(entry)
+            path.stat().st_size for entry in self.settings.files for path, _ in self.paths_with_names(entry)
         )
 
-    def paths_with_names(self, entry: Row) -> list[tuple[Path, str]]:
+    def paths_with_names(self, entry: File) -> list[tuple[Path, str]]:
         """(path, name below the entry's folder) of the files of an entry of `files`, as ingest.extract would name them."""
-        root = Path(entry["path"])
+        root = Path(entry.path)
         return [
             (path, str(path.relative_to(root) if root.is_dir() else path.name))
             for path in content_hash.files_below(root)
@@ -95,9 +85,8 @@ class Seeds:
         for manifest in self.corpora:
             assert manifest.path is not None
             yield from rows(manifest.file(f"train/{shard_of(manifest.path)}.parquet"), [*columns])
-        bounds = document_limits()
-        for entry in self.settings["files"]:
-            read = READERS[entry["kind"]](entry, bounds)
+        for entry in self.settings.files:
+            read = READERS[entry.kind](entry, ExtractSettings())
             for path, name in self.paths_with_names(entry):
                 for page in read(path, name):
                     if isinstance(page, RejectedRecord):
@@ -112,7 +101,7 @@ class Seeds:
 
     def place_limit(self) -> float:
         """The place up to which documents are chosen: by the share, and by the number where there is one. Reads the ids."""
-        share, number = self.settings["share"], self.settings["number"]
+        share, number = self.settings.share, self.settings.number
         if number is None:
             return float(share)
         lowest: list[float] = []  # as a heap of their negatives

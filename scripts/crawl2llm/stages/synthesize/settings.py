@@ -2,29 +2,19 @@
 
 from typing import Annotated, Any, Literal
 
-from crawl2llm.core.setting_types import PromptName, SecretPlace, SourceName
-from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, optional, section, setting
+from crawl2llm.core.setting_types import PromptName, SecretPlace
+from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
+from crawl2llm.stages.ingest.settings import TextSource
 
 
-class File(Settings):
+class File(TextSource):
     """A file, or a folder of files, that texts are made from."""
 
-    name: SourceName = setting()
     kind: Literal["text", "jsonl", "parquet"] = setting()
     path: NonEmpty = setting()
-    unwrap: bool | None = optional()
-    chunk_words: int | None = optional(ge=0)
-    preset: (
-        Literal["fineweb", "c4", "pile", "dolma", "redpajama", "wikipedia", "wikipedia-structured", "code"] | None
-    ) = optional()
-    text_key: NonEmpty | None = optional()
-    id_key: NonEmpty | None = optional()
-    url_key: NonEmpty | None = optional()
-    date_key: NonEmpty | None = optional()
-    metadata_keys: list[NonEmpty] | None = optional(unique=True)
 
 
-class Seeds(Settings):
+class SeedSources(Settings):
     """Which documents the texts are made from. Of corpora only training documents are, and none that a model wrote."""
 
     corpus: list[NonEmpty] = setting(
@@ -45,7 +35,7 @@ class Seeds(Settings):
     number: int | None = setting(None, "Most seeds, chosen by hash; null is any number.", ge=1)
 
 
-class Budget(Settings):
+class BudgetLimits(Settings):
     """The most that the replies may cost that the texts are made from, those that were on the disk counted too. The step ends
     where it is spent, and what is there is used.
     """
@@ -61,41 +51,11 @@ class Prices(Settings):
     completion: Number = setting(0, "Of a million tokens of replies.", ge=0, le=1000000)
 
 
-class RephraseSettings(Settings):
-    """Passages of documents in other words: Rephrase the Web (WRAP, arXiv:2401.16380). The prompts are our own; the four
-    styles are those of its section 3.
-    """
+class TextSettings(Settings):
+    """What both steps have: what they write of, by which model, what of its replies is a text, and what that may cost."""
 
-    seeds: Seeds = section()
+    seeds: SeedSources = section()
     model: NonEmpty | None = setting(None, "Name of the model that writes, as its endpoint calls it.")
-    styles: dict[
-        PromptName,
-        Annotated[str, Allowed(pattern=r"\{text\}", form="text with {text}")],
-    ] = setting(
-        {
-            "easy": "Rewrite the text below for a small child who has just learnt to read. Use short sentences and only the "
-            "simplest words, and explain what the child cannot know. Keep to what the text says. Reply with the "
-            "rewritten text alone, in the language of the text.\n\n{text}",
-            "medium": "Rewrite the text below in clear and correct prose, as a good encyclopedia would write it. Keep every "
-            "fact, leave out what belongs to the web page alone, and add nothing. Reply with the rewritten text "
-            "alone, in the language of the text.\n\n{text}",
-            "hard": "Rewrite the text below for a scholar of its subject. Write densely, with exact terms and long, precise "
-            "sentences. Keep every fact and add nothing. Reply with the rewritten text alone, in the language of "
-            "the text.\n\n{text}",
-            "qa": "Turn the text below into a conversation of questions and answers that covers all it says. Begin every "
-            "question with `Question:` and every answer with `Answer:`, each on a line of its own. Ask nothing that "
-            "the text does not answer. Reply with the conversation alone, in the language of the text.\n\n{text}",
-        },
-        "The styles by name, each a prompt in which `{text}` stands for the passage.",
-    )
-    versions: int = setting(1, "Styles that each passage is written in, chosen by hash.", ge=1, le=100)
-    passage_characters: int = setting(
-        1200,
-        "Longest passage; longer texts are cut between paragraphs, sentences or words. The paper takes 300 "
-        "tokens (section 3), about 1,200 characters of English.",
-        ge=50,
-        le=1000000,
-    )
     min_characters: int = setting(200, "Shorter passages are passed over.", ge=1, le=1000000)
     temperature: Number = setting(0.7, "What the endpoint's model draws with; 0 takes the likeliest token.", ge=0, le=2)
     max_tokens: int = setting(1024, "Longest reply in tokens. One that is cut there is dropped.", ge=1, le=65536)
@@ -128,7 +88,7 @@ class RephraseSettings(Settings):
         file=True,
         pinned=True,
     )
-    budget: Budget = section()
+    budget: BudgetLimits = section()
     prices: Prices = section()
     files: int = setting(4, "Files of texts, dealt out to the shards; all texts of a seed are in one.", ge=1, le=4096)
     seed: int = setting(0, "Seed of the choice of seeds, of styles and of the order.", ge=0, le=4294967295)
@@ -159,13 +119,46 @@ class RephraseSettings(Settings):
     )
 
 
-class SeedSettings(Settings):
+class RephraseSettings(TextSettings):
+    """Passages of documents in other words: Rephrase the Web (WRAP, arXiv:2401.16380). The prompts are our own; the four
+    styles are those of its section 3.
+    """
+
+    styles: dict[
+        PromptName,
+        Annotated[str, Allowed(pattern=r"\{text\}", form="text with {text}")],
+    ] = setting(
+        {
+            "easy": "Rewrite the text below for a small child who has just learnt to read. Use short sentences and only the "
+            "simplest words, and explain what the child cannot know. Keep to what the text says. Reply with the "
+            "rewritten text alone, in the language of the text.\n\n{text}",
+            "medium": "Rewrite the text below in clear and correct prose, as a good encyclopedia would write it. Keep every "
+            "fact, leave out what belongs to the web page alone, and add nothing. Reply with the rewritten text "
+            "alone, in the language of the text.\n\n{text}",
+            "hard": "Rewrite the text below for a scholar of its subject. Write densely, with exact terms and long, precise "
+            "sentences. Keep every fact and add nothing. Reply with the rewritten text alone, in the language of "
+            "the text.\n\n{text}",
+            "qa": "Turn the text below into a conversation of questions and answers that covers all it says. Begin every "
+            "question with `Question:` and every answer with `Answer:`, each on a line of its own. Ask nothing that "
+            "the text does not answer. Reply with the conversation alone, in the language of the text.\n\n{text}",
+        },
+        "The styles by name, each a prompt in which `{text}` stands for the passage.",
+    )
+    versions: int = setting(1, "Styles that each passage is written in, chosen by hash.", ge=1, le=100)
+    passage_characters: int = setting(
+        1200,
+        "Longest passage; longer texts are cut between paragraphs, sentences or words. The paper takes 300 "
+        "tokens (section 3), about 1,200 characters of English.",
+        ge=50,
+        le=1000000,
+    )
+
+
+class SeedSettings(TextSettings):
     """New texts on the subject of a document, for an audience and in a format: Cosmopedia (huggingface.co/blog/cosmopedia).
     The prompt is our own; audiences and formats are as there.
     """
 
-    seeds: Seeds = section()
-    model: NonEmpty | None = setting(None, "Name of the model that writes, as its endpoint calls it.")
     prompt: str = setting(
         "Here is an extract of a web page:\n\n{text}\n\nWrite {format} on a subject that this extract touches "
         "on. Your readers are {audience}. Explain what they need to know in an order that they can follow, with "
@@ -205,67 +198,8 @@ class SeedSettings(Settings):
     passage_characters: int = setting(
         1000, "Longest extract of a seed: its beginning, up to the end of a paragraph or sentence.", ge=50, le=1000000
     )
-    min_characters: int = setting(200, "Shorter passages are passed over.", ge=1, le=1000000)
     temperature: Number = setting(0.8, "What the endpoint's model draws with; 0 takes the likeliest token.", ge=0, le=2)
     max_tokens: int = setting(2048, "Longest reply in tokens. One that is cut there is dropped.", ge=1, le=65536)
-    request: dict[str, Any] = setting(
-        {},
-        "Further keys of each request, as its endpoint knows them: `{top_p: 0.9}`; null takes one away, as in "
-        "`{max_tokens: null, max_completion_tokens: 2048}`.",
-    )
-    refusals: list[NonEmpty] = setting(
-        [
-            "\\bas an? (?:AI|artificial intelligence|(?:large )?language model)\\b",
-            "\\bI(?:'m|’m| am) (?:just |only )?an? (?:AI|artificial intelligence|(?:large )?language model)\\b",
-            "^\\W*(?:unfortunately,? )?I(?:'m|’m| am) (?:very |so )?(?:sorry|afraid|unable|not able)\\b",
-            "\\bI (?:can(?:no|'|’)?t|can not|won(?:'|’)t|will not) "
-            "(?:help|assist|fulfil|fulfill|provide|comply|write|rewrite|rephrase|paraphrase|create|generate)\\b",
-        ],
-        "Regular expressions; a reply with one in its first 300 characters, in any case, is no text.",
-    )
-    copy_max: Number = setting(
-        0.8,
-        "Share of a reply's runs of 5 words that stand in the seed, or in the prompt, from which on it is a "
-        "copy and dropped; normalised as for dedup.",
-        gt=0,
-        le=1,
-    )
-    language: NonEmpty | None = setting(
-        "bundled:lid.176.ftz",
-        "A fastText language model, as language.score.model; a reply in another language than its seed is "
-        "dropped, where both have a probability of 0.65 or more. null compares none.",
-        file=True,
-        pinned=True,
-    )
-    budget: Budget = section()
-    prices: Prices = section()
-    files: int = setting(4, "Files of texts, dealt out to the shards; all texts of a seed are in one.", ge=1, le=4096)
-    seed: int = setting(0, "Seed of the choice of seeds, of styles and of the order.", ge=0, le=4294967295)
-    endpoint: NonEmpty = setting(
-        "http://127.0.0.1:8000/v1", "Where the model is asked: <endpoint>/chat/completions.", placement=True
-    )
-    key: SecretPlace | None = setting(
-        None,
-        "Name of the environment variable with the endpoint's key, or `file:PATH` of a file that only its owner "
-        "can read (mode 0600). The key is written nowhere; null sends none.",
-        placement=True,
-        secret=True,
-    )
-    requests: int = setting(8, "Requests at the same time.", ge=1, le=1024, placement=True)
-    attempts: int = setting(
-        10,
-        "Attempts at a request before the step fails, half a second apart at first and twice as long each time, "
-        "up to 45, or what the endpoint asks for by Retry-After, up to 600.",
-        ge=1,
-        le=100,
-        placement=True,
-    )
-    seconds: Number = setting(300, "Most seconds that a request waits for an answer.", gt=0, le=86400, placement=True)
-    cache: NonEmpty = setting(
-        ".cache/synthesize",
-        "Folder of the replies, by a hash of what was asked; no reply that is there is asked for again.",
-        placement=True,
-    )
 
 
 class SynthesizeSettings(Settings):

@@ -20,12 +20,13 @@ import pyarrow as pa
 from tokenizers import Tokenizer
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import SPLITS, Writer, batches, shard_of, uniform_hash
 from crawl2llm.formats.megatron import IndexedWriter, token_dtype
 from crawl2llm.stages.tokenize.engine import Engine, Ids, choose_engine, reference_engine
+from crawl2llm.stages.tokenize.settings import EncodeSettings
 from crawl2llm.training.special_tokens import EOS
 
 DOCS = pa.schema([("id", pa.string()), ("offset", pa.int64()), ("tokens", pa.int64()), ("bytes", pa.int64())])
@@ -131,10 +132,10 @@ def load_engine(path: Path, setting: str) -> tuple[Tokenizer, Engine]:
     return tokenizer, choose_engine(setting, tokenizer)
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: EncodeSettings, manifest: Manifest) -> list[Path]:
     shard, corpus = shard_of(args.corpus), Manifest.read(args.corpus)
     file = Manifest.read(args.tokenizer).verify_files("tokenizer.json").file("tokenizer.json")
-    tokenizer, engine = load_engine(file, settings["engine"])
+    tokenizer, engine = load_engine(file, settings.engine)
     progress = Progress(sum(corpus.summary[split]["bytes"] for split in SPLITS), "bytes")
     files, compared = [], 0
     manifest.summary = {"by_source": {}}
@@ -158,7 +159,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return files
 
 
-main = Program("tokenize.encode", __doc__, Untyped, body)
+main = Program("tokenize.encode", __doc__, EncodeSettings, body)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,12 @@ import regex
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.step_program import Program, Untyped
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, write_atomically
 from crawl2llm.formats.documents import rows, shard_of, uniform_hash
 from crawl2llm.stages.tokenize import ranks, unigram
+from crawl2llm.stages.tokenize.settings import TrainSettings
 from crawl2llm.training import vocabulary_size
 from crawl2llm.training.special_tokens import EOS, PAD, SPECIAL
 
@@ -114,7 +115,7 @@ def count_bytes_and_tokens(tokenizer: Tokenizer, paths: list[Path]) -> tuple[int
     return size, tokens
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) -> list[Path]:
     corpus = [Manifest.read(path) for path in args.corpus]
     shards = [shard_of(path) for path in args.corpus]
     total = sum(part.summary["train"]["bytes"] for part in corpus)
@@ -122,18 +123,18 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         raise command_line.InputError(
             "the corpus has no training text: none of its documents is in the training split (corpus.split)"
         )
-    entries = vocabulary_size.vocabulary_entries(settings["vocabulary"], total)
+    entries = vocabulary_size.vocabulary_entries(settings.vocabulary, total)
     texts = [part.file(f"train/{shard}.parquet") for part, shard in zip(corpus, shards, strict=True)]
     progress = Progress(None, "documents sampled")
 
     def counted_texts() -> Iterator[str]:
-        for text in sample_texts(texts, settings["train_bytes"], total, settings["seed"]):
+        for text in sample_texts(texts, settings.train_bytes, total, settings.seed):
             progress.add()
             yield text
 
-    log.info("training on about %.1f MB of %.1f MB", min(settings["train_bytes"], total) / 1e6, total / 1e6)
-    empty = untrained_tokenizer(settings["digits"], settings.get("marks", "separate"))
-    tokenizer = MODELS[settings["model"]](
+    log.info("training on about %.1f MB of %.1f MB", min(settings.train_bytes, total) / 1e6, total / 1e6)
+    empty = untrained_tokenizer(settings.digits, settings.marks)
+    tokenizer = MODELS[settings.model](
         cut_long_pieces(counted_texts(), unigram.piece_expression(empty)), empty, entries
     )
     out = args.manifest.with_name("tokenizer.json")
@@ -164,7 +165,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out, settings_file]
 
 
-main = Program("tokenize.train", __doc__, Untyped, body)
+main = Program("tokenize.train", __doc__, TrainSettings, body)
 
 
 if __name__ == "__main__":

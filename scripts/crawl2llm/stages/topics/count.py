@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.topic_names import PARTS
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import Writer, open_parquet, parquet_file, shard_of, verdict_file
+from crawl2llm.stages.topics.settings import CountSettings
 
 COUNT = pa.schema(
     [
@@ -34,7 +34,7 @@ COUNT = pa.schema(
 )
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: CountSettings, manifest: Manifest) -> list[Path]:
     shard = shard_of(args.topics)
     with open_parquet(parquet_file(args.topics)) as file:
         signals = file.read(["id", "topic", "bytes", "part"])
@@ -68,17 +68,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "topics.count",
-        __doc__,
-        "--config config.yaml --topics results/main/topics/score/00000.manifest.json "
-        "--verdicts results/main/ingest/check/manifest.json results/main/language/select/00000.manifest.json "
-        "--manifest /tmp/00000.manifest.json",
-    )
-    parser.add_argument("--topics", required=True, type=Path, help="manifest of a topics.score shard")
-    surviving_texts.add_verdicts_option(parser)
-    return command_line.run_step(parser, body, argv)
+main = Program("topics.count", __doc__, CountSettings, body)
 
 
 if __name__ == "__main__":

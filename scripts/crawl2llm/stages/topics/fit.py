@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from crawl2llm.stages.topics.model import Model, unit_rows
+from crawl2llm.stages.topics.settings import TrainSettings
 
 DOCUMENTS_MIN = 5  # of the sample that a term is in, to be one of the model's
 SHARE_MAX = 0.5  # most of the sample that a term is in: words that half of all documents have tell no topics apart
@@ -99,22 +99,22 @@ def tfidf_matrix(sample: Sample, idf: dict[str, float]) -> csr_matrix:
     return unit_rows(weighted)
 
 
-def fit_topics(sample: Sample, settings: dict[str, Any], topic: str) -> FittedTopics | None:
+def fit_topics(sample: Sample, settings: TrainSettings, topic: str) -> FittedTopics | None:
     """Topics of a sample, the largest first; None where it has too few terms for any. topic: what their names begin with."""
     from sklearn.cluster import KMeans
     from sklearn.decomposition import TruncatedSVD
     from threadpoolctl import threadpool_limits
 
-    idf = vocabulary_idf(sample, settings["terms"])
-    dimensions = min(settings["dimensions"], len(idf) - 1, len(sample.ids) - 1)
+    idf = vocabulary_idf(sample, settings.terms)
+    dimensions = min(settings.dimensions, len(idf) - 1, len(sample.ids) - 1)
     if dimensions < 2:
         return None
     weights = tfidf_matrix(sample, idf)
     with threadpool_limits(1):  # sums of several threads would be in another order each time
-        reduce = TruncatedSVD(dimensions, random_state=settings["seed"]).fit(weights)
+        reduce = TruncatedSVD(dimensions, random_state=settings.seed).fit(weights)
         vectors = unit_rows(weights @ reduce.components_.T)
-        topic_count = max(2, min(settings["clusters"], len(sample.ids) // DOCUMENTS_EACH))
-        centres = KMeans(topic_count, n_init=STARTS, random_state=settings["seed"]).fit(vectors).cluster_centers_
+        topic_count = max(2, min(settings.clusters, len(sample.ids) // DOCUMENTS_EACH))
+        centres = KMeans(topic_count, n_init=STARTS, random_state=settings.seed).fit(vectors).cluster_centers_
     model = Model(idf, reduce.components_.T, unit_rows(centres), [""] * topic_count)
     topics, _ = model.nearest_topics(weights)
     order = np.argsort(-np.bincount(topics[topics >= 0], minlength=topic_count), kind="stable")

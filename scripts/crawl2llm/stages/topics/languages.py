@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from crawl2llm.formats.documents import parquet_file, rows, shard_of
-
-
-def add_languages_option(parser: argparse.ArgumentParser) -> None:
-    """Add --languages."""
-    parser.add_argument(
-        "--languages",
-        type=Path,
-        nargs="*",
-        default=[],
-        help="manifests of language.score, where topics are by language",
-    )
 
 
 def language_by_id(manifests: Sequence[Path], shard: str) -> dict[str, str]:

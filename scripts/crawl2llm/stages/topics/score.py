@@ -15,13 +15,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl2llm.chain import command_line
+from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.topic_names import ALL, OTHER, PARTS
 from crawl2llm.formats.documents import Writer, batches, parquet_file, shard_of, uniform_hash
-from crawl2llm.stages.topics.languages import add_languages_option, language_by_id
+from crawl2llm.stages.topics.languages import language_by_id
 from crawl2llm.stages.topics.model import Models, load_models
+from crawl2llm.stages.topics.settings import ScoreSettings
 from crawl2llm.stages.topics.terms import terms
 from crawl2llm.text.group_split import COLUMNS, origin_of
 
@@ -55,7 +56,7 @@ def score_rows(rows: list[dict[str, Any]], models: Models, languages: dict[str, 
                 rows[number] |= {"topic": model.names[topic], "distance": distance}
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: ScoreSettings, manifest: Manifest) -> list[Path]:
     models, shard = load_models(args.model), shard_of(args.documents)
     languages, seed = language_by_id(args.languages, shard), models.settings["seed"]
     out, counts = args.manifest.with_name(f"{shard}.parquet"), Counter[str]()
@@ -75,18 +76,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [out]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = command_line.step_parser(
-        "topics.score",
-        __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json "
-        "--model results/main/topics/train/manifest.json --languages results/main/language/score/00000.manifest.json "
-        "--manifest /tmp/00000.manifest.json",
-    )
-    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
-    parser.add_argument("--model", required=True, type=Path, help="manifest of topics.train")
-    add_languages_option(parser)
-    return command_line.run_step(parser, body, argv)
+main = Program("topics.score", __doc__, ScoreSettings, body)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,20 @@ def reads_languages_by_language(need: str, config: Config, task: str) -> bool:
 
 
 STEPS = {
-    "topics.train": Step((DOCUMENTS, "language.score"), is_used=finds_topics, reads=reads_languages_by_language),
+    "topics.train": Step(
+        inputs={"documents": DOCUMENTS, "languages": "language.score"},
+        optional=("languages",),
+        is_used=finds_topics,
+        reads=reads_languages_by_language,
+    ),
     "topics.score": Step(
-        (DOCUMENTS, "topics.train", "language.score"),
+        inputs={"documents": DOCUMENTS, "model": "topics.train", "languages": "language.score"},
+        optional=("languages",),
         per="shard",
         is_used=finds_topics,
         reads=reads_languages_by_language,
     ),
-    "topics.count": Step(("topics.score", ALL_VERDICTS), per="shard", is_used=finds_topics),
+    "topics.count": Step(
+        inputs={"topics": "topics.score", "verdicts": ALL_VERDICTS}, per="shard", is_used=finds_topics
+    ),
 }

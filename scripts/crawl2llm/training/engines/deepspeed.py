@@ -39,11 +39,11 @@ class DeepSpeed(engine.Engine):
         restrict_unpickling()
         settings, cuda = job.settings, job.device.type == "cuda"
         self.accumulation = job.accumulation
-        self.zero, self.low = settings["zero_stage"], settings["precision"] != "fp32"
-        self.scaled = settings["precision"] == FP16
+        self.zero, self.low = settings.zero_stage, settings.precision != "fp32"
+        self.scaled = settings.precision == FP16
         # DeepSpeed clips under fp32 without ZeRO too, but keeps the norm to itself.
-        self.clip_here = settings["gradient_clipping"] if self.zero == 0 and not self.low else None
-        config = deepspeed_config(job, 0.0 if self.clip_here is not None else settings["gradient_clipping"])
+        self.clip_here = settings.gradient_clipping if self.zero == 0 and not self.low else None
+        config = deepspeed_config(job, 0.0 if self.clip_here is not None else settings.gradient_clipping)
         self.model = self._build_sharded(job, config) if self.zero == 3 else _build_whole(job)
         if job.recomputed:
             layers.recompute_activations(self.model, job.selective)
@@ -56,7 +56,7 @@ class DeepSpeed(engine.Engine):
             if torch.is_tensor(state.get("step")):
                 state["step"].zero_()
         self.sizes = {name: getattr(p, "ds_shape", p.shape) for name, p in self.model.named_parameters()}
-        self.ema = {part: v.clone() for part, v in self._own_parts().items()} if settings["ema"] else {}
+        self.ema = {part: v.clone() for part, v in self._own_parts().items()} if settings.ema else {}
         self._finish_setup(job)
 
     @staticmethod
@@ -280,8 +280,8 @@ def use_process_group(device: torch.device) -> None:
 
 def deepspeed_config(job: engine.Job, clipping: float) -> dict[str, Any]:
     """DeepSpeed's configuration: https://www.deepspeed.ai/docs/config-json. clipping: the largest norm; 0 does not clip."""
-    settings, zero = job.settings, job.settings["zero_stage"]
-    bf16, fp16 = settings["precision"] == "bf16", settings["precision"] == FP16
+    settings, zero = job.settings, job.settings.zero_stage
+    bf16, fp16 = settings.precision == "bf16", settings.precision == FP16
     config: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": job.micro_batch,
         "gradient_accumulation_steps": job.accumulation,
@@ -296,14 +296,14 @@ def deepspeed_config(job: engine.Job, clipping: float) -> dict[str, Any]:
         config["fp16"] = {
             "enabled": True,
             "loss_scale": 0,  # dynamic
-            "initial_scale_power": settings["loss_scale_power"],
-            "loss_scale_window": settings["loss_scale_window"],
+            "initial_scale_power": settings.loss_scale_power,
+            "loss_scale_window": settings.loss_scale_window,
             "hysteresis": 1,
             "min_loss_scale": loss_scale.LEAST_SCALE,
         }
     if (bf16 or fp16) and zero:  # DeepSpeed has no fp32 accumulation without ZeRO
         config["data_types"] = {"grad_accum_dtype": "fp32"}
-    if wide := settings["reduce_dtype"] == "fp32":
+    if wide := settings.reduce_dtype == "fp32":
         config["communication_data_type"] = "fp32"
     # Stage 3 does it by itself; without ZeRO, and by its BF16_Optimizer of stage 1, sums are made after the backward pass. On a CPU
     # nothing goes on beside it, and a second bucket is memory.

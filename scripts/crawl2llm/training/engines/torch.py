@@ -48,8 +48,8 @@ class Torch(engine.Engine):
     """A model under DDP or FSDP2 with torch's AdamW, or Muon beside it."""
 
     def __init__(self, job: engine.Job) -> None:
-        self.zero, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
-        self.low, self.device = loss_scale.LOW_PRECISION.get(job.settings["precision"]), job.device
+        self.zero, self.clipping = job.settings.zero_stage, job.settings.gradient_clipping
+        self.low, self.device = loss_scale.LOW_PRECISION.get(job.settings.precision), job.device
         self.scaling = loss_scale.of_settings(job.settings)
         if self.low and not self.zero and mixture.mixture_of(job.config):
             layers.autocast_products()
@@ -82,7 +82,7 @@ class Torch(engine.Engine):
                     parameter.grad = torch.zeros_like(parameter)  # which DDP takes into its buckets
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._build_optimizer(job, fused=True)
-        kept = self.model.named_parameters() if job.settings["ema"] else ()
+        kept = self.model.named_parameters() if job.settings.ema else ()
         self.ema = {name: parameter.detach().clone() for name, parameter in kept}
         # As the optimizer would at its first step: a checkpoint has it all from the start.
         for group in self.optimizer.param_groups:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
 
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.estimate import deepspeed, torch
 from crawl2llm.training.estimate.shape import Shape, Training, keys_and_values, sampling_bytes, shape_per_process
+from crawl2llm.training.parallel import Degrees
 
 ENGINES = {"deepspeed": deepspeed.peak_memory, "torch": torch.peak_memory}
 TRANSIENT_PARTS = (
@@ -17,46 +19,61 @@ TRANSIENT_PARTS = (
 )  # what is not there while answers are drawn
 
 
-def training_setup(settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> Training:
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where a training runs. processes: of all nodes.
+
+    sequences: of a global batch, what every step has a multiple of, which processes have to share out; largest: those of the largest step;
+    None: not known.
+    """
+
+    micro_batch: int
+    processes: int
+    activation_checkpointing: bool
+    selective_checkpointing: bool = False
+    async_checkpoints: bool = False
+    parallel: Degrees = field(default_factory=Degrees)
+    sequences: int | None = None
+    largest: int | None = None
+
+
+def training_setup(settings: EngineSettings, placement: Placement, cuda: bool) -> Training:
     """How a model is trained, by settings and placement as `memory_parts` has them."""
-    parallel, micro_batch = placement.get("parallel", {}), placement["micro_batch"]
-    processes = max(1, placement["processes"] // (parallel.get("tensor", 1) * parallel.get("pipeline", 1)))
-    at_once = micro_batch * processes // parallel.get("sequence", 1)
+    degrees, micro_batch = placement.parallel, placement.micro_batch
+    processes = max(1, placement.processes // (degrees.tensor * degrees.pipeline))
+    at_once = micro_batch * processes // degrees.sequence
     return Training(
         micro_batch=micro_batch,
-        precision=settings["precision"],
-        zero_stage=settings["zero_stage"],
+        precision=settings.precision,
+        zero_stage=settings.zero_stage,
         processes=processes,
-        recomputed=placement["activation_checkpointing"],
-        selective=placement.get("selective_checkpointing", False),
-        chunk=settings["loss_chunk"],
-        ema=bool(settings["ema"]),
-        accumulated=placement.get("largest", at_once + 1) > at_once,
+        recomputed=placement.activation_checkpointing,
+        selective=placement.selective_checkpointing,
+        chunk=settings.loss_chunk,
+        ema=bool(settings.ema),
+        accumulated=placement.largest is None or placement.largest > at_once,
         cuda=cuda,
-        async_checkpoints=bool(placement.get("async_checkpoints")),
-        compiled=cuda and bool(settings.get("compile_layers")),
-        rounded=settings.get("quantize_aware", "none") != "none",
-        offload_optimizer=settings.get("offload_optimizer", "none"),
-        offload_parameters=settings.get("offload_parameters", "none"),
+        async_checkpoints=placement.async_checkpoints,
+        compiled=cuda and settings.compile_layers,
+        rounded=settings.quantize_aware != "none",
+        offload_optimizer=settings.offload_optimizer,
+        offload_parameters=settings.offload_parameters,
     )
 
 
-def offloaded_bytes(shape: Shape, settings: dict[str, Any], placement: dict[str, Any]) -> dict[str, int]:
+def offloaded_bytes(shape: Shape, settings: EngineSettings, placement: Placement) -> dict[str, int]:
     """Bytes of one process that DeepSpeed's offload keeps beside a GPU: `host` and `nvme`, as `deepspeed.offloaded_bytes`."""
     return deepspeed.offloaded_bytes(shape, training_setup(settings, placement, True))
 
 
-def memory_parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
+def memory_parts(shape: Shape, settings: EngineSettings, placement: Placement, cuda: bool) -> dict[str, int]:
     """The peak memory of one process of pretrain.train, or of what trains by its engines, in bytes, by what takes it.
 
     Where the model draws answers while it trains (`shape.cached_layers`) the moment in which it does so may need most: it has keys and
-    values in the place of activations. Reward models are there at all times. settings: precision, zero_stage, loss_chunk, compile_layers,
-    ema, engine, and of finetune.train quantize_aware; placement: micro_batch, processes (all), activation_checkpointing,
-    selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the sequences of a step. cuda: of a GPU.
+    values in the place of activations. Reward models are there at all times. cuda: of a GPU.
     """
     how = training_setup(settings, placement, cuda)
-    parallel = placement.get("parallel", {})
-    needed = ENGINES[settings["engine"]](shape_per_process(shape, parallel), how)
+    needed = ENGINES[settings.engine](shape_per_process(shape, placement.parallel), how)
     if shape.reward_parameters:
         needed["reward models"] = 4 * shape.reward_parameters
     if not shape.cached_layers:

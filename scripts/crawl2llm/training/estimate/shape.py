@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from crawl2llm.training.parallel import Degrees
+
 PROGRAM = 560_000_000  # bytes of a process before it holds a model: torch, transformers, DeepSpeed and their threads
 CONTEXT = 1_000_000_000  # bytes of a GPU that CUDA and NCCL take
 PIECE = 1 << 26  # bytes of logits that are measured at once on a GPU: training/fused_cross_entropy.py
@@ -209,22 +211,22 @@ def muon_bytes(shape: Shape, how: Training) -> int:
     return 5 * 4 * min(AT_ONCE, shape.matrices // how.processes)
 
 
-def shape_per_process(shape: Shape, parallel: dict[str, int]) -> Shape:
+def shape_per_process(shape: Shape, degrees: Degrees) -> Shape:
     """What a process has of a model and of a window under pretrain.train.parallel; counted, not measured.
 
     Tensor parallelism gathers the logits and leaves experts whole. The first stage of a pipeline keeps the activations of as many
     micro-batches as there are stages, so together those of all layers; a stage at the end has a table of the vocabulary.
     """
-    tensor, table = parallel.get("tensor", 1), shape.vocabulary * shape.hidden
-    stages = parallel.get("pipeline", 1)
-    if not any(size > 1 for size in parallel.values()):
+    tensor, table = degrees.tensor, shape.vocabulary * shape.hidden
+    stages = degrees.pipeline
+    if not degrees:
         return shape
-    inside = (shape.parameters - table - shape.experts) // tensor + shape.experts // parallel.get("expert", 1)
+    inside = (shape.parameters - table - shape.experts) // tensor + shape.experts // degrees.expert
     return replace(
         shape,
         parameters=table // tensor + inside // stages,
         intermediate=shape.intermediate if shape.experts else -(-shape.intermediate // tensor),
-        context=-(-shape.context // parallel.get("sequence", 1)),
+        context=-(-shape.context // degrees.sequence),
         width=(shape.width or shape.hidden) // tensor,
         kv=(shape.kv or shape.width or shape.hidden) // tensor,
         tables=(table if stages > 1 else shape.outside_parameters) // tensor,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain import config_schema
 from crawl2llm.commands.trace.data_order import DataOrder, _windows_between
 from crawl2llm.training import data, schedule
+from crawl2llm.training.pretraining_settings import ResolvedSettings
 from tests.unit.stages.pretrain.test_mix import CONTEXT, corpus, draw
+from tests.unit.training.typed import train_settings
 
 STEPS = 60
 TRAIN = {"model": {"context": CONTEXT}, "global_batch_tokens": 4 * CONTEXT, "steps": STEPS, "epochs": None}
@@ -32,9 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
 
 
 def plain(encoded: list[Path], **more: Any) -> DataOrder:
-    plan = schedule.make_plan(
-        config_schema.fill_defaults("pretrain.train", TRAIN), len(data.open_split(encoded, "train"))
-    )
+    plan = schedule.make_plan(cast(ResolvedSettings, train_settings(**TRAIN)), len(data.open_split(encoded, "train")))
     return DataOrder(encoded, plan, 0, **more)
 
 

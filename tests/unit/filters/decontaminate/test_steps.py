@@ -16,16 +16,18 @@ from crawl2llm.chain.config import validate
 from crawl2llm.chain.filter_order import DECONTAMINATE, edit_steps
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.chain.steps import used_steps
-from crawl2llm.core.errors import ConfigError
+from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.manifest import Manifest, canonical_json
 from crawl2llm.filters.decontaminate import cuts, index, items, score, select
 from crawl2llm.filters.decontaminate.pairs import Guard
+from crawl2llm.filters.pair_masking import GuardSettings
+from crawl2llm.filters.pair_masks import pii_masks
 from crawl2llm.formats import surviving_texts
 from crawl2llm.formats.documents import document_id, rows
-from crawl2llm.stages.align.pairs import rows_with_split
+from crawl2llm.stages.align.pairs import Task, rows_with_split
 from crawl2llm.stages.evaluate import found
 from crawl2llm.stages.finetune.pairs import from_files
-from crawl2llm.training.pair_masks import pii_masks
+from crawl2llm.stages.finetune.settings import PairsSettings
 from crawl2llm.training.template import Template
 from crawl2llm.workflow.config_checks import check_decontaminated
 from tests.unit import making
@@ -166,16 +168,13 @@ def test_pairs_from_files_of_an_evaluation_set_are_dropped_and_counted_by_set(tm
     file = tmp_path / "pairs.jsonl"
     pairs = [(FIRST, "The giraffe"), ("Who wrote the old book on the shelf?", "Nobody knows who."), ("Say it:", SECOND)]
     file.write_text("".join(json.dumps({"instruction": q, "input": "", "output": a}) + "\n" for q, a in pairs))
-    section = validate({})["finetune"]["pairs"]
-    given = {
-        **section,
-        "files": [{"path": str(file), "layout": "alpaca", "heldout": 0}],
-        "decontaminate": {"overlap_max": None},
-    }
+    given = PairsSettings(files=[{"path": str(file), "layout": "alpaca", "heldout": 0}])
     dropped = Counter[str]()
-    kept = list(from_files(given, "train", dropped, guard=Guard(indexed, given)))
+    kept = list(from_files(given, "train", dropped, guard=Guard(indexed, GuardSettings(overlap_max=None))))
     assert [row["answer"] for row in kept] == ["Nobody knows who."] and dropped == {"in_own": 2}
-    assert len(list(from_files(given, "train", dropped, guard=Guard(None, given)))) == 3
+    assert len(list(from_files(given, "train", dropped, guard=Guard(None, None)))) == 3
+    with pytest.raises(InputError, match="does not use the filter decontaminate"):
+        Guard(indexed, None)
 
 
 def test_preferences_that_hold_an_item_are_dropped_though_it_is_masked(tmp_path: Path, indexed: Path) -> None:
@@ -194,10 +193,11 @@ def test_preferences_that_hold_an_item_are_dropped_though_it_is_masked(tmp_path:
     entry = {"path": str(file), "layout": "preference", "heldout": 0}
     given = {**full["align"]["pairs"], "files": [entry], "decontaminate": {"overlap_max": None}, "pii": full["pii"]}
     template, dropped = Template.parse(full["finetune"]["pairs"]["template"]), Counter[str]()
-    mask = pii_masks(given)
-    found = rows_with_split(given, tmp_path, template, dropped, mask=mask, guard=Guard(out, given))
+    settings = Task.model_validate(given)
+    mask = pii_masks(settings.pii)
+    found = rows_with_split(settings, tmp_path, template, dropped, mask=mask, guard=Guard(out, settings.decontaminate))
     assert list(found) == [] and dropped == {"in_mails": 1}
-    ((_, kept),) = rows_with_split(given, tmp_path, template, Counter(), mask=pii_masks(given))
+    ((_, kept),) = rows_with_split(settings, tmp_path, template, Counter(), mask=pii_masks(settings.pii))
     assert "station.master" not in kept["question"]
 
 

@@ -58,7 +58,7 @@ def test_the_new_corpus_has_nothing_of_the_old_one(
     old_documents, new_documents = documents(old, 0), documents(new, 500)
     run(before, old_documents, shards_before, CONFIG)
     place = exported(before)
-    config = {**CONFIG, "exact": {"earlier": [str(place)]}}
+    config = {**CONFIG, "exact": {"earlier": [str(place)], "skipped_by": []}}
     found = verdicts(run(folder, new_documents, shards, config))
     assert found.keys() == {row["id"] for row in new_documents}, "documents of the earlier corpus have no verdict here"
 
@@ -90,7 +90,7 @@ def test_a_copy_of_an_export_s_document_goes(tmp_path: Path) -> None:
     text = "one two three four five six"
     run(tmp_path / "old", documents([text, "other words altogether here"], 0), 2, CONFIG)
     place = exported(tmp_path / "old")
-    config = {**CONFIG, "exact": {"earlier": [str(place)]}}
+    config = {**CONFIG, "exact": {"earlier": [str(place)], "skipped_by": []}}
     new = documents([text, text + " seven", "something else again now"], 500)
     found = verdicts(run(tmp_path / "new", new, 2, config))
     ids = [row["id"] for row in new]

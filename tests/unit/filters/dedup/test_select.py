@@ -19,7 +19,7 @@ from crawl2llm.text.shingles import normalise, shingles
 
 CONFIG: dict[str, dict[str, Any]] = {
     "signature": {"shingle_words": 2, "numbers": "zero", "permutations": 8, "bands": 4, "rows": 2, "seed": 1},
-    "exact": {"earlier": []},
+    "exact": {"earlier": [], "skipped_by": []},
     "band": {"max_candidates": 64},
     "sets": {},
     "verify": {},
@@ -52,7 +52,7 @@ def run(folder: Path, documents: list[Document], shards: int, config: dict[str, 
 
     def step(name: str, module: Any, manifest: str, **inputs: list[Path]) -> None:
         options = [part for key, paths in inputs.items() for part in (f"--{key}", *map(str, paths))]
-        mark = json.dumps({"step": f"dedup.{name}", "config": {"skipped_by": [], **config[name]}})
+        mark = json.dumps({"step": f"dedup.{name}", "config": config[name]})
         assert module.main(["--config", mark, "--manifest", str(folder / name / manifest), *options]) == 0
 
     def manifests(name: str, tasks: list[str]) -> list[Path]:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from crawl2llm.chain import config as configuration
-from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.core.settings import Settings, section
 from crawl2llm.filters.framework.columns import Columns, one_document
 from crawl2llm.filters.framework.rules import OFF, Comparison, Match, Rule, failed_rules
-from crawl2llm.filters.pii.kinds import KINDS
 
-SETTINGS = {"most": 5, "least": 2, "off": None, "deep": {"most": 7}}
+
+class Deep(Settings):
+    most: int = 7
+
+
+class Some(Settings):
+    most: int = 5
+    least: int = 2
+    off: int | None = None
+    deep: Deep = section()
+
+
+SETTINGS = Some()
 
 
 def failed(rules: list[Rule | Match], language: str = "", **numbers: float | None) -> list[tuple[str, Any, Any]]:
@@ -77,99 +86,3 @@ def test_what_another_threshold_moves() -> None:
     values, fixed = rule.movable_values(columns, SETTINGS)
     assert np.array_equal(values, [6, np.nan, np.nan, 9, np.nan], equal_nan=True)
     assert fixed.tolist() == [False, True, False, False, False]
-
-
-# Of a document that passes all rules of a filter: what its rules need to apply to it.
-PASSES: dict[str, dict[str, Any]] = {
-    "url": {"words": 0},
-    "pii": dict.fromkeys(KINDS, 0),
-    "language": {"language": "en", "score": 1.0},
-    "licence": {"licence": "cc-by-4.0", "said": "rel", "beside": 0},
-    "sourcecode": {"extension": "py", "data": False},
-    "toxicity": {"terms": 5, "words": 100, "hits": 0, "classifiers": ["a"], "probabilities": [0.0]},
-    **{name: {"taken": 1} for name in ("boilerplate", "paragraphs", "substrings")},
-}
-SETS: dict[str, dict[str, Any]] = {
-    "licence": {"unknown": "drop", "allowed": ["cc-by"], "said": ["rel"]},
-    "sourcecode": {"licences": ["mit"], "generated": True},
-    "toxicity": {"terms_max": 9},
-    "pii": {"actions": {"email_address": "drop", "iban": "drop"}, "drop_from": 2, "total_max": 5},
-}
-# What a document that a rule drops has instead. A rule that compares a column is tried at its threshold and beyond it.
-DROPPED: dict[str, dict[str, Any]] = {
-    "url domain": {"domain": "bad.example"},
-    "url address": {"address": "bad.example/a"},
-    "url expression": {"expression": "bad"},
-    "language language": {"language": "de"},
-    "licence unknown": {"licence": None, "said": None},
-    "licence licence": {"licence": "cc-by-nc-4.0"},
-    "licence said": {"said": "link"},
-    "sourcecode generated": {"generated": "do not edit"},
-    "sourcecode licence": {"spdx": "GPL-3.0-only"},
-    "toxicity share": {"hits": 100},
-    "toxicity classifier": {"probabilities": [1.0]},
-    "pii total_max": {"phone_number": 6},
-}
-
-
-def declared() -> list[tuple[str, int]]:
-    """Every filter that declares rules, with the numbers of these."""
-    out = []
-    for name in FILTERS:
-        module = importlib.import_module(f"crawl2llm.filters.{name}.select")
-        if hasattr(module, "rules"):
-            out += [(name, number) for number in range(len(module.rules(complete(name))))]
-    return out
-
-
-def complete(name: str) -> dict[str, Any]:
-    """Settings of a filter under which every threshold is on: of those that are null, some number."""
-    changes = SETS.get(name, {})
-    settings: dict[str, Any] = configuration.validate({name: {"select": changes}})[name]["select"]
-
-    def switch_on(tree: dict[str, Any]) -> dict[str, Any]:
-        return {
-            key: switch_on(value) if isinstance(value, dict) else 0.5 if value is None else value
-            for key, value in tree.items()
-        }
-
-    return switch_on(settings)
-
-
-@pytest.mark.parametrize(("name", "number"), declared())
-def test_every_rule_drops_a_document_and_keeps_another(name: str, number: int) -> None:
-    settings = complete(name)
-    rule = importlib.import_module(f"crawl2llm.filters.{name}.select").rules(settings)[number]
-    passes, dropped = dict(PASSES.get(name, {})), dict(DROPPED.get(f"{name} {rule.name}", {}))
-    if not dropped:
-        assert isinstance(rule, Rule) and isinstance(rule.measure, str), f"{name} {rule.name} has no example"
-        threshold, beyond = rule.threshold_for_all(settings), {"<": -1e-3, ">": 1e-3, ">=": 0.0}[rule.drops]
-        assert threshold is not None
-        if name == "sourcecode" and rule.threshold == "data_longest_line_max":
-            passes["data"] = True
-        passes[rule.measure] = threshold - (rule.drops == ">=")
-        dropped = {rule.measure: threshold + beyond}
-    assert names_of_failed(name, passes, settings) == []
-    assert names_of_failed(name, {**passes, **dropped}, settings) == [rule.name]
-
-
-def names_of_failed(name: str, row: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """The rules of a filter that a document fails; what its row lacks was not measured."""
-    modules = [importlib.import_module(f"crawl2llm.filters.{name}.score")]
-    modules += [importlib.import_module("crawl2llm.filters.language.compare")] if name == "language" else []
-    modules += [importlib.import_module("crawl2llm.filters.edit_filter")] if not hasattr(modules[0], "SIGNAL") else []
-    columns = {field.name: field.type for module in modules for field in getattr(module, "SIGNAL", ())}
-    table = pa.table(
-        {
-            column: pa.array([row.get(column, [] if pa.types.is_list(kind) else None)]).cast(
-                pa.float64() if pa.types.is_integer(kind) else kind
-            )
-            for column, kind in columns.items()
-        }
-    )
-    (failures,) = failed_rules(
-        importlib.import_module(f"crawl2llm.filters.{name}.select").rules(settings),
-        Columns([table], np.zeros(1, np.int64), [row.get("language", "")]),
-        settings,
-    )
-    return [failure.rule for failure in failures]

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from crawl2llm.chain import config
 from crawl2llm.chain import steps as steps_of
 from crawl2llm.chain.fingerprint import fingerprint
-from crawl2llm.chain.heuristics_rules import Rule
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.heuristics import calibrate, score, select, thresholds
 from crawl2llm.filters.heuristics.measures import MEASURES
+from crawl2llm.filters.heuristics.rules import Rule
+from crawl2llm.filters.heuristics.settings import SelectSettings
 from crawl2llm.formats.documents import Writer, rows
 from tests.unit import making
 
@@ -188,23 +189,20 @@ def test_the_same_thresholds_from_any_number_of_shards(tmp_path: Path) -> None:
         assert found[0] == found[1]
 
 
-def thresholds_of(language: str, settings: dict[str, Any]) -> dict[str, float]:
+def thresholds_of(language: str, settings: SelectSettings, calibrated: dict[str, Any]) -> dict[str, float]:
     """The thresholds of the rules that are active for a language."""
-    active = select.Tally(settings, {}).active_rules(language)
+    active = select.Tally(settings, calibrated, {}).active_rules(language)
     return {name: rule.threshold_for(language, settings) for name, rule in active.items()}
 
 
 def test_rules_of_a_language() -> None:
-    settings = {
-        **config.validate({})["heuristics"]["select"],
-        "languages": {"th": {"c4": {"sentences_min": None, "policy_lines_max": 0.5}}},
-        "calibrated": {"th": {"c4.sentences_min": 3.0}, "fi": {"c4.sentences_min": 4.0}},
-    }
-    tally = select.Tally(settings, {})
-    thai = thresholds_of("th", settings)
+    settings = SelectSettings(languages={"th": {"c4": {"sentences_min": None, "policy_lines_max": 0.5}}})
+    calibrated = {"th": {"c4.sentences_min": 3.0}, "fi": {"c4.sentences_min": 4.0}}
+    tally = select.Tally(settings, calibrated, {})
+    thai = thresholds_of("th", settings, calibrated)
     assert "c4.sentences_min" not in thai and thai["c4.policy_lines_max"] == 0.5
-    assert thresholds_of("fi", settings)["c4.sentences_min"] == 4.0
-    assert thresholds_of("en", settings) == thresholds_of("", settings)
+    assert thresholds_of("fi", settings, calibrated)["c4.sentences_min"] == 4.0
+    assert thresholds_of("en", settings, calibrated) == thresholds_of("", settings, calibrated)
     assert "c4.policy_lines_max" in tally.names_of_active_rules()
 
 
@@ -216,15 +214,13 @@ def test_without_languages_nothing_changes(tmp_path: Path) -> None:
 
 
 def test_good_text_of_these_languages_has_looser_thresholds() -> None:
-    settings = config.validate({})["heuristics"]["select"]
-
     def of(language: str, **more: Any) -> dict[str, float]:
-        return thresholds_of(language, {**settings, **more, "calibrated": {}})
+        return thresholds_of(language, SelectSettings(**more), {})
 
     assert of("ko")["gopher_quality.mean_word_length_min"] == 1 and of("en")["gopher_quality.mean_word_length_min"] == 3
     assert "fineweb.punctuated_lines_min" not in of("th") and of("zh")["c4.sentences_min"] == 3
-    assert of("zh", c4={**settings["c4"], "sentences_min": 2})["c4.sentences_min"] == 2, "the config's is looser still"
-    assert "c4.sentences_min" not in of("zh", c4={**settings["c4"], "sentences_min": None})
+    assert of("zh", c4={"sentences_min": 2})["c4.sentences_min"] == 2, "the config's is looser still"
+    assert "c4.sentences_min" not in of("zh", c4={"sentences_min": None})
     assert of("zh", languages={"zh": {"c4": {"sentences_min": 7}}})["c4.sentences_min"] == 7
 
 

@@ -11,6 +11,7 @@ import pytest
 from crawl2llm.chain import config as configuration
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.language import score, select
+from crawl2llm.filters.language.settings import SelectSettings
 from crawl2llm.formats.documents import Writer, rows
 from tests.unit import making
 
@@ -94,9 +95,11 @@ def test_step(tmp_path: Path) -> None:
 
 def test_thresholds_of_languages() -> None:
     row = {"id": "x", "language": "hr", "score": 0.4}
-    assert select.thresholds_by_language({"languages": ["hr", "en"], "threshold": 0.65}) == {"hr": 0.3}
-    assert select.thresholds_by_language({"languages": [], "threshold": 0.65, "thresholds": {"fi": 0.5}}) == {"fi": 0.5}
-    assert select.thresholds_by_language({"languages": ["hr"], "threshold": 0.2}) == {}, "a lower one for all holds"
+    assert select.thresholds_by_language(SelectSettings(languages=["hr", "en"])) == {"hr": 0.3}
+    assert select.thresholds_by_language(SelectSettings(languages=[], thresholds={"fi": 0.5})) == {"fi": 0.5}
+    assert select.thresholds_by_language(SelectSettings(languages=["hr"], threshold=0.2)) == {}, (
+        "a lower one for all holds"
+    )
     assert judged(row, languages=["hr"])["kept"] and not judged({**row, "score": 0.2}, languages=["hr"])["kept"]
     assert not judged(row, languages=["hr"], thresholds={"hr": 0.65})["kept"]
     assert judged(row, languages=[], threshold=0.3, thresholds={"hr": 0.5})["threshold"] == 0.5

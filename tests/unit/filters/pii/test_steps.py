@@ -13,12 +13,14 @@ import pytest
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.fingerprint import fingerprint
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.filters.pair_masks import pii_masks
 from crawl2llm.filters.pii import score, select
+from crawl2llm.filters.pii.settings import PiiSettings
 from crawl2llm.formats import spans, surviving_texts
 from crawl2llm.formats.documents import Writer, rows
-from crawl2llm.stages.align.pairs import rows_with_split
+from crawl2llm.stages.align.pairs import Task, rows_with_split
 from crawl2llm.stages.finetune.pairs import from_files
-from crawl2llm.training.pair_masks import pii_masks
+from crawl2llm.stages.finetune.settings import PairsSettings
 from crawl2llm.training.template import Template
 from tests.unit import making
 
@@ -127,12 +129,13 @@ def test_pairs_from_files(tmp_path: Path) -> None:
         {"question": "Why?", "answer": "Since version 1.2.3.4."},
         {"question": "Key?", "answer": "AK" + "IAQ7Z3M2X5K4W6R7T2"},
     ]
-    settings = {"files": [lines(tmp_path / "a.jsonl", *pairs)], "seed": 1, "template": "Q: {question}\nA: {answer}"}
-    assert pii_masks(settings) is None
-    told = {**settings, "pii": {**SETTINGS, "select": {**SETTINGS["select"], "actions": {"secret": "drop"}}}}
-    mask, dropped = pii_masks(told), Counter[str]()
+    entries = [lines(tmp_path / "a.jsonl", *pairs)]
+    settings = PairsSettings(files=entries, seed=1, template="Q: {question}\nA: {answer}")
+    assert pii_masks(None) is None
+    dropping = {**SETTINGS, "select": {**SETTINGS["select"], "actions": {"secret": "drop"}}}
+    mask, dropped = pii_masks(PiiSettings.model_validate(dropping)), Counter[str]()
     assert mask is not None
-    found = list(from_files(told, "train", dropped, mask))
+    found = list(from_files(settings, "train", dropped, mask))
     assert [(row["question"], row["answer"]) for row in found] == [
         ("Who is <EMAIL_ADDRESS>?", "Call <PHONE_NUMBER>."),
         ("Why?", "Since version 1.2.3.4."),
@@ -147,11 +150,11 @@ def test_preferences_from_files(tmp_path: Path) -> None:
         {"prompt": "Which?", "chosen": "a@example.com", "rejected": "b@example.com"},
     ]
     settings = {"files": [lines(tmp_path / "p.jsonl", *told)], "seed": 1, "pii": SETTINGS}
-    dropped, mask = Counter[str](), pii_masks(settings)
+    dropped, mask = Counter[str](), pii_masks(PiiSettings.model_validate(SETTINGS))
     found = [
         row
         for _, row in rows_with_split(
-            settings, Path(), Template.parse("Q: {question}\nA: {answer}"), dropped, mask=mask
+            Task.model_validate(settings), Path(), Template.parse("Q: {question}\nA: {answer}"), dropped, mask=mask
         )
     ]
     assert [(row["chosen"], row["rejected"]) for row in found] == [("<EMAIL_ADDRESS>, of course.", "No.")]
@@ -166,6 +169,5 @@ def test_pairs_are_told_of_the_filter_only_where_a_run_uses_it(step: str) -> Non
     assert fingerprint(step, configuration.validate(without)) == fingerprint(step, configuration.validate(edited))
     used = json.loads(fingerprint(step, configuration.validate({**with_, **edited})))
     assert used["config"]["pii"]["select"]["placeholder"] == "X"
-    assert not any(name.startswith("scripts/crawl2llm/filters/pii/") for name in used["code"]), (
-        "it is in the corpus's fingerprint"
-    )
+    of_filter = {name for name in used["code"] if name.startswith("scripts/crawl2llm/filters/pii/")}
+    assert of_filter <= {"scripts/crawl2llm/filters/pii/__init__.py"}, "its code is in the corpus's fingerprint"

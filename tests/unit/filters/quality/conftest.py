@@ -9,6 +9,7 @@ import pytest
 
 from crawl2llm.filters.quality import tools
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier
+from crawl2llm.filters.quality.settings import TrainSettings
 from tests.unit import making
 
 GOOD = ("the proof", "of the lemma", "follows from", "the theorem", "by induction", "on the degree")
@@ -47,9 +48,7 @@ def crawl(tmp_path: Path) -> tuple[list[Path], Path]:
     return made, making.verdicts(tmp_path / "dedup", ids)
 
 
-SETTINGS = {
-    "learning_rate": 0.5, "dimensions": 8, "window": 5, "epochs": 20, "word_ngrams": 2, "min_count": 1, "buckets": 500, "seed": 0,
-}  # fmt: skip
+SETTINGS = TrainSettings(learning_rate=0.5, dimensions=8, epochs=20, buckets=500)
 
 
 @pytest.fixture(scope="session")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl2llm.chain.config import lookup, validate
 from crawl2llm.core.errors import InputError
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
+from crawl2llm.filters.quality.settings import TrainSettings
 from crawl2llm.formats.documents import uniform_hash
 
-SETTINGS: dict[str, Any] = {**lookup(validate({}), "quality.train"), "dimensions": 8, "buckets": 500}
+SETTINGS = TrainSettings(dimensions=8, buckets=500)
 GOOD, BAD = ["theorem", "proof", "lemma", "integral"], ["discount", "casino", "buy", "now"]
 
 
@@ -51,13 +50,13 @@ def test_training_twice_gives_the_same_bytes_whatever_lies_in_memory(tmp_path: P
         Classifier.train(examples, SETTINGS).save(path)
         found.append(path.read_bytes())
     assert found[0] == found[1] == found[2]
-    Classifier.train(examples, {**SETTINGS, "seed": 7}).save(tmp_path / "other.bin")
+    Classifier.train(examples, SETTINGS.model_copy(update={"seed": 7})).save(tmp_path / "other.bin")
     assert (tmp_path / "other.bin").read_bytes() != found[0]
 
 
 def test_divergence_names_the_key(examples: Path) -> None:
     with pytest.raises(InputError, match=r"NaN.*quality\.train\.learning_rate"):
-        Classifier.train(examples, {**SETTINGS, "learning_rate": 10, "epochs": 50, "dimensions": 4, "buckets": 10})
+        Classifier.train(examples, TrainSettings(learning_rate=10, epochs=50, dimensions=4, buckets=10))
 
 
 @given(st.text())

@@ -14,7 +14,8 @@ from crawl2llm.filters.quality.calibrate import language_cutoffs
 from crawl2llm.filters.quality.combine import document_buckets
 from crawl2llm.filters.quality.quantiles import METHODS, fuse_quantiles, quantile_table, quantiles_of
 from crawl2llm.filters.quality.score import SIGNAL
-from crawl2llm.filters.quality.select import judge_batch
+from crawl2llm.filters.quality.select import Task, judge_batch
+from crawl2llm.filters.quality.settings import CombineRequire
 from crawl2llm.filters.quality.threshold_logic import COLUMNS, apply_requirements, failure_columns
 
 SCORES = st.lists(st.sampled_from([-1.0, 0.0, 0.5]) | st.floats(-1e6, 1e6), min_size=1, max_size=50)
@@ -85,9 +86,9 @@ def test_buckets_are_those_of_cc_net() -> None:
     assert [high.count(name) for name in ("head", "middle", "tail")] == [30, 30, 40] and high[99] == "head"
 
 
-REQUIRE: list[list[dict[str, Any]]] = [
-    [{"scorer": "edu", "min": 2.5}, {"scorer": "lm", "buckets": ["head", "middle"]}],
-    [{"scorer": "lm", "max": 100.0}, {"scorer": "edu", "quantile_min": 0.5}],
+REQUIRE = [
+    [CombineRequire(scorer="edu", min=2.5), CombineRequire(scorer="lm", buckets=["head", "middle"])],
+    [CombineRequire(scorer="lm", max=100.0), CombineRequire(scorer="edu", quantile_min=0.5)],
 ]
 
 
@@ -116,7 +117,7 @@ def test_a_score_that_is_not_there_fails_nothing() -> None:
 
 
 def test_verdicts_have_the_rule_that_drops_them() -> None:
-    settings = {"method": "fraction", "skipped_by": ["wiki"], "seed": 0, "alpha": 9.0}
+    settings = Task(skipped_by=["wiki"])
     schema = pa.schema([*SIGNAL, *COLUMNS.items()])
     base = {"source": "web", "curated": False, "failed": [], "value": None, "threshold": None, "detail": None}
     fails = {"score": None, "failed": ["edu_min", "lm_bucket"], "value": 1.0, "threshold": 2.5}

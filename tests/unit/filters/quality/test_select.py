@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crawl2llm.filters.quality.score import SIGNAL
-from crawl2llm.filters.quality.select import judge_batch, pareto_draw, top_fraction_threshold
+from crawl2llm.filters.quality.select import Task, judge_batch, pareto_draw, top_fraction_threshold
 
-SETTINGS: dict[str, Any] = {"method": "fraction", "seed": 0, "alpha": 9.0, "skipped_by": []}
+SETTINGS = Task(skipped_by=[])
 
 
-def verdicts(rows: list[dict[str, Any]], settings: dict[str, Any], threshold: float) -> list[dict[str, Any]]:
+def verdicts(rows: list[dict[str, Any]], settings: Task, threshold: float) -> list[dict[str, Any]]:
     return judge_batch(pa.RecordBatch.from_pylist(rows, schema=SIGNAL), settings, threshold).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -59,7 +59,7 @@ def test_draws_are_lomax(alpha: float) -> None:
 def test_pareto_keeps_a_score_as_often_as_gpt3_did() -> None:
     for score in (0.0, 0.5, 0.9):
         rows = [{"id": f"{n}", "curated": False, "score": score} for n in range(20_000)]
-        found = verdicts(rows, {**SETTINGS, "method": "pareto"}, 0.0)
+        found = verdicts(rows, Task(method="pareto", skipped_by=[]), 0.0)
         kept = sum(row["kept"] for row in found) / len(rows)
         # np.random.pareto(9) > 1 - score
         assert kept == pytest.approx((2 - score) ** -9.0, abs=0.006)
@@ -78,24 +78,24 @@ def test_verdict_says_what_was_measured_and_against_what() -> None:
     }
     rows = [{**row, "id": f"{n}", "score": n / 10} for n in range(5)]
     assert [one["rules"] for one in verdicts(rows, SETTINGS, 0.3)] == [["fraction"]] * 3 + [[]] * 2
-    (dropped,) = verdicts([{**row, "score": 0.0, "id": "b"}], {**SETTINGS, "method": "pareto"}, 0.0)
+    (dropped,) = verdicts([{**row, "score": 0.0, "id": "b"}], Task(method="pareto", skipped_by=[]), 0.0)
     assert dropped["rule"] == "pareto" and dropped["value"] <= dropped["threshold"]
 
 
 @pytest.mark.parametrize("row", [{"curated": True, "score": 0.0}, {"curated": False, "score": None}])
 @pytest.mark.parametrize("method", ["fraction", "pareto"])
 def test_curated_and_unscored_documents_stay(row: dict[str, Any], method: str) -> None:
-    (found,) = verdicts([{"id": "a", **row}], {**SETTINGS, "method": method}, 0.99)
+    (found,) = verdicts([{"id": "a", **row}], Task(method=method, skipped_by=[]), 0.99)
     assert found["kept"] and found["rule"] is None and found["value"] is None and found["rules"] == []
 
 
 @pytest.mark.parametrize("method", ["fraction", "pareto"])
 def test_a_source_that_skips_it_stays_with_the_rule_that_it_fails(method: str) -> None:
     """Its neighbours have the verdicts that they have without it."""
-    settings = {**SETTINGS, "method": method}
+    settings = Task(method=method, skipped_by=[])
     rows = [{"id": f"{n}", "source": f"{n % 3}", "curated": n % 2 == 0, "score": n / 40} for n in range(40)]
     rows.append({"id": "unscored", "source": "1", "curated": False, "score": None})
-    before, after = verdicts(rows, settings, 0.5), verdicts(rows, {**settings, "skipped_by": ["1", "9"]}, 0.5)
+    before, after = verdicts(rows, settings, 0.5), verdicts(rows, Task(method=method, skipped_by=["1", "9"]), 0.5)
     for row, one, other in zip(rows, before, after, strict=True):
         if row["source"] == "1":
             one = {**one, "kept": True, "rule": None, "value": None, "threshold": None}

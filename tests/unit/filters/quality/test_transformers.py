@@ -16,12 +16,13 @@ from crawl2llm.chain import config
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.quality import transformers
+from crawl2llm.filters.quality.settings import ScorerModel, TransformersSettings
 from crawl2llm.filters.quality.transformers import Model, label_weights, length_batches
 from crawl2llm.formats.documents import rows
 from tests.unit import making
 from tests.unit.filters.quality.conftest import classifier, sentence
 
-SETTINGS = config.validate({})["quality"]["transformers"]
+SETTINGS = TransformersSettings()
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ TEXTS = [sentence(n % 3 == 0, n, 1 + n % 9) for n in range(30)]
 
 @pytest.mark.parametrize("budget", [1, 40, 10_000])
 def test_a_regression_gives_what_transformers_gives_at_any_batch_size(regression: Path, budget: int) -> None:
-    model = Model({"name": "edu", "path": str(regression)}, SETTINGS, "cpu")
+    model = Model(ScorerModel(name="edu", path=str(regression)), SETTINGS, "cpu")
     found = model(TEXTS, budget)
     assert found == pytest.approx([plain(regression, text)[0] for text in TEXTS], abs=1e-5)
     good = np.array([n % 3 == 0 for n in range(30)])
@@ -70,7 +71,7 @@ def test_a_regression_gives_what_transformers_gives_at_any_batch_size(regression
 
 def test_a_text_without_a_token_has_no_score(regression: Path) -> None:
     """GPT-2's tokenizer adds no token of its own: an empty text has none."""
-    model = Model({"name": "edu", "path": str(regression)}, SETTINGS, "cpu")
+    model = Model(ScorerModel(name="edu", path=str(regression)), SETTINGS, "cpu")
     own = model.tokenizer
 
     class Bare:
@@ -89,22 +90,24 @@ def test_a_text_without_a_token_has_no_score(regression: Path) -> None:
 def test_classes_as_a_probability_and_as_an_expected_value(classes: Path) -> None:
     logits = np.array([plain(classes, text) for text in TEXTS])
     share = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
-    high = Model({"name": "edu", "path": str(classes), "label": "high"}, SETTINGS, "cpu")(TEXTS, 64)
+    high = Model(ScorerModel(name="edu", path=str(classes), label="high"), SETTINGS, "cpu")(TEXTS, 64)
     assert high == pytest.approx(share, abs=1e-5)
-    expected = Model({"name": "edu", "path": str(classes), "values": {"low": 1, "high": 5}}, SETTINGS, "cpu")(TEXTS, 64)
+    expected = Model(ScorerModel(name="edu", path=str(classes), values={"low": 1, "high": 5}), SETTINGS, "cpu")(
+        TEXTS, 64
+    )
     assert expected == pytest.approx(1 + 4 * share, abs=1e-4)
 
 
 def test_labels_have_to_fit_the_head() -> None:
     names = {0: "low", 1: "high"}
     for entry, outputs, words in (
-        ({"name": "a", "label": "high"}, 1, "has one output"),
-        ({"name": "a"}, 2, "they are low, high"),
-        ({"name": "a", "label": "hgih"}, 2, "no label hgih; the model's are low, high"),
-        ({"name": "a", "values": {"low": 1}}, 2, "no number for high"),
+        ({"label": "high"}, 1, "has one output"),
+        ({}, 2, "they are low, high"),
+        ({"label": "hgih"}, 2, "no label hgih; the model's are low, high"),
+        ({"values": {"low": 1}}, 2, "no number for high"),
     ):
         with pytest.raises(InputError, match=words):
-            label_weights(entry, names, outputs)
+            label_weights(ScorerModel(name="a", path="a", **entry), names, outputs)
 
 
 def test_a_model_without_a_trained_head_is_refused(regression: Path, tmp_path: Path) -> None:
@@ -114,17 +117,17 @@ def test_a_model_without_a_trained_head_is_refused(regression: Path, tmp_path: P
     kept = {name: value for name, value in load_file(folder / "model.safetensors").items() if "classifier" not in name}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"no weights for classifier\.bias, classifier\.weight"):
-        Model({"name": "edu", "path": str(folder)}, SETTINGS, "cpu")
+        Model(ScorerModel(name="edu", path=str(folder)), SETTINGS, "cpu")
 
 
 def test_the_digest_of_a_folder_is_compared_before_it_is_read(regression: Path) -> None:
-    from crawl2llm.chain import scorers
+    from crawl2llm.filters.quality import scorers
 
     entry = {"name": "edu", "path": f"{regression}#sha256={making.folder_digest(regression)}"}
     scorers.check_scorers(config.validate({"quality": {"transformers": {"models": [entry]}}}))
-    Model(entry, SETTINGS, "cpu")
+    Model(ScorerModel(**entry), SETTINGS, "cpu")
     with pytest.raises(InputError, match=r"models: edu: .* it is another folder or a damaged one"):
-        Model({**entry, "path": f"{regression}#sha256={'0' * 64}"}, SETTINGS, "cpu")
+        Model(ScorerModel(name="edu", path=f"{regression}#sha256={'0' * 64}"), SETTINGS, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,7 @@ def test_the_digest_of_a_folder_is_compared_before_it_is_read(regression: Path) 
 def test_what_cannot_be_loaded_is_refused_before_a_run(
     regression: Path, tmp_path: Path, damage: Any, words: str
 ) -> None:
-    from crawl2llm.chain import scorers
+    from crawl2llm.filters.quality import scorers
 
     folder = shutil.copytree(regression, tmp_path / "model")
     tree = {"quality": {"transformers": {"models": [{"name": "edu", "path": str(folder)}]}}}

@@ -14,7 +14,9 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import checks, losses
 from crawl2llm.stages.align.batches import Preferences
+from crawl2llm.stages.align.settings import TrainSettings
 from crawl2llm.training import adapters, initial
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.model_loading import load_model
 from crawl2llm.training.pair_batches import tokenized_pairs
 from tests.unit.stages.align import test_online, test_preferences
@@ -28,6 +30,7 @@ RATE = 0.02
 CONFIG = {
     **test_preferences.CONFIG, **MORE["lora"], "adapter_targets": [], "method": "dpo", "engine": "torch", "zero_stage": 0,
 }  # fmt: skip
+ENGINE_SETTINGS = EngineSettings.of_tuning(TrainSettings(**CONFIG))
 CASES = ["torch-0-3", "torch-3-8-17"]
 
 
@@ -36,15 +39,15 @@ def plain(base: Path, preferences: Path) -> list[float]:
     model, tokenizer = load_model(base.parent / "model")
     beginning = dict(
         adapters.weights_with_adapter(
-            adapters.empty_model(model.config, CONFIG, "here"), initial.random_weights(model.config, 0), 0
+            adapters.empty_model(model.config, ENGINE_SETTINGS, "here"), initial.random_weights(model.config, 0), 0
         )
     )
-    adapted = PeftModel(model, adapters.lora_config(CONFIG))
+    adapted = PeftModel(model, adapters.lora_config(ENGINE_SETTINGS))
     own = [(name, value) for name, value in adapted.named_parameters() if value.requires_grad]
     with torch.no_grad():
         for name, value in own:
             value.copy_(beginning[name.removeprefix("base_model.model.")])
-    batches = Preferences(preferences, tokenizer, {**CONFIG, "seed": 0}, 1)
+    batches = Preferences(preferences, tokenizer, TrainSettings(**CONFIG), 1, "dpo")
     moves = torch.optim.AdamW([value for _, value in own], lr=RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
 
     def logp(row: dict[str, Any], name: str) -> torch.Tensor:
@@ -136,7 +139,7 @@ def test_an_adapter_takes_rewards(base_model: Path, questions: Path, tmp_path: P
 
 def test_off_is_the_model_without_the_adapter(base_model: Path) -> None:
     plain, _ = load_model(base_model.parent / "model")
-    settings = {**MORE["lora"], "adapter_targets": []}
+    settings = EngineSettings.of_tuning(TrainSettings(**MORE["lora"], adapter_targets=[]))
     given = adapters.weights_with_adapter(
         adapters.empty_model(plain.config, settings, "here"), iter(plain.named_parameters()), 0
     )

@@ -16,6 +16,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import pairs
 from crawl2llm.stages.align.endpoint import KEY, EndpointJudge
 from crawl2llm.stages.align.pairs import read_rows
+from crawl2llm.stages.align.settings import PairsJudge
 from tests.unit.commands.serve.test_app import address, results  # noqa: F401 - fixtures: a real server of two tiny models
 from tests.unit.stages.evaluate.endpoints import says, serving  # noqa: F401 - the fixture `served`
 from tests.unit.stages.finetune import tiny
@@ -186,8 +187,8 @@ def test_an_endpoint_that_cannot_be_used_is_named(
 ) -> None:
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     monkeypatch.setenv("SET_KEY", "sk-never-to-be-seen")
-    settings = {"model": "big", "prompt": "{answer}", "scale": [1, 10], "max_tokens": 4}
     placed = {"endpoint": "http://127.0.0.1:9/v1", "cache": str(tmp_path), **PLACED, **given}
+    settings = PairsJudge(model="big", prompt="{answer}", scale=[1, 10], max_tokens=4, **placed)
     with pytest.raises(InputError, match=why) as found:
-        EndpointJudge(settings, placed, "align.pairs.rewards[0]")
+        EndpointJudge(settings, "align.pairs.rewards[0]")
     assert "never-to-be-seen" not in str(found.value) and KEY in str(found.value)

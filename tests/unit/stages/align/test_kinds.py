@@ -15,6 +15,7 @@ from crawl2llm.stages.align.batches import Preferences, rows_for
 from crawl2llm.stages.align.comparisons import Comparisons
 from crawl2llm.stages.align.online import Prompts
 from crawl2llm.stages.align.pairs import read_rows
+from crawl2llm.stages.align.settings import TrainSettings
 from crawl2llm.training.model_loading import load_tokenizer
 from tests.unit.stages.finetune import tiny
 
@@ -42,12 +43,13 @@ def reads(method: str, made: Path, folder: Path) -> Manifest:
     tokenizer = load_tokenizer(folder)
     with record_inputs() as opened:
         if method == "grpo":
-            Prompts(made, tokenizer, SETTINGS, 1)
+            Prompts(made, tokenizer, TrainSettings(**SETTINGS), 1)
             read_rows(made, "heldout")
         else:
             reader = Comparisons if method == "reward" else Preferences
-            reader(made, tokenizer, {**SETTINGS, "method": method}, 1)
-            rows_for("dpo" if method == "reward" else method, made, "heldout")
+            method = "dpo" if method == "reward" else method
+            reader(made, tokenizer, TrainSettings(**SETTINGS), 1, method)
+            rows_for(method, made, "heldout")
     return Manifest("align.train", "", inputs=consumed_inputs(opened))
 
 

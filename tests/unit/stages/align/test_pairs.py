@@ -14,8 +14,10 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import batches
 from crawl2llm.stages.align.layouts import parse_row
-from crawl2llm.stages.align.pairs import from_file, read_rows, rows_with_split
+from crawl2llm.stages.align.pairs import Task, from_file, read_rows, rows_with_split
+from crawl2llm.stages.align.settings import PairsFile
 from crawl2llm.stages.finetune.pairs import from_files
+from crawl2llm.stages.finetune.settings import PairsSettings as FinetuneSettings
 from crawl2llm.training.pair_layouts import RowError
 from crawl2llm.training.template import Template
 from tests.unit.stages.align.rows import made_from
@@ -85,7 +87,8 @@ def rows_of(path: Path, *rows: dict[str, Any]) -> dict[str, str]:
 def sides(dropped: Counter[str], *entries: dict[str, Any], asked: frozenset[str] = frozenset()) -> dict[str, set[str]]:
     """{split: questions} of files."""
     found: dict[str, set[str]] = {"train": set(), "heldout": set()}
-    for split, row in rows_with_split({"files": entries, "seed": 1}, Path(), TEMPLATE, dropped, asked):
+    settings = Task.model_validate({"files": list(entries), "seed": 1})
+    for split, row in rows_with_split(settings, Path(), TEMPLATE, dropped, asked):
         found[split].add(row["question"])
     return found
 
@@ -118,7 +121,7 @@ def test_questions_that_fine_tuning_holds_out_are_not_trained_on(questions: Path
 def test_both_steps_hold_out_the_same_questions(tmp_path: Path) -> None:
     pairs = [{"question": f"Q{number}?", "answer": "yes"} for number in range(200)]
     entry = rows_of(tmp_path / "rows.jsonl", *pairs) | {"heldout": 0.3}
-    settings = {"files": [entry], "seed": 1, "template": TEMPLATE.text}
+    settings = FinetuneSettings(files=[entry], seed=1, template=TEMPLATE.text)
     tuned = {row["question"] for row in from_files(settings, "validation", Counter())}
     entry = rows_of(tmp_path / "rows.jsonl", *({"prompt": row["question"]} for row in pairs)) | {"layout": "prompts"}
     assert sides(Counter(), entry | {"heldout": 0.3})["heldout"] == tuned
@@ -195,9 +198,9 @@ def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:
         InputError,
         match=r"align\.pairs\.files\[2\]: no row of .* is of layout 'labels' .*no_label 1; the first row has text",
     ):
-        list(from_file(2, {"path": str(file), "layout": "labels"}, TEMPLATE, Counter()))
+        list(from_file(2, PairsFile(path=str(file), layout="labels"), TEMPLATE, Counter()))
     with pytest.raises(InputError, match=r"align\.pairs\.files\[0\]\.path is rows\.csv; allowed are files \.jsonl"):
-        list(from_file(0, {"path": "rows.csv"}, TEMPLATE, Counter()))
+        list(from_file(0, PairsFile(path="rows.csv"), TEMPLATE, Counter()))
 
 
 def test_preferences_are_labelled_answers_too() -> None:

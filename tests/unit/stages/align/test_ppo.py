@@ -13,12 +13,12 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import checks, reward_inputs
 from crawl2llm.stages.align.functions import load_function as function_of
 from crawl2llm.stages.align.online import Prompts
+from crawl2llm.stages.align.settings import TrainSettings
 from crawl2llm.training import sampling
 from crawl2llm.training.model_loading import load_model
 from tests.unit.stages.align.launching import arguments, launched, resumed_is_straight, rows
@@ -40,10 +40,11 @@ def rewards(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
 
 def plain(base: Path, pairs: Path, given: dict[str, Any], steps: int) -> list[dict[str, float]]:
     """What the first steps show, by a loop over single answers, with two models and an AdamW of torch."""
-    given = {**fill_defaults("align.train", {}), **given}
+    settings = TrainSettings(**given)
+    given = settings.model_dump()
     model, tokenizer = load_model(base.parent / "model")
     end = tokenizer.eos_token_id
-    batches, reward = Prompts(pairs, tokenizer, given, 1), function_of(given["rewards"][0]["function"], "here")
+    batches, reward = Prompts(pairs, tokenizer, settings, 1), function_of(given["rewards"][0]["function"], "here")
     reference = copy.deepcopy(model)
     values = AutoModelForSequenceClassification.from_config(reward_inputs.reward_config(model.config, end, "here"))
     values.base_model.load_state_dict(model.base_model.state_dict())

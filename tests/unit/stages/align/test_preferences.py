@@ -14,6 +14,7 @@ import torch
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import losses
 from crawl2llm.stages.align.batches import Preferences, rows_for
+from crawl2llm.stages.align.settings import TrainSettings
 from crawl2llm.training import checkpoint
 from crawl2llm.training.model_loading import load_model
 from crawl2llm.training.pair_batches import tokenized_pairs
@@ -66,7 +67,7 @@ def plain(method: str, base: Path, preferences: Path) -> dict[str, Any]:
     """A loop without any engine: answer after answer without padding, a second model as the reference, torch's AdamW."""
     model, tokenizer = load_model(base.parent / "model")
     reference, _ = load_model(base.parent / "model")
-    batches = Preferences(preferences, tokenizer, {**CONFIG, "method": method, "seed": 0}, 1)
+    batches = Preferences(preferences, tokenizer, TrainSettings(**CONFIG), 1, method)
     moves = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
 
     def ratio(row: dict[str, Any], name: str, learns: bool = True) -> torch.Tensor:

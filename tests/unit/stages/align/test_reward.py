@@ -15,6 +15,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.align import losses, reward_inputs
 from crawl2llm.stages.align.batches import Preferences
+from crawl2llm.stages.align.settings import RewardSettings
 from crawl2llm.training import initial
 from crawl2llm.training.model_loading import load_model, load_tokenizer
 from tests.unit.stages.align.launching import RESULTS, arguments, launched, resumed_is_straight, rows
@@ -35,6 +36,7 @@ CONFIG = {
     "threads": 1,
     "center_rewards": CENTER,
 }
+SETTINGS = RewardSettings(**{key: value for key, value in CONFIG.items() if key != "step"})
 CASES = ["torch-0", "torch-3-8", "deepspeed-1", "deepspeed-3"]
 
 
@@ -62,7 +64,7 @@ def plain(base: Path, preferences: Path) -> list[float]:
     own = reward_inputs.reward_config(AutoConfig.from_pretrained(folder), tokenizer.eos_token_id, "here")
     with torch.no_grad():
         model.score.weight.copy_(dict(initial.random_weights(own, 0))["score.weight"])
-    batches = Preferences(preferences, tokenizer, {**CONFIG, "method": "dpo", "seed": 0}, 1)
+    batches = Preferences(preferences, tokenizer, SETTINGS, 1, "dpo")
     moves = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
     made = []
     for step in range(1, batches.steps + 1):
@@ -98,7 +100,7 @@ def test_what_it_leaves_is_a_model_of_transformers_with_the_same_scores(found: P
     summary = Manifest.read(out.with_suffix(".manifest.json")).summary
     model = AutoModelForSequenceClassification.from_pretrained(out / "model", num_labels=1)
     assert sum(p.numel() for p in model.parameters()) == summary["parameters"]
-    batches = Preferences(preferences, load_tokenizer(out / "model"), {**CONFIG, "method": "dpo", "seed": 0}, 1)
+    batches = Preferences(preferences, load_tokenizer(out / "model"), SETTINGS, 1, "dpo")
     held = batches.fit_rows(
         [row for row in rows(preferences.parent / "preference.heldout.jsonl") if "chosen" in row]
     ).rows

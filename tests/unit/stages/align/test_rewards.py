@@ -13,13 +13,14 @@ from crawl2llm.chain import fingerprint
 from crawl2llm.core.content_hash import imported_files
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align.rewards import Rewards, check_entries
+from crawl2llm.stages.align.settings import RewardEntry
 from tests.unit.stages.align.test_tracked import config, mark
 
 KEY = "align.train.rewards"
 
 
 def worth(entry: dict[str, Any], answer: str, reference: str | None = None) -> float:
-    return Rewards([entry], KEY).answer_values("Why?", answer, reference)[0]
+    return Rewards([RewardEntry(**entry)], KEY).answer_values("Why?", answer, reference)[0]
 
 
 @pytest.mark.parametrize(
@@ -48,9 +49,8 @@ def test_weights_add_up(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from help import ENDS\n\ndef ends(question, answer, reference):\n    return answer.endswith(ENDS)\n"
     )
-    found = Rewards(
-        [{"function": f"{tmp_path}/mine.py:ends", "weight": 2}, {"reward": "length", "most": 2, "weight": -1}], KEY
-    )
+    ends = RewardEntry(function=f"{tmp_path}/mine.py:ends", weight=2)
+    found = Rewards([ends, RewardEntry(reward="length", most=2, weight=-1)], KEY)
     assert found.names == ["ends", "length"]
     assert found.weighted_sum(found.answer_values("q", "two words.", None)) == 2 * 1 - 1
     assert imported_files(tmp_path / "mine.py") == [tmp_path / "help.py", tmp_path / "mine.py"]
@@ -81,14 +81,14 @@ def test_weights_add_up(tmp_path: Path) -> None:
 )
 def test_what_is_refused(entry: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError, match=why):
-        check_entries([entry], KEY)
+        check_entries([RewardEntry(**entry)], KEY)
 
 
 def test_a_function_that_is_not_there_or_fails(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def bad(q, a, r):\n    return a[99]\n\ndef none(q, a, r):\n    return float('nan')\n")
     with pytest.raises(InputError, match=r"mine\.py:other'; functions of the file: bad, none"):
-        check_entries([{"function": f"{file}:other"}], KEY)
+        check_entries([RewardEntry(function=f"{file}:other")], KEY)
     with pytest.raises(InputError, match=r"failed on the answer 'abc': IndexError"):
         worth({"function": f"{file}:bad"}, "abc")
     with pytest.raises(InputError, match="returned nan for the answer"):
@@ -112,7 +112,7 @@ def test_files_have_their_own_modules_of_the_same_name(tmp_path: Path) -> None:
             "def f(q, a, r):\n    import later\n    later.CALLS.append(a)\n"
             "    return Held().value + later.VALUE + 1000 * len(later.CALLS)\n"
         )
-        entries.append({"function": f"{folder}/mine.py:f"})
+        entries.append(RewardEntry(function=f"{folder}/mine.py:f"))
     path, modules = list(sys.path), set(sys.modules)
     found = Rewards(entries, KEY)
     assert [found.answer_values("q", "a", None) for _ in range(2)] == [[1111, 1222], [2111, 2222]]

@@ -16,6 +16,7 @@ from crawl2llm.stages.compress import gguf_support, quantize, quantize_tools
 from crawl2llm.stages.tokenize import unigram
 from crawl2llm.stages.tokenize.train import train_bpe, untrained_tokenizer
 from crawl2llm.training.model_loading import load_model
+from crawl2llm.training.pretraining_settings import ResolvedModel
 from tests.unit.stages.evaluate.conftest import encoded
 from tests.unit.stages.finetune import tiny
 
@@ -71,7 +72,9 @@ def written(folder: Path, tokenizer: Path, kind: str, **shape: Any) -> Path:
         given["intermediate_size"] = None
     settings = validate({"pretrain": {"train": {"model": given}}})["pretrain"]["train"]["model"]
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(build_config(settings, VOCABULARY, 0, tuple(settings)))
+    model = AutoModelForCausalLM.from_config(
+        build_config(ResolvedModel.model_validate(settings), VOCABULARY, 0, tuple(settings))
+    )
     for parameter in model.parameters():
         if parameter.dim() > 1:
             parameter.data.mul_(5)

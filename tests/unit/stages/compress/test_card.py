@@ -10,7 +10,6 @@ from huggingface_hub import ModelCard, metadata_load
 
 from crawl2llm.chain.config import validate
 from crawl2llm.chain.fingerprint import tracked_settings as settings_of
-from crawl2llm.chain.model_registry import card_facts
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.compress import card, facts
 from crawl2llm.stages.compress.sections import markdown_table
@@ -76,8 +75,9 @@ def made(known: dict[str, list[Path]], name: str = "give", **changes: Any) -> tu
             "language": {"select": {"languages": ["en", "de"]}},
         }
     )
-    found = facts.read_facts(known["models"], known["evaluations"], known["record"], card_facts(config))
-    return found, card.format_card(found, settings_of("compress.export", config, name), name, [])
+    settings = card.Task.model_validate(settings_of("compress.export", config, name))
+    found = facts.read_facts(known["models"], known["evaluations"], known["record"], settings.sources)
+    return found, card.format_card(found, settings, name, [])
 
 
 def test_the_hub_reads_its_front_matter(known: dict[str, list[Path]], tmp_path: Path) -> None:

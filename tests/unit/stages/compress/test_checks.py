@@ -12,8 +12,10 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.stages.compress import checks
 from crawl2llm.stages.compress.prune import zero_weights
 from crawl2llm.stages.compress.quantize_tools import TYPES
+from crawl2llm.stages.compress.settings import PruneSettings
 from crawl2llm.training import compressible_layers
 from crawl2llm.training.model import build_config as built
+from crawl2llm.training.pretraining_settings import ResolvedModel
 
 SHAPE = {"hidden_size": 64, "intermediate_size": 128, "heads": 4, "kv_heads": 2, "layers": 2, "context": 32}
 MIXTURES = ("mixtral", "olmoe")
@@ -30,7 +32,7 @@ def made(keep: list[str], parent: str = "base", **shape: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", TYPES)
 def test_the_names_are_those_of_transformers(kind: str) -> None:
     settings = made([], type=kind)["pretrain"]["train"]["model"]
-    real = compressible_layers.linear_layers(built(settings, 256, 0))
+    real = compressible_layers.linear_layers(built(ResolvedModel.model_validate(settings), 256, 0))
     assert checks.linear_layer_names(settings) == [layer.name for layer in real if not layer.output]
 
 
@@ -95,4 +97,4 @@ def test_a_mixture_is_not_zeroed_for_its_experts_are_in_no_linear_layer(kind: st
     inside = sum(layer.weight_count for layer in compressible_layers.linear_layers(config) if not layer.output)
     assert inside < sum(value.numel() for value in model.parameters()) / 2
     with pytest.raises(InputError, match=f"of type '{kind}', is a mixture of experts"):
-        zero_weights(model, {"method": "magnitude", "sparsity": 0.5})
+        zero_weights(model, PruneSettings(method="magnitude"))

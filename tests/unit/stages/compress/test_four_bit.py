@@ -31,6 +31,7 @@ from crawl2llm.training import (
     packed_weights,
     quantization_grids,
 )
+from crawl2llm.training.pretraining_settings import TrainSettings
 from tests.unit.stages.compress.conftest import needs_quantizers, quantized, tiny
 
 pytestmark = pytest.mark.slow  # loads models
@@ -202,7 +203,7 @@ def test_what_was_packed_is_not_trained(
     _, out = made
     assert quantized(out, tmp_path, "again")[0] == 1
     assert "is quantized already" in capsys.readouterr().err
-    train = configuration.validate({})["pretrain"]["train"] | {"start_from": str(model_loading.verify_weights(out)[1])}
+    train = TrainSettings(start_from=str(model_loading.verify_weights(out)[1]))
     with pytest.raises(InputError, match="its weights are quantized and cannot be trained"):
         init_checks.check_start_from(train, 1024)
 

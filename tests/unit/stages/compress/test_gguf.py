@@ -18,6 +18,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.compress import gguf, gguf_support
 from crawl2llm.stages.compress.gguf_reference import TEXTS, auto_finds_tokenizer, own_tokenizer
+from crawl2llm.stages.compress.settings import ExportSettings
 from crawl2llm.stages.tokenize.train import train_bpe, untrained_tokenizer
 from tests.unit.stages.compress.conftest import VOCABULARY, needs_llama, tokenizer_files, trained
 
@@ -28,7 +29,13 @@ def exported(folder: Path, out: Path, tokens: Path, types: list[str], **changes:
     """What `gguf.export_gguf` found of a model's files, by type."""
     out.mkdir()
     found = gguf.export_gguf(
-        folder, out, "small", types, [tokens], {**SETTINGS, **changes}, Manifest("compress.export", "0" * 16)
+        folder,
+        out,
+        "small",
+        types,
+        [tokens],
+        ExportSettings(**{**SETTINGS, **changes}),
+        Manifest("compress.export", "0" * 16),
     )
     assert sorted(path.name for path in out.iterdir()) == sorted(one["file"] for one in found)
     return {one["type"]: one for one in found}

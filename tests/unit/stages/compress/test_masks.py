@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.compress import masks
+from crawl2llm.stages.compress.settings import PruneSettings
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.floats(0.05, 0.95), st.integers(0, 99))
@@ -38,7 +39,7 @@ def test_two_of_four_keeps_the_largest_sum(rows: int, groups: int, seed: int) ->
 
 def test_two_of_four_needs_a_multiple_of_four() -> None:
     with pytest.raises(InputError, match=r"compress.prune.method is '2:4', and x.proj has 6 inputs, no multiple of 4"):
-        masks.weight_mask(torch.zeros(4, 6), "x.proj", {"method": "2:4"})
+        masks.weight_mask(torch.zeros(4, 6), "x.proj", PruneSettings(method="2:4"))
 
 
 def test_zeros_stay_zero_under_adamw_with_decay() -> None:

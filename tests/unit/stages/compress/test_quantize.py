@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from crawl2llm.chain import config as configuration
 from crawl2llm.commands.serve.generate import GenerationRequest, Model, model_manifests
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import compressible_layers, init_checks, model_loading
 from crawl2llm.training import quantized_weights as told
+from crawl2llm.training.pretraining_settings import TrainSettings
 from tests.unit.stages.compress.conftest import quantized, tiny
 
 bitsandbytes = pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed (make install)")
@@ -196,7 +196,7 @@ def test_what_is_quantized_is_neither_quantized_again_nor_trained(
     method, out = made
     assert quantized(out, tmp_path, "again")[0] == 1
     assert "is quantized already" in capsys.readouterr().err
-    train = configuration.validate({})["pretrain"]["train"] | {"start_from": str(out.parent / method / "model")}
+    train = TrainSettings(start_from=str(out.parent / method / "model"))
     with pytest.raises(InputError, match="its weights are quantized and cannot be trained"):
         init_checks.check_start_from(train, 2048)
 

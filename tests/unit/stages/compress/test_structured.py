@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qw
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.compress import structured
+from crawl2llm.stages.compress.settings import PruneSettings
 from crawl2llm.training import layers
 
 SHAPE = {
@@ -64,7 +65,7 @@ def test_it_computes_what_the_old_one_computes_without_those_parts(
     model: Any, windows: torch.Tensor, share: dict[str, float]
 ) -> None:
     found = structured.measure_importance(model, windows, 5)
-    config, weights, left = structured.cut_model(model, found, WHOLE | share)
+    config, weights, left = structured.cut_model(model, found, PruneSettings(**(WHOLE | share)))
     small = AutoModelForCausalLM.from_config(config).eval()
     missing = small.load_state_dict(weights, strict=False)
     assert not missing.unexpected_keys and set(missing.missing_keys) <= {"lm_head.weight"}
@@ -96,7 +97,7 @@ def test_the_least_important_goes(model: Any, windows: torch.Tensor) -> None:
     found = structured.measure_importance(model, windows, 5)
     assert found.neurons[1].argmin() == 5 and found.neurons[1][5] == 0
     assert found.layers[2] == pytest.approx(0, abs=1e-6)
-    _, _, left = structured.cut_model(model, found, WHOLE | {"layers": 0.67})
+    _, _, left = structured.cut_model(model, found, PruneSettings(**(WHOLE | {"layers": 0.67})))
     assert left["kept_layers"] == [0, 1]
 
 

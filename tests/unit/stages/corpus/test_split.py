@@ -15,6 +15,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.language import score, select
 from crawl2llm.formats.documents import Writer, rows
 from crawl2llm.stages.corpus import split
+from crawl2llm.stages.ingest.settings import ExtractSettings, ExtractSource
 from crawl2llm.stages.ingest.text import TextReader
 from tests.unit import making
 
@@ -54,8 +55,7 @@ def run(folder: Path, options: list[str], **settings: Any) -> int:
 
 def library(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """Two shards of twelve books each, cut into pieces by the reader of ingest, and pages of thirty hosts."""
-    source = {"name": "books", "kind": "text", "chunk_words": 40}
-    reader = TextReader(source, {"max_body_bytes": 10**6, "min_characters": 1})
+    reader = TextReader(ExtractSource(name="books", kind="text", chunk_words=40), ExtractSettings())
     shards: dict[str, list[dict[str, Any]]] = {"00000": [], "00001": []}
     for number in range(24):
         book = folder / f"book{number}.txt"

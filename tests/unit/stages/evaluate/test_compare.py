@@ -18,8 +18,9 @@ from crawl2llm.chain.fingerprint import canonical_json
 from crawl2llm.core import intervals
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.evaluate import compare
+from crawl2llm.stages.evaluate.settings import CompareSettings
 
-SETTINGS = {"resamples": 500, "confidence": 0.95, "seed": 0}
+SETTINGS = CompareSettings(resamples=500, confidence=0.95, seed=0)
 Right = Callable[[int], bool]
 
 

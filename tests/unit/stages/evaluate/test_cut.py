@@ -75,14 +75,14 @@ def test_questions_and_labels_are_cut_as_items_are(made: tuple[Any, Any], text: 
     rows = questions(labels)
     tasks = [task for task in multiple_choice.question_tasks(rows, template, made[1], tiny.CONTEXT) if task.rows]
     assert [task.name for task in tasks] == ["own.tsv" if labels else QUESTIONS]
-    found, _ = harness.run_tasks(*made, tasks, [], HOW)
+    found, _ = harness.run_tasks(*made, tasks, [], **HOW)
     _, lines = multiple_choice.task_results(tasks, found["samples"], 0)
     items = [
         {**row, "task": "items", "context": template.prompt(row["question"]), "choices": [template.completion(c) for c in row["choices"]]}
         for row in rows
     ]  # fmt: skip
     as_items = multiple_choice.item_tasks(items, made[1], tiny.CONTEXT)
-    again, _ = harness.run_tasks(*made, as_items, [], HOW)
+    again, _ = harness.run_tasks(*made, as_items, [], **HOW)
     _, same = multiple_choice.task_results(as_items, again["samples"], 0)
     equal = 0
     for row, line, item in zip(items, lines, same, strict=True):
@@ -114,7 +114,7 @@ def test_two_rows_with_the_same_text_keep_their_tokens(made: tuple[Any, Any]) ->
         for n, other in enumerate((")", "b"))
     ]
     tasks = multiple_choice.item_tasks(rows, made[1], tiny.CONTEXT)
-    found, _ = harness.run_tasks(*made, tasks, [], HOW)
+    found, _ = harness.run_tasks(*made, tasks, [], **HOW)
     _, lines = multiple_choice.task_results(tasks, found["samples"], 0)
     for row, line in zip(rows, lines, strict=True):
         assert line["log_likelihoods"] == pytest.approx(plain(*made, row["context"], row["choices"]), abs=1e-4)
@@ -142,7 +142,7 @@ def own_task(folder: Path, rows: list[Row], **more: Any) -> str:
 def test_a_task_with_joined_and_too_long_choices_is_a_counted_result(made: tuple[Any, Any], tmp_path: Path) -> None:
     kept = [{"q": "What is it?", "c": ["a", "b"], "g": 0}, {"q": "It gives (", "c": ["a list", ")"], "g": 1}]
     long = {"q": "Which?", "c": ["so " * 2 * tiny.CONTEXT, "a"], "g": 1}
-    _, tasks = harness.run_tasks(*made, [], [own_task(tmp_path, [kept[0], long, kept[1], long])], HOW)
+    _, tasks = harness.run_tasks(*made, [], [own_task(tmp_path, [kept[0], long, kept[1], long])], **HOW)
     result = tasks["results"]["own_task"]
     right = sum(nats.index(max(nats)) == row["g"] for row in kept for nats in [plain(*made, row["q"], row["c"])])
     assert result["acc"] == pytest.approx(right / 2)
@@ -150,7 +150,7 @@ def test_a_task_with_joined_and_too_long_choices_is_a_counted_result(made: tuple
     assert [note.split(":")[0] for note in harness.task_notes(tasks["results"])] == ["evaluate.model.tasks"] * 2
 
     (tmp_path / "fits").mkdir()
-    _, fits = harness.run_tasks(*made, [], [own_task(tmp_path / "fits", kept[:1])], HOW)
+    _, fits = harness.run_tasks(*made, [], [own_task(tmp_path / "fits", kept[:1])], **HOW)
     assert fits["results"]["own_task"].keys() >= {"acc", "items"} and not harness.task_notes(fits["results"])
     assert not fits["results"]["own_task"].keys() & {"left_out_too_long", "joined"}
 
@@ -179,7 +179,7 @@ def test_a_task_that_does_not_fit_is_refused_in_words(
     made: tuple[Any, Any], tmp_path: Path, rows: list[Row], more: Row, told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
-        harness.run_tasks(*made, [], [own_task(tmp_path, rows, **more)], HOW)
+        harness.run_tasks(*made, [], [own_task(tmp_path, rows, **more)], **HOW)
 
 
 def test_no_two_rows_of_the_same_tokens_are_scored_from_another_place_together() -> None:

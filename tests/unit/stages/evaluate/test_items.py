@@ -17,6 +17,7 @@ from crawl2llm.formats.public_tasks.measures import HEADLINES, QUESTIONS
 from crawl2llm.stages.evaluate import items as made_by
 from crawl2llm.stages.evaluate.documents import choose_by_hash, document_tokens, text_of
 from crawl2llm.stages.evaluate.sentence_words import Text
+from crawl2llm.stages.evaluate.settings import ItemsSettings
 from crawl2llm.stages.evaluate.tasks import MAKERS, Maker
 from crawl2llm.stages.tokenize.train import MODELS, untrained_tokenizer
 from tests.unit.stages.evaluate.conftest import encoded, made_items
@@ -199,7 +200,7 @@ def test_short_documents_get_choices_of_others(inputs: Given, tmp_path: Path) ->
 
 def test_one_id_is_one_question() -> None:
     """Results of two models are paired by id: a question about the same place with other choices or another context has another one."""
-    maker = lambda **changes: Maker(Text("d", "s", tiny.page("shutil")), {**KNOWN, **changes})  # noqa: E731
+    maker = lambda **changes: Maker(Text("d", "s", tiny.page("shutil")), ItemsSettings(**{**KNOWN, **changes}))  # noqa: E731
 
     def ids(made: Maker) -> dict[tuple[str, ...], str]:
         """The id of each question, by its words."""
@@ -218,7 +219,7 @@ def test_one_id_is_one_question() -> None:
 def test_choices_of_others_are_of_others(inputs: Given) -> None:
     """Not of the item's own document, which may have shown them; none spells a special token, none is wide, as in the document itself."""
     wanted = {"tasks": ["continuation"], "per_task": 40, "per_document": 8, "context_words": 60}
-    made = made_by.ItemCollector({**wanted, "continuation_words": 5, "seed": 0})
+    made = made_by.ItemCollector(ItemsSettings(**{**wanted, "continuation_words": 5, "seed": 0}))
     for name in "abcdefgh":
         made.add_document(Text(name, "s", " ".join(f"{name}{at}" for at in range(30))))
     made.add_document(Text("spells", "s", " ".join(f"i{at}<|endoftext|>" for at in range(40))))
@@ -249,7 +250,7 @@ def test_no_task(inputs: Given, tmp_path: Path) -> None:
 @pytest.mark.parametrize("task", sorted(MAKERS))
 def test_length_and_place_tell_nothing(task: str) -> None:
     """Always the longest choice (in bytes; the first of equal ones), the shortest or the first: within four standard errors of guessing."""
-    known = {"seed": 0, "per_document": 40, "context_words": 12, "continuation_words": 8}
+    known = ItemsSettings(seed=0, per_document=40, context_words=12, continuation_words=8)
     made = (MAKERS[task](Maker(Text(name, "s", text), known)).items for name, text in tiny.pages().items())
     found = [made_by.item_row(item, 0) for items in made for item in items if not item.lacking]
     sizes = [[len(choice.encode()) for choice in item["choices"]] for item in found]

@@ -336,7 +336,7 @@ def test_a_gold_of_core_that_is_no_number_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"copa.jsonl, line 1: column 'gold' is .first.; it must be a place in choices"
     ):
-        stage.stage_core(given, {"seed": 0, "limit": None, "data": []}, tmp_path)
+        stage.stage_core(given, SETTINGS, tmp_path)
 
 
 @pytest.mark.parametrize("gold", [1, 1.0, "1"])
@@ -373,7 +373,7 @@ def test_a_log_likelihood_that_is_no_number_is_refused() -> None:
         public.core_outcomes(Model(), Words(), "copa", [item])
 
 
-SETTINGS = {"seed": 0, "limit": None, "hub": False, "data": []}
+SETTINGS = stage.Task(presets=[], seed=0, limit=None, hub=False, data=[])
 
 
 @pytest.mark.parametrize("number", [0, 2])

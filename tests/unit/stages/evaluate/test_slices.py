@@ -13,10 +13,11 @@ import pytest
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.filters.language.score import SIGNAL
 from crawl2llm.stages.evaluate import slices
+from crawl2llm.stages.evaluate.settings import CompareSettings
 from crawl2llm.stages.evaluate.slices import Origin, document_origins, slice_rows
 from tests.unit.stages.evaluate.test_compare import compared, evaluation
 
-SETTINGS = {"resamples": 200, "confidence": 0.95, "seed": 0}
+SETTINGS = CompareSettings(resamples=200, confidence=0.95, seed=0)
 
 
 def encoded(folder: Path, shard: str, by_source: dict[str, list[str]]) -> Path:

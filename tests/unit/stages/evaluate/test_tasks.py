@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl2llm.stages.evaluate.sentence_words import Text
+from crawl2llm.stages.evaluate.settings import ItemsSettings
 from crawl2llm.stages.evaluate.tasks import CHOICES, MAKERS, Maker
 from crawl2llm.training.special_tokens import EOS
 from tests.unit.stages.finetune import tiny
@@ -25,7 +26,7 @@ texts = st.lists(st.tuples(words, marks), max_size=120).map(lambda parts: "".joi
 @settings(max_examples=60)
 @given(texts, st.sampled_from(sorted(MAKERS)), st.integers(0, 3), st.integers(1, 9))
 def test_gold_is_the_real_text_and_the_choices_differ(text: str, task: str, seed: int, most: int) -> None:
-    found = MAKERS[task](Maker(Text("d", "s", text), {**SETTINGS, "seed": seed, "per_document": most}))
+    found = MAKERS[task](Maker(Text("d", "s", text), ItemsSettings(**{**SETTINGS, "seed": seed, "per_document": most})))
     assert len(found.items) <= most and found.candidates == len(found.items) + found.dropped.total()
     for item in found.items:
         assert text[: item.at].endswith(item.context) and text[item.at :].startswith(item.choices[0])
@@ -43,7 +44,7 @@ def test_gold_is_the_real_text_and_the_choices_differ(text: str, task: str, seed
 
 
 def of_page(task: str, module: str = "shutil", **changes: Any) -> Any:
-    return MAKERS[task](Maker(Text("d", "s", tiny.page(module)), {**SETTINGS, **changes}))
+    return MAKERS[task](Maker(Text("d", "s", tiny.page(module)), ItemsSettings(**{**SETTINGS, **changes})))
 
 
 def test_next_words_are_about_as_frequent() -> None:
@@ -84,7 +85,7 @@ def test_a_continuation_is_not_among_what_is_shown() -> None:
 def test_a_text_that_spells_a_special_token_gives_no_item(task: str) -> None:
     text = tiny.page("shutil")
     spelled = text.replace(" ", f" {EOS} ")
-    found = MAKERS[task](Maker(Text("d", "s", spelled), SETTINGS))
+    found = MAKERS[task](Maker(Text("d", "s", spelled), ItemsSettings(**SETTINGS)))
     assert not found.items or all(EOS not in item.context + "".join(item.choices) for item in found.items)
     assert found.dropped["special_token"] > 0
 

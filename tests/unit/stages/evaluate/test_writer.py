@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from crawl2llm.stages.evaluate.settings import GenerateSettings
 from crawl2llm.stages.evaluate.writer import Writer
 from crawl2llm.training.model_loading import load_tokenizer
 
@@ -55,7 +56,7 @@ def model(kind: str, tokenizer: Any) -> Any:
 
 
 def written(model: Any, tokenizer: Any, seeds: list[int] | None = None, **changes: Any) -> list[dict[str, Any]]:
-    found = dict(Writer(model, tokenizer, {**SETTINGS, **changes}).write_texts(PROMPTS, seeds))
+    found = dict(Writer(model, tokenizer, GenerateSettings(**{**SETTINGS, **changes})).write_texts(PROMPTS, seeds))
     return [found[place] for place in range(len(PROMPTS))]
 
 
@@ -77,7 +78,7 @@ def test_together_as_alone(kind: str, tokenizer: Any) -> None:
     end = plain(lm, tokenizer(PROMPTS[2])["input_ids"], 12, -1)[0][4]
     tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
     assert tokenizer.eos_token_id == end
-    writer = Writer(lm, tokenizer, SETTINGS)
+    writer = Writer(lm, tokenizer, GenerateSettings(**SETTINGS))
     whole = [tokenizer(prompt)["input_ids"] or [end] for prompt in PROMPTS]
     ids = [row[-(writer.context - writer.max_new_tokens) :] for row in whole]
     expected = [plain(lm, row, 12, end) for row in ids]
@@ -101,10 +102,10 @@ def test_sampled_texts_depend_on_their_seed_alone(tokenizer: Any) -> None:
 
 
 def test_a_batch_holds_no_more_tokens_than_the_key_says(tokenizer: Any) -> None:
-    writer = Writer(model("llama", tokenizer), tokenizer, {**SETTINGS, "batch_tokens": 60})
+    writer = Writer(model("llama", tokenizer), tokenizer, GenerateSettings(**{**SETTINGS, "batch_tokens": 60}))
     lengths = [5, 40, 1, 5, 5, 18, 200]
     found = list(writer.length_batches(lengths))
     assert found == [[2, 0, 3], [4, 5], [1], [6]]
     assert list(writer.length_batches([])) == []
-    apart = Writer(model("mamba", tokenizer), tokenizer, SETTINGS)
+    apart = Writer(model("mamba", tokenizer), tokenizer, GenerateSettings(**SETTINGS))
     assert list(apart.length_batches([5, 7, 5, 1])) == [[3], [0, 2], [1]]

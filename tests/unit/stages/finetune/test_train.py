@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,8 +26,8 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, checksum
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.finetune import pairs
+from crawl2llm.stages.finetune.settings import TrainSettings
 from crawl2llm.training import adapters, checkpoint, export, listing, memory
-from crawl2llm.training.finetune_settings import complete_settings
 from crawl2llm.training.model_loading import load_model
 from crawl2llm.training.pair_batches import Batches, tokenized_pairs
 from crawl2llm.training.pair_run import SECTION, check_finetuning
@@ -37,6 +38,7 @@ from tests.unit.stages.finetune import tiny
 from tests.unit.stages.finetune.words import MORE
 from tests.unit.stages.pretrain import copies
 from tests.unit.stages.pretrain.copies import finished
+from tests.unit.training.typed import placed, tuning_settings
 
 pytestmark = pytest.mark.slow  # starts trainings
 
@@ -97,7 +99,7 @@ def place(options: list[str]) -> Path:
     for name in ("model", "pairs", "checkpoints"):
         made.add_argument(f"--{name}", type=Path)
     args, _ = made.parse_known_args(options)
-    return command_line.checkpoint_folder(args, command_line.verified_settings("finetune.train", args.config)[0])
+    return command_line.checkpoint_folder(args)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +132,7 @@ def plain(base_model: Path, pairs_manifest: Path) -> dict[str, Any]:
 
 def loop(model: Any, tokenizer: Any, pairs_manifest: Path, rate: float) -> dict[str, Any]:
     """What a plain loop finds that trains what of a model wants a gradient."""
-    settings = {**CONFIG, "seed": 0}
+    settings = TrainSettings.model_validate(CONFIG)
     batches = Batches(pairs_manifest, tokenizer, settings, 1)
     own = [parameter for parameter in model.parameters() if parameter.requires_grad]
     moves = torch.optim.AdamW(own, lr=rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
@@ -203,10 +205,11 @@ def adapted(base_model: Path, pairs_manifest: Path) -> dict[str, dict[str, Any]]
             **MORE["qlora" if name == "qlora" else "lora"],
             "adapter_targets": MORE["some"]["adapter_targets"] if name == "some" else [],
         }
+        adapter = tuning_settings(**settings)
         if name == "qlora":
             rounded(model)
-        made = get_peft_model(model, adapters.lora_config(settings))
-        begun = adapters.empty_model(model.config, settings, "here")
+        made = get_peft_model(model, adapters.lora_config(adapter))
+        begun = adapters.empty_model(model.config, adapter, "here")
         with torch.no_grad():
             for key, value in adapters.weights_with_adapter(begun, iter(()), 0):
                 made.base_model.model.get_parameter(key).copy_(value)
@@ -490,11 +493,11 @@ def test_pairs_of_another_step_are_refused(base_model: Path, tmp_path: Path) -> 
 
 def test_what_cannot_be_is_refused() -> None:
     config = SimpleNamespace(max_position_embeddings=64, model_type="llama")
-    check_finetuning(complete_settings({"max_length": 64, "batch_size": 16}), 16, config)
+    check_finetuning(TrainSettings.model_validate({"max_length": 64, "batch_size": 16}), 16, config)
     with pytest.raises(InputError, match=r"finetune\.train\.max_length is 65; the model's context is 64"):
-        check_finetuning(complete_settings({"max_length": 65, "batch_size": 16}), 1, config)
+        check_finetuning(TrainSettings.model_validate({"max_length": 65, "batch_size": 16}), 1, config)
     with pytest.raises(InputError, match=r"finetune\.train\.batch_size is 16 pairs, fewer than the 17 processes"):
-        check_finetuning(complete_settings({"max_length": 64, "batch_size": 16}), 17, config)
+        check_finetuning(TrainSettings.model_validate({"max_length": 64, "batch_size": 16}), 17, config)
 
 
 def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
@@ -504,22 +507,22 @@ def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
         vocab_size=128_256, tie_word_embeddings=False,
     )  # fmt: skip
     shape = memory.shape_of_config(config, 8_030_261_248, 2048)
-    settings = complete_settings({"precision": "bf16", "zero_stage": 3, "engine": "torch"})
-    at = {"micro_batch": 1, "activation_checkpointing": True, "processes": 8}
+    settings = tuning_settings(precision="bf16", zero_stage=3, engine="torch")
+    at = placed(micro_batch=1, activation_checkpointing=True, processes=8)
     held = memory.fitting_memory_parts(shape, settings, at, 80_000_000_000, 1, cuda=True, where=SECTION)
     assert held["optimizer"] <= 12 * shape.parameters / 8
     with pytest.raises(InputError, match=r"finetune\.train needs about .* train on \d+ GPUs, not 1") as refused:
         memory.fitting_memory_parts(
-            shape, settings, {**at, "processes": 1}, 80_000_000_000, 1, cuda=True, where=SECTION
+            shape, settings, replace(at, processes=1), 80_000_000_000, 1, cuda=True, where=SECTION
         )
     assert "pretrain.train" not in str(refused.value)
     with pytest.raises(InputError, match=r"set finetune\.train\.zero_stage to [123]"):
         memory.fitting_memory_parts(
-            shape, {**settings, "zero_stage": 0}, at, 80_000_000_000, 1, cuda=True, where=SECTION
+            shape, replace(settings, zero_stage=0), at, 80_000_000_000, 1, cuda=True, where=SECTION
         )
     # Of 8 pairs at once the logits are the largest part; the logits of a chunk are not.
-    many = {**at, "micro_batch": 8}
-    by_chunks = complete_settings({"precision": "bf16", "zero_stage": 3, "engine": "torch", "loss_chunk": 1024})
+    many = replace(at, micro_batch=8)
+    by_chunks = replace(settings, loss_chunk=1024)
     every, few = (
         memory.fitting_memory_parts(shape, made, many, 10**12, 1, True, SECTION) for made in (settings, by_chunks)
     )

@@ -23,7 +23,7 @@ from crawl2llm.stages.ingest.files import FileHead
 from crawl2llm.stages.ingest.warc import RejectedRecord, WarcReader
 from tests.unit.stages.ingest.servers import Server
 from tests.unit.stages.ingest.test_remote import opened
-from tests.unit.stages.ingest.warcs import SETTINGS, ids, name, page, read, reasons, record
+from tests.unit.stages.ingest.warcs import SETTINGS, ids, name, page, read, reasons, record, source_of
 
 PAGES = [page(number) for number in range(5)]
 NAMES = [name(number) for number in range(5)]
@@ -98,7 +98,7 @@ def test_the_first_bytes_of_a_larger_file(tmp_path: Path) -> None:
     for pack in ("bz2", "xz"):
         (tmp_path / "a").write_bytes(b"".join(map(PACKS[pack], PAGES)))
         first = FileHead(tmp_path / "a", len(PACKS[pack](PAGES[0])) + 100)
-        found = list(WarcReader({"name": "web"}, SETTINGS)(first))
+        found = list(WarcReader(source_of({"name": "web"}), SETTINGS)(first))
         assert ids(found) == NAMES[:1] and reasons(found) == {"page": 1}, "what the cut cuts is no damage"
 
 

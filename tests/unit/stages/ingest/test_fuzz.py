@@ -20,7 +20,7 @@ from crawl2llm.stages.ingest.extract import source_reader
 from crawl2llm.stages.ingest.layouts import PRESETS
 from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 from tests.unit.stages.ingest import test_arc
-from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, html, http, members, page, record
+from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, html, http, members, page, record, source_of
 
 KINDS = ("warc", "text", "jsonl", "parquet", "commoncrawl")
 TAGS = [
@@ -53,7 +53,7 @@ def read(folder: Path, name: str, data: bytes, source: dict[str, Any]) -> list[P
     """What a reader makes of a file; each of it can be written as a document or as a row of the dropped."""
     path = folder / name
     path.write_bytes(data)
-    found = list(source_reader({"name": "web", **source}, SETTINGS)(path, name))
+    found = list(source_reader(source_of({"name": "web", **source}), SETTINGS)(path, name))
     for each in found:
         if isinstance(each, Page):
             row = {"id": each.id, "text": each.text, "url": each.url, "date": each.date}

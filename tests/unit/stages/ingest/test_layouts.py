@@ -16,7 +16,7 @@ from crawl2llm.stages.ingest.layouts import PRESETS
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.text import JsonLinesReader
 from crawl2llm.stages.ingest.warc import Page
-from tests.unit.stages.ingest.warcs import SETTINGS, TEXT
+from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, source_of
 
 CODE = "def f():\n    return  1\n\n\n\ndef g():\n\tpass\n"
 # A row as the data set's card shows it, and what of it is a document's URL, date and further fields.
@@ -68,8 +68,8 @@ def both(folder: Path, rows: list[dict[str, Any]], **source: Any) -> list[list[A
     pq.write_table(pa.Table.from_pylist(rows), folder / "p/x")
     given = {"name": "set", **source}
     return [
-        list(JsonLinesReader(given, SETTINGS)(folder / "j/x", "x")),
-        list(ParquetReader(given, SETTINGS)(folder / "p/x", "x")),
+        list(JsonLinesReader(source_of(given), SETTINGS)(folder / "j/x", "x")),
+        list(ParquetReader(source_of(given), SETTINGS)(folder / "p/x", "x")),
     ]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from crawl2llm.stages.ingest.licences import name_of, page_licence
 from crawl2llm.stages.ingest.markup import parse_page
+from crawl2llm.stages.ingest.settings import ExtractSettings, ExtractSource
 from crawl2llm.stages.ingest.warc import WarcReader
 
 BY = "https://creativecommons.org/licenses/by/4.0/"
@@ -80,15 +81,9 @@ def test_it_is_written_where_the_key_asks_for_it() -> None:
         record_id = "a"
         http_headers = None
 
-    settings = {
-        "extractor": "fast",
-        "markup": "text",
-        "main_content": False,
-        "respect_noindex": True,
-        "min_characters": 1,
-    }
-    plain = WarcReader({"name": "web"}, settings).page_of_html(Record(), html.encode(), "text/html", {})  # type: ignore[arg-type]
-    asked = WarcReader({"name": "web"}, {**settings, "licence": True}).page_of_html(
+    source, settings = ExtractSource(name="web", kind="warc"), ExtractSettings(main_content=False)
+    plain = WarcReader(source, settings).page_of_html(Record(), html.encode(), "text/html", {})  # type: ignore[arg-type]
+    asked = WarcReader(source, settings.model_copy(update={"licence": True})).page_of_html(
         Record(), html.encode(), "text/html", {}
     )  # type: ignore[arg-type]
     said = {"licence": "cc-by-4.0", "licence_from": "rel"}

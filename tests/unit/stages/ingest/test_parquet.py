@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from crawl2llm.stages.ingest import parquet
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.warc import Page, RejectedRecord
-from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, reasons
+from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, reasons, settings_with, source_of
 
 
 def read(path: Path, source: dict[str, Any] | None = None, **settings: Any) -> list[Page | RejectedRecord]:
-    return list(ParquetReader({"name": "set", **(source or {})}, {**SETTINGS, **settings})(path, path.name))
+    return list(ParquetReader(source_of({"name": "set", **(source or {})}), settings_with(**settings))(path, path.name))
 
 
 def written(path: Path, rows: int = 100, group: int = 10, **options: Any) -> Path:
@@ -147,9 +147,9 @@ PROGRAM = """
 import resource, sys
 from pathlib import Path
 from crawl2llm.stages.ingest.parquet import ParquetReader
-settings = {"max_body_bytes": 20_000_000, "min_characters": 1}
+from crawl2llm.stages.ingest.settings import ExtractSettings, ExtractSource
 start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-pages = sum(1 for _ in ParquetReader({"name": "set"}, settings)(Path(sys.argv[1]), "x"))
+pages = sum(1 for _ in ParquetReader(ExtractSource(name="set", kind="parquet"), ExtractSettings())(Path(sys.argv[1]), "x"))
 print(pages, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) // 1024)
 """
 
@@ -181,7 +181,7 @@ def test_a_date_that_python_cannot_have_is_null(tmp_path: Path, column: pa.Array
     pq.write_table(
         pa.table({"text": [f"words {n} of a text" for n in range(10)], "date": column}), tmp_path / "x.parquet"
     )
-    found = list(ParquetReader({"name": "set", "kind": "parquet"}, SETTINGS)(tmp_path / "x.parquet"))
+    found = list(ParquetReader(source_of({"name": "set", "kind": "parquet"}), SETTINGS)(tmp_path / "x.parquet"))
     pages = [one for one in found if isinstance(one, Page)]
     assert len(pages) == len(found) == 10 and sum(one.date is not None for one in pages) == dates
     assert [one.unreadable for one in pages] == [()] * dates + [("date",)] * (10 - dates)
@@ -189,7 +189,7 @@ def test_a_date_that_python_cannot_have_is_null(tmp_path: Path, column: pa.Array
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
     pq.write_table(pa.table([pa.array(["a text"]), pa.array(["another"])], ["text", "text"]), tmp_path / "x.parquet")
-    (found,) = ParquetReader({"name": "set", "kind": "parquet"}, SETTINGS)(tmp_path / "x.parquet")
+    (found,) = ParquetReader(source_of({"name": "set", "kind": "parquet"}), SETTINGS)(tmp_path / "x.parquet")
     assert isinstance(found, RejectedRecord) and found.reason == "broken_file"
 
 

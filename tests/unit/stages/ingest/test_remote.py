@@ -31,7 +31,7 @@ from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.transport import Facts, error_text
 from crawl2llm.stages.ingest.warc import Page, WarcReader
 from tests.unit.stages.ingest.servers import HubHandler, Server, http_server
-from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, members, page, reasons
+from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, members, page, reasons, source_of
 
 DATA = random.Random(1).randbytes(1_500_000)  # noqa: S311
 ACCESS = Access({}, patience=3.0)
@@ -194,7 +194,7 @@ def test_json_lines(server: Server, tmp_path: Path, name: str, pack: Any, drop: 
     data = pack(rows(5000) + random.Random(2).randbytes(100_000).hex().encode() + b"\n")  # noqa: S311
     (tmp_path / name).write_bytes(data)
     url = server.put(f"a/{name}?download=true".partition("?")[0], data, drop=drop)
-    read = JsonLinesReader({"name": "web"}, SETTINGS)
+    read = JsonLinesReader(source_of({"name": "web"}), SETTINGS)
     found = list(read(opened(url), name))
     assert found == list(read(tmp_path / name, name)) and reasons(found) == {"page": 5000, "broken_record": 1}
 
@@ -209,7 +209,7 @@ def test_warc_and_parquet(server: Server, tmp_path: Path, drop: int) -> None:
     )
     for name, kind in (("x.warc.gz", WarcReader), ("x.parquet", ParquetReader)):
         url = server.put(name, (tmp_path / name).read_bytes(), drop=drop)
-        read = kind({"name": "web"}, SETTINGS)
+        read = kind(source_of({"name": "web"}), SETTINGS)
         found = list(read(opened(url), name))
         assert found == list(read(tmp_path / name, name)) and reasons(found) == {"page": 300}
 
@@ -224,14 +224,17 @@ def test_the_beginning_of_a_file_is_cut_at_a_record(
     texts = [f"{TEXT} {noise.randbytes(400).hex()}" for _ in range(300)]
     if ".warc" in name:
         each = [page(number, text) for number, text in enumerate(texts)]
-        data, read = members(*each) if name.endswith(".gz") else b"".join(each), WarcReader({"name": "web"}, SETTINGS)
+        data, read = (
+            members(*each) if name.endswith(".gz") else b"".join(each),
+            WarcReader(source_of({"name": "web"}), SETTINGS),
+        )
     elif ".jsonl" in name:
         lines = b"".join(b'{"text": "%s"}\n' % text.encode() for text in texts)
         data = {"gz": gzip.compress, "zst": zstd, "jsonl": bytes}[name.rpartition(".")[2]](lines)
-        read = JsonLinesReader({"name": "web"}, SETTINGS)
+        read = JsonLinesReader(source_of({"name": "web"}), SETTINGS)
     else:
         pq.write_table(pa.table({"text": texts}), tmp_path / name, row_group_size=20)
-        data, read = (tmp_path / name).read_bytes(), ParquetReader({"name": "web"}, SETTINGS)
+        data, read = (tmp_path / name).read_bytes(), ParquetReader(source_of({"name": "web"}), SETTINGS)
     (tmp_path / name).write_bytes(data)
     all_of_it = list(read(tmp_path / name, name))
     found = list(read(FileHead(opened(server.put(name, data)) if remote else tmp_path / name, limit), name))
@@ -250,7 +253,7 @@ def test_damage_before_the_cut_is_counted(tmp_path: Path, packed: bool) -> None:
     good = members(*each) if packed else b"".join(each)
     (tmp_path / "x.warc").write_bytes(good + noise + good)
     (tmp_path / "no.warc").write_bytes((noise if packed else b"<html>Service unavailable.</html>\n") * 2000)
-    read = WarcReader({"name": "web"}, SETTINGS)
+    read = WarcReader(source_of({"name": "web"}), SETTINGS)
     found = list(read(FileHead(tmp_path / "x.warc", len(good) + 50_000), "x.warc"))
     assert reasons(found) == {"page": 5, "broken_record": 1}
     assert reasons(read(FileHead(tmp_path / "no.warc", 30_000), "no.warc")) == {"not_warc": 1}
@@ -281,7 +284,9 @@ def test_s3(s3: str, tmp_path: Path) -> None:
     put(s3, {"a/x.bin": DATA, "a/x.parquet": (tmp_path / "x").read_bytes()})
     options = {"endpoint_url": s3}
     assert whole("s3://crawls/a/x.bin", options=options) == DATA
-    found = list(ParquetReader({"name": "web"}, SETTINGS)(opened("s3://crawls/a/x.parquet", options=options), "x"))
+    found = list(
+        ParquetReader(source_of({"name": "web"}), SETTINGS)(opened("s3://crawls/a/x.parquet", options=options), "x")
+    )
     assert reasons(found) == {"page": 300}
     facts = opened("s3://crawls/a/x.bin", options=options).read_facts()
     assert facts.bytes == len(DATA) and facts.mark
@@ -314,12 +319,14 @@ from crawl2llm.stages.ingest.list import files_at_paths
 from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 from crawl2llm.stages.ingest.remote import Access, Remote
+from crawl2llm.stages.ingest.settings import ExtractSettings, ExtractSource
 from tests.unit.stages.ingest.servers import HubHandler, http_server
 access = Access({}, 2.0)
-found = files_at_paths({"name": "set", "paths": ["hf://datasets/o/set/data/*.parquet"]}, access)
+found = files_at_paths(["hf://datasets/o/set/data/*.parquet"], access)
 pages = []
 for url, name, facts in found:
-    pages += ParquetReader({"name": "set"}, {"max_body_bytes": 9999, "min_characters": 1})(Remote(url, facts, access), name)
+    settings = ExtractSettings(max_body_bytes=9999)
+    pages += ParquetReader(ExtractSource(name="set", kind="parquet"), settings)(Remote(url, facts, access), name)
 try:
     Remote("hf://datasets/o/set/data/never.parquet", found[0][2], access).open()
 except TransferError as error:

@@ -21,7 +21,7 @@ from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.text import JsonLinesReader
 from crawl2llm.stages.ingest.warc import Page, RejectedRecord
 from tests.unit import making
-from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, reasons
+from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, reasons, settings_with, source_of
 
 CASE = Path(__file__).resolve().parents[5] / "shared" / "cases" / "pages" / "parquet-ns-date" / "a.parquet"
 KEYS = {"id_key": "key", "metadata_keys": ["more"]}
@@ -31,12 +31,12 @@ def parquet(
     path: Path, table: pa.Table, source: dict[str, Any] | None = None, **settings: Any
 ) -> list[Page | RejectedRecord]:
     pq.write_table(table, path, write_page_checksum=True)
-    return list(ParquetReader({"name": "set", **(source or {})}, {**SETTINGS, **settings})(path, path.name))
+    return list(ParquetReader(source_of({"name": "set", **(source or {})}), settings_with(**settings))(path, path.name))
 
 
 def jsonl(path: Path, *lines: bytes, **source: Any) -> list[Page | RejectedRecord]:
     path.write_bytes(b"\n".join(lines) + b"\n")
-    return list(JsonLinesReader({"name": "set", **source}, SETTINGS)(path, path.name))
+    return list(JsonLinesReader(source_of({"name": "set", **source}), SETTINGS)(path, path.name))
 
 
 def strings(*values: bytes) -> pa.Array:
@@ -51,7 +51,7 @@ def kept(found: list[Page | RejectedRecord]) -> list[Page]:
 
 @pytest.mark.skipif(not CASE.is_file(), reason="no ../shared/cases/pages/parquet-ns-date")
 def test_the_case_of_dates_in_nanoseconds() -> None:
-    found = kept(list(ParquetReader({"name": "s"}, SETTINGS)(CASE, "a.parquet")))
+    found = kept(list(ParquetReader(source_of({"name": "s"}), SETTINGS)(CASE, "a.parquet")))
     assert [(one.text, one.date) for one in found] == [
         ("a good text", "2023-11-14T22:13:20"),
         ("another", "1970-01-01T00:00:00"),
@@ -152,7 +152,7 @@ def test_a_damaged_column_beside_the_text_costs_no_row(tmp_path: Path) -> None:
     place = at.data_page_offset + at.total_compressed_size - 20
     data[place : place + 4] = b"\0\1\2\3"
     path.write_bytes(data)
-    found = kept(list(ParquetReader({"name": "set"}, SETTINGS)(path, "x")))
+    found = kept(list(ParquetReader(source_of({"name": "set"}), SETTINGS)(path, "x")))
     assert [one.text for one in found] == columns["text"]
     assert [number for number, one in enumerate(found) if one.unreadable == ("url",)] == list(range(20, 30))
     assert [one.url for one in found[19:21]] == ["https://a.org/19", "file:set/x#20"]
@@ -177,7 +177,7 @@ def test_all_that_lies_within_a_string_of_json_is_lost_with_it(tmp_path: Path) -
 def test_dates_of_int96_after_2262(tmp_path: Path) -> None:
     table = pa.table({"text": [TEXT], "date": pa.array([datetime.datetime(3000, 1, 1)], pa.timestamp("us"))})
     pq.write_table(table, tmp_path / "x", use_deprecated_int96_timestamps=True)
-    (page,) = kept(list(ParquetReader({"name": "set"}, SETTINGS)(tmp_path / "x", "x")))
+    (page,) = kept(list(ParquetReader(source_of({"name": "set"}), SETTINGS)(tmp_path / "x", "x")))
     assert page.date == "3000-01-01T00:00:00"
 
 

@@ -21,17 +21,17 @@ from crawl2llm.formats.documents import document_id
 from crawl2llm.stages.ingest import warc
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader, text_chunks, unwrap_lines
 from crawl2llm.stages.ingest.warc import Page, RejectedRecord, tidy
-from tests.unit.stages.ingest.warcs import SETTINGS, reasons
+from tests.unit.stages.ingest.warcs import SETTINGS, reasons, settings_with, source_of
 
 CHECKED = zstandard.ZstdCompressor(write_checksum=True)
 
 
 def text(path: Path, source: dict[str, Any] | None = None, **settings: Any) -> list[Page | RejectedRecord]:
-    return list(TextReader({"name": "books", **(source or {})}, {**SETTINGS, **settings})(path))
+    return list(TextReader(source_of({"name": "books", **(source or {})}), settings_with(**settings))(path))
 
 
 def jsonl(path: Path, source: dict[str, Any] | None = None, **settings: Any) -> list[Page | RejectedRecord]:
-    return list(JsonLinesReader({"name": "lines", **(source or {})}, {**SETTINGS, **settings})(path))
+    return list(JsonLinesReader(source_of({"name": "lines", **(source or {})}), settings_with(**settings))(path))
 
 
 def tar(files: dict[str, bytes]) -> bytes:
@@ -162,8 +162,8 @@ def test_files_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text('{"text": "One."}\n{"text": "Two."}\n')
         for source in ("one", "two"):
-            seen += identities(list(JsonLinesReader({"name": source}, SETTINGS)(tmp_path / name, name)))
-            seen += identities(list(TextReader({"name": f"{source}-text"}, SETTINGS)(tmp_path / name, name)))
+            seen += identities(list(JsonLinesReader(source_of({"name": source}), SETTINGS)(tmp_path / name, name)))
+            seen += identities(list(TextReader(source_of({"name": f"{source}-text"}), SETTINGS)(tmp_path / name, name)))
     assert len(set(seen)) == len(seen) == 12
 
 
@@ -371,7 +371,7 @@ def test_metadata_of_any_depth(tmp_path: Path) -> None:
     deep = '{"text": "some words", "m": ' + "[" * 900 + "]" * 900 + "}\n"
     nested = '{"text": "other words", "m": ' + '{"a":' * 900 + "1" + "}" * 900 + "}\n"
     (tmp_path / "x.jsonl").write_text(deep + nested)
-    found = list(JsonLinesReader({"name": "set", "metadata_keys": ["m"]}, SETTINGS)(tmp_path / "x.jsonl"))
+    found = list(JsonLinesReader(source_of({"name": "set", "metadata_keys": ["m"]}), SETTINGS)(tmp_path / "x.jsonl"))
     assert [one.text for one in found if isinstance(one, Page)] == ["some words", "other words"]
 
 

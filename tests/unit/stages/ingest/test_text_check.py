@@ -27,7 +27,7 @@ from crawl2llm.stages.ingest.parquet import ParquetReader
 from crawl2llm.stages.ingest.text import JsonLinesReader, TextReader
 from crawl2llm.stages.ingest.text_check import FEW, MOST, is_text, kind_of, why_not_text
 from crawl2llm.stages.ingest.warc import Page, RejectedRecord
-from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, html, http, one
+from tests.unit.stages.ingest.warcs import SETTINGS, TEXT, html, http, one, source_of
 
 CHOOSER = random.Random(3)  # noqa: S311 - test bytes
 NOISE = CHOOSER.randbytes(3000)
@@ -68,7 +68,7 @@ def test_other_kinds_are_told_by_their_first_bytes(kind: str, tmp_path: Path) ->
     (tmp_path / "a.tar").write_bytes(b"")
     if kind not in ("gzip", "zstd", "bzip2", "xz"):
         (tmp_path / "a.txt").write_bytes(OTHERS[kind])
-        (read,) = TextReader({"name": "t"}, SETTINGS)(tmp_path / "a.txt")
+        (read,) = TextReader(source_of({"name": "t"}), SETTINGS)(tmp_path / "a.txt")
         assert isinstance(read, RejectedRecord) and read.reason == "not_text" and read.detail == f"the file is {kind}"
 
 
@@ -151,7 +151,7 @@ def test_every_reader_drops_noise_and_counts_it(tmp_path: Path) -> None:
         (JsonLinesReader, "a.jsonl", 1), (ParquetReader, "a.parquet", 1), (TextReader, "a.txt", 0),
     ]  # fmt: skip
     for reader, name, pages in readers:
-        found = list(reader({"name": "s"}, SETTINGS)(tmp_path / name))
+        found = list(reader(source_of({"name": "s"}), SETTINGS)(tmp_path / name))
         assert sum(isinstance(each, Page) for each in found) == pages
         (dropped,) = [each for each in found if isinstance(each, RejectedRecord)]
         assert dropped.reason == "not_text" and "characters are controls" in dropped.detail

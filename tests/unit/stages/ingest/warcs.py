@@ -5,17 +5,11 @@ from __future__ import annotations
 import gzip
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+from crawl2llm.stages.ingest.settings import ExtractSettings, ExtractSource
 from crawl2llm.stages.ingest.warc import Page, RejectedRecord, WarcReader
 
-SETTINGS = {
-    "extractor": "fast",
-    "markup": "text",
-    "main_content": True,
-    "max_body_bytes": 1_000_000,
-    "min_characters": 1,
-    "respect_noindex": True,
-}
 TEXT = "The quick brown fox jumps over the lazy dog near the river bank, and nobody minds."
 
 
@@ -63,9 +57,22 @@ def members(*records: bytes) -> bytes:
     return b"".join(gzip.compress(each, mtime=0) for each in records)
 
 
+def settings_with(**changes: Any) -> ExtractSettings:
+    """Settings of ingest.extract, unchecked: bounds may be smaller than a config allows."""
+    return ExtractSettings.model_construct(**{"max_body_bytes": 1_000_000, **changes})
+
+
+SETTINGS = settings_with()
+
+
+def source_of(keys: dict[str, Any]) -> ExtractSource:
+    """A source with these keys, unchecked: its kind is that of the reader that gets it."""
+    return ExtractSource.model_construct(**keys)
+
+
 def read(path: Path, **settings: object) -> list[Page | RejectedRecord]:
     """All that the reader makes of a file."""
-    return list(WarcReader({"name": "web"}, {**SETTINGS, **settings})(path))
+    return list(WarcReader(source_of({"name": "web"}), settings_with(**settings))(path))
 
 
 def one(folder: Path, block: bytes, kind: str = "response", **settings: object) -> Page | RejectedRecord:

@@ -17,9 +17,9 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from transformers import AutoConfig
 
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.training import engine, group, initial, layers
 from crawl2llm.training.engines.torch import Torch
+from tests.unit.training.typed import engine_settings
 
 graphs: list[Any] = []
 
@@ -48,7 +48,7 @@ def main() -> None:
         }
         job = engine.Job(
             config=config,
-            settings=fill_defaults("pretrain.train", wanted),
+            settings=engine_settings(**wanted),
             device=torch.device("cpu"),
             micro_batch=2,
             accumulation=2,

@@ -18,9 +18,9 @@ from torch import nn
 from torch.nn.utils import clip_grad
 from transformers import AutoConfig
 
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.training import engine, group, initial
 from crawl2llm.training.engines.torch import Torch
+from tests.unit.training.typed import engine_settings
 
 SHAPE = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -44,7 +44,7 @@ def case(zero: int, optimizer: str, foreach: bool) -> dict[str, Any]:
     config = AutoConfig.for_model("llama", **SHAPE)
     wanted = {"engine": "torch", "zero_stage": zero, "precision": "fp32", "learning_rate": 0.01, "optimizer": optimizer}
     job = engine.Job(
-        config=config, settings=fill_defaults("pretrain.train", {**wanted, "gradient_clipping": 0.1}), device=torch.device("cpu"),
+        config=config, settings=engine_settings(**wanted, gradient_clipping=0.1), device=torch.device("cpu"),
         micro_batch=2, accumulation=2, recomputed=False, values=lambda: initial.random_weights(config, 1),
     )  # fmt: skip
     made = Torch(job)

@@ -98,7 +98,7 @@ class Case:
 
     def made(self) -> engine.Engine:
         """An engine with a model that has its initial weights."""
-        parallel.check_degrees(self.degrees, self.place.processes, self.settings)
+        parallel.check_degrees(self.degrees, self.place.processes, self.settings.pretraining)
         parallel.check_model(self.degrees, self.config, CONTEXT, BATCH)
         values = partial(initial.random_weights, self.config, 7)
         micro = SEQUENCES // BATCH // self.place.data_processes
@@ -120,8 +120,8 @@ class Case:
         for step in steps:
             mine = batch(step).chunk(self.place.data_processes, dim=1)[self.place.data_rank]
             found = built.step(mine, schedule.learning_rate(step, STEPS, self.settings))
-            if self.settings["ema"]:
-                built.update_ema(ema.update_weight(self.settings["ema"], step))
+            if self.settings.ema:
+                built.update_ema(ema.update_weight(self.settings.ema, step))
             total = found.loss / self.place.processes
             dist.all_reduce(total)
             rows.append((float(total), found.norm))
@@ -132,7 +132,7 @@ class Case:
         tokens = batch(0).flatten(0, 1)[:, :-1].chunk(self.place.data_processes)[self.place.data_rank]
         targets = tokens[:, 1:].clone()
         targets[:, :3] = -100
-        with built.using_ema() if self.settings["ema"] else contextlib.nullcontext():
+        with built.using_ema() if self.settings.ema else contextlib.nullcontext():
             total = built.evaluate(tokens[:, :-1], targets).sum()
         dist.all_reduce(total)
         return float(total) / self.degrees.loss_copies
@@ -146,7 +146,7 @@ class Case:
 
     def result(self, built: engine.Engine) -> tuple[str, float]:
         """(digest, sum) of the weights that a training writes."""
-        return state(built.ema_weights() if self.settings["ema"] else built.master_weights())
+        return state(built.ema_weights() if self.settings.ema else built.master_weights())
 
     def run(self, out: Path) -> dict[str, Any]:
         """All that is compared. out: with a folder of each case and number of processes."""
@@ -156,7 +156,7 @@ class Case:
         begun = state(built.master_weights())[0]
         held = sum(getattr(value, "_local_tensor", value).numel() for value in built.model.parameters())
         rows = self.train(built, range(1, HALF + 1))
-        stage = self.settings["zero_stage"]
+        stage = self.settings.zero_stage
         saved = checkpoint.Checkpoint(
             path=place / f"step-{HALF:06d}",
             step=HALF,

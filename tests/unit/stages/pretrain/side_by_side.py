@@ -21,12 +21,13 @@ import torch
 import torch.distributed as dist
 from transformers import AutoConfig, PreTrainedConfig
 
-from crawl2llm.chain import config
 from crawl2llm.training import checkpoint, engine, initial, model, schedule
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.engines.saved_parameters import saved_parameters
 from crawl2llm.training.group import join_group
 from crawl2llm.training.initial import Weights
+from tests.unit.training.typed import engine_settings
 
 STEPS, HALF = 4, 2
 MICRO, ACCUMULATION = 2, 2  # sequences of a micro-batch, and micro-batches of a step, over all processes
@@ -62,10 +63,10 @@ def shape() -> PreTrainedConfig:
     )  # fmt: skip
 
 
-def settings(**changes: Any) -> dict[str, Any]:
+def settings(**changes: Any) -> EngineSettings:
     """Those of pretrain.train, with clipping that takes part in every step."""
-    made = config.validate({})["pretrain"]["train"] | {"steps": STEPS, "warmup": 0.0, "learning_rate": 0.01}
-    return {**made, "muon_learning_rate": 0.02, "gradient_clipping": 0.5, **changes}
+    usual = {"steps": STEPS, "warmup": 0.0, "learning_rate": 0.01, "muon_learning_rate": 0.02, "gradient_clipping": 0.5}
+    return engine_settings(**{**usual, **changes})
 
 
 def batch(step: int) -> torch.Tensor:
@@ -74,7 +75,7 @@ def batch(step: int) -> torch.Tensor:
     return torch.randint(0, 101, (ACCUMULATION * 2 // MICRO, 2 * MICRO // 2, 17), generator=chance)
 
 
-def made(name: str, wanted: dict[str, Any]) -> engine.Engine:
+def made(name: str, wanted: EngineSettings) -> engine.Engine:
     """An engine with a model that has its initial weights."""
     world = dist.get_world_size()
     values = partial(initial.random_weights, shape(), 7)
@@ -90,7 +91,7 @@ def made(name: str, wanted: dict[str, Any]) -> engine.Engine:
     return ENGINES[name](job)
 
 
-def train(built: engine.Engine, wanted: dict[str, Any], steps: range) -> list[tuple[float, float | None]]:
+def train(built: engine.Engine, wanted: EngineSettings, steps: range) -> list[tuple[float, float | None]]:
     """(loss over all processes, norm) of each step."""
     rows, rank, world = [], dist.get_rank(), dist.get_world_size()
     for step in steps:

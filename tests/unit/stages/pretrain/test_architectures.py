@@ -9,11 +9,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from crawl2llm.chain.config import lookup, validate
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import engine, initial, model
 from crawl2llm.training.auto import AUTO, resolve_shape
 from crawl2llm.training.engines.torch import Torch
+from crawl2llm.training.pretraining_settings import TrainModel
+from tests.unit.training.typed import engine_settings
 
 EXPERTS = {"num_experts_per_tok": 2}
 KINDS: dict[str, dict[str, Any]] = {
@@ -30,15 +31,10 @@ VOCABULARY, CONTEXT = 64, 16
 
 def configured(kind: str, **changes: Any) -> Any:
     """The configuration of a small model whose heads and feed-forward width are auto."""
-    wanted = lookup(validate({}), "pretrain.train.model") | {
-        "type": kind,
-        "hidden_size": 32,
-        "layers": 2,
-        "context": CONTEXT,
-    }
-    wanted |= {"overrides": KINDS[kind]} | changes
+    keys = {"type": kind, "hidden_size": 32, "layers": 2, "context": CONTEXT, "overrides": KINDS[kind]} | changes
+    wanted = TrainModel.model_validate(keys)
     made = resolve_shape(wanted, 100_000)
-    return model.build_config(made, VOCABULARY, 0, {key for key, value in wanted.items() if value == AUTO})
+    return model.build_config(made, VOCABULARY, 0, {key for key, value in wanted if value == AUTO})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,7 +47,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def trained(config: Any, steps: int = 8, **changes: Any) -> tuple[Torch, list[engine.Update]]:
     """An engine after some updates on the same batch."""
-    train = validate({})["pretrain"]["train"] | {"learning_rate": 0.01, "zero_stage": 0, "precision": "fp32"} | changes
+    train = engine_settings(**{"learning_rate": 0.01, "zero_stage": 0, "precision": "fp32", **changes})
     job = engine.Job(
         config=config,
         settings=train,

@@ -15,10 +15,10 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig
 
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.training import engine, initial, layers
 from crawl2llm.training.engines.torch import Torch
 from tests.unit.stages.pretrain.test_engines import side_by_side
+from tests.unit.training.typed import engine_settings
 
 SHAPE = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -58,7 +58,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 def trained(kind: str, recomputed: bool = False, selective: bool = False, **changes: Any) -> list[tuple[Any, ...]]:
     """(loss, norm of the gradient, loss of the routers) of two steps with a validation between them."""
     config = AutoConfig.for_model(kind, **SHAPE | MORE.get(kind, {}))
-    settings = fill_defaults("pretrain.train", {"engine": "torch", "zero_stage": 0, "learning_rate": 0.01, **changes})
+    settings = engine_settings(**{"engine": "torch", "zero_stage": 0, "learning_rate": 0.01, **changes})
     made = Torch(
         engine.Job(
             config=config,

@@ -8,18 +8,17 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.training import engine
 from crawl2llm.training.engines.deepspeed import deepspeed_config
+from tests.unit.training.typed import engine_settings
 
 
 def told(device: str, zero: int, **changes: Any) -> dict[str, Any]:
     config = AutoConfig.for_model("llama", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=64)
     wanted = {"engine": "deepspeed", "zero_stage": zero, "precision": "bf16", "learning_rate": 0.01, **changes}
-    settings = fill_defaults("pretrain.train", wanted)
     job = engine.Job(
         config=config,
-        settings=settings,
+        settings=engine_settings(**wanted),
         device=torch.device(device),
         micro_batch=2,
         accumulation=4,

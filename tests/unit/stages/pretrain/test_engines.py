@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.pretrain import plan
 from crawl2llm.training.parameters import count_model_parameters
 from crawl2llm.training.processes import environments, free_port
 from tests.unit.stages.pretrain.side_by_side import CASES as COMMON
 from tests.unit.stages.pretrain.side_by_side import MORE, named
+from tests.unit.training.typed import shape_settings, train_settings
 
 pytestmark = pytest.mark.slow  # starts process groups
 PRECISIONS = ("fp32", "bf16")
@@ -158,7 +158,7 @@ def test_a_checkpoint_is_as_large_as_planned(found: dict[int, dict[str, Any]], n
     """But for names and headers, 36 kB of DeepSpeed's at most; the settings differ by 43 kB and more."""
     stage, precision, *muon = case.split("-")
     more = {"engine": name, "zero_stage": int(stage), "precision": precision, "optimizer": "muon" if muon else "adamw"}
-    told = fill_defaults("pretrain.train", more)
+    told = train_settings(**more)
     tiny = {"hidden_size": 32, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 16}
-    planned = plan.checkpoint_bytes(told, count_model_parameters({**tiny, "tie_embeddings": True}, 101))
+    planned = plan.checkpoint_bytes(told, count_model_parameters(shape_settings(**tiny), 101))
     assert 0 < found[1][f"{name}-{case}"]["saved"] - planned < 40_000

@@ -8,19 +8,20 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl2llm.chain import config_schema
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.pretrain import mix
 from crawl2llm.training import data, mix_reader, schedule
+from crawl2llm.training.pretraining_settings import ResolvedSettings
 from tests.unit.stages.pretrain.conftest import TINY, write_indexed
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
+from tests.unit.training.typed import train_settings
 
 CONTEXT = 8
 LANGUAGES = ("de", "en", "fr")
@@ -100,7 +101,7 @@ def draw(
     words = ["--tokens", *map(str, encoded), "--tokenizer", str(tokenizer), "--signals", *map(str, signals)]
     assert mix.main(["--config", str(file), "--manifest", str(out), *words]) == 0
     stream = data.open_split(encoded, "train")
-    plan = schedule.make_plan(config_schema.fill_defaults("pretrain.train", train), len(stream))
+    plan = schedule.make_plan(cast(ResolvedSettings, train_settings(**train)), len(stream))
     return Manifest.read(out).summary, mix_reader.MixReader(out, stream, plan, 0), plan
 
 

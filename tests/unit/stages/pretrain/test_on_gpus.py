@@ -13,9 +13,9 @@ from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig, masking_utils
 
-from crawl2llm.chain.config_schema import fill_defaults
 from crawl2llm.training import engine, initial, masking
 from crawl2llm.training.engines.torch import Torch
+from tests.unit.training.typed import engine_settings
 
 CONTEXT = 32
 SHAPE = {
@@ -46,7 +46,7 @@ class Unasked(Torch):
 
 def built(kind: str, device: str, made: type[Torch] = Torch, more: Any = None, **changes: Any) -> Torch:
     config = AutoConfig.for_model(kind, **SHAPE | (more or {}))
-    settings = fill_defaults("pretrain.train", {"engine": "torch", "zero_stage": 0, "learning_rate": 0.01, **changes})
+    settings = engine_settings(**{"engine": "torch", "zero_stage": 0, "learning_rate": 0.01, **changes})
     on_meta: dict[str, Any] = {"values": lambda: iter(()), "fill": lambda model, *_: model}
     on_cpu: dict[str, Any] = {"values": lambda: initial.random_weights(config, 1)}
     return made(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.chain import config, config_schema, fingerprint
+from crawl2llm.chain import config, fingerprint
 from crawl2llm.chain.project import Project
 from crawl2llm.chain.steps import PLAN
 from crawl2llm.core import atomic_folder
@@ -21,21 +21,18 @@ from crawl2llm.stages.pretrain import plan
 from crawl2llm.training import resource_plan
 from crawl2llm.training.auto import AUTO
 from crawl2llm.training.measures import flops_per_token
+from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 from crawl2llm.workflow.project_checks import check_project
+from tests.unit.training.typed import train_settings
 
-OWN = config.validate({})["pretrain"]["plan"]
+OWN = PlanSettings()
 LLAMA = {"hidden_size": 2048, "intermediate_size": 5632, "layers": 22, "heads": 32, "kv_heads": 4, "context": 2048}
 
 
-def train(**keys: Any) -> dict[str, Any]:
-    """The settings of pretrain.train that pretrain.plan is told, completed as it does."""
+def train(**keys: Any) -> TrainSettings:
+    """The settings of pretrain.train that pretrain.plan is told."""
     tree = config.validate({"pretrain": {"train": keys}})
-    return config_schema.fill_defaults("pretrain.train", fingerprint.tracked_settings(PLAN, tree)["train"])
-
-
-def placement(keys: dict[str, Any]) -> dict[str, Any]:
-    """pretrain.train, complete, with its placement."""
-    return config.validate({"pretrain": {"train": keys}})["pretrain"]["train"]
+    return TrainSettings.model_validate(fingerprint.tracked_settings(PLAN, tree)["train"])
 
 
 def test_tinyllama_has_its_published_numbers() -> None:
@@ -128,13 +125,13 @@ def test_of_a_run_that_goes_on_from_a_checkpoint_it_plans_the_steps_that_are_lef
     assert plan.training_facts(train(**keys, batch_ramp=ramp), None, 300)["tokens"] == 9 * 256
     assert (
         "9 steps after step 15"
-        in resource_plan.plan_lines(left, resource_plan.plan_resources(left, placement(keys), OWN))[0]
+        in resource_plan.plan_lines(left, resource_plan.plan_resources(left, train_settings(**keys), OWN))[0]
     )
     tree = config.validate({"pretrain": {"train": keys}})
     before = fingerprint.fingerprint(PLAN, tree)
     (folder / "weights").write_bytes(b"4567")
     assert fingerprint.fingerprint(PLAN, tree) != before, "another checkpoint at the same path is planned again"
-    kept = {**placement(keys), "keep_checkpoints": 10}
+    kept = train_settings(**keys, keep_checkpoints=10)
     assert [resource_plan.max_checkpoints(found, kept) for found in (whole, left)] == [5, 2]  # of 5, 10, 15, 20 and 24
     with pytest.raises(
         InputError, match=r"after step 15, and this run ends at step 15: set more pretrain\.train\.steps"

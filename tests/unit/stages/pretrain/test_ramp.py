@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,8 +14,11 @@ from crawl2llm.chain import config
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.pretrain import plan
 from crawl2llm.training import data, schedule
+from crawl2llm.training.engine_settings import EngineSettings
+from crawl2llm.training.pretraining_settings import ResolvedModel, ResolvedSettings
 from tests.unit.stages.pretrain.conftest import TINY
 from tests.unit.stages.pretrain.runs import finish, kill_after, rows, same
+from tests.unit.training.typed import train_settings
 
 pytestmark = pytest.mark.slow  # starts trainings
 # 8, then 16, then 32 sequences: with micro-batches of 2 on two processes 2, 4 and 8 of them.
@@ -39,19 +42,21 @@ def plain(shards: list[Path], steps: int) -> list[float]:
     """The losses of a loop without any engine or accumulation, in fp32."""
     from crawl2llm.training import initial, model
 
-    wanted: dict[str, Any] = config.validate({"pretrain": {"train": TINY | CHANGES}})["pretrain"]["train"]
+    wanted = train_settings(**TINY | CHANGES, epochs=None)
     stream = data.open_split(shards, "train")
-    made = schedule.make_plan(wanted | {"epochs": None}, len(stream))
-    shape = model.build_config(wanted["model"], 300, 0)
+    made = schedule.make_plan(cast(ResolvedSettings, wanted), len(stream))
+    shape = model.build_config(cast(ResolvedModel, wanted.model), 300, 0)
     built = initial.fill_model(initial.empty_model(shape), torch.device("cpu"), initial.random_weights(shape, 0))
-    moves = torch.optim.AdamW(model.parameter_groups(built, wanted), lr=0.005, betas=(0.9, 0.95), eps=1e-8)
+    moves = torch.optim.AdamW(
+        model.parameter_groups(built, EngineSettings.of_pretraining(wanted)), lr=0.005, betas=(0.9, 0.95), eps=1e-8
+    )
     found, at = [], 0
     for step, size in zip(range(1, steps + 1), [8] * 4 + [16] * 4 + [32] * 8, strict=False):
         order = np.arange(at, at + size)
         at += size
         tokens = torch.from_numpy(data.read_windows(stream, data.permute(order, made.windows, 0, 0), 32))
         for group in moves.param_groups:
-            group["lr"] = schedule.learning_rate(step, 16, wanted)
+            group["lr"] = schedule.learning_rate(step, 16, EngineSettings.of_pretraining(wanted))
         logits = built(input_ids=tokens[:, :-1], use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()

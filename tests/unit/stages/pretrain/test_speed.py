@@ -16,7 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig
 
-from crawl2llm.chain.config import validate
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, engine, initial, layers
 from crawl2llm.training.batch import IGNORE
@@ -25,6 +24,7 @@ from crawl2llm.training.estimate.shape import Shape, selective_activations
 from crawl2llm.training.fused_cross_entropy import cross_entropy, linear_cross_entropy
 from tests.unit.stages.pretrain.runs import finish, rows
 from tests.unit.stages.pretrain.test_engines import side_by_side
+from tests.unit.training.typed import engine_settings, train_settings
 
 VOCABULARY, CONTEXT, MICRO = 1024, 48, 2
 CPU = torch.device("cpu")
@@ -80,12 +80,7 @@ def built(
     config: Any = None, recomputed: bool = False, selective: bool = False, accumulation: int = 2, **changes: Any
 ) -> Torch:
     config = config or shape()
-    settings = validate({})["pretrain"]["train"] | {
-        "learning_rate": 0.01,
-        "zero_stage": 0,
-        "precision": "fp32",
-        **changes,
-    }
+    settings = engine_settings(**{"learning_rate": 0.01, "zero_stage": 0, "precision": "fp32", **changes})
     values = lambda: initial.random_weights(config, 1)  # noqa: E731
     job = engine.Job(
         config=config,
@@ -275,11 +270,11 @@ def test_compiled_by_inductor_it_learns_the_same() -> None:
 
 @pytest.mark.parametrize("key", ["compile_layers", "selective_checkpointing"])
 def test_layers_that_gather_weights_are_left_as_they_are(key: str) -> None:
-    settings = validate({})["pretrain"]["train"] | {key: True, "zero_stage": 3, "activation_checkpointing": True}
+    settings = train_settings(**{"zero_stage": 3, "activation_checkpointing": True, key: True})
     with pytest.raises(InputError, match=rf"{key} is true with .*engine deepspeed and .*zero_stage 3"):
         checks.check_layer_settings(settings)
-    checks.check_layer_settings(settings | {"engine": "torch"})
-    checks.check_layer_settings(settings | {"zero_stage": 2})
+    checks.check_layer_settings(settings.model_copy(update={"engine": "torch"}))
+    checks.check_layer_settings(settings.model_copy(update={"zero_stage": 2}))
 
 
 # Activations

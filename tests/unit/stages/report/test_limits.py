@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl2llm.chain import config as configuration
 from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.settings import Settings
 from crawl2llm.filters.decontaminate import cuts
 from crawl2llm.filters.heuristics.measures import MEASURES
 from crawl2llm.filters.pii.kinds import KINDS
@@ -60,7 +61,7 @@ def saved(folder: Path, step: str, rows: list[Row], **summary: Any) -> Manifest:
     return Manifest(step, "test", summary=summary).write(path, [place / f"{SHARD}.parquet"])
 
 
-def compared(run: Run, filter_: str, settings: Row, rows: list[Row], fails: Iterable[set[str]]) -> set[str]:
+def compared(run: Run, filter_: str, settings: Settings, rows: list[Row], fails: Iterable[set[str]]) -> set[str]:
     """Compare, document by document; returns the rules that have limits. fails: the rules that each document's verdict lists."""
     ids = pa.chunked_array([[row["id"] for row in rows]])
     every = list(fails)
@@ -77,9 +78,8 @@ def compared(run: Run, filter_: str, settings: Row, rows: list[Row], fails: Iter
     return seen
 
 
-def settings_of(filter_: str, **changes: Any) -> Row:
-    found: Row = configuration.lookup(configuration.validate({filter_: {"select": changes}}), f"{filter_}.select")
-    return found
+def settings_of(filter_: str, **changes: Any) -> Settings:
+    return settings_class(f"{filter_}.select").model_validate(changes)
 
 
 CASES: dict[str, tuple[Row, dict[str, Any]]] = {
@@ -162,7 +162,7 @@ def test_quality(tmp_path: Path, method: str) -> None:
         }
     )
     batch = pa.Table.from_pylist(rows).to_batches()[0]
-    verdicts = quality.judge_batch(batch, {**settings, "skipped_by": []}, 0.6)["rules"].to_pylist()
+    verdicts = quality.judge_batch(batch, quality.Task(method=method, skipped_by=[]), 0.6)["rules"].to_pylist()
     compared(run, "quality", settings, rows, map(set, verdicts))
 
 

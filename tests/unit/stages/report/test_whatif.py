@@ -26,6 +26,7 @@ from crawl2llm.filters.decontaminate.score import MATCH_SCHEMA
 from crawl2llm.filters.framework.rules import Rule
 from crawl2llm.filters.heuristics import select as heuristics
 from crawl2llm.filters.heuristics.measures import MEASURES
+from crawl2llm.filters.heuristics.settings import SelectSettings
 from crawl2llm.filters.pii.kinds import KINDS
 from crawl2llm.filters.pii.score import FINDING_SCHEMA
 from crawl2llm.filters.quality import select as quality
@@ -238,10 +239,10 @@ def test_nothing_that_can_be_asked_is_left_out(found: dict[str, Any]) -> None:
 def test_a_curve_says_which_languages_it_does_not_move() -> None:
     own = {"fi": {"gopher_quality": {"mean_word_length_max": 14}}}
     derived = {"fi": {"gopher_quality.mean_word_length_max": 13.0}, "de": {"gopher_quality.mean_word_length_max": 12.0}}
-    settings = config_schema.fill_defaults("heuristics.select", {"languages": own, "calibrated": derived})
+    settings = SelectSettings(languages=own)
     found = {
         ask.key.rpartition(".")[2]: ask.about
-        for ask in whatif.asks.thresholds_of_step("heuristics.select", settings, heuristics.rules(settings))
+        for ask in whatif.asks.thresholds_of_step("heuristics.select", settings, heuristics.rules(settings, derived))
     }
     first, second = found["mean_word_length_max"]
     assert first == "Languages with a threshold of their own keep it: fi."

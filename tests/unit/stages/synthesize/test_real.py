@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gold import labels, texts
-from crawl2llm.chain import config as configuration
 from crawl2llm.stages.synthesize.endpoint import Reply
 from crawl2llm.stages.synthesize.passages import passages
 from crawl2llm.stages.synthesize.prompts import Seed, TextRequest
 from crawl2llm.stages.synthesize.replies import Judge
+from crawl2llm.stages.synthesize.settings import RephraseSettings
 
 CRAWL = Path(os.environ.get("CRAWL2LLM_DATA", "data")) / "crawl"
 STEP = 1 if os.environ.get("CRAWL2LLM_LONG") else 8  # of the pages, one of so many
@@ -22,7 +22,7 @@ STEP = 1 if os.environ.get("CRAWL2LLM_LONG") else 8  # of the pages, one of so m
 
 @pytest.mark.skipif(not CRAWL.is_dir(), reason=f"{CRAWL} is not here; set CRAWL2LLM_DATA")
 def test_replies_over_real_pages() -> None:
-    judge = Judge(configuration.validate({})["synthesize"]["rephrase"])
+    judge = Judge(RephraseSettings())
     gold = labels(CRAWL / "mlcrawl-dev.gold.tsv")
     pages = [
         (gold[name]["lang"], [part for part in passages(text, 1200) if len(part) >= 200])

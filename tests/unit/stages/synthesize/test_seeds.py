@@ -16,10 +16,12 @@ from crawl2llm.chain import fingerprint, steps
 from crawl2llm.chain.project import Project
 from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.formats.documents import uniform_hash
+from crawl2llm.stages.ingest.settings import ExtractSettings, ExtractSource
 from crawl2llm.stages.ingest.text import TextReader
 from crawl2llm.stages.synthesize.passages import passages
 from crawl2llm.stages.synthesize.prompts import Seed
 from crawl2llm.stages.synthesize.seeds import Seeds
+from crawl2llm.stages.synthesize.settings import SeedSources
 from crawl2llm.workflow.project_checks import check_project
 from tests.unit.stages.synthesize.writing import corpus, page, settings
 
@@ -28,8 +30,7 @@ STEP = "synthesize.rephrase"
 
 def found(named: dict[str, Any], folder: Path, seed: int = 0) -> tuple[list[Seed], Counter[str]]:
     """The seeds that `named` chooses, in their order, and the counts."""
-    complete = configuration.validate({"synthesize": {"rephrase": {"seeds": named}}})
-    seeds = Seeds(complete["synthesize"]["rephrase"]["seeds"], seed, f"{STEP}.seeds")
+    seeds = Seeds(SeedSources(**named), seed, f"{STEP}.seeds")
     folder.mkdir()
     files, total = seeds.write_seeds(folder, lambda _: 1)
     made = list(seeds.seeds_in_order(files))
@@ -76,9 +77,7 @@ def test_files_have_the_ids_and_origins_that_a_source_of_the_same_name_has(tmp_p
     ]
     made, counts = found({"files": entries}, tmp_path / "out")
     assert counts["rejected"] == 1 and counts["chosen"] == len(made) == 9
-    read = TextReader(
-        {"name": "books", "kind": "text", "chunk_words": 40}, {"max_body_bytes": 10**6, "min_characters": 1}
-    )
+    read = TextReader(ExtractSource(name="books", kind="text", chunk_words=40), ExtractSettings())
     pages = [one for name in ("a", "b") for one in read(tmp_path / f"books/{name}.txt", f"{name}.txt")]
     assert {one.id for one in pages} < {seed.id for seed in made}  # type: ignore[union-attr]
     assert {seed.origin for seed in made} == {"file:books/a.txt", "file:books/b.txt", "e.org"}

@@ -16,10 +16,11 @@ from crawl2llm.core.topic_names import ALL
 from crawl2llm.stages.topics import model as stored
 from crawl2llm.stages.topics.fit import FittedTopics, Sample, fit_topics, map_places, tfidf_matrix, vocabulary_idf
 from crawl2llm.stages.topics.model import Models
+from crawl2llm.stages.topics.settings import TrainSettings
 from crawl2llm.stages.topics.terms import terms
 from tests.unit.stages.topics.conftest import WORDS, chinese, english
 
-SETTINGS: dict[str, Any] = {"clusters": 3, "terms": 1000, "dimensions": 10, "seed": 0}
+SETTINGS = TrainSettings(clusters=3, terms=1000, dimensions=10)
 
 
 def sample(rows: list[dict[str, Any]]) -> Sample:
@@ -30,7 +31,7 @@ def sample(rows: list[dict[str, Any]]) -> Sample:
 
 
 def fitted(rows: list[dict[str, Any]], **settings: Any) -> FittedTopics:
-    made = fit_topics(sample(rows), {**SETTINGS, **settings}, "topic")
+    made = fit_topics(sample(rows), SETTINGS.model_copy(update=settings), "topic")
     assert made is not None
     return made
 

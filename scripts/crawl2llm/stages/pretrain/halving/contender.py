@@ -18,12 +18,14 @@ from typing import Any
 import torch.distributed as dist
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.config_schema import given_settings
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.stages.pretrain import train
 from crawl2llm.stages.pretrain.halving.judging import FATES_FILE, step_of
 from crawl2llm.training import checkpoint, heartbeat, metrics, program, token_staging
+from crawl2llm.training.pretraining_settings import TrainSettings
 from crawl2llm.training.processes import RESUBMIT, on_stop_signal
 from crawl2llm.training.run import Run
 
@@ -49,7 +51,7 @@ class Contender(Run):
     """
 
     def __init__(
-        self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, rungs: list[float], rung: int = 0
+        self, args: argparse.Namespace, settings: TrainSettings, folder: Path, rungs: list[float], rung: int = 0
     ) -> None:
         super().__init__(args, settings, folder)
         self.rungs = frozenset(step_of(share, self.plan.steps) for share in rungs)
@@ -115,23 +117,27 @@ class Contender(Run):
         return validation["bits_per_byte"]
 
 
-def folder_of(args: argparse.Namespace, train: dict[str, Any], rungs: list[float]) -> Path:
+def folder_of(args: argparse.Namespace, train: TrainSettings, rungs: list[float]) -> Path:
     """The folder of a contender's checkpoints: the same at every rung and to the end."""
     inputs = {
         key: manifest for key, manifest in command_line.input_manifests(args).items() if key.startswith(WEIGHT_INPUTS)
     }
     _, mark = command_line.parse_settings(args.step, args.config, task_of(args.manifest))
     return checkpoint_folders.training_folder(
-        args.checkpoints, {**train, "rungs": rungs}, inputs, json.loads(mark).get("files", {})
+        args.checkpoints,
+        {**given_settings("pretrain.train", train), "rungs": rungs},
+        inputs,
+        json.loads(mark).get("files", {}),
     )
 
 
 def recorder_of(run: Contender) -> metrics.Recorder:
     """What records a run's rows from where it is."""
-    args = run.args
+    settings = run.settings
     return metrics.Recorder(
         run.folder, run.done, run.begun,
-        tensorboard=args.tensorboard, wandb=args.wandb, project=args.wandb_project, config=run.tracked, port=args.prometheus_port,
+        tensorboard=settings.tensorboard, wandb=settings.wandb, project=settings.wandb_project, config=run.tracked,
+        port=settings.prometheus_port,
     )  # fmt: skip
 
 
@@ -175,7 +181,7 @@ def forget_later(folder: Path, step: int) -> None:
             shutil.rmtree(saved.path.rename(folder / f".{saved.path.name}.old"))
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) -> list[Path]:
     """As crawl2llm.stages.pretrain.train; ends with the model of a rung where the training was stopped there."""
     heartbeat.start_beats()
     stopping: list[int] = []
@@ -184,7 +190,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     rungs = judged.summary_part("rungs")
     fate = json.loads(judged.file(FATES_FILE).read_text(encoding="utf-8"))["stopped"].get(args.contender)
     rung, folder = fate["rung"] if fate else 0, folder_of(args, settings, rungs)
-    args.tokens = token_staging.stage_tokens(args.tokens, args.stage_to)
+    args.tokens = token_staging.stage_tokens(args.tokens, settings.stage_to)
     if os.environ["RANK"] != "0":
         run = Contender(args, settings, folder, rungs, rung)
         if fate and not return_to_rung(run, stopping):
@@ -220,29 +226,22 @@ def return_to_rung(run: Contender, stopping: list[int]) -> bool:
     return bool(run.stopped)
 
 
-def parser_of(step: str, doc: str | None, example: str, always: bool = False) -> argparse.ArgumentParser:
-    """The command line of a training of a contender, up to a rung or to its end."""
-    parser = command_line.step_parser(step, doc, example, always=always)
-    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
-    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    parser.set_defaults(mix=None)
-    command_line.add_placement_options(parser, "pretrain.train")
-    return parser
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = parser_of(
-        "pretrain.train",
-        __doc__,
-        "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json --tokenizer results/main/tokenize/train/manifest.json "
-        "--halving results/main/pretrain/halve/manifest.json --contender main --manifest /tmp/pretrain/manifest.json",
-        always=True,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says which training it is, and how it was judged."""
+    program.add_checkpoints(parser)
     parser.add_argument("--halving", required=True, type=Path, help="manifest of pretrain.halve")
     parser.add_argument("--contender", required=True, help="the variant whose training it is")
-    parser.add_argument("--mix", type=Path, nargs="*", help="none: trainings with phases of a mix are not judged")
-    return program.run(parser, body, argv)
+
+
+main = program.TrainingProgram(
+    "pretrain.train",
+    __doc__,
+    TrainSettings,
+    body,
+    add_options,
+    example="--halving results/main/pretrain/halve/manifest.json --contender main",
+    always=True,
+)
 
 
 if __name__ == "__main__":

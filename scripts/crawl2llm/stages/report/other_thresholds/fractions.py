@@ -6,13 +6,13 @@ bin of each fraction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from crawl2llm.filters.quality import by_language
 from crawl2llm.filters.quality.select import crawl_scores
+from crawl2llm.filters.quality.settings import SelectSettings
 from crawl2llm.filters.quality.top_fraction import fraction_cuts
 from crawl2llm.stages.report.other_thresholds.counts import Curve, Groups, Table
 from crawl2llm.stages.report.other_thresholds.rows import Rows
@@ -26,17 +26,17 @@ ALL = ""  # the only group where languages are not apart
 class Fraction(Curve):
     """The curve of `keep_fraction`."""
 
-    def __init__(self, tables: Tables, step: str, settings: Mapping[str, Any], skipped_by: list[str]) -> None:
+    def __init__(self, tables: Tables, step: str, settings: SelectSettings, skipped_by: list[str]) -> None:
         about = ["The fraction is of the documents that get here; the classifier and its scores are those of the run."]
-        if settings["by"] == "language":
+        if settings.by == "language":
             about.append("Each language has its own cut.")
-        super().__init__(RuleThreshold(KEY, ("fraction",), MOST, settings["keep_fraction"], self.measure, about))
+        super().__init__(RuleThreshold(KEY, ("fraction",), MOST, settings.keep_fraction, self.measure, about))
         self.paths = [tables.table(step, shard) for shard in tables.shards]
         self.settings, self.skipped_by = settings, skipped_by
         self.by = None
-        if settings["by"] == "language":
+        if settings.by == "language":
             self.by = by_language.LanguageThresholds(
-                self.paths, tables.manifests_of(LANGUAGE_STEP), {**settings, "skipped_by": skipped_by}
+                self.paths, tables.manifests_of(LANGUAGE_STEP), settings.keep_fraction, skipped_by
             )
         self.cuts: dict[str, np.ndarray] = {}
 
@@ -48,7 +48,7 @@ class Fraction(Curve):
     def choose_points(self, number: int, node: dict[str, Any], sources: Groups, languages: Groups) -> None:
         """Even steps from 0 to 1, and the fraction of now."""
         even = np.linspace(0, 1, number).round(3)
-        self.points = np.unique(np.append(even, self.settings["keep_fraction"]))
+        self.points = np.unique(np.append(even, self.settings.keep_fraction))
         self.table = Table(sources, languages, len(self.points) + 1)
         by = self.by
         parts = (

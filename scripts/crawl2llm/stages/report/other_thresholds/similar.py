@@ -7,7 +7,6 @@ threshold. A bit for each document and threshold is on the disk meanwhile.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.dedup import select
+from crawl2llm.filters.dedup.settings import SelectSettings
 from crawl2llm.formats.documents import batches
 from crawl2llm.stages.report.other_thresholds.counts import Curve, Groups, Table
 from crawl2llm.stages.report.other_thresholds.rows import Rows
@@ -32,8 +32,8 @@ ABOUT = (
 class Similarity(Curve):
     """The curve of `threshold`. folder: for what is on the disk meanwhile."""
 
-    def __init__(self, tables: Tables, settings: Mapping[str, Any], folder: Path) -> None:
-        super().__init__(RuleThreshold(KEY, ("near",), LEAST, settings["threshold"], None, list(ABOUT)))
+    def __init__(self, tables: Tables, settings: SelectSettings, folder: Path) -> None:
+        super().__init__(RuleThreshold(KEY, ("near",), LEAST, settings.threshold, None, list(ABOUT)))
         self.tables, self.settings, self.folder = tables, settings, folder
         self.shard, self.row = "", 0
         self.kept_at = np.zeros((0, 0), np.uint8)
@@ -45,7 +45,7 @@ class Similarity(Curve):
     def choose_points(self, number: int, node: dict[str, Any], sources: Groups, languages: Groups) -> None:
         """Judge all documents at every point."""
         grid = [GRID[at] for at in np.unique(np.linspace(0, len(GRID) - 1, min(number, len(GRID))).round().astype(int))]
-        self.points = np.unique([*grid, float(self.settings["threshold"])])
+        self.points = np.unique([*grid, float(self.settings.threshold)])
         self.table = Table(sources, languages, len(self.points))
         manifests: dict[str, Any] = {
             "signals": self.tables.manifests_of("dedup.signature"),
@@ -56,7 +56,9 @@ class Similarity(Curve):
         for threshold in self.points:
             with scratch_folder(self.folder / "judged") as folder:
                 args = argparse.Namespace(manifest=folder / "manifest.json", **manifests)
-                files = select.body(args, {**self.settings, "threshold": float(threshold)}, Manifest(STEP, ""))
+                files = select.body(
+                    args, self.settings.model_copy(update={"threshold": float(threshold)}), Manifest(STEP, "")
+                )
                 for file in files:
                     verdict_parts = [
                         batch.column("kept").to_numpy(zero_copy_only=False) for batch in batches(file, ["kept"])
@@ -73,7 +75,7 @@ class Similarity(Curve):
 
     def add_rows(self, rows: Rows, groups: tuple[np.ndarray, np.ndarray], weights: list[np.ndarray | None]) -> None:
         """See Curve.add_rows."""
-        place = int(np.searchsorted(self.points, self.settings["threshold"]))
+        place = int(np.searchsorted(self.points, self.settings.threshold))
         first, last = self.row // 8, -(-(self.row + len(rows)) // 8)
         flags = np.unpackbits(self.kept_at[:, first:last], axis=1)[:, self.row % 8 :][:, : len(rows)].astype(bool)
         self.row += len(rows)

@@ -6,14 +6,16 @@ Every rule here is that of the step itself; a threshold at which the two do not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
+from crawl2llm.core.settings import Settings
 from crawl2llm.filters.decontaminate import cuts
-from crawl2llm.filters.framework.rules import Rule, Rules
+from crawl2llm.filters.decontaminate import settings as decontaminate
+from crawl2llm.filters.framework.rules import Rule, Rules, value_at
+from crawl2llm.filters.quality import settings as quality
 from crawl2llm.stages.report.other_thresholds.rows import Rows
 
 # What a threshold keeps: values of at least it, of at most it, or of less than it.
@@ -48,7 +50,7 @@ def column_measure(name: str) -> Callable[[Rows], MeasuredRows]:
     return lambda rows: (rows.values(name), None)
 
 
-def threshold_of_rules(key: str, rules: Sequence[Rule], settings: Mapping[str, Any]) -> RuleThreshold:
+def threshold_of_rules(key: str, rules: Sequence[Rule], settings: Settings) -> RuleThreshold:
     """The threshold of a key of the filter's `select` that decides rules. Several of them drop what the worst of their values does."""
     first = rules[0]
     worst = np.fmin if first.low else np.fmax
@@ -65,7 +67,7 @@ def threshold_of_rules(key: str, rules: Sequence[Rule], settings: Mapping[str, A
     return RuleThreshold(key, names, KEEPS[first.drops], first.threshold_for_all(settings), measure, list(first.about))
 
 
-def threshold_of_condition(key: str, rule: Rule, settings: Mapping[str, Any]) -> RuleThreshold:
+def threshold_of_condition(key: str, rule: Rule, settings: Settings) -> RuleThreshold:
     """The threshold of a rule's condition `also`, with the rule's own as it is."""
 
     def measure(rows: Rows) -> MeasuredRows:
@@ -73,10 +75,10 @@ def threshold_of_condition(key: str, rule: Rule, settings: Mapping[str, Any]) ->
         limit = replace(rule, also=None).limit(rows, settings)
         return np.where(limit.failing_documents(), rows.values(name), np.nan), None
 
-    return RuleThreshold(key, (rule.name,), LESS, settings[key.rpartition(".")[2]], measure)
+    return RuleThreshold(key, (rule.name,), LESS, value_at(settings, rule.also[1] if rule.also else ""), measure)
 
 
-def thresholds_of_rules(step: str, rules: Rules, settings: Mapping[str, Any]) -> list[RuleThreshold]:
+def thresholds_of_rules(step: str, rules: Rules, settings: Settings) -> list[RuleThreshold]:
     """The thresholds of a filter's rules that are keys, in the order of the rules; further ones of a rule behind the others."""
     rules_by_key: dict[str, list[Rule]] = {}
     for rule in rules:
@@ -97,18 +99,16 @@ def thresholds_of_rules(step: str, rules: Rules, settings: Mapping[str, Any]) ->
     return out + further
 
 
-def thresholds_of_step(
-    step: str, settings: Mapping[str, Any], rules: Rules = (), method: str = "ngram"
-) -> list[RuleThreshold]:
+def thresholds_of_step(step: str, settings: Settings, rules: Rules = (), method: str = "ngram") -> list[RuleThreshold]:
     """The thresholds of a select step that one document's own measures decide. rules: those that the filter declares, if they are measured;
     method: that of decontaminate.score.
     """
-    match step:
-        case "quality.select" if settings["method"] == "threshold":
-            now, measure = settings["threshold"], column_measure("score")
+    match settings:
+        case quality.SelectSettings(method="threshold"):
+            now, measure = settings.threshold, column_measure("score")
             return [RuleThreshold(f"{step}.threshold", ("threshold",), LEAST, now, measure)]
-        case "decontaminate.select" if settings["action"] == cuts.DROP:
-            now, measure = cuts.overlap_limit(settings, method), column_measure("overlap")
+        case decontaminate.SelectSettings(action=cuts.DROP):
+            now, measure = cuts.overlap_limit(settings.overlap_max, method), column_measure("overlap")
             return [RuleThreshold(f"{step}.overlap_max", (cuts.OVERLAP_RULE,), MOST, now, measure)]
     return thresholds_of_rules(step, rules, settings)
 
@@ -121,10 +121,10 @@ LEFT_OUT = {
 }
 
 
-def omitted_keys(step: str, settings: Mapping[str, Any]) -> list[dict[str, str]]:
+def omitted_keys(step: str, settings: Settings) -> list[dict[str, str]]:
     """The keys of a step that take a number and are not shown under these settings: `key`, `why`."""
     return [
         {"key": key, "why": why}
         for key, (value, name, why) in LEFT_OUT.items()
-        if key.startswith(f"{step}.") and settings[name] == value
+        if key.startswith(f"{step}.") and value_at(settings, name) == value
     ]

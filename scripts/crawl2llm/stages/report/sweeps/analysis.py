@@ -11,6 +11,7 @@ from typing import Any
 
 from crawl2llm.chain import model_registry
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps import scaling, scores
 from crawl2llm.stages.report.sweeps.differences import Comparison, Measure, set_verdicts
 from crawl2llm.stages.report.sweeps.groups import MAIN, Setting
@@ -56,7 +57,7 @@ def comparable_settings(
 
 
 def compare_model(
-    model: str, settings: Sequence[Setting], variants: Mapping[str, Variant], options: Row
+    model: str, settings: Sequence[Setting], variants: Mapping[str, Variant], options: CompareSettings
 ) -> tuple[Row, dict[str, Comparison]]:
     """One model of all variants: `settings`, `measures` with values and differences to main, `pairs` of any two by bits per byte; and the
     comparison of each measure.
@@ -83,14 +84,14 @@ def compare_model(
     for family in measure_families(measured):
         pairs = [(measure, pair) for measure in family for pair in comparisons[measure.name].pairs_with_main()]
         rows = [comparisons[measure.name].difference_row(*pair, family=len(pairs)) for measure, pair in pairs]
-        set_verdicts(rows, options["confidence"])
+        set_verdicts(rows, options.confidence)
         for measure in family:
             measure_rows = [row for row, (of_measure, _) in zip(rows, pairs, strict=True) if of_measure is measure]
             measures.append(measure_row(comparisons[measure.name], measure_rows))
     main_comparison = comparisons[scores.BITS]
     any_two = main_comparison.all_pairs() if len(compared.settings) <= MOST_PAIRS else []
     rows = [main_comparison.difference_row(*pair, family=len(any_two), planned=False) for pair in any_two]
-    set_verdicts(rows, options["confidence"])
+    set_verdicts(rows, options.confidence)
     first = manifests[compared.variants[0]].summary
     result = {
         "settings": [setting.name for setting in compared.settings],
@@ -190,7 +191,7 @@ def scaling_law(
     rows: Mapping[str, Row],
     model: Row,
     comparisons: Mapping[str, Comparison],
-    options: Row,
+    options: CompareSettings,
 ) -> Row:
     """The scaling law of the settings that differ in keys of the training alone, by bits per byte on the common text.
 
@@ -214,12 +215,22 @@ def scaling_law(
             best[points[0][:2]] = (values.means[place], points)
     points = [point for _, points in best.values() for point in points]
     repeated = max((float(rows[name]["epochs"] or 0) for name in model["variants"]), default=0.0)
-    law = scaling.law_row([p[0] for p in points], [p[1] for p in points], [p[2] for p in points], options)
+    law = scaling.law_row(
+        [p[0] for p in points],
+        [p[1] for p in points],
+        [p[2] for p in points],
+        options.resamples,
+        options.confidence,
+        options.seed,
+    )
     return {**law, "left_out": left_out, "most_epochs": repeated, "at": [list(point) for point in points]}
 
 
 def compare_settings(
-    settings: Sequence[Setting], variants: Mapping[str, Variant], seeds: Mapping[str, Mapping[str, Any]], options: Row
+    settings: Sequence[Setting],
+    variants: Mapping[str, Variant],
+    seeds: Mapping[str, Mapping[str, Any]],
+    options: CompareSettings,
 ) -> Row:
     """compare.json. Raises ManifestError where variants were evaluated on other documents."""
     rows = {name: variant_row(variant, settings, seeds[name]) for name, variant in variants.items()}
@@ -230,7 +241,7 @@ def compare_settings(
     names = dict.fromkeys(name for variant in variants.values() for name in variant.manifests.get(COMMON, {}))
     models: dict[str, Row] = {}
     out: Row = {
-        "options": options,
+        "options": options.model_dump(include=set(CompareSettings.model_fields)),
         "variants": list(rows.values()),
         "settings": [
             {

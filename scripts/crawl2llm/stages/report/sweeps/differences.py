@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps import noise as noises
 from crawl2llm.stages.report.sweeps import verdicts
 from crawl2llm.stages.report.sweeps.noise import Noise, Part
@@ -50,12 +51,12 @@ class Comparison:
     """A measure with its resamples; see `settings` and `row`. options: those of report.compare."""
 
     measured: Measure
-    options: Row
+    options: CompareSettings
 
     def __post_init__(self) -> None:
         measure, options = self.measured, self.options
-        seed = [options["seed"], zlib.crc32(measure.name.encode())]
-        draws = bootstrap_means(measure.scores, measure.sizes, options["resamples"], seed)
+        seed = [options.seed, zlib.crc32(measure.name.encode())]
+        draws = bootstrap_means(measure.scores, measure.sizes, options.resamples, seed)
         values = measure.values
         self.by_setting = [[float(values[place]) for place in group] for group in measure.groups]
         self.means = [float(np.mean(setting_values)) for setting_values in self.by_setting]
@@ -66,7 +67,7 @@ class Comparison:
 
     @property
     def alpha(self) -> float:
-        return 1 - float(self.options["confidence"])
+        return 1 - self.options.confidence
 
     def setting_rows(self) -> list[Row]:
         """Of each setting: `mean`, `seeds` (trainings), `deviation` between them (None for one), `stderr_seeds` (by the pooled noise; None
@@ -93,7 +94,7 @@ class Comparison:
         numbers = (len(first), len(second))
         draws = self.draws[:, second_place] - self.draws[:, first_place]
         documents = noises.between_documents(draws, self.measured.documents, self.noise, numbers)
-        if self.options["noise"] == WELCH:
+        if self.options.noise == WELCH:
             return noises.welch_part(first, second), documents
         return (noises.between_seeds(self.noise, numbers) if self.noise.freedom else None), documents
 
@@ -141,19 +142,19 @@ class Comparison:
             "verdict": verdicts.UNCLEAR,
         }
         if planned:
-            row["smallest"] = verdicts.smallest_visible(error, corrected_alpha, self.options["power"])
+            row["smallest"] = verdicts.smallest_visible(error, corrected_alpha, self.options.power)
             row["seeds_needed"] = verdicts.seeds_needed(
                 difference,
                 lambda number: self.error_with_seeds(seeds, documents, number, (first_place, second_place)),
                 corrected_alpha,
-                self.options["power"],
+                self.options.power,
             )
         return row
 
     def error_with_seeds(self, seeds: Part, documents: Part, number: int, pair: Pair) -> Part:
         """The error of a difference if every setting had so many seeds. The documents stay, and so does their part."""
         before = sum(1 / len(self.by_setting[place]) for place in pair)
-        settings = 2 if self.options["noise"] == WELCH else len(self.means)
+        settings = 2 if self.options.noise == WELCH else len(self.means)
         part = Part(seeds.variance / before * 2 / number, max(1, settings * (number - 1)))
         return noises.add_parts([part, documents])
 

@@ -235,7 +235,9 @@ def law_row(
     parameters: Sequence[float],
     tokens: Sequence[float],
     losses: Sequence[float],
-    options: dict[str, Any],
+    resamples: int,
+    confidence: float,
+    seed: int,
 ) -> dict[str, Any]:
     """The law as JSON: `constants` by name with `value`, `low`, `high`; `optima`: the best parameters and tokens for some numbers of
     operations; `error`: the mean absolute difference of log L. Or `why` nothing was fitted.
@@ -245,8 +247,8 @@ def law_row(
     law = fit_law(parameters, tokens, losses)
     if law is None:
         return {**about, "why": why_no_law(parameters, tokens)}
-    laws = bootstrap_laws(law, parameters, tokens, losses, options["resamples"], options["seed"])
-    confidence, enough = options["confidence"], len(laws) >= 20
+    laws = bootstrap_laws(law, parameters, tokens, losses, resamples, seed)
+    enough = len(laws) >= 20
     constants = {}
     for name in ("E", "A", "alpha", "B", "beta"):
         if (value := getattr(law, name)) is not None:

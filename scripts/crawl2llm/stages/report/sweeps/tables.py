@@ -15,6 +15,7 @@ from crawl2llm.stages.report.page import (
     format_signed,
     format_significant,
 )
+from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps import scores, verdicts
 from crawl2llm.stages.report.tasks import NAMES
 
@@ -103,7 +104,7 @@ def seeds_words(row: Row, measure: str, power: float) -> str:
     return f"to see a difference of {size}: {row['seeds_needed']:,} seeds each (power {format_percent(power, 0)})"
 
 
-def verdict_rows(model: Row, settings: Mapping[str, Row], options: Row) -> list[Row]:
+def verdict_rows(model: Row, settings: Mapping[str, Row], options: CompareSettings) -> list[Row]:
     """A row for each setting of a model by bits per byte: name, changes, cells."""
     measure = model["measures"][0]
     rows = []
@@ -125,14 +126,14 @@ def verdict_rows(model: Row, settings: Mapping[str, Row], options: Row) -> list[
                 cell(NOTHING, ""),
             ]
         else:
-            level, smallest = format_percent(options["confidence"], 0), comparison.get("smallest")
+            level, smallest = format_percent(options.confidence, 0), comparison.get("smallest")
             low, high = (difference_text(measure["name"], comparison[end]) for end in ("low", "high"))
             cells = [
                 cell(
                     SIGNS[comparison["verdict"]] + WORDS[comparison["verdict"]],
                     WORDS[comparison["verdict"]],
                     f"plain verdict {CLASSES[comparison['verdict']]}",
-                    note=seeds_words(comparison, measure["name"], options["power"]),
+                    note=seeds_words(comparison, measure["name"], options.power),
                 ),
                 cell(
                     difference_text(measure["name"], comparison["difference"]),

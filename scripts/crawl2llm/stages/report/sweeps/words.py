@@ -7,6 +7,7 @@ from typing import Any
 
 from crawl2llm.core.console import format_quantity, singular_or_plural
 from crawl2llm.stages.report.page import format_percent
+from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps import scaling, tables, verdicts
 from crawl2llm.stages.report.sweeps.differences import POOLED
 
@@ -91,19 +92,19 @@ def reader_notes(comparison: Row, base: Row | None) -> list[str]:
     return out
 
 
-def about_verdicts(base: Row, options: Row) -> str:
+def about_verdicts(base: Row, options: CompareSettings) -> str:
     """What the verdicts rest on."""
     family = len(base["measures"][0]["to_main"])
-    noise_words = "pooled over all settings" if options["noise"] == POOLED else "of the two settings themselves (Welch)"
+    noise_words = "pooled over all settings" if options.noise == POOLED else "of the two settings themselves (Welch)"
     return (
         f"The error of a difference has two parts: the noise between trainings with other seeds, {noise_words}, and that of the documents, "
         f"by a bootstrap over the same documents for both. A verdict is given where the p-value, corrected for {family} "
-        f"{singular_or_plural(family, 'comparison')} (Holm), is at most {1 - options['confidence']:.2g}. Would be seen from: the smallest "
-        f"difference that these seeds and documents would show with probability {format_percent(options['power'], 0)}."
+        f"{singular_or_plural(family, 'comparison')} (Holm), is at most {1 - options.confidence:.2g}. Would be seen from: the smallest "
+        f"difference that these seeds and documents would show with probability {format_percent(options.power, 0)}."
     )
 
 
-def law_section(fitted: Row, options: Row) -> Row:
+def law_section(fitted: Row, options: CompareSettings) -> Row:
     """The scaling law as the page shows it."""
     if "why" in fitted:
         return {"why": fitted["why"]}
@@ -130,11 +131,11 @@ def law_section(fitted: Row, options: Row) -> Row:
     return {"formula": FORMULA[kinds], "about": about, "constants": rows, "optima": fitted["optima"]}
 
 
-def formula_rows(options: Row) -> list[tuple[str, str]]:
+def formula_rows(options: CompareSettings) -> list[tuple[str, str]]:
     """How each number is made, with its source; docs/commands/compare.md has more."""
-    level = f"{1 - options['confidence']:.2g}"
-    sure = format_percent(options["confidence"], 0)
-    resamples = options["resamples"]
+    level = f"{1 - options.confidence:.2g}"
+    sure = format_percent(options.confidence, 0)
+    resamples = options.resamples
     return [
         (
             "Bits per byte",
@@ -159,7 +160,7 @@ def formula_rows(options: Row) -> list[tuple[str, str]]:
         ),
         (
             "What would be seen",
-            f"Power {format_percent(options['power'], 0)} by the noncentral t distribution (Cohen 1988), at the level of the correction's "
+            f"Power {format_percent(options.power, 0)} by the noncentral t distribution (Cohen 1988), at the level of the correction's "
             "first step. More seeds make the seeds' part smaller, not that of documents. The noise that was measured is taken for the "
             "true one.",
         ),

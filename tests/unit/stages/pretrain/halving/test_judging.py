@@ -88,7 +88,7 @@ def test_what_was_stopped_at_which_rung_and_why() -> None:
 
     rows = [row("main", 1, 2.0), row("a", 1, 1.0), row("b", 1, 3.0), row("c", 1, 1.5)]
     rows += [row("main", 2, 1.9), row("a", 2, 0.9), row("b", 2, None), row("c", 2, 1.4)]
-    settings = {"rungs": [0.25, 0.5], "keep": 0.5, "settings": alone({"main": 0, "a": 0, "b": 0, "c": 0})}
+    settings = halve.Task(rungs=[0.25, 0.5], keep=0.5, settings=alone({"main": 0, "a": 0, "b": 0, "c": 0}))
     found = halve.judge_rungs(rows, settings)
     assert found["stopped"] == {
         "b": {"rung": 1, "step": 10, "why": "3.0000 bits per byte, place 4 of 4 settings, of which 3 went on"},

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps.groups import group_settings
 from crawl2llm.stages.report.sweeps.read import Variant
 
-OPTIONS = {"confidence": 0.95, "resamples": 200, "seed": 0, "power": 0.8, "noise": "pooled"}
+OPTIONS = CompareSettings(resamples=200)
 MODEL = "pretrain.train.model"
 
 
@@ -129,8 +130,8 @@ class Sweep:
 
 
 @pytest.fixture
-def options() -> dict[str, Any]:
-    return dict(OPTIONS)
+def options() -> CompareSettings:
+    return OPTIONS
 
 
 @pytest.fixture(scope="session")

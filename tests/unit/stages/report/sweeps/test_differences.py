@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from crawl2llm.core.intervals import bootstrap_interval
+from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps import noise, verdicts
 from crawl2llm.stages.report.sweeps.differences import Comparison, Measure, set_verdicts
 from crawl2llm.stages.report.sweeps.noise import Part
@@ -22,7 +23,7 @@ SEEDS = 3
 
 def comparison(
     chance: np.random.Generator,
-    options: dict[str, Any],
+    options: CompareSettings,
     effect: float = 0.0,
     settings: int = 5,
     seeds: int = SEEDS,
@@ -47,15 +48,15 @@ def comparison(
 def judged(found: Comparison, planned: bool = False) -> list[dict[str, Any]]:
     pairs = found.pairs_with_main()
     rows = [found.difference_row(*pair, family=len(pairs), planned=planned) for pair in pairs]
-    set_verdicts(rows, found.options["confidence"])
+    set_verdicts(rows, found.options.confidence)
     return rows
 
 
 @pytest.mark.parametrize("of_setting", [0.0, 0.1])
-def test_false_verdicts_are_as_rare_as_promised(options: dict[str, Any], of_setting: float) -> None:
+def test_false_verdicts_are_as_rare_as_promised(options: CompareSettings, of_setting: float) -> None:
     """Of families without any effect, at most 5 % have a verdict: 4 standard errors of 200 families more than that fail the test."""
     chance = np.random.default_rng(3)
-    options |= {"resamples": 100}
+    options = options.model_copy(update={"resamples": 100})
     families = [judged(comparison(chance, options, of_setting=of_setting)) for _ in range(200)]
     wrong = sum(any(row["verdict"] != verdicts.UNCLEAR for row in rows) for rows in families)
     alone = np.mean([row["p"] < 0.05 for rows in families for row in rows])
@@ -63,15 +64,15 @@ def test_false_verdicts_are_as_rare_as_promised(options: dict[str, Any], of_sett
     assert 0.01 < alone < 0.08  # else the errors are too wide to be of use, or too narrow
 
 
-def test_a_difference_that_should_be_seen_is_seen_as_often_as_promised(options: dict[str, Any]) -> None:
+def test_a_difference_that_should_be_seen_is_seen_as_often_as_promised(options: CompareSettings) -> None:
     chance = np.random.default_rng(5)
-    options |= {"resamples": 100}
+    options = options.model_copy(update={"resamples": 100})
     size = float(np.median([judged(comparison(chance, options), planned=True)[0]["smallest"] for _ in range(15)]))
     seen = np.mean([judged(comparison(chance, options, effect=size))[0]["verdict"] == "worse" for _ in range(150)])
     assert 0.68 < seen < 0.95  # 0.8, a little more since Holm's steps are easier than Bonferroni's
 
 
-def test_seeds_that_are_needed_show_the_difference(options: dict[str, Any]) -> None:
+def test_seeds_that_are_needed_show_the_difference(options: CompareSettings) -> None:
     chance = np.random.default_rng(11)
     row = next(
         row
@@ -84,14 +85,14 @@ def test_seeds_that_are_needed_show_the_difference(options: dict[str, Any]) -> N
     assert judged(found, planned=True)[0]["smallest"] == pytest.approx(abs(row["difference"]), rel=0.5)
 
 
-def test_one_seed_has_no_verdict(options: dict[str, Any]) -> None:
+def test_one_seed_has_no_verdict(options: CompareSettings) -> None:
     rows = judged(comparison(np.random.default_rng(1), options, effect=3.0, seeds=1))
     assert {row["verdict"] for row in rows} == {verdicts.UNKNOWN}
     assert rows[0]["stderr_seeds"] is None and rows[0]["low"] < 3 < rows[0]["high"] + 0.2 and "p" not in rows[0]
 
 
-def test_welch_knows_nothing_of_a_setting_with_one_seed(options: dict[str, Any]) -> None:
-    found = comparison(np.random.default_rng(1), options | {"noise": "welch"}, settings=3)
+def test_welch_knows_nothing_of_a_setting_with_one_seed(options: CompareSettings) -> None:
+    found = comparison(np.random.default_rng(1), options.model_copy(update={"noise": "welch"}), settings=3)
     one = Comparison(
         Measure("bits", found.measured.scores, found.measured.sizes, ((0, 1, 2), (3,), (4, 5, 6)), True), found.options
     )
@@ -99,7 +100,7 @@ def test_welch_knows_nothing_of_a_setting_with_one_seed(options: dict[str, Any])
     assert [row["verdict"] for row in judged(Comparison(one.measured, options))] == ["unclear", "unclear"]  # pooled
 
 
-def test_welch_is_scipys(options: dict[str, Any]) -> None:
+def test_welch_is_scipys(options: CompareSettings) -> None:
     one, other = [1.0, 1.4, 1.1], [2.0, 2.9, 2.2, 2.4]
     part = noise.welch_part(one, other)
     wanted = stats.ttest_ind(other, one, equal_var=False)
@@ -126,7 +127,7 @@ def test_paired_draws_are_those_of_the_other_bootstrap() -> None:
     assert bootstrap_variance(draws[:, 0] - draws[:, 0], 50) == 0
 
 
-def test_what_documents_do_to_single_trainings_is_counted_once(options: dict[str, Any]) -> None:
+def test_what_documents_do_to_single_trainings_is_counted_once(options: CompareSettings) -> None:
     chance = np.random.default_rng(2)
     found = [comparison(chance, options, settings=10) for _ in range(10)]
     assert np.mean([one.noise.shared for one in found]) == pytest.approx(0.05**2 / 40, rel=0.25)
@@ -186,7 +187,7 @@ def test_verdicts_know_which_way_is_better() -> None:
     assert verdicts.verdict(1, 0.06, 0.05, True) == "unclear"
 
 
-def test_trainings_without_any_noise(options: dict[str, Any]) -> None:
+def test_trainings_without_any_noise(options: CompareSettings) -> None:
     """The same training twice: no error, and no division by it."""
     scores = np.ones((4, 20)) * np.array([[1.0], [1.0], [2.0], [2.0]])
     rows = judged(Comparison(Measure("bits", scores, np.ones(20), ((0, 1), (2, 3)), True), options), planned=True)

@@ -17,6 +17,7 @@ import pytest
 from crawl2llm.core.manifest import ManifestError
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.report import variants
+from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps import analysis
 from tests.unit.commands.plan.picture.browser import browser
 
@@ -34,7 +35,7 @@ def costs(sweep: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def found(sweep: Any) -> dict[str, Any]:
-    options = {"confidence": 0.95, "resamples": 200, "seed": 0, "power": 0.8, "noise": "pooled"}
+    options = CompareSettings(resamples=200)
     return analysis.compare_settings(sweep.settings(), sweep.variants, sweep.seeds(), options)
 
 
@@ -93,7 +94,9 @@ def test_verdicts(found: dict[str, Any]) -> None:
 
 
 def test_numbers_are_of_the_input_alone_and_have_no_infinity(sweep: Any, found: dict[str, Any]) -> None:
-    again = analysis.compare_settings(sweep.settings(), sweep.variants, sweep.seeds(), found["options"])
+    again = analysis.compare_settings(
+        sweep.settings(), sweep.variants, sweep.seeds(), CompareSettings(**found["options"])
+    )
     text = json.dumps(found, allow_nan=False, sort_keys=True)
     assert text == json.dumps(again, sort_keys=True)
 
@@ -120,7 +123,7 @@ def test_page_is_well_formed_small_and_escaped(page: Path, sweep: Any) -> None:
     assert "None was fitted: sizes of model: 1, numbers of tokens: 1" in text
 
 
-def test_a_stopped_variant_is_shown_and_has_no_verdict(sweep: Any, options: dict[str, Any]) -> None:
+def test_a_stopped_variant_is_shown_and_has_no_verdict(sweep: Any, options: CompareSettings) -> None:
     held = copy.deepcopy(sweep.variants)
     for name in ("hot", "hot-seed-1", "hot-seed-2"):
         held[name].manifests["pretrain.train"][""].summary["stopped"] = STOPPED
@@ -131,7 +134,7 @@ def test_a_stopped_variant_is_shown_and_has_no_verdict(sweep: Any, options: dict
     assert "stopped at step 20" in text
 
 
-def test_an_unfinished_run_says_what_is_missing(sweep: Any, options: dict[str, Any]) -> None:
+def test_an_unfinished_run_says_what_is_missing(sweep: Any, options: CompareSettings) -> None:
     held = copy.deepcopy(sweep.variants)
     held["warm"].manifests, held["warm"].missing = {}, ["evaluate.common"]
     text = variants.render_with_costs(
@@ -145,7 +148,7 @@ def test_an_unfinished_run_says_what_is_missing(sweep: Any, options: dict[str, A
     assert "Nothing can be compared yet" in text and 'role="img"' not in text
 
 
-def test_one_seed_says_that_the_noise_is_unknown(sweep: Any, options: dict[str, Any]) -> None:
+def test_one_seed_says_that_the_noise_is_unknown(sweep: Any, options: CompareSettings) -> None:
     held = {name: one for name, one in sweep.variants.items() if "seed" not in name}
     settings = [type(one)(one.name, one.changes, one.variants[:1]) for one in sweep.settings()]
     found = analysis.compare_settings(settings, held, {name: {} for name in held}, options)
@@ -155,7 +158,7 @@ def test_one_seed_says_that_the_noise_is_unknown(sweep: Any, options: dict[str, 
     )
 
 
-def test_one_training_counts_once(sweep: Any, options: dict[str, Any]) -> None:
+def test_one_training_counts_once(sweep: Any, options: CompareSettings) -> None:
     """Variants with the same files are no seeds: without others the noise is unknown."""
     held = {name: copy.deepcopy(one) for name, one in sweep.variants.items() if name in ("main", "hot")}
     held["main"].training_manifests = {"base": "results/main/pretrain/train/manifest.json"}
@@ -180,7 +183,7 @@ def test_one_training_counts_once(sweep: Any, options: dict[str, Any]) -> None:
     assert "the same training as main" in text
 
 
-def test_words_of_a_page_whose_seeds_are_not_there_yet(sweep: Any, options: dict[str, Any]) -> None:
+def test_words_of_a_page_whose_seeds_are_not_there_yet(sweep: Any, options: CompareSettings) -> None:
     held = copy.deepcopy(sweep.variants)
     for name in held:
         if "seed" in name:
@@ -195,7 +198,7 @@ def test_words_of_a_page_whose_seeds_are_not_there_yet(sweep: Any, options: dict
     )
 
 
-def test_other_documents_in_a_variant_are_refused(sweep: Any, options: dict[str, Any]) -> None:
+def test_other_documents_in_a_variant_are_refused(sweep: Any, options: CompareSettings) -> None:
     held = copy.deepcopy(sweep.variants)
     held["warm"].manifests["evaluate.common"]["base"].summary["set"] = "other"
     with pytest.raises(ManifestError, match="other documents in some variants"):

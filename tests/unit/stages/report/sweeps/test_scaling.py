@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -44,14 +42,13 @@ def test_no_other_size_is_better_than_the_optimum(operations: float) -> None:
 def test_intervals_hold_the_constants_of_noisy_losses() -> None:
     chance = np.random.default_rng(4)
     losses = CHINCHILLA.loss(N, D) * np.exp(chance.normal(0, 0.002, len(N)))
-    options: dict[str, Any] = {"resamples": 30, "seed": 0, "confidence": 0.95}
-    found = law_row(list(N), list(D), list(losses), options)
+    found = law_row(list(N), list(D), list(losses), 30, 0.95, seed=0)
     for name in ("alpha", "beta", "E"):
         low, high = (found["constants"][name][end] for end in ("low", "high"))
         wide = high - low
         assert low - wide < getattr(CHINCHILLA, name) < high + wide and wide > 0
     assert [row["operations"] for row in found["optima"]] == pytest.approx([6 * 4e21, 6 * 4e22, 6 * 4e23])
-    assert found == law_row(list(N), list(D), list(losses), options)
+    assert found == law_row(list(N), list(D), list(losses), 30, 0.95, seed=0)
 
 
 @pytest.mark.parametrize("by", ["parameters", "tokens"])
@@ -78,4 +75,4 @@ def test_what_is_not_identifiable(sizes: list[int], tokens: list[int], words: st
     assert identifiable_powers(sizes, tokens) == (False, False)
     assert fit_law(sizes, tokens, [1.0] * len(sizes)) is None
     assert words in why_no_law(sizes, tokens)
-    assert words in law_row(sizes, tokens, [1.0] * len(sizes), {"resamples": 9, "seed": 0, "confidence": 0.9})["why"]
+    assert words in law_row(sizes, tokens, [1.0] * len(sizes), 9, 0.9, seed=0)["why"]

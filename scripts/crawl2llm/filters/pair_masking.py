@@ -5,6 +5,21 @@ from __future__ import annotations
 from crawl2llm.chain.config_schema import tracked_section
 from crawl2llm.chain.filter_order import DECONTAMINATE, used_filters
 from crawl2llm.chain.step import Config
+from crawl2llm.core.settings import Number, Settings, optional, setting
+from crawl2llm.filters.pii.settings import PiiSettings
+
+
+class GuardSettings(Settings):
+    """What a step that makes pairs is told of the filter `decontaminate`."""
+
+    overlap_max: Number | None = setting(..., "That of `decontaminate.select`.")
+
+
+class MaskingSettings(Settings):
+    """What a step that makes pairs is told of filters; None of one that the run does not use."""
+
+    pii: PiiSettings | None = optional("Those of the filter.")
+    decontaminate: GuardSettings | None = optional("Those that say what counts as an item of an evaluation set.")
 
 
 def masking_settings(config: Config, task: str) -> Config:

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crawl2llm.chain import config, scorers, steps
+from crawl2llm.chain import config, steps
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.filters.quality import calibrate, combine, fasttext, kenlm, lm, select, tools
+from crawl2llm.filters.quality import calibrate, combine, fasttext, kenlm, lm, scorers, select, tools
 from crawl2llm.filters.quality.classifier import NEGATIVE, POSITIVE
 from crawl2llm.filters.quality.perplexity import Models, normalize_line, spaced_words
+from crawl2llm.filters.quality.settings import ScorerModel
 from crawl2llm.formats.documents import parquet_file, rows
 from tests.unit import making
 from tests.unit.filters.quality.conftest import needs_kenlm, pages, sentence
@@ -60,7 +61,7 @@ def test_fasttext_by_label_and_by_values(crawl: Crawl, tmp_path: Path, fasttext_
 )
 def test_a_label_that_the_model_lacks_is_named(fasttext_file: Path, entry: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        fasttext.Model({"name": "hq", "path": str(fasttext_file), **entry})
+        fasttext.Model(ScorerModel(name="hq", path=str(fasttext_file), **entry))
 
 
 def test_text_is_on_one_line_and_keeps_its_case() -> None:

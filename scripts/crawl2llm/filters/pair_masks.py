@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
+
+from crawl2llm.filters.pii.settings import PiiSettings
 
 REASON = "personal_data"  # why a row is dropped
 
@@ -19,11 +21,11 @@ class Masks(Protocol):
         """The texts of a row with placeholders; None where the row is dropped."""
 
 
-def pii_masks(settings: dict[str, Any]) -> Masks | None:
-    """What masks texts; None where the run does not use the filter. settings: of the step, with those of the filter as `pii`."""
-    if "pii" not in settings:
+def pii_masks(settings: PiiSettings | None) -> Masks | None:
+    """What masks texts; None if the run does not use the filter, and so there are no settings of it."""
+    if settings is None:
         return None
     # By its name: an import would have every edit of the filter rerun the pairs of runs that do not use it. Of those that do, the corpus
     # is made by the same code, and their fingerprints name it.
-    masks: Masks = import_module("crawl2llm.filters.pii.masks").Masks(settings["pii"])
+    masks: Masks = import_module("crawl2llm.filters.pii.masks").Masks(settings.score, settings.select)
     return masks

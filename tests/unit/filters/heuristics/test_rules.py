@@ -1,17 +1,19 @@
 """Every rule drops a text that fails it alone, and lets a plain page pass."""
 
+from typing import Any
+
 import pytest
 
-from crawl2llm.chain import config, config_schema
-from crawl2llm.chain.heuristics_rules import FAMILIES, active_rules
+from crawl2llm.chain import config
 from crawl2llm.filters.heuristics.measures import MEASURES, Limits, measure_document
+from crawl2llm.filters.heuristics.rules import FAMILIES, active_rules
 from crawl2llm.filters.heuristics.select import rules
+from crawl2llm.filters.heuristics.settings import SelectSettings
 from crawl2llm.text.stop_words import stop_words_by_language
 from tests.unit import making
 from tests.unit.filters.heuristics import cases
 
 EN = stop_words_by_language({})["en"]
-DEFAULTS = config.validate({})["heuristics"]["select"]
 
 
 def failing(text: str, overlay: dict) -> list[str]:
@@ -31,10 +33,8 @@ def test_fails_exactly_this_rule(rule: str) -> None:
     assert failing(text, overlay) == [rule]
 
 
-def test_rules_are_the_schemas_in_its_order() -> None:
-    node = config_schema.schema()["properties"]["heuristics"]["properties"]["select"]["properties"]
-    assert {name: tuple(node[name]["properties"]) for name in FAMILIES} == FAMILIES
-    assert list(node["families"]["default"]) == list(FAMILIES)
+def test_every_family_can_be_switched_off() -> None:
+    assert SelectSettings().families == list(FAMILIES)
 
 
 def test_every_measure_has_a_rule() -> None:
@@ -43,24 +43,21 @@ def test_every_measure_has_a_rule() -> None:
 
 
 def test_null_and_families_switch_off() -> None:
-    assert "c4.removed_lines_max" not in {rule.name for rule in active_rules(DEFAULTS)}
-    only = active_rules({**DEFAULTS, "families": ["fineweb"]})
+    assert "c4.removed_lines_max" not in {rule.name for rule in active_rules(SelectSettings())}
+    only = active_rules(SelectSettings(families=["fineweb"]))
     assert {rule.name.split(".")[0] for rule in only} == {"fineweb"}
 
 
 def test_a_language_under_the_label_of_another_model() -> None:
     """Thresholds of `zh` hold for `cmn_Hani`; the config's before those of the label, which were calibrated."""
-    settings = config.validate({})["heuristics"]["select"]
-    named = {
-        **settings,
-        "languages": {"zh": {"gopher_quality": {"words_min": 7}}},
-        "calibrated": {"cmn_Hani": {"gopher_quality.words_min": 3, "gopher_quality.words_max": 90}},
-    }
+    settings = SelectSettings()
+    named = SelectSettings(languages={"zh": {"gopher_quality": {"words_min": 7}}})
+    calibrated = {"cmn_Hani": {"gopher_quality.words_min": 3, "gopher_quality.words_max": 90}}
 
-    def limits(settings: dict, label: str) -> dict[str, float]:
-        return {rule.name: rule.threshold_for(label, settings) for rule in rules(settings)}
+    def limits(settings: SelectSettings, label: str, **calibrated: Any) -> dict[str, float]:
+        return {rule.name: rule.threshold_for(label, settings) for rule in rules(settings, calibrated)}
 
     assert limits(settings, "cmn_Hani")["c4.sentences_min"] == limits(settings, "zh")["c4.sentences_min"] == 3
-    assert limits(settings, "eng_Latn")["c4.sentences_min"] == settings["c4"]["sentences_min"] > 3
-    found = limits(named, "cmn_Hani")
+    assert limits(settings, "eng_Latn")["c4.sentences_min"] == settings.c4.sentences_min > 3
+    found = limits(named, "cmn_Hani", **calibrated)
     assert (found["gopher_quality.words_min"], found["gopher_quality.words_max"]) == (7, 90)
