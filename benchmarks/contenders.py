@@ -46,9 +46,11 @@ def stand_in() -> None:
 
 
 def completed(given: dict[str, Any]) -> TrainSettings:
-    """pretrain.train with these keys; pydantic's ValidationError, which names it, for one that there is not."""
+    """pretrain.train with these keys; SystemExit for one that there is not."""
     from crawl2llm.training.pretraining_settings import TrainSettings
 
+    for key in given.keys() - TrainSettings.model_fields.keys():
+        raise SystemExit(f"--set {key}: no key of pretrain.train")
     return TrainSettings.model_validate(given)
 
 

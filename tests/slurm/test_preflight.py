@@ -193,7 +193,10 @@ def test_the_log_of_a_model_whose_name_has_an_underscore(tmp_path: Path) -> None
 def test_processes_of_one_model_are_compared_with_the_profile_too() -> None:
     need = replace(FITS, rule="finetune_train", nodes=1)
     entry = {"from": "base", "step": "finetune.train", "processes": 8}
-    config = {"finetune": {"train": {"processes": 4}}, "models": {"sft": {**entry, "processes": 4}, "big": entry}}
+    config = {
+        "finetune": {"train": {"processes": 4, "nodes": 1}},
+        "models": {"sft": {**entry, "processes": 4}, "big": entry},
+    }
     errors, warnings = trainings.placement_problems([need], config)
     assert errors == ["finetune_train: the config has models.big.processes: 8, the profile 4 GPUs of a node"]
     assert not warnings

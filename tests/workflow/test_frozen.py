@@ -27,7 +27,7 @@ EDITS = {
     "rules/filters/heuristics.smk": ("        PROGRAM", '        "exit 1; " + PROGRAM'),
     "scripts/crawl2llm/formats/documents.py": ("BATCH = 1024", "BATCH = 1025"),
     "profiles/local/config.yaml": ("cores: all", "cores: nonsense"),
-    "scripts/crawl2llm/filters/language/settings.py": ("threshold: Number", "threshold_of_no_program: Number"),
+    "scripts/crawl2llm/filters/language/settings.py": ("threshold: Share", "threshold_of_no_program: Number"),
 }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crawl2llm.chain import steps
+from crawl2llm.chain.fingerprint import tracked_settings
 from crawl2llm.stages.report import page, render, state
 from tests.unit.stages.report.test_render import Page
 from tests.workflow.conftest import ROOT, TINY, command, environment
@@ -18,7 +19,8 @@ def test_each_step_may_be_missing(complete: Path) -> None:
     """The page copes with the absence of any step; its figures have tests of their own and are drawn once."""
     config = render.complete_config([str(TINY)], "main")
     assert config is not None
-    results, settings = complete / "results/main", config["report"]["render"]
+    results = complete / "results/main"
+    settings = render.Task.model_validate(tracked_settings("report.render", config))
     whole = state.read_state(results, config, config)
     assert whole.is_complete, (whole.missing, whole.other, whole.run.damaged)
     drawn = render.figures_of(

@@ -298,9 +298,8 @@ def checkpoint_folder(args: argparse.Namespace) -> Path:
 
     A folder `data` that moved names no other checkpoints.
     """
-    section, mark = parse_settings(
-        args.step, args.config, task_of(args.manifest)
-    )  # `run` compares: the files may be large
+    # Not `verified_settings`, as `run_step` has it: the files may be large.
+    section, mark = parse_settings(args.step, args.config, task_of(args.manifest))
     planned = json.loads(mark)
     place = json.loads(args.config).get("data") if args.config.lstrip().startswith("{") else None
     if place is not None:

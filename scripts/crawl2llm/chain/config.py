@@ -100,7 +100,7 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
     """
     config = shared_reference.without_reference(config) if isinstance(config, dict) else config
     try:
-        plugins.use_those_of(config)
+        plugins.load_plugins_of(config)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     if lines := _key_problems(config):

@@ -6,23 +6,21 @@ core/settings.py beside its keywords. Nothing here imports anything heavy: the S
 
 from __future__ import annotations
 
-import copy
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from crawl2llm.chain import model_registry
+from crawl2llm.chain import model_registry, settings_registry
 from crawl2llm.core import pinned_names, secret_masking
 from crawl2llm.core.nested_dicts import has_path, lookup
 from crawl2llm.core.phrases import and_more
+from crawl2llm.core.settings import Settings
 from crawl2llm.core.yaml_hints import value_hint
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import ValidationError
-
-    from crawl2llm.core.settings import Settings
 
 AUTO = "^auto$"  # the pattern of a leaf that also takes `auto`: the step decides by the corpus
 
@@ -50,10 +48,6 @@ def schema_validator(tree: dict[str, Any]) -> Draft202012Validator:
 
 def schema() -> dict[str, Any]:
     """The whole schema. Callers must not change it."""
-    from crawl2llm.chain import (
-        settings_registry,
-    )  # pydantic, which a program that is given all its settings need not import
-
     return settings_registry.config_node()
 
 
@@ -62,13 +56,11 @@ def schema_errors(config: Any) -> list[ValidationError]:
 
     The classes of the settings decide, which takes a tenth of the time; the errors of what they refuse are those of the schema.
     """
-    from crawl2llm.chain import settings_registry
-
     if settings_registry.is_accepted(config):
         return []
     models = config.get("models") if isinstance(config, dict) else None
     checking = schema_validator(model_registry.schema_with_models(schema(), models))
-    return telling_errors(sorted(checking.iter_errors(config), key=lambda error: list(map(str, error.absolute_path))))
+    return errors_to_show(sorted(checking.iter_errors(config), key=lambda error: list(map(str, error.absolute_path))))
 
 
 def is_section(node: dict[str, Any]) -> bool:
@@ -92,7 +84,7 @@ def placement_keys_in(settings: Mapping[str, Any]) -> list[str]:
     return [path for path in settings if path in placement_paths]
 
 
-def telling_errors(errors: Iterable[ValidationError]) -> list[ValidationError]:
+def errors_to_show(errors: Iterable[ValidationError]) -> list[ValidationError]:
     """The errors without what else is wrong with a value of the wrong type, which says all."""
     all_errors = list(errors)
     typed = {error.json_path for error in all_errors if error.validator == "type"}
@@ -116,12 +108,9 @@ def error_lines(error: ValidationError) -> list[str]:
         ]
     if rule == "pattern" and "propertyNames" in error.absolute_schema_path:
         return [f"{where} has the key {value_text}; allowed are {error.schema['form']}"]
-    if rule == "pattern" and value == AUTO:
-        return [
-            f"{where} is {value_text}{_allowed_text(error.schema)}{value_hint(error.instance, type_names(error.schema))}"
-        ]
     if rule == "pattern":
-        return [f"{where} is {value_text}{_allowed_text(error.schema)}"]
+        hint = value_hint(error.instance, type_names(error.schema)) if value == AUTO else ""
+        return [f"{where} is {value_text}{_allowed_text(error.schema)}{hint}"]
     if rule == "type":
         types = type_names(error.schema)
         if types == ["object"] and (keys := list(error.schema.get("properties", {}))):
@@ -214,35 +203,11 @@ def tracked_section(config: dict[str, Any], path: str) -> dict[str, Any]:
 
 def schema_section(path: str) -> dict[str, Any]:
     """The schema's node of the section at dotted `path`. Callers must not change it."""
-    from crawl2llm.chain import settings_registry  # of that stage alone
-
     first, *rest = path.split(".")
     node = settings_registry.stage_node(first)
     for part in rest:
         node = node["properties"][part]
     return node
-
-
-def fill_defaults(path: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """`settings` of the section at dotted `path`, with the schema's default for each tracked key that they lack; the inverse of
-    `prune_settings`.
-
-    A fingerprint lacks keys that are tracked `unless default` where they have it. Placement keys are not filled in: they are options of
-    the program.
-    """
-
-    def fill_section(value: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-        out = dict(value)
-        for key, child in node["properties"].items():
-            if child.get("placement"):
-                continue
-            if is_section(child):
-                out[key] = fill_section(value.get(key, {}), child)
-            elif "default" in child:
-                out.setdefault(key, copy.deepcopy(child["default"]))
-        return out
-
-    return fill_section(settings, schema_section(path))
 
 
 def prune_settings(path: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -278,16 +243,16 @@ def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, s
     """(key, path, kind) of every file that the settings of `step` name, without its digest; what is bundled is left out.
 
     kind: `yaml` names more files; of a folder of `manifests` only these are read, which have the checksums of the others; `function` a
-    Python file of which a function is called; else any file.
+    Python file of which a function is called; `any` of any other file.
     """
     for path, node in schema_leaves(schema_section(step), step):
         if node.get("file") and has_path(config, path):
             value = lookup(config, path)
             for name in value if isinstance(value, list) else [value]:
-                kind = str(node["file"])
+                kind = "any" if node["file"] is True else node["file"]
                 # A path, or the file of a function, or the manifest of a model, which has all checksums.
                 if isinstance(name, dict):
-                    kind = "true" if "manifest" in name else kind
+                    kind = "any" if "manifest" in name else kind
                     name = name.get("path") or name.get("manifest") or name.get("function", "").rpartition(":")[0]
                 if name and not str(name).startswith("bundled:"):
                     yield path, pinned_names.split_digest(name)[0] if node.get("pinned") else name, kind

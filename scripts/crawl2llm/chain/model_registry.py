@@ -91,13 +91,18 @@ def model_rows(config: Config) -> list[dict[str, Any]]:
     return [{"name": name, "from": parent(config, name), "step": making_task(config, name)[0]} for name in names]
 
 
+def step_keys(entry: Config) -> Config:
+    """The keys of an entry that are of its step's section."""
+    return {key: value for key, value in entry.items() if key not in ENTRY_KEYS}
+
+
 def config_for_model(config: Config, step: str, model: str) -> Config:
     """The config as a task of a step sees it: with the model's own keys in the step's section, where the step makes that model."""
     entry = config["models"].get(model)
     if not entry or entry["step"] != step:
         return config
-    own_keys = {key: value for key, value in entry.items() if key not in ENTRY_KEYS}
-    return merge_dicts(config, nest_value(step, own_keys)) if own_keys else config
+    model_keys = step_keys(entry)
+    return merge_dicts(config, nest_value(step, model_keys)) if model_keys else config
 
 
 def section(config: Config, step: str, model: str) -> Config:

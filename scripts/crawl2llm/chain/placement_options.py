@@ -32,18 +32,6 @@ def attribute_name(key: str) -> str:
     return key.replace(".", "_")
 
 
-def parsed_placement(args: argparse.Namespace, step: str, target: bool | str = PROGRAM) -> dict[str, Any]:
-    """The placement keys of a step as parsed, in sections as the config has them."""
-    placement: dict[str, Any] = {}
-    for key in placement_keys(step, target):
-        *path, last = key.split(".")
-        inner = placement
-        for part in path:
-            inner = inner.setdefault(part, {})
-        inner[last] = getattr(args, attribute_name(key))
-    return placement
-
-
 def option_text(value: Any) -> str:
     """A value as a command line has it: booleans and null as YAML writes them."""
     if value is None:

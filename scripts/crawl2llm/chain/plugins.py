@@ -119,7 +119,7 @@ def strings_in(value: Any) -> Iterator[str]:
         yield from value.split(".")
 
 
-def use_those_of(config: Any) -> None:
+def load_plugins_of(config: Any) -> None:
     """Load the filters of plug-ins that a config names, and forget those of others. Raises ConfigError for one with a fault.
 
     A value of `plugins` that is no list of texts is left to those who check the config.

@@ -6,6 +6,7 @@ from pydantic import ConfigDict
 
 from crawl2llm.chain.model_registry import EXPORT_STEP, MAKERS
 from crawl2llm.chain.stage_names import KNOWN_FILTERS
+from crawl2llm.core.setting_types import Seed
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, optional, section, setting
 
 FilterName = Annotated[str, Allowed(choices=KNOWN_FILTERS)]
@@ -24,7 +25,7 @@ class SweepRandom(Settings):
     """Settings drawn at random."""
 
     count: int = setting(0, "How many random settings.", ge=0, le=10000, placement=True)
-    seed: int = setting(0, "Another seed draws others.", ge=0, le=4294967295, placement=True)
+    seed: Seed = setting(0, "Another seed draws others.", placement=True)
     keys: dict[
         str,
         Annotated[

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError, create_model
 
-from crawl2llm.chain.model_registry import ENTRY_KEYS
+from crawl2llm.chain.model_registry import step_keys
 from crawl2llm.chain.run_settings import RunSettings
 from crawl2llm.chain.stage_names import all_names, package_of
 from crawl2llm.core.settings import Settings, schema_node, section
@@ -31,7 +31,7 @@ _plugin_classes: dict[str, type[Settings]] = {}  # by filter
 
 
 def take_plugin_classes(classes: Mapping[str, type[Settings]]) -> None:
-    """The settings of the filters of plug-ins, in place of those before."""
+    """Let the sections of plug-ins' filters have these classes, by filter, and forget those before."""
     _plugin_classes.clear()
     _plugin_classes.update(classes)
     for function in (_class_of_stage, config_class, stage_node, config_node):
@@ -82,8 +82,7 @@ def is_accepted(config: Any) -> bool:
         config_class().model_validate(config)
         for entry in (config.get("models") or {}).values():
             if entry is not None:
-                own_keys = {key: value for key, value in entry.items() if key not in ENTRY_KEYS}
-                settings_class(entry["step"]).model_validate(own_keys)
+                settings_class(entry["step"]).model_validate(step_keys(entry))
     except ValidationError:
         return False
     return True

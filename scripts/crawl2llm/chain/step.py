@@ -5,7 +5,7 @@ Each stage and each filter declares its own in its `steps.py`; chain/steps.py an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +14,10 @@ from crawl2llm.core.nested_dicts import lookup
 Config = dict[str, Any]
 
 DOCUMENTS = "ingest.extract"
+LANGUAGES = "language.score"
 # In `needs`, what depends on the filters that a run uses (`filters` in the config) and on their order:
 VERDICTS_BEFORE = "the verdicts before"  # the step with the newest verdicts: of the filter before, or FIRST
-LANGUAGES_BEFORE = "the languages before"  # language.score, where that filter comes before
+LANGUAGES_BEFORE = "the languages before"  # LANGUAGES, if that filter comes before
 EDITS_BEFORE = "the edits before"  # the steps of the filters before that edit texts
 ALL_VERDICTS = "all verdicts"  # all verdicts, in their order
 ALL_SCORES = "all scores"  # the step `score` of every filter that has one
@@ -106,13 +107,27 @@ class Filter:
     judges_curated: documents of curated sources may be dropped too. is_used: whether a run that lists it uses it.
     """
 
-    steps: dict[str, Step] = field(default_factory=lambda: {"score": SCORE, "select": SELECT})
+    steps: dict[str, Step]
     after: tuple[str, ...] = ()
     edits: str = ""
     masks: bool = False
     reads_masked: bool = False
     judges_curated: bool = False
     is_used: Callable[[Config], bool] = is_always_used
+
+
+def measuring_filter(
+    *, reads_texts: bool = True, reads_languages: bool = False, edits: bool = False, after: Iterable[str] = ()
+) -> Filter:
+    """A filter whose class measures documents one by one, and says the same of itself (filters/framework/score.py)."""
+    inputs = {"documents": DOCUMENTS, "verdicts": VERDICTS_BEFORE}
+    if reads_texts:
+        inputs["edits"] = EDITS_BEFORE
+    if reads_languages:
+        inputs["languages"] = LANGUAGES
+        after = dict.fromkeys([*after, stage_of(LANGUAGES)])
+    steps = {"score": Step(inputs=inputs, per="shard", exempts=edits), "select": SELECT}
+    return Filter(steps, after=tuple(after), edits="score" if edits else "")
 
 
 def stage_of(step: str) -> str:

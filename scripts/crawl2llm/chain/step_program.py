@@ -12,7 +12,7 @@ from crawl2llm.chain import command_line, placement_options
 from crawl2llm.chain.config_schema import schema_leaves, schema_section
 from crawl2llm.chain.filter_order import FIRST_VERDICTS
 from crawl2llm.chain.model_registry import BASE_STEP, MAKERS
-from crawl2llm.chain.step import ALL_VERDICTS, EDITS_BEFORE, VERDICTS_BEFORE, alternatives
+from crawl2llm.chain.step import ALL_VERDICTS, EDITS_BEFORE, LANGUAGES, LANGUAGES_BEFORE, VERDICTS_BEFORE, alternatives
 from crawl2llm.chain.steps import STEPS, folder_of
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.nested_dicts import merge_dicts, nest_value
@@ -117,7 +117,7 @@ def _reads_many(step: str, need: str) -> bool:
         return STEPS[step].per is None
     if STEPS[step].models_read and (need in MAKERS or STEPS[need].per == "model"):
         return True
-    return STEPS[need].per not in (None, STEPS[step].per)
+    return STEPS[LANGUAGES if need == LANGUAGES_BEFORE else need].per not in (None, STEPS[step].per)
 
 
 def _input_help(step: str, need: str | tuple[str, ...], reads_many: bool) -> str:
@@ -133,6 +133,8 @@ def _input_help(step: str, need: str | tuple[str, ...], reads_many: bool) -> str
     if need == VERDICTS_BEFORE:
         one_of_each = "; one of each shard where it has one" if reads_many else ""
         return f"manifest of the verdicts before: a filter's select, or ingest.check{one_of_each}"
+    if need == LANGUAGES_BEFORE:
+        return f"{_input_help(step, LANGUAGES, reads_many)}, if that filter comes before"
     if reads_many:
         return f"manifests of {need}"
     per = STEPS[need].per

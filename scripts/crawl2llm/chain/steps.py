@@ -20,6 +20,7 @@ from crawl2llm.chain.step import (
     ALL_SCORES,
     ALL_VERDICTS,
     EDITS_BEFORE,
+    LANGUAGES,
     LANGUAGES_BEFORE,
     VERDICTS_BEFORE,
     Config,
@@ -140,7 +141,7 @@ def resolve_needs(step: str, filters: Sequence[str], of_main: bool = False) -> t
         EDITS_BEFORE: lambda: edit_steps(filters, until),
         ALL_VERDICTS: lambda: verdict_steps(filters),
         ALL_SCORES: lambda: [f"{name}.score" for name, spec in FILTERS.items() if "score" in spec.steps],
-        LANGUAGES_BEFORE: lambda: ["language.score"] if "language" in filters_before(filters, until) else [],
+        LANGUAGES_BEFORE: lambda: [LANGUAGES] if "language" in filters_before(filters, until) else [],
     }
     facts = STEPS[step]
     names = [

@@ -17,13 +17,16 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from crawl2llm.core import secret_masking
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import canonical_json, write_atomically
+
+if TYPE_CHECKING:
+    from crawl2llm.core.setting_types import EndpointSettings
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 LARGEST_ANSWER = 1 << 22  # bytes of an answer
@@ -60,6 +63,19 @@ class Endpoint:
     seconds: float
     at_once: int
     where: str = "evaluate.judge"
+
+    @classmethod
+    def of(cls, settings: EndpointSettings, where: str) -> Self:
+        """The endpoint that a section of the config says."""
+        return cls(
+            settings.endpoint,
+            settings.key,
+            Path(settings.cache),
+            settings.attempts,
+            settings.seconds,
+            settings.requests,
+            where,
+        )
 
     def __post_init__(self) -> None:
         masked_url = secret_masking.mask(self.url)
@@ -133,7 +149,7 @@ class Endpoint:
                 why = failure_reason(error)
             else:
                 write_atomically(
-                    self.answer_path(body), json.dumps({"asked": body, "answer": text}, ensure_ascii=False)
+                    self.answer_path(body), json.dumps({"asked": body, "answer": text}, ensure_ascii=False), shared=True
                 )
                 return text
         raise InputError(f"{self.url} gave no answer in {self.attempts} attempts: {why}")

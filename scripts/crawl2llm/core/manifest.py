@@ -53,13 +53,14 @@ def sync_to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str, shared: bool = False) -> None:
     """Write `text` to `path` so that the file is there whole or not at all (temporary name, fsync, rename).
 
-    The temporary name is always the same, so that what a killed run left is written over.
+    The temporary name is always the same, so that what a killed run left is written over. shared: processes may write the file at the
+    same time, as those of a cache; each then has a temporary name of its own.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial" if shared else f".{path.name}.partial")
     try:
         if partial.is_symlink():  # a file elsewhere would be written over
             partial.unlink()

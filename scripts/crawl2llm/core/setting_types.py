@@ -1,10 +1,13 @@
-"""Types of keys that several stages and filters have: texts of a form that is declared once."""
+"""Types of keys, and sections, that several stages and filters have, each declared once."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from crawl2llm.core.settings import Allowed
+from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, setting
+
+Seed = Annotated[int, Allowed(ge=0, le=4294967295)]  # of 32 bits, which every generator takes
+Share = Annotated[Number, Allowed(ge=0, le=1)]
 
 LanguageCode = Annotated[
     str, Allowed(pattern="^[a-z]{2,3}$", form="codes of languages of two or three small letters, such as en")
@@ -23,3 +26,52 @@ SecretPlace = Annotated[
     str,
     Allowed(pattern="^([A-Za-z_][A-Za-z0-9_]*|file:.+)$", form="name of an environment variable, or file:PATH"),
 ]
+PublicTask = Literal[
+    "hellaswag",
+    "arc_easy",
+    "arc_challenge",
+    "piqa",
+    "winogrande",
+    "lambada",
+    "boolq",
+    "openbookqa",
+    "copa",
+    "commonsense_qa",
+    "sciq",
+    "siqa",
+    "mmlu",
+    "gsm8k",
+    "blimp",
+    "core",
+]
+
+
+class EndpointSettings(Settings):
+    """An OpenAI-compatible endpoint, and how it is asked (core/endpoint.py)."""
+
+    model: NonEmpty | None = setting(None, "Name of the model, as its endpoint calls it; null asks none.")
+    endpoint: NonEmpty = setting(
+        "http://127.0.0.1:8000/v1", "Where the model is asked: <endpoint>/chat/completions.", placement=True
+    )
+    key: SecretPlace | None = setting(
+        None,
+        "Name of the environment variable with the endpoint's key, or `file:PATH` of a file that only its owner "
+        "can read (mode 0600). The key is written nowhere; null sends none.",
+        placement=True,
+        secret=True,
+    )
+    requests: int = setting(4, "Requests at the same time.", ge=1, le=256, placement=True)
+    attempts: int = setting(
+        6,
+        "Attempts at a request before the step fails, half a second apart at first and twice as long each time, "
+        "up to 30.",
+        ge=1,
+        le=100,
+        placement=True,
+    )
+    seconds: Number = setting(120, "Most seconds that a request waits for an answer.", gt=0, le=86400, placement=True)
+    cache: NonEmpty = setting(
+        ".cache/judge",
+        "Folder of the replies, by a hash of what was asked; no reply that is there is asked for again.",
+        placement=True,
+    )

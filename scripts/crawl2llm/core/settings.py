@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -29,13 +30,15 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=(), defer_build=True)
 
 
+# By type, the keywords of JSON Schema:
 LENGTHS = {
     "string": ("minLength", "maxLength"),
     "array": ("minItems", "maxItems"),
     "object": ("minProperties", "maxProperties"),
-}  # keywords of JSON Schema
+}
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Allowed:
     """What a value keeps to beside its type; for an item of a list or a map, in `Annotated[type, Allowed(…)]`.
 
@@ -44,24 +47,17 @@ class Allowed:
     choices: the values, if they are not known before the program runs. null: whether None is a value, and does not say "absent".
     """
 
-    def __init__(
-        self,
-        *,
-        ge: float | None = None,
-        gt: float | None = None,
-        le: float | None = None,
-        lt: float | None = None,
-        min_length: int | None = None,
-        max_length: int | None = None,
-        pattern: str | None = None,
-        form: str | None = None,
-        unique: bool = False,
-        choices: Sequence[str] | None = None,
-        null: bool = True,
-    ) -> None:
-        self.ge, self.gt, self.le, self.lt = ge, gt, le, lt
-        self.min_length, self.max_length = min_length, max_length
-        self.pattern, self.form, self.unique, self.choices, self.null = pattern, form, unique, choices, null
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+    form: str | None = None
+    unique: bool = False
+    choices: Sequence[str] | None = None
+    null: bool = True
 
     def keywords(self, types: list[str]) -> dict[str, Any]:
         """The same as keywords of JSON Schema, and `form`. types: those of the value."""
@@ -132,7 +128,8 @@ class _AsWritten:
     """Of a number: 4 stays 4, since the canonical JSON of 4.0 is another."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return self._replace_float(handler(source))
+        schema: CoreSchema = self._replace_float(handler(source))
+        return schema
 
     def _replace_float(self, schema: Any) -> Any:
         """The schema with integers beside floats, inside the functions of `Allowed`, which pydantic may put around the float first."""
@@ -144,6 +141,7 @@ class _AsWritten:
 
 Number = Annotated[float, _AsWritten()]  # with or without a point
 Auto = Literal["auto"]  # in a union: the step decides by the corpus
+AUTO: Auto = "auto"
 NonEmpty = Annotated[str, Allowed(min_length=1)]
 
 

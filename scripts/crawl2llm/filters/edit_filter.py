@@ -63,7 +63,7 @@ class EditWriter:
             writer.__exit__(kind, *rest)
 
     def add_document(self, row: dict[str, Any], spans: Sequence[Span], removed_units: int) -> None:
-        """Add a document of surviving_texts.texts(…, originals=True). spans: see `edit_signals`. taken: units in these places."""
+        """Add a document of surviving_texts.texts(…, originals=True). spans: see `edit_signals`. removed_units: in these places."""
         for span in spans:
             self.writers[1].add(original_row(row, span))
         self.writers[0].add({**edit_signals(row, spans), "taken": removed_units})

@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from crawl2llm.formats import spans
 from crawl2llm.formats.documents import kept_ids, parquet_file, shard_of, surviving_documents, verdict_file
-
-# Of a step's help: what the options below are in a run of the demo.
-EXAMPLE = (
-    "--documents results/main/ingest/extract/00000.manifest.json --verdicts results/main/ingest/check/manifest.json"
-)
-
-
-def add_options(parser: argparse.ArgumentParser, all_shards: bool = False) -> None:
-    """Add --documents (a list with `all_shards`), --verdicts and --edits."""
-    documents_help = "manifests of ingest.extract" if all_shards else "manifest of an ingest.extract shard"
-    verdicts_help = "manifest of the verdicts before: a filter's select, or ingest.check"
-    if all_shards:
-        verdicts_help += "; one of each shard where it has one"
-    parser.add_argument("--documents", required=True, type=Path, nargs="+" if all_shards else None, help=documents_help)
-    parser.add_argument("--verdicts", required=True, type=Path, nargs="+" if all_shards else None, help=verdicts_help)
-    parser.add_argument(
-        "--edits",
-        type=Path,
-        nargs="*",
-        default=[],
-        help="manifests of the steps before that edit texts, in their order",
-    )
 
 
 def manifests_by_step(verdicts: Sequence[Path]) -> list[list[Path]]:

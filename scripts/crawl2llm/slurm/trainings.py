@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain import model_registry
+from crawl2llm.chain import model_registry, steps
 from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.commands.plan import training
 from crawl2llm.commands.plan.last_run import LastRun
@@ -23,8 +23,8 @@ from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.estimate.shape import with_value_model
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
-PRETRAIN = "pretrain_train"
-TUNES = {step.replace(".", "_"): step for step in ("finetune.train", "align.reward", "align.train")}  # by rule
+PRETRAIN = steps.rule_of("pretrain.train")
+TUNES = {steps.rule_of(step): step for step in ("finetune.train", "align.reward", "align.train")}  # by rule
 
 
 def placement_problems(needs: list[Need], config: dict[str, Any], variant: str = "main") -> tuple[list[str], list[str]]:
@@ -38,7 +38,7 @@ def placement_problems(needs: list[Need], config: dict[str, Any], variant: str =
             # Snakemake cuts what a job asks for down to the run's cap, and the cap would not hold.
             errors.append(f"{need.rule}: takes {cards * need.nodes} GPUs, more than the profile's gpu_cap")
         for key, section in process_sections(need.rule, config) if cards else ():
-            processes, nodes = section["processes"], section.get("nodes", 1)
+            processes, nodes = section["processes"], section["nodes"]
             try:
                 if "parallel" in section:
                     train = TrainSettings.model_validate(section)
@@ -62,8 +62,8 @@ def placement_problems(needs: list[Need], config: dict[str, Any], variant: str =
 
 def process_sections(rule: str, config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name, settings) of each section that sets the processes of a rule: that of its step, and of each model with processes of its own."""
-    stage, _, name = rule.partition("_")
-    step = f"{stage}.{name}"
+    step = steps.step_of(rule)
+    stage, _, name = step.partition(".")
     section = config.get(stage, {}).get(name, {})
     if "processes" in section:
         yield step, section
@@ -146,9 +146,10 @@ def tuning_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folde
                 engine_settings = EngineSettings.of_tuning(settings)
                 processes = settings.processes * settings.nodes
                 draws = tune == model_registry.ALIGN_STEP and settings.method not in model_registry.BY_PREFERENCE
-                sequences = (  # sequences of a pair
-                    2 if section.get("method") == "dpo" or tune == model_registry.REWARD_STEP else 1
+                has_pairs = tune == model_registry.REWARD_STEP or (
+                    tune == model_registry.ALIGN_STEP and settings.method == "dpo"
                 )
+                sequences = 2 if has_pairs else 1
                 number = settings.batch_size * (settings.generations if draws else 1)
                 # Engines keep the reference of answers that are drawn in the place of a mean (stages/align/online.py).
                 if draws and settings.adapter == "none":

@@ -10,9 +10,10 @@ COMPUTE_A_TOKEN. They hold for a model whose size is `auto`: who sets the size h
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.settings import AUTO
 from crawl2llm.training import sizes
 from crawl2llm.training.measures import flops_per_token
 from crawl2llm.training.parameters import count_model_parameters
@@ -20,7 +21,6 @@ from crawl2llm.training.pretraining_settings import ResolvedModel, ResolvedSetti
 
 R = TypeVar("R", ResolvedModel, ResolvedSettings)
 
-AUTO: Literal["auto"] = "auto"
 TOKENS_A_PARAMETER = 20  # Chinchilla
 PASSES = 4  # Muennighoff et al.: up to here repeated tokens are worth nearly as much as new ones
 GPU_TOKENS = 250_000_000  # training tokens, 1 GB of text that passed every filter; from here on a GPU is expected

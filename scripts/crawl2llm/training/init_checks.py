@@ -13,7 +13,8 @@ from typing import Any, cast
 from crawl2llm.core import atomic_folder
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
-from crawl2llm.training import auto, schedule, sizes
+from crawl2llm.core.settings import AUTO
+from crawl2llm.training import schedule, sizes
 from crawl2llm.training.config_names import OTHER_NAMES, SHAPE
 from crawl2llm.training.pretraining_settings import ResolvedSettings, TrainModel, TrainSettings
 from crawl2llm.training.quantized_weights import SECTION
@@ -89,7 +90,7 @@ def last_step(train: TrainSettings) -> int | None:
     """The number of a training's last step; None where the corpus decides it."""
     if train.steps is not None:
         return int(train.steps)
-    if train.tokens is None or train.global_batch_tokens == auto.AUTO or train.model.context == auto.AUTO:
+    if train.tokens is None or train.global_batch_tokens == AUTO or train.model.context == AUTO:
         return None
     known = cast(ResolvedSettings, train.model_copy(update={"epochs": None}))
     return schedule.make_plan(known, 2 + known.model.context).steps
@@ -125,9 +126,7 @@ def check_shape(model: TrainModel, vocabulary: Any, folder: Path) -> None:
         values["head_dim"] = hidden // heads  # as model.build_config sets it, unless overrides do
     values |= {name: value for name, value in model.overrides.items() if isinstance(value, int | float | str)}
     expected = {
-        STORED_NAMES.get(kind, {}).get(name, name): value
-        for name, value in values.items()
-        if value not in (None, auto.AUTO)
+        STORED_NAMES.get(kind, {}).get(name, name): value for name, value in values.items() if value not in (None, AUTO)
     }
     check_config(expected, folder, KEY)
 

@@ -38,7 +38,7 @@ class LossScale:
             self.value, self.steady = 2 * self.value, 0
 
 
-def of_settings(settings: EngineSettings) -> LossScale | None:
+def loss_scale_for(settings: EngineSettings) -> LossScale | None:
     """By the settings of a training; None for other precisions."""
     if settings.precision != FP16:
         return None

@@ -22,6 +22,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import canonical_json
 from crawl2llm.core.plan_cache import Cache
 from crawl2llm.core.root import CODE, ROOT
+from crawl2llm.core.settings import AUTO
 from crawl2llm.training import auto, parallel, sizes
 from crawl2llm.training.pretraining_settings import TrainSettings
 
@@ -46,13 +47,13 @@ def ask_of(config: dict[str, Any]) -> dict[str, Any]:
     vocabulary = config["tokenize"]["train"]["vocabulary"]
     vocabulary = vocabulary if isinstance(vocabulary, int) else VOCABULARY
     settings = train.model
-    open_keys = sorted(key for key, value in settings if value == auto.AUTO)
+    open_keys = sorted(key for key, value in settings if value == AUTO)
     if settings.size is not None:
         settings = sizes.fill_shape(settings, vocabulary)
-    unknown = auto.AUTO in (settings.layers, settings.heads, settings.kv_heads)
+    unknown = AUTO in (settings.layers, settings.heads, settings.kv_heads)
     model = auto.resolve_shape(settings, 0)
     degrees = parallel.Degrees.of_settings(train)
-    if settings.context == auto.AUTO:
+    if settings.context == AUTO:
         model = model.model_copy(update={"context": auto.table_row(0).context * degrees.sequence})
     cut = asdict(degrees) if degrees and not unknown else {}
     return {

@@ -43,7 +43,6 @@ from crawl2llm.training import (
 )
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.by_name import ENGINES
-from crawl2llm.training.finetune_settings import check_quantize_aware
 from crawl2llm.training.loss_scale import OVERFLOW
 from crawl2llm.training.model_loading import load_tokenizer
 from crawl2llm.training.pair_batches import (
@@ -57,6 +56,7 @@ from crawl2llm.training.pair_batches import (
     read_selected_pairs,
     tokenized_pairs,
 )
+from crawl2llm.training.quantize_aware import check_quantize_aware
 from crawl2llm.training.question_cuts import fit_pairs
 from crawl2llm.training.shared_settings import TuningSettings
 from crawl2llm.training.template import CHAT

@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from crawl2llm.core.settings import NonEmpty, Number, Settings, optional, setting
+from crawl2llm.core.setting_types import Share
+from crawl2llm.core.settings import NonEmpty, Settings, optional, setting
 
 
 class PairsPattern(Settings):
@@ -22,4 +23,4 @@ class PairsFile(Settings):
     answer: NonEmpty | None = optional()
     labels: dict[str, NonEmpty] | None = optional(min_length=2)
     columns: list[NonEmpty] | None = optional(min_length=1, unique=True)
-    heldout: Number | None = optional(ge=0, le=1)
+    heldout: Share | None = optional()

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
+from crawl2llm.core.setting_types import Seed, Share
 from crawl2llm.core.settings import Allowed, Auto, NonEmpty, Number, Settings, optional, section, setting
 from crawl2llm.training.shared_settings import TrainingSettings
 
@@ -10,7 +11,7 @@ class MixPhase(Settings):
     """A part of the training with its own mixture."""
 
     until: Number | Literal["decay"] | None = optional(gt=0, lt=1, form="a number above 0 and below 1, or 'decay'")
-    shares: dict[str, Annotated[Number, Allowed(ge=0, le=1)]] | None = optional()
+    shares: dict[str, Share] | None = optional()
     epochs: dict[str, Annotated[Number, Allowed(ge=0)]] | None = optional()
     temperature: Number | None = optional(gt=0)
 
@@ -160,11 +161,8 @@ class TrainSettings(TrainingSettings):
     """
 
     model: TrainModel = section()
-    seed: int = setting(
-        0,
-        "Seed of the weights' start, of the order of the data and of the choice of validation documents.",
-        ge=0,
-        le=4294967295,
+    seed: Seed = setting(
+        0, "Seed of the weights' start, of the order of the data and of the choice of validation documents."
     )
     start_from: NonEmpty | None = setting(
         None,
@@ -188,14 +186,12 @@ class TrainSettings(TrainingSettings):
         source="GPT-3 125M takes 0.5 million, arXiv:2005.14165 table 2.1",
         ge=8,
     )
-    batch_ramp: list[Annotated[list[Annotated[Number, Allowed(ge=0, le=1)]], Allowed(min_length=2, max_length=2)]] = (
-        setting(
-            [],
-            "Smaller batches at the beginning (GPT-3, arXiv:2005.14165 appendix B): pairs of a share of the steps, "
-            "and the share of global_batch_tokens that a step has from there on, such as [[0, 0.25], [0.1, 0.5], "
-            "[0.2, 1]]; it ends with 1. None: all steps have global_batch_tokens.",
-            unless_default=True,
-        )
+    batch_ramp: list[Annotated[list[Share], Allowed(min_length=2, max_length=2)]] = setting(
+        [],
+        "Smaller batches at the beginning (GPT-3, arXiv:2005.14165 appendix B): pairs of a share of the steps, "
+        "and the share of global_batch_tokens that a step has from there on, such as [[0, 0.25], [0.1, 0.5], "
+        "[0.2, 1]]; it ends with 1. None: all steps have global_batch_tokens.",
+        unless_default=True,
     )
     learning_rate: Number | Auto = setting(
         "auto", "Peak learning rate.", source="GPT-3 125M takes 6e-4, arXiv:2005.14165 table 2.1", gt=0, le=1
@@ -238,18 +234,12 @@ class TrainSettings(TrainingSettings):
         ge=0,
         le=1,
     )
-    decay: Number = setting(
-        0.2, "Share of the steps over which schedule wsd falls.", source="arXiv:2405.18392", ge=0, le=1
+    decay: Share = setting(0.2, "Share of the steps over which schedule wsd falls.", source="arXiv:2405.18392")
+    min_learning_rate_ratio: Share = setting(
+        0.1, "Last learning rate as a share of the peak.", source="Llama, arXiv:2302.13971"
     )
-    min_learning_rate_ratio: Number = setting(
-        0.1, "Last learning rate as a share of the peak.", source="Llama, arXiv:2302.13971", ge=0, le=1
-    )
-    weight_decay: Number = setting(
-        0.1,
-        "AdamW's, on matrices; not on embeddings, norms and biases.",
-        source="GPT-3, arXiv:2005.14165 appendix B",
-        ge=0,
-        le=1,
+    weight_decay: Share = setting(
+        0.1, "AdamW's, on matrices; not on embeddings, norms and biases.", source="GPT-3, arXiv:2005.14165 appendix B"
     )
     z_loss: Number = setting(
         0.0,

@@ -40,46 +40,37 @@ class TrainingProgram(Program[S]):
     after: Callable[[argparse.Namespace], None] | None = None
 
     def __call__(self, argv: list[str] | None = None) -> int:
-        return run(self.parser(), self.run_task, argv, self.after)
+        """Run the step, and end this process with its exit status. RESUBMIT: a signal stopped it after a checkpoint.
 
-
-def run(
-    parser: argparse.ArgumentParser,
-    body: command_line.Body,
-    argv: list[str] | None,
-    after: Callable[[argparse.Namespace], None] | None = None,
-) -> int:
-    """Run `body` as the step that `parser` is of, and end this process with its exit status.
-
-    RESUBMIT: a signal stopped it after a checkpoint. An error is reported by one process. after: called by process 0 once the manifest
-    stands, of this run or of an earlier one.
-    """
-    mask_stderr()
-    for name, value in {**NO_LAUNCHER, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}.items():
-        os.environ.setdefault(name, value)
-    try:
-        if os.environ["RANK"] == "0":
-            status = command_line.run_step(parser, body, argv)
-            if status == 0 and after:
-                after(command_line.parse_arguments(parser, argv))
-        else:  # process 0 alone writes the log and the manifest, and reports what is wrong with the input
-            args = command_line.parse_arguments(parser, argv)
-            settings, mark = command_line.verified_settings(args.step, args.config, task_of(args.manifest))
-            if args.always or not command_line.is_done(args, mark, renews=False):  # which all processes find alike
-                body(args, settings, Manifest(args.step, digest(mark)))
-            status = 0
-    except SystemExit as stopped:
-        status = int(stopped.code or 0)
-    except Exception as error:
-        # Before the processes have met, process 0 finds the same fault and reports it, or it is this node's own.
-        if isinstance(error, checkpoint.CollectiveError):
-            pass
-        elif not isinstance(error, command_line.InputError | ManifestError):
-            print_line(traceback.format_exc().rstrip(), file=sys.stderr)
-        elif dist.is_initialized() or os.environ["LOCAL_RANK"] == "0":
-            print_line(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
-        status = 1
-    if status in (0, RESUBMIT):
-        group.leave_and_exit(status)
-    sys.stderr.flush()
-    os._exit(status)
+        An error is reported by one process.
+        """
+        parser = self.parser()
+        mask_stderr()
+        for name, value in {**NO_LAUNCHER, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}.items():
+            os.environ.setdefault(name, value)
+        try:
+            if os.environ["RANK"] == "0":
+                status = command_line.run_step(parser, self.run_task, argv)
+                if status == 0 and self.after:
+                    self.after(command_line.parse_arguments(parser, argv))
+            else:  # process 0 alone writes the log and the manifest, and reports what is wrong with the input
+                args = command_line.parse_arguments(parser, argv)
+                settings, mark = command_line.verified_settings(args.step, args.config, task_of(args.manifest))
+                if args.always or not command_line.is_done(args, mark, renews=False):  # which all processes find alike
+                    self.run_task(args, settings, Manifest(args.step, digest(mark)))
+                status = 0
+        except SystemExit as stopped:
+            status = int(stopped.code or 0)
+        except Exception as error:
+            # Before the processes have met, process 0 finds the same fault and reports it, or it is this node's own.
+            if isinstance(error, checkpoint.CollectiveError):
+                pass
+            elif not isinstance(error, command_line.InputError | ManifestError):
+                print_line(traceback.format_exc().rstrip(), file=sys.stderr)
+            elif dist.is_initialized() or os.environ["LOCAL_RANK"] == "0":
+                print_line(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
+            status = 1
+        if status in (0, RESUBMIT):
+            group.leave_and_exit(status)
+        sys.stderr.flush()
+        os._exit(status)

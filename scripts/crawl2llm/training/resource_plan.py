@@ -11,6 +11,7 @@ from typing import Any
 
 from crawl2llm.core import free_memory
 from crawl2llm.core.console import format_duration, format_quantity
+from crawl2llm.core.settings import AUTO
 from crawl2llm.training import auto, checks, cost_estimate, gpus, memory, offload
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.parallel import Degrees
@@ -123,7 +124,7 @@ def max_checkpoints(summary: dict[str, Any], train: TrainSettings) -> int:
     saved_steps |= set(range(back, steps + 1, back)) if back else set()
     if best:
         between = summary["auto"].get("validate_every", train.validate_every)
-        between = auto.validation_interval(steps) if between == auto.AUTO else between
+        between = auto.validation_interval(steps) if between == AUTO else between
         saved_steps |= set(range(between, steps + 1, between)) if between else set()
     saved_steps = {
         step for step in saved_steps if step > summary.get("after_step", 0)

@@ -19,7 +19,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.training import quantization_grids
 from crawl2llm.training.compressible_layers import Layer, is_quantizable, no_fitting_layer_text
 from crawl2llm.training.engine_settings import EngineSettings
-from crawl2llm.training.finetune_settings import is_quantize_aware
+from crawl2llm.training.quantize_aware import is_quantize_aware
 
 
 class StraightThrough(torch.autograd.Function):

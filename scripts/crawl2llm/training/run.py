@@ -21,6 +21,7 @@ from crawl2llm.chain.fingerprint import code_hashes
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import canonical_json, digest
+from crawl2llm.core.settings import AUTO
 from crawl2llm.training import (
     async_checkpoints,
     auto,
@@ -79,7 +80,7 @@ class Run:
         self.tracked = config_schema.prune_settings(STEP, self.settings.model_dump(by_alias=True))
         self.plan = schedule.make_plan(self.settings, len(self.stream))
         self.micro_batch = settings.micro_batch
-        if settings.global_batch_tokens == auto.AUTO:
+        if settings.global_batch_tokens == AUTO:
             self.micro_batch = schedule.fitting_micro_batch(self.plan, settings.micro_batch, self.place.data_processes)
             if self.micro_batch != settings.micro_batch and self.rank == 0:
                 log.info(

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Literal
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.settings import AUTO
 from crawl2llm.training.parameters import count_model_parameters
 from crawl2llm.training.pretraining_settings import ResolvedModel, TrainModel
 
-AUTO: Literal["auto"] = "auto"
 KEY = "pretrain.train.model.size"
 PATTERN = re.compile(r"(\d+(?:\.\d+)?)([KMB])")
 UNITS = {"K": 1e3, "M": 1e6, "B": 1e9}

@@ -22,8 +22,7 @@ from crawl2llm.stages.finetune.settings import PairsSettings
 from crawl2llm.stages.pretrain.steps import MIXED_BY
 from crawl2llm.stages.synthesize import checks as synthesizing
 from crawl2llm.training import checks as training
-from crawl2llm.training import finetune_settings as finetuning
-from crawl2llm.training import gpus, init_checks, mix_shares, model_check, offload, pair_layouts, sizes
+from crawl2llm.training import gpus, init_checks, mix_shares, model_check, offload, pair_layouts, quantize_aware, sizes
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.parameters import FAMILIES
 from crawl2llm.training.pretraining_settings import MixSettings, PlanSettings, TrainModel, TrainSettings
@@ -55,7 +54,7 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
     pairs = PairsSettings.model_validate(config["finetune"]["pairs"])
     pair_layouts.check_pair_settings(pairs.patterns, pairs.files)
     synthesizing.check_named_steps(config, Path(f"results/{variant}"))
-    finetuning.check_config(config)
+    quantize_aware.check_config(config)
     aligning.check_alignment(config)
     check_start(config, Path(f"results/{variant}/pretrain/train"))
     check_order(config)

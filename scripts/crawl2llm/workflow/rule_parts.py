@@ -16,18 +16,17 @@ from crawl2llm.core.nested_dicts import lookup
 from crawl2llm.workflow.rule_inputs import MAIN, RuleInputs
 
 TRAIN = "pretrain.train"
-CONTENDER = (
-    "crawl2llm.stages.pretrain.halving.contender"  # in place of pretrain.train where trainings are judged at rungs
-)
+# In place of pretrain.train if trainings are judged at rungs:
+CONTENDER = "crawl2llm.stages.pretrain.halving.contender"
 ONE_SHARD_AT_A_TIME = ("ingest.fetch",)  # it has requests of its own at the same time
-WITH_THREADS_OPTION = {
-    "crawl.render": "--workers"
-}  # an option that says what its threads are, in place of its placement key
-# The shell command of every step, and that of a training, whose launcher starts it in several processes.
-PROGRAM = """python -m {params.program:q} \\
-    --config {params.fingerprint:q} \\
-    {params.options:q} \\
-    --manifest {output[0]:q} \\
+# By step, the option that says what its threads are, in place of its placement key:
+WITH_THREADS_OPTION = {"crawl.render": "--workers"}
+# The shell command of every step, on one line (workflow/cutoff_planning.py reads it), and that of a training, whose launcher starts it
+# in several processes.
+PROGRAM = """python -m {params.program:q} \
+    --config {params.fingerprint:q} \
+    {params.options:q} \
+    --manifest {output[0]:q} \
     --log {log:q}
 """
 TRAINING = PROGRAM.replace("python -m", "exec python -m crawl2llm.training.launch {params.launcher:q}")

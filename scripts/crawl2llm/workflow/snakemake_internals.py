@@ -129,9 +129,8 @@ def _complete_rule(workflow: Any, info: Any, step: str, parts: RuleParts) -> Non
     launcher: dict[str, Any] = {}
     if rule_parts.is_launched(step):
         launcher = {"launcher": parts.launcher(step)}
-        directives["container_img"] = workflow.container(
-            None
-        )  # srun is not in the image: the launcher starts the image itself
+        # srun is not in the image: the launcher starts the image itself.
+        directives["container_img"] = workflow.container(None)
     for name, fill_in in directives.items():
         if getattr(info, name) is None:
             fill_in(info)

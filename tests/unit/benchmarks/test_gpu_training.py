@@ -83,7 +83,7 @@ def test_every_contender_trains_without_the_projects_other_libraries(found: tupl
 
 
 def test_a_key_that_there_is_not() -> None:
-    assert contenders.completed({"zero_stage": 3})["zero_stage"] == 3
+    assert contenders.completed({"zero_stage": 3}).zero_stage == 3
     with pytest.raises(SystemExit, match=r"--set zero_stages: no key of pretrain\.train"):
         contenders.completed({"zero_stages": 3})
 

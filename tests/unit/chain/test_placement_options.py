@@ -35,15 +35,6 @@ def test_every_default_comes_back(step: str, whose: bool | str) -> None:
     }
 
 
-def test_the_keys_of_a_section_come_back_as_a_section() -> None:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    command_line.add_placement_options(parser, "pretrain.train")
-    args = parser.parse_args(["--parallel-tensor=2", "--micro-batch=3"])
-    found = placement_options.parsed_placement(args, "pretrain.train")
-    assert found["parallel"] == {"tensor": 2, "pipeline": 1, "sequence": 1, "expert": 1}
-    assert found["micro_batch"] == 3 and "processes" not in found
-
-
 def test_null_and_numbers_of_a_key_that_takes_both() -> None:
     section = config.validate({"pretrain": {"plan": {"gpu": "h100", "gpu_memory": 64, "mfu": 0.5}}})["pretrain"]["plan"]
     words = placement_options.option_words("pretrain.plan", section)

@@ -254,3 +254,20 @@ def test_an_empty_summary_that_is_read_is_read_whole(tmp_path: Path) -> None:
     with record_inputs() as opened:
         json.dumps(Manifest.read(tmp_path / "manifest.json").summary)
     assert consumed_inputs(opened)["a.b"].keys() == {"*"}
+
+
+def test_processes_that_write_the_same_file_at_the_same_time(tmp_path: Path) -> None:
+    """As tasks of two models do that get the same answer of a judge."""
+    path = tmp_path / "cache" / "answer.json"
+    children = []
+    for _ in range(3):
+        if not (child := os.fork()):
+            try:
+                for _ in range(150):
+                    write_atomically(path, "the answer", shared=True)
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert path.read_text() == "the answer" and [each.name for each in path.parent.iterdir()] == ["answer.json"]

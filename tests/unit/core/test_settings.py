@@ -175,7 +175,7 @@ def test_a_section_as_json_schema() -> None:
         (Annotated[dict[str, int], Allowed(min_length=1)],
          {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1}),
     ],
-    ids=str,
+    ids=range(6),
 )  # fmt: skip
 def test_a_type_as_json_schema(kind: Any, node: dict[str, Any]) -> None:
     assert type_node(kind) == node

@@ -27,6 +27,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.pretrain.plan import training_facts
 from crawl2llm.training import resource_plan
+from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 from crawl2llm.training.processes import environments, free_port
 from tests.unit.stages.pretrain.conftest import write_indexed
 
@@ -75,10 +76,9 @@ def settings(shape: dict[str, Any], micro: int, processes: int = 1, **more: Any)
 
 def estimated(tree: dict[str, Any], vocabulary: int = VOCABULARY) -> dict[str, int]:
     """The estimate of pretrain.plan for the same, by parts."""
-    train = {**tree["pretrain"]["train"], "device": "cpu"}
-    found = resource_plan.plan_resources(
-        training_facts(train, None, vocabulary), train, tree["pretrain"]["plan"], has=1e15
-    )
+    train = TrainSettings.model_validate({**tree["pretrain"]["train"], "device": "cpu"})
+    plan = PlanSettings.model_validate(tree["pretrain"]["plan"])
+    found = resource_plan.plan_resources(training_facts(train, None, vocabulary), train, plan, has=1e15)
     return {name: size for name, size in found["memory"].items() if name != "total"}
 
 

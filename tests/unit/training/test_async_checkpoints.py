@@ -113,11 +113,11 @@ def test_what_one_process_cannot_write_ends_the_run(start: Any, tmp_path: Path) 
 
 
 def test_not_with_deepspeed() -> None:
-    checks.check_async_checkpoints({"engine": "torch", "async_checkpoints": True})
-    checks.check_async_checkpoints({"engine": "deepspeed", "async_checkpoints": False})
+    checks.check_async_checkpoints(True, "torch")
+    checks.check_async_checkpoints(False, "deepspeed")
     said = r"async_checkpoints is true, and pretrain\.train\.engine deepspeed.*or pretrain\.train\.engine to torch"
     with pytest.raises(InputError, match=said):
-        checks.check_async_checkpoints({"engine": "deepspeed", "async_checkpoints": True})
+        checks.check_async_checkpoints(True, "deepspeed")
     tuned = r"finetune\.train\.async_checkpoints is true, and finetune\.train\.engine deepspeed"
     with pytest.raises(InputError, match=tuned):
-        checks.check_async_checkpoints({"engine": "deepspeed", "async_checkpoints": True}, "finetune.train")
+        checks.check_async_checkpoints(True, "deepspeed", "finetune.train")

@@ -11,6 +11,7 @@ import pytest
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, export
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
+from tests.unit.training.typed import train_settings
 
 # A constant rate so high that validation soon gets worse.
 CHANGES = {
@@ -80,5 +81,5 @@ def test_a_run_that_gets_better_to_its_end_does_not_stop(start: Any, tmp_path: P
 
 def test_needs_validations() -> None:
     with pytest.raises(InputError, match="early_stop is 2, and pretrain"):
-        checks.check_early_stop({"early_stop": 2, "validate_every": 0})
-    checks.check_early_stop({"early_stop": None, "validate_every": 0})
+        checks.check_early_stop(train_settings(early_stop=2, validate_every=0))
+    checks.check_early_stop(train_settings(early_stop=None, validate_every=0))

@@ -11,21 +11,25 @@ import torch
 from crawl2llm.chain import config
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, masking, model
+from crawl2llm.training.pretraining_settings import ResolvedModel
 from tests.unit.stages.pretrain.conftest import build
 from tests.unit.stages.pretrain.runs import finish, kill_after, rows, same
+from tests.unit.training.typed import train_settings
 
 EOS = 0
 SHAPE = {"hidden_size": 32, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 4, "context": 40}
 
 
-def shape(kind: str) -> dict[str, Any]:
+def shape(kind: str) -> ResolvedModel:
     small = {"mixtral": "num_local_experts", "olmoe": "num_experts"}
     few = {small[kind]: 4, "num_experts_per_tok": 2} if kind in small else {}
     heads = {"head_dim": 8} if kind in ("qwen3", "gemma2") else {}
     narrow = {"sliding_window": 6} if kind in ("mistral", "gemma2") else {}
     kv = {"kv_heads": None} if kind in ("gpt2", "gpt_neox") else {}
     made: dict[str, Any] = config.validate({"pretrain": {"train": {"model": {"type": kind, **SHAPE, **kv}}}})
-    return {**made["pretrain"]["train"]["model"], "overrides": {**few, **heads, **narrow}}
+    return ResolvedModel.model_construct(
+        **made["pretrain"]["train"]["model"] | {"overrides": {**few, **heads, **narrow}}
+    )
 
 
 def test_positions_begin_with_each_document() -> None:
@@ -58,8 +62,8 @@ def test_logits_are_those_of_each_document_alone(kind: str) -> None:
 
 def test_types_that_were_not_tried_are_refused() -> None:
     with pytest.raises(InputError, match=r"document_masking is true, and pretrain\.train\.model\.type is 'mamba'"):
-        checks.check_document_masking({"model": {"type": "mamba"}, "document_masking": True})
-    checks.check_document_masking({"model": {"type": "mamba"}, "document_masking": False})
+        checks.check_document_masking(train_settings(model={"type": "mamba"}, document_masking=True))
+    checks.check_document_masking(train_settings(model={"type": "mamba"}, document_masking=False))
 
 
 @pytest.mark.long

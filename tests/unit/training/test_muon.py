@@ -20,7 +20,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, engine, model
 from crawl2llm.training.muon import QUINTIC, STEPS, Muon, orthogonalize
 from tests.unit.training.test_model import made
-from tests.unit.training.typed import engine_settings
+from tests.unit.training.typed import engine_settings, train_settings
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = engine_settings(optimizer="muon", muon_learning_rate=0.02, learning_rate=0.01)
@@ -219,9 +219,9 @@ def test_no_gradient_no_move() -> None:
 
 
 def test_not_with_zero_of_deepspeed() -> None:
-    checks.check_optimizer(SETTINGS | {"optimizer": "adamw", "zero_stage": 3})
-    checks.check_optimizer(SETTINGS | {"zero_stage": 3, "engine": "torch"})
+    checks.check_optimizer(train_settings(optimizer="adamw", zero_stage=3))
+    checks.check_optimizer(train_settings(optimizer="muon", zero_stage=3, engine="torch"))
     with pytest.raises(
         InputError, match=r"engine deepspeed, and .*zero_stage 1: .* set pretrain\.train\.engine to torch"
     ):
-        checks.check_optimizer(SETTINGS | {"zero_stage": 1})
+        checks.check_optimizer(train_settings(optimizer="muon", zero_stage=1))

@@ -12,10 +12,10 @@ from bitsandbytes.functional import dequantize_4bit, int8_vectorwise_dequant, in
 from safetensors.torch import load_file, save_file
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain.fingerprint import fingerprint
+from crawl2llm.chain.fingerprint import tracked_settings
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.training import checkpoint, finetune_settings, quantization_grids, rounding
+from crawl2llm.training import checkpoint, quantization_grids, quantize_aware, rounding
 from crawl2llm.training.model_loading import load_model
 from crawl2llm.training.pair_batches import tokenized_pairs
 from crawl2llm.training.question_cuts import fit_pairs
@@ -23,6 +23,7 @@ from crawl2llm.training.template import read_pairs
 from tests.unit.stages.compress.conftest import quantized
 from tests.unit.stages.finetune.test_train import arguments, finished, launched, place, same, stopped
 from tests.unit.stages.finetune.tiny import CONTEXT
+from tests.unit.training.typed import tuning_settings
 
 AWARE = {"engine": "torch", "zero_stage": 0, "quantize_aware": "nf4"}
 
@@ -80,8 +81,8 @@ def test_what_does_not_go_with_it_is_named_by_the_plan(own: dict[str, Any], said
     entry = {"from": "base", "step": "finetune.train"}
     made = configuration.validate({"models": {"q": {**entry, **own}}, "finetune": {"train": AWARE}})
     with pytest.raises(InputError, match=said):
-        finetune_settings.check_config(made)
-    finetune_settings.check_config(configuration.validate({"models": {"q": entry}, "finetune": {"train": AWARE}}))
+        quantize_aware.check_config(made)
+    quantize_aware.check_config(configuration.validate({"models": {"q": entry}, "finetune": {"train": AWARE}}))
 
 
 @pytest.mark.parametrize("how", ["int8", "nf4", "int4"])
@@ -92,12 +93,12 @@ def test_a_type_without_layers_to_round_is_named_by_the_plan(how: str) -> None:
     with pytest.raises(
         InputError, match=rf"models.q.quantize_aware is {how}, and pretrain.train.model.type gpt2, .*to none"
     ):
-        finetune_settings.check_config(made)
+        quantize_aware.check_config(made)
 
 
 def test_its_default_is_in_no_fingerprint() -> None:
     made = configuration.validate({"models": {"q": {"from": "base", "step": "finetune.train"}}})
-    assert "quantize_aware" not in fingerprint("finetune.train", made, task="q")
+    assert "quantize_aware" not in tracked_settings("finetune.train", made, task="q")
 
 
 def trained(base: Path, pairs: Path, out: Path, **changes: object) -> Path:
@@ -197,4 +198,6 @@ def test_a_model_none_of_whose_layers_fits_is_named(base_model: Path) -> None:
     ):
         for part in model.model.layers:
             part.mlp.down_proj = torch.nn.Linear(64, 64)
-        rounding.round_linear_layers(model, {"quantize_aware": "int4", "quantize_aware_group_size": 128}, "here")
+        rounding.round_linear_layers(
+            model, tuning_settings(quantize_aware="int4", quantize_aware_group_size=128), "here"
+        )

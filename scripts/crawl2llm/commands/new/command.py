@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import config_schema
 from crawl2llm.chain.command_line import command_parser, report_errors
 from crawl2llm.commands.new.estimate import DATA_FACTOR, NODE_CORES, Estimate, estimate_run
 from crawl2llm.commands.new.places import LENGTHS, Source, SourceOptions, find_sources
@@ -26,9 +25,11 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import write_atomically
 from crawl2llm.core.root import ROOT
 from crawl2llm.filters.language.known_labels import check_names
+from crawl2llm.filters.quality.settings import SelectSettings
 from crawl2llm.stages.compress import gguf_support
 from crawl2llm.stages.ingest.extract import DAMAGE
 from crawl2llm.stages.report.cautions import LEAST_HELD_OUT
+from crawl2llm.stages.tokenize.settings import TrainSettings
 from crawl2llm.training.cost_estimate import MFU
 
 LEAST_SHARE = 0.1  # least share of the text for a language to be kept without being named
@@ -148,7 +149,7 @@ def config_text(
     train, model = estimate.settings, estimate.settings.model
     assert train.steps is not None  # as epochs are auto
     trained = train.steps * train.global_batch_tokens
-    keep_fraction = configuration.validate({})["quality"]["select"]["keep_fraction"]
+    keep_fraction = SelectSettings().keep_fraction
     languages_text = ", ".join(
         f"{language} {share:.1%}" for language, share in list(language_shares(samples).items())[:10]
     )
@@ -313,7 +314,7 @@ def argument_parser() -> argparse.ArgumentParser:
         "--digits",
         type=int,
         choices=range(10),
-        default=config_schema.fill_defaults("tokenize.train", {})["digits"],
+        default=TrainSettings().digits,
         metavar="N",
         help="split numbers into groups of up to so many digits (0: not at all); for an export as GGUF "
         f"{' or '.join(map(str, gguf_support.PRE))} (default: %(default)s)",

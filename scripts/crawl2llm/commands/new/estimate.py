@@ -8,10 +8,11 @@ import time
 from typing import NamedTuple
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.chain import config_schema, steps
+from crawl2llm.chain import steps
 from crawl2llm.commands.new.places import Source
 from crawl2llm.commands.new.sample import Sample
 from crawl2llm.core.processors import usable_cores
+from crawl2llm.stages.corpus.settings import SplitSettings
 from crawl2llm.training import auto
 from crawl2llm.training.cost_estimate import MFU
 from crawl2llm.training.gpus import KINDS
@@ -98,7 +99,7 @@ def validation_fraction(documents: float) -> float:
     """The share of so many documents that is held out, in whole per cent: what makes HELD_OUT of them, from the key's default on, at most
     MOST_HELD_OUT.
     """
-    least = float(config_schema.fill_defaults("corpus.split", {})["validation_fraction"])
+    least = SplitSettings().validation_fraction
     return min(MOST_HELD_OUT, max(least, math.ceil(100 * HELD_OUT / max(documents, 1)) / 100))
 
 

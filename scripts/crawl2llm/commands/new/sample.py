@@ -12,15 +12,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import cast
 
-from crawl2llm.chain import config as configuration
 from crawl2llm.commands.new.places import NAMES, PREFIX, Source, file_length, take_evenly
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.errors import InputError
-from crawl2llm.filters.framework.columns import one_document
+from crawl2llm.filters.framework.columns import columns_of_document
 from crawl2llm.filters.framework.rules import failed_rules
 from crawl2llm.filters.heuristics.measures import Limits, measure_document
 from crawl2llm.filters.heuristics.select import rules
 from crawl2llm.filters.heuristics.settings import SelectSettings
+from crawl2llm.filters.language import settings as language_settings
 from crawl2llm.formats.language_identifier import Identifier, model_path
 from crawl2llm.stages.ingest.decompress import SUFFIXES, is_tar
 from crawl2llm.stages.ingest.extract import source_reader
@@ -99,13 +99,12 @@ def read_sample(source: Source, seconds: float = SECONDS) -> Sample:
 
     Raises InputError, with the URL, for a remote file that cannot be read.
     """
-    defaults = configuration.validate({})
     read = source_reader(ExtractSource.model_validate(source.config_entry()), ExtractSettings())
-    identify = Identifier(model_path(defaults["language"]["score"]["model"]))
+    identify = Identifier(model_path(language_settings.ScoreSettings().model))
     stop_words, limits = stop_words_by_language({}), Limits()
-    thresholds = SelectSettings()
-    heuristics_rules = rules(thresholds)
-    threshold = defaults["language"]["select"]["threshold"]
+    heuristics_settings = SelectSettings()
+    heuristics_rules = rules(heuristics_settings)
+    threshold = language_settings.SelectSettings().threshold
     out, started_at, cpu_before = Sample(), time.monotonic(), time.process_time()
     progress = Progress(None, f"documents of {NAMES[source.kind]}")
 
@@ -122,8 +121,8 @@ def read_sample(source: Source, seconds: float = SECONDS) -> Sample:
         size = len(page.text.encode())
         out.documents[language] += 1
         out.text_bytes[language] += size
-        measures = one_document(measure_document(page.text, stop_words.get(language), limits))
-        if not any(failed_rules(heuristics_rules, measures, thresholds)):
+        measures = columns_of_document(measure_document(page.text, stop_words.get(language), limits))
+        if not any(failed_rules(heuristics_rules, measures, heuristics_settings)):
             out.kept_bytes[language] += size
             out.kept_documents[language] += 1
         return size

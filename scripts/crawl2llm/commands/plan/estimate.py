@@ -336,7 +336,7 @@ class Work:
         if not gpus_before or config is None or task.step not in model_registry.MAKERS:
             return gpus_before or 0  # of a rung too: what its contender had there
         settings = model_registry.section(config, task.step, task.id)
-        return int(settings["processes"]) * int(settings.get("nodes", 1))
+        return int(settings["processes"]) * int(settings["nodes"])
 
 
 def estimates_by_rule(tasks: list[Task], work: Work, cores: int | None) -> dict[str, Estimate]:

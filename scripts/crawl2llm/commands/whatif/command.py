@@ -19,10 +19,11 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from crawl2llm.chain import command_line, config_schema, filter_order, skip_pandas, steps
+from crawl2llm.chain import command_line, filter_order, skip_pandas, steps
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.fingerprint import tracked_settings
 from crawl2llm.chain.project import Project
+from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.chain.step import DOCUMENTS, EDITS_BEFORE
 from crawl2llm.commands.trace.results import Results, add_options, matching_rows, open_results
 from crawl2llm.commands.whatif import select, words
@@ -122,7 +123,10 @@ def changed_settings(results: Results) -> dict[str, dict[str, list[Any]]]:
         if made_with is None:
             continue
         today = json.loads(canonical_json(tracked_settings(step, results.config)))
-        was, now = (flatten(config_schema.fill_defaults(step, each)) for each in (made_with, today))
+        defaults = settings_class(step)().model_dump(
+            by_alias=True
+        )  # a fingerprint lacks keys `unless default` that have it
+        was, now = (flatten(merge_dicts(defaults, each)) for each in (made_with, today))
         if differ := {key: [was.get(key), now.get(key)] for key in {**was, **now} if was.get(key) != now.get(key)}:
             changes_by_step[step] = differ
     return changes_by_step

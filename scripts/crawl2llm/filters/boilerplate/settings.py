@@ -1,7 +1,8 @@
 """The settings of the filter boilerplate."""
 
-from crawl2llm.core.settings import Number, Settings, section, setting
-from crawl2llm.filters.edit_settings import MAX_REMOVED, MIN_WORDS_LEFT
+from crawl2llm.core.setting_types import Share
+from crawl2llm.core.settings import Settings, section, setting
+from crawl2llm.filters.edit_settings import SelectSettings
 
 
 class CountSettings(Settings):
@@ -17,25 +18,13 @@ class FrequentSettings(Settings):
         source="arXiv:2407.21783, section 3.1.1; there in 30 million documents of any host",
         ge=2,
     )
-    share_min: Number = setting(
-        0.1,
-        "Least share of the host's documents that a frequent line is on; ours (docs/filters/boilerplate.md).",
-        ge=0,
-        le=1,
+    share_min: Share = setting(
+        0.1, "Least share of the host's documents that a frequent line is on; ours (docs/filters/boilerplate.md)."
     )
 
 
 class ScoreSettings(Settings):
     """Takes the frequent lines out, and measures what is left."""
-
-
-class SelectSettings(Settings):
-    """Drops documents of which too little is left; documents of curated sources, and those that nothing was taken out of,
-    stay.
-    """
-
-    words_min: int = MIN_WORDS_LEFT
-    removed_max: Number | None = MAX_REMOVED
 
 
 class BoilerplateSettings(Settings):

@@ -20,7 +20,7 @@ from crawl2llm.core.manifest import pretty_json, write_atomically
 from crawl2llm.filters.decontaminate import corpora, cuts, items
 from crawl2llm.filters.decontaminate import index as indexing
 from crawl2llm.filters.decontaminate.search import Index, Match, build_index
-from crawl2llm.filters.decontaminate.settings import IndexFile
+from crawl2llm.filters.decontaminate.settings import IndexFile, IndexSettings, SelectSettings
 from crawl2llm.formats.public_tasks.presets import PRESETS
 from crawl2llm.formats.public_tasks.rows import CORE
 from crawl2llm.formats.spans import EditedText, Span
@@ -71,7 +71,7 @@ class Cleaner:
                 name: {
                     "items": size,
                     "short": short[name],
-                    **{key: len(self.found_by_set.get(name, {}).get(key, ())) for key in ("documents",)},
+                    "documents": len(self.found_by_set.get(name, {}).get("documents", ())),
                     "found": len(self.found_by_set.get(name, {}).get("items", ())),
                 }
                 for name, size in sizes.items()
@@ -148,6 +148,7 @@ def print_report(report: dict[str, Any], out: Path | None) -> None:
 
 @command_line.report_errors
 def main(argv: list[str] | None = None) -> int:
+    search, removal = IndexSettings(), SelectSettings()
     parser = command_line.command_parser("crawl2llm decontaminate", __doc__, EXAMPLE)
     parser.add_argument("corpus", nargs="+", type=Path, help="files, or folders of files")
     parser.add_argument("--text-key", default="text", help="column of the text (default: %(default)s)")
@@ -163,15 +164,24 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--answer", help="column of the answer of --items")
     parser.add_argument("--index", type=Path, help="manifest of a run's decontaminate.index, in place of these")
-    parser.add_argument("--method", choices=["ngram", "idf"], default="ngram", help="as decontaminate.index.method")
+    parser.add_argument(
+        "--method", choices=["ngram", "idf"], default=search.method, help="as decontaminate.index.method"
+    )
     parser.add_argument(
         "--words", type=int, choices=range(3, 51), metavar="3..50", help="words of a stretch (default: 13, idf 5)"
     )
-    parser.add_argument("--short-words", type=int, default=8, help="as decontaminate.index.short_words (default: 8)")
-    parser.add_argument("--overlap-max", type=float, help="as decontaminate.select.overlap_max (default: 0.5, idf 0.8)")
-    parser.add_argument("--cut-max", type=float, default=0.5, help="as decontaminate.select.cut_max (default: 0.5)")
     parser.add_argument(
-        "--action", choices=[cuts.DROP, cuts.CUT], default=cuts.DROP, help="what --out does (default: drop)"
+        "--short-words",
+        type=int,
+        default=search.short_words,
+        help="as decontaminate.index.short_words (default: %(default)s)",
+    )
+    parser.add_argument("--overlap-max", type=float, help="as decontaminate.select.overlap_max (default: 0.5, idf 0.8)")
+    parser.add_argument(
+        "--cut-max", type=float, default=removal.cut_max, help="as decontaminate.select.cut_max (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--action", choices=[cuts.DROP, cuts.CUT], default=removal.action, help="what --out does (default: %(default)s)"
     )
     parser.add_argument("--out", type=Path, help="a folder for the cleaned corpus, report.json and matches.jsonl")
     args = parser.parse_args(argv)

@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from crawl2llm.core.settings import NonEmpty, Number, Settings, optional, section, setting
+from crawl2llm.core.setting_types import PublicTask, Share
+from crawl2llm.core.settings import NonEmpty, Settings, optional, section, setting
 
 
 class IndexFile(Settings):
@@ -17,29 +18,7 @@ class IndexFile(Settings):
 class IndexSettings(Settings):
     """Collects the items to search for."""
 
-    tasks: (
-        list[
-            Literal[
-                "hellaswag",
-                "arc_easy",
-                "arc_challenge",
-                "piqa",
-                "winogrande",
-                "lambada",
-                "boolq",
-                "openbookqa",
-                "copa",
-                "commonsense_qa",
-                "sciq",
-                "siqa",
-                "mmlu",
-                "gsm8k",
-                "blimp",
-                "core",
-            ]
-        ]
-        | None
-    ) = setting(
+    tasks: list[PublicTask] | None = setting(
         None,
         "Public tasks whose items are searched for; null: those of `evaluate.public.presets`. A list fixes "
         "them, so that another task can be evaluated later without training again; the report then says which "
@@ -91,20 +70,16 @@ class SelectSettings(Settings):
     action: Literal["drop", "cut"] = setting(
         "drop", "`drop`: the document. `cut`: the item, with its answer where that follows."
     )
-    overlap_max: Number | None = setting(
+    overlap_max: Share | None = setting(
         None,
         "An item with a higher overlap counts as found; null: 0.5 for `ngram`, 0.8 for `idf` "
         "(contamination_score_threshold of decon's config/default.yaml). 0 with `ngram` is GPT-3's rule: any "
         "stretch.",
-        ge=0,
-        le=1,
     )
-    cut_max: Number = setting(
+    cut_max: Share = setting(
         0.5,
         "With `cut`, the largest share of a document's characters that is cut; of which more would be, that is "
         "dropped.",
-        ge=0,
-        le=1,
     )
 
 

@@ -191,7 +191,7 @@ def merge_drops(first: Drop, second: Drop) -> Drop:
 def verdict_table(
     ids: npt.NDArray[np.uint64], drops: Drop, names: npt.NDArray[np.uint64], threshold: float
 ) -> pa.Table:
-    """The verdicts (VERDICT) on documents in their order. ids, names: halves of ids, of the documents and of keepers (see Known)."""
+    """The verdicts (VERDICT) on documents in their order. ids, names: halves of ids, of the documents and of keepers (see Ranking)."""
     row = np.full(len(ids), -1)
     row[drops.row] = np.arange(len(drops.row))
     is_kept = row < 0

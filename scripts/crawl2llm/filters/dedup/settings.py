@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from crawl2llm.core.setting_types import Seed
 from crawl2llm.core.settings import NonEmpty, Number, Settings, section, setting
 
 
@@ -32,7 +33,7 @@ class SignatureSettings(Settings):
         le=99,
     )
     rows: int = setting(8, "Minima of a band.", source="FineWeb", ge=1, le=64)
-    seed: int = setting(1, "Seed of the permutations.", source="datasketch's default", ge=0, le=4294967295)
+    seed: Seed = setting(1, "Seed of the permutations.", source="datasketch's default")
 
 
 class ExactSettings(Settings):

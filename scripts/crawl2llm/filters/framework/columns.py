@@ -36,7 +36,7 @@ class Columns:
             raise KeyError(name)
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
-    def has(self, name: str) -> bool:
+    def has_column(self, name: str) -> bool:
         """Whether it was measured."""
         return any(name in table.schema.names for table in self.signals)
 
@@ -62,7 +62,7 @@ class Columns:
         return np.array([number_of(name) for name in self.label_names], np.float64)[self.labels]
 
 
-def one_document(numbers: Mapping[str, float | None], language: str = "") -> Columns:
+def columns_of_document(numbers: Mapping[str, float | None], language: str = "") -> Columns:
     """The columns of a document that is in no table, which has these numbers; None: it has none."""
     columns = Columns([], np.zeros(1, np.int64), [language])
     columns.float_columns = {name: np.array([number], np.float64) for name, number in numbers.items()}

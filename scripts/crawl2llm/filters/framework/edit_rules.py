@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crawl2llm.core.settings import Settings
+from crawl2llm.filters.edit_settings import SelectSettings
 from crawl2llm.filters.framework.columns import Columns, Truths
 from crawl2llm.filters.framework.rules import Rule, Rules
 
@@ -12,7 +12,7 @@ def is_edited(columns: Columns) -> Truths:
     return columns.values("taken") > 0
 
 
-def rules(settings: Settings) -> Rules:
+def rules(settings: SelectSettings) -> Rules:
     """`characters_min` (nothing is left), `words_min` and `removed_max`.
 
     A document that nothing was taken out of stays, however short it is: others judge that.

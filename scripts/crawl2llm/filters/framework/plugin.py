@@ -108,13 +108,13 @@ def step_program(step: str) -> Program[Any]:
     return select.program(step, doc, partial(rules_of, name))
 
 
-def load_for(words: list[str]) -> None:
+def load_plugins_for(words: list[str]) -> None:
     """Load the plug-ins of a program's `--config`: a fingerprint, or a config file."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--config", default="{}")
     option = parser.parse_known_args(words)[0].config
     if not option.lstrip().startswith("{"):
-        plugins.use_those_of(read_config(Path(option)))
+        plugins.load_plugins_of(read_config(Path(option)))
     elif plugins.KEY in (planned := json.loads(option)):  # crawl2llm whatif has them already
         plugins.use_plugins(planned[plugins.KEY], planned[plugins.FILTERS_KEY])
 
@@ -123,7 +123,7 @@ def load_for(words: list[str]) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run the step that the first word names, with the options behind it."""
     step, *words = sys.argv[1:] if argv is None else argv
-    load_for(words)
+    load_plugins_for(words)
     if argv is None:
         sys.argv = [sys.argv[0], *words]
     return step_program(step)(None if argv is None else words)

@@ -26,13 +26,13 @@ from crawl2llm.chain import plugin_code
 from crawl2llm.chain.plugins import COPY, PluginFilter
 from crawl2llm.chain.run_settings import RunSettings
 from crawl2llm.chain.stage_names import ALL_NAMES
-from crawl2llm.chain.step import DOCUMENTS, EDITS_BEFORE, SELECT, VERDICTS_BEFORE, Filter, Step
+from crawl2llm.chain.step import measuring_filter
 from crawl2llm.core import code_snapshot, run_folder
 from crawl2llm.core.errors import ConfigError
 from crawl2llm.core.root import ROOT
 from crawl2llm.core.settings import Settings, schema_node, section
-from crawl2llm.filters.framework.rules import Match, Rule
-from crawl2llm.filters.framework.score import Measuring
+from crawl2llm.filters.framework.rules import Match, Rule, value_at
+from crawl2llm.filters.framework.score import IDENTITY, Measuring
 
 NAME = re.compile(r"[a-z][a-z0-9]*")
 PACKAGE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -129,10 +129,8 @@ def load_filters(
         folder, package = find_folder(place, number)
         for path in sorted(folder.glob("*.py")) if folder else ():
             name, display = path.stem, str(Path(place, path.name))
-            is_filter, can_be_added = (
-                declares_rules(path.read_bytes()),
-                bool(NAME.fullmatch(name)) and name not in TAKEN,
-            )
+            is_filter = declares_rules(path.read_bytes())
+            can_be_added = bool(NAME.fullmatch(name)) and name not in TAKEN
             if (is_filter and name in names) or (name in listed and name not in TAKEN):
                 _check_name(name, display, known)
                 if name not in loaded and folder:
@@ -201,18 +199,20 @@ def load_filter(name: str, number: int, package: str, folder: Path, place: str) 
         if isinstance(error, ModuleNotFoundError) and (folder / f"{error.name}.py").is_file():
             hint = f"; a file beside it is imported so: from . import {error.name}"
         raise ConfigError(fault_text(error, name, files) + hint) from error
-    return _check_declarations(module, name, number, package, sources, display, files)
+    return PluginFilter(
+        name=name,
+        number=number,
+        package=package,
+        sources=sources,
+        display=display,
+        module=module,
+        **_checked_declarations(module, name, files),
+    )
 
 
-def _check_declarations(
-    module: ModuleType,
-    name: str,
-    number: int,
-    package: str,
-    sources: dict[PurePosixPath, bytes],
-    display: str,
-    files: list[str],
-) -> PluginFilter:
+def _checked_declarations(module: ModuleType, name: str, files: Sequence[str]) -> dict[str, Any]:
+    """The fields of a PluginFilter that its file declares. files: see `fault_text`. Raises ConfigError for one with a fault."""
+    display = files[0]
     values = vars(module)
     classes = [
         value
@@ -252,10 +252,19 @@ def _check_declarations(
         raise
     except (Exception, SystemExit) as error:
         raise ConfigError(fault_text(error, name, files)) from error
-    return PluginFilter(
-        name, number, package, sources, display, module, _steps_of(measuring, after),
-        measuring, columns, values["rules"], whole,
-    )  # fmt: skip
+    declaration = measuring_filter(
+        reads_texts=measuring.reads_texts,
+        reads_languages=measuring.reads_languages,
+        edits=measuring.edits,
+        after=after,
+    )
+    return {
+        "declaration": declaration,
+        "measuring": measuring,
+        "columns": columns,
+        "rules": values["rules"],
+        "settings": whole,
+    }
 
 
 def _check_settings(step: str, kind: Any, display: str) -> None:
@@ -275,8 +284,7 @@ def _check_settings(step: str, kind: Any, display: str) -> None:
 
 def _check_rules(rules: Any, kind: type[Settings], columns: pa.Schema, display: str) -> None:
     """Raise ConfigError if a rule names a measure or a key that there is not. kind: the settings of `select`."""
-    from crawl2llm.filters.framework.rules import value_at
-
+    measures = [name for name in columns.names if name not in IDENTITY]
     for rule in rules:
         if not isinstance(rule, Rule | Match):
             raise ConfigError(
@@ -285,7 +293,7 @@ def _check_rules(rules: Any, kind: type[Settings], columns: pa.Schema, display: 
         column = rule.measure if isinstance(rule, Rule) else rule.column
         if isinstance(column, str) and column not in columns.names:
             raise ConfigError(
-                f"{display}: the rule {rule.name!r} compares {column!r}; its measures are {', '.join(columns.names[3:])}"
+                f"{display}: the rule {rule.name!r} compares {column!r}; its measures are {', '.join(measures)}"
             )
         for key in [rule.threshold, *(rule.also or ())[1:]] if isinstance(rule, Rule) else []:
             try:
@@ -295,15 +303,3 @@ def _check_rules(rules: Any, kind: type[Settings], columns: pa.Schema, display: 
                     f"{display}: the rule {rule.name!r} has the threshold {key!r}; the keys of SelectSettings are "
                     f"{', '.join(kind.model_fields) or 'none'}"
                 ) from error
-
-
-def _steps_of(measuring: Any, after: Sequence[str]) -> Filter:
-    """The declaration of a filter, from what its class reads."""
-    inputs = {"documents": DOCUMENTS, "verdicts": VERDICTS_BEFORE}
-    if measuring.reads_texts:
-        inputs["edits"] = EDITS_BEFORE
-    if measuring.reads_languages:
-        inputs["languages"] = "language.score"
-        after = tuple(dict.fromkeys([*after, "language"]))
-    steps = {"score": Step(inputs=inputs, per="shard", exempts=measuring.edits), "select": SELECT}
-    return Filter(steps, after=tuple(after), edits="score" if measuring.edits else "")

@@ -27,7 +27,7 @@ S = TypeVar("S", bound=Settings)
 
 def judge_documents(rules: Rules, columns: Columns, settings: Settings) -> list[Row]:
     """The verdicts on documents. One of a curated source stays, if its table says which are; its verdict lists the rules all the same."""
-    stays = columns.truth_values("curated") if columns.has("curated") else np.zeros(len(columns), bool)
+    stays = columns.truth_values("curated") if columns.has_column("curated") else np.zeros(len(columns), bool)
     failed = failed_rules(rules, columns, settings)
     return [verdict_row(*row) for row in zip(columns.column("id").to_pylist(), failed, stays.tolist(), strict=True)]
 

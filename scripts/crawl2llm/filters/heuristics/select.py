@@ -49,7 +49,7 @@ def rules(settings: SelectSettings, calibrated: Mapping[str, Thresholds] = NONE_
     configured = thresholds_by_language(settings)
 
     @cache
-    def own_thresholds(label: str) -> Thresholds:
+    def thresholds_of_language(label: str) -> Thresholds:
         tables = (language_codes.lookup_label(table, label) or {} for table in (calibrated, configured))
         return {rule: number for table in tables for rule, number in table.items()}
 
@@ -59,7 +59,9 @@ def rules(settings: SelectSettings, calibrated: Mapping[str, Thresholds] = NONE_
 
     def pick(label: str, thresholds_of: Any, rule: str) -> float | None:
         numbers = thresholds_of(label)
-        return numbers.get(rule, None) if rule not in numbers or numbers[rule] is not None else OFF
+        if rule not in numbers:
+            return None
+        return OFF if numbers[rule] is None else numbers[rule]
 
     def describe(rule: str) -> list[str]:
         named = sorted(language for language, numbers in configured.items() if rule in numbers)
@@ -79,7 +81,7 @@ def rules(settings: SelectSettings, calibrated: Mapping[str, Thresholds] = NONE_
             f"{family}_{name.rsplit('_', 1)[0]}",
             "<" if name.endswith("_min") else ">",
             rule,
-            by_language=partial(pick, thresholds_of=own_thresholds, rule=rule),
+            by_language=partial(pick, thresholds_of=thresholds_of_language, rule=rule),
             looser=partial(pick, thresholds_of=looser_thresholds, rule=rule),
             about=describe(rule),
         )

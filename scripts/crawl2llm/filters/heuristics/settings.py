@@ -1,9 +1,11 @@
 """The settings of the filter heuristics."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from crawl2llm.core.setting_types import LanguageCode, LanguageLabel
+from crawl2llm.core.setting_types import LanguageCode, LanguageLabel, Share
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
+
+Family = Literal["gopher_quality", "gopher_repetition", "c4", "fineweb"]
 
 
 class ScoreSettings(Settings):
@@ -106,14 +108,14 @@ class SelectGopherQuality(Settings):
     )
     hashes_max: Number | None = setting(0.1, "# per word. Gopher, Rae et al. 2021, table A1.", ge=0)
     ellipses_max: Number | None = setting(0.1, "Ellipses per word. Gopher, Rae et al. 2021, table A1.", ge=0)
-    bullet_lines_max: Number | None = setting(
-        0.9, "Share of lines that start with a bullet. Gopher, Rae et al. 2021, table A1.", ge=0, le=1
+    bullet_lines_max: Share | None = setting(
+        0.9, "Share of lines that start with a bullet. Gopher, Rae et al. 2021, table A1."
     )
-    ellipsis_lines_max: Number | None = setting(
-        0.3, "Share of lines that end in an ellipsis. Gopher, Rae et al. 2021, table A1.", ge=0, le=1
+    ellipsis_lines_max: Share | None = setting(
+        0.3, "Share of lines that end in an ellipsis. Gopher, Rae et al. 2021, table A1."
     )
-    alphabetic_words_min: Number | None = setting(
-        0.8, "Share of words with a letter. Gopher, Rae et al. 2021, table A1.", ge=0, le=1
+    alphabetic_words_min: Share | None = setting(
+        0.8, "Share of words with a letter. Gopher, Rae et al. 2021, table A1."
     )
     stop_words_min: int | None = setting(
         2, "Different stop words of the document's language. Gopher, Rae et al. 2021, table A1.", ge=0
@@ -123,62 +125,44 @@ class SelectGopherQuality(Settings):
 class SelectGopherRepetition(Settings):
     """Gopher's repetition rules."""
 
-    duplicate_lines_max: Number | None = setting(
-        0.3, "Share of lines that occurred before. Gopher, Rae et al. 2021, table A1.", ge=0, le=1
+    duplicate_lines_max: Share | None = setting(
+        0.3, "Share of lines that occurred before. Gopher, Rae et al. 2021, table A1."
     )
-    duplicate_paragraphs_max: Number | None = setting(
-        0.3, "Share of paragraphs that occurred before. Gopher, Rae et al. 2021, table A1.", ge=0, le=1
+    duplicate_paragraphs_max: Share | None = setting(
+        0.3, "Share of paragraphs that occurred before. Gopher, Rae et al. 2021, table A1."
     )
-    duplicate_line_characters_max: Number | None = setting(
-        0.2, "Share of characters on lines that occurred before. Gopher, Rae et al. 2021, table A1.", ge=0, le=1
+    duplicate_line_characters_max: Share | None = setting(
+        0.2, "Share of characters on lines that occurred before. Gopher, Rae et al. 2021, table A1."
     )
-    duplicate_paragraph_characters_max: Number | None = setting(
-        0.2, "Share of characters in paragraphs that occurred before. Gopher, Rae et al. 2021, table A1.", ge=0, le=1
+    duplicate_paragraph_characters_max: Share | None = setting(
+        0.2, "Share of characters in paragraphs that occurred before. Gopher, Rae et al. 2021, table A1."
     )
-    top_2_gram_max: Number | None = setting(
-        0.2, "Share of characters in the most frequent 2-gram of words. Gopher, Rae et al. 2021, table A1.", ge=0, le=1
+    top_2_gram_max: Share | None = setting(
+        0.2, "Share of characters in the most frequent 2-gram of words. Gopher, Rae et al. 2021, table A1."
     )
-    top_3_gram_max: Number | None = setting(
-        0.18, "Share of characters in the most frequent 3-gram of words. Gopher, Rae et al. 2021, table A1.", ge=0, le=1
+    top_3_gram_max: Share | None = setting(
+        0.18, "Share of characters in the most frequent 3-gram of words. Gopher, Rae et al. 2021, table A1."
     )
-    top_4_gram_max: Number | None = setting(
-        0.16, "Share of characters in the most frequent 4-gram of words. Gopher, Rae et al. 2021, table A1.", ge=0, le=1
+    top_4_gram_max: Share | None = setting(
+        0.16, "Share of characters in the most frequent 4-gram of words. Gopher, Rae et al. 2021, table A1."
     )
-    duplicate_5_gram_max: Number | None = setting(
-        0.15,
-        "Share of characters in 5-grams of words that occurred before. Gopher, Rae et al. 2021, table A1.",
-        ge=0,
-        le=1,
+    duplicate_5_gram_max: Share | None = setting(
+        0.15, "Share of characters in 5-grams of words that occurred before. Gopher, Rae et al. 2021, table A1."
     )
-    duplicate_6_gram_max: Number | None = setting(
-        0.14,
-        "Share of characters in 6-grams of words that occurred before. Gopher, Rae et al. 2021, table A1.",
-        ge=0,
-        le=1,
+    duplicate_6_gram_max: Share | None = setting(
+        0.14, "Share of characters in 6-grams of words that occurred before. Gopher, Rae et al. 2021, table A1."
     )
-    duplicate_7_gram_max: Number | None = setting(
-        0.13,
-        "Share of characters in 7-grams of words that occurred before. Gopher, Rae et al. 2021, table A1.",
-        ge=0,
-        le=1,
+    duplicate_7_gram_max: Share | None = setting(
+        0.13, "Share of characters in 7-grams of words that occurred before. Gopher, Rae et al. 2021, table A1."
     )
-    duplicate_8_gram_max: Number | None = setting(
-        0.12,
-        "Share of characters in 8-grams of words that occurred before. Gopher, Rae et al. 2021, table A1.",
-        ge=0,
-        le=1,
+    duplicate_8_gram_max: Share | None = setting(
+        0.12, "Share of characters in 8-grams of words that occurred before. Gopher, Rae et al. 2021, table A1."
     )
-    duplicate_9_gram_max: Number | None = setting(
-        0.11,
-        "Share of characters in 9-grams of words that occurred before. Gopher, Rae et al. 2021, table A1.",
-        ge=0,
-        le=1,
+    duplicate_9_gram_max: Share | None = setting(
+        0.11, "Share of characters in 9-grams of words that occurred before. Gopher, Rae et al. 2021, table A1."
     )
-    duplicate_10_gram_max: Number | None = setting(
-        0.1,
-        "Share of characters in 10-grams of words that occurred before. Gopher, Rae et al. 2021, table A1.",
-        ge=0,
-        le=1,
+    duplicate_10_gram_max: Share | None = setting(
+        0.1, "Share of characters in 10-grams of words that occurred before. Gopher, Rae et al. 2021, table A1."
     )
 
 
@@ -187,35 +171,24 @@ class SelectC4(Settings):
 
     lorem_ipsum_max: int | None = setting(0, "Occurrences of lorem ipsum. C4, Raffel et al. 2020.", ge=0)
     curly_brackets_max: int | None = setting(0, "Opening curly brackets. C4, Raffel et al. 2020.", ge=0)
-    javascript_lines_max: Number | None = setting(
-        None, "Share of characters on lines that say javascript. C4 removes the lines; it sets no share.", ge=0, le=1
+    javascript_lines_max: Share | None = setting(
+        None, "Share of characters on lines that say javascript. C4 removes the lines; it sets no share."
     )
-    policy_lines_max: Number | None = setting(
-        None,
-        "Share of characters on lines with a cookie or privacy phrase. C4 removes the lines; it sets no share.",
-        ge=0,
-        le=1,
+    policy_lines_max: Share | None = setting(
+        None, "Share of characters on lines with a cookie or privacy phrase. C4 removes the lines; it sets no share."
     )
-    few_words_lines_max: Number | None = setting(
-        None,
-        "Share of characters on lines of fewer than `line_words` words. C4 removes the lines; it sets no share.",
-        ge=0,
-        le=1,
+    few_words_lines_max: Share | None = setting(
+        None, "Share of characters on lines of fewer than `line_words` words. C4 removes the lines; it sets no share."
     )
-    long_word_lines_max: Number | None = setting(
+    long_word_lines_max: Share | None = setting(
         None,
         "Share of characters on lines with a word longer than `word_length`. C4 removes the lines; it sets no share.",
-        ge=0,
-        le=1,
     )
-    unterminated_lines_max: Number | None = setting(
-        None,
-        "Share of characters on lines without terminal punctuation. C4 removes the lines; it sets no share.",
-        ge=0,
-        le=1,
+    unterminated_lines_max: Share | None = setting(
+        None, "Share of characters on lines without terminal punctuation. C4 removes the lines; it sets no share."
     )
-    removed_lines_max: Number | None = setting(
-        None, "Share of characters on all lines that C4 would remove; it sets no share.", ge=0, le=1
+    removed_lines_max: Share | None = setting(
+        None, "Share of characters on all lines that C4 would remove; it sets no share."
     )
     sentences_min: int | None = setting(5, "Sentences left after C4's line removal. C4, Raffel et al. 2020.", ge=0)
 
@@ -223,25 +196,19 @@ class SelectC4(Settings):
 class SelectFineweb(Settings):
     """FineWeb's rules."""
 
-    punctuated_lines_min: Number | None = setting(
+    punctuated_lines_min: Share | None = setting(
         0.12,
         "Share of lines that end in punctuation. FineWeb, Penedo et al. 2024; datatrove fineweb_quality_filter.py.",
-        ge=0,
-        le=1,
     )
-    short_lines_max: Number | None = setting(
+    short_lines_max: Share | None = setting(
         0.67,
         "Share of lines of at most `short_line` characters. FineWeb, Penedo et al. 2024; datatrove "
         "fineweb_quality_filter.py.",
-        ge=0,
-        le=1,
     )
-    duplicate_line_characters_max: Number | None = setting(
+    duplicate_line_characters_max: Share | None = setting(
         0.01,
         "Share of the lines' characters on lines that occurred before. FineWeb, Penedo et al. 2024; datatrove "
         "fineweb_quality_filter.py.",
-        ge=0,
-        le=1,
     )
     newlines_per_word_max: Number | None = setting(
         0.3,
@@ -253,13 +220,11 @@ class SelectFineweb(Settings):
 class SelectSettings(Settings):
     """Thresholds on the measures; null switches a rule off. `_min` drops below, `_max` above."""
 
-    families: list[Literal["gopher_quality", "gopher_repetition", "c4", "fineweb"]] = setting(
-        ["gopher_quality", "gopher_repetition", "c4", "fineweb"], "Families whose rules drop documents.", unique=True
-    )
+    families: list[Family] = setting(list(get_args(Family)), "Families whose rules drop documents.", unique=True)
     languages: dict[
         LanguageLabel,
         dict[
-            Literal["gopher_quality", "gopher_repetition", "c4", "fineweb"],
+            Family,
             dict[
                 Annotated[str, Allowed(pattern="^[a-z0-9_]+_(min|max)$", form="rules such as mean_word_length_max")],
                 Annotated[Number | None, Allowed(ge=0)],

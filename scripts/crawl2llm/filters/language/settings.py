@@ -1,9 +1,7 @@
 """The settings of the filter language."""
 
-from typing import Annotated
-
-from crawl2llm.core.setting_types import LanguageLabel
-from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
+from crawl2llm.core.setting_types import LanguageLabel, Share
+from crawl2llm.core.settings import NonEmpty, Settings, section, setting
 
 
 class ScoreSettings(Settings):
@@ -43,25 +41,21 @@ class SelectSettings(Settings):
     languages: list[NonEmpty] = setting(
         ["en"], "Languages to keep, as the model's labels; empty keeps all.", unique=True
     )
-    threshold: Number = setting(0.65, "Least probability of the best language.", source="FineWeb", ge=0, le=1)
-    agreement_min: Number | None = setting(
+    threshold: Share = setting(0.65, "Least probability of the best language.", source="FineWeb")
+    agreement_min: Share | None = setting(
         None,
         "Least share of all models, that of language.score among them, that find its language; needs "
         "language.compare.models.",
-        ge=0,
-        le=1,
         unless_default=True,
     )
-    script_min: Number | None = setting(
+    script_min: Share | None = setting(
         None,
         "Least share of a document's characters in a script of its language; needs language.compare.script.",
-        ge=0,
-        le=1,
         unless_default=True,
     )
     thresholds: dict[
         LanguageLabel,
-        Annotated[Number, Allowed(ge=0, le=1)],
+        Share,
     ] = setting(
         {},
         "`threshold` for some languages, by label, as in `{fi: 0.5}`, in place of that and of the lower ones "

@@ -1,6 +1,7 @@
 """The settings of the filter lines."""
 
-from crawl2llm.core.settings import Number, Settings, section, setting
+from crawl2llm.core.setting_types import Share
+from crawl2llm.core.settings import Settings, section, setting
 
 
 class ScoreSettings(Settings):
@@ -19,12 +20,10 @@ class ScoreSettings(Settings):
     javascript: bool = setting(True, "Take out lines with the word Javascript.")
     policy: bool = setting(True, "Take out lines on terms of use, privacy and cookies.")
     citations: bool = setting(True, "Take out marks of citations, such as [1] and [citation needed].")
-    uppercase_max: Number | None = setting(
+    uppercase_max: Share | None = setting(
         None,
         "Take out lines of whose letters a larger share is upper case; null keeps them. RefinedWeb's lines that "
         "are mainly upper case (arXiv:2306.01116, appendix G.2) are 0.5.",
-        ge=0,
-        le=1,
         unless_default=True,
     )
     numerals: bool = setting(
@@ -58,12 +57,10 @@ class SelectSettings(Settings):
         ge=0,
         le=1000,
     )
-    flagged_max: Number | None = setting(
+    flagged_max: Share | None = setting(
         None,
         "Largest share of a document's words on lines that were taken out or cut; null sets none. RefinedWeb: 0.05.",
         source="arXiv:2306.01116, appendix G.2",
-        ge=0,
-        le=1,
         unless_default=True,
     )
 

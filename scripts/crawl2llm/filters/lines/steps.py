@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from crawl2llm.chain.step import SELECT, TEXT, Filter, Step
+from crawl2llm.chain.step import measuring_filter
 
-FILTER = Filter({"score": Step(inputs=TEXT, per="shard", exempts=True), "select": SELECT}, edits="score")
+FILTER = measuring_filter(edits=True)

@@ -1,6 +1,7 @@
 """The settings of the filter multilingual."""
 
-from crawl2llm.core.settings import NonEmpty, Number, Settings, section, setting
+from crawl2llm.core.setting_types import Share
+from crawl2llm.core.settings import NonEmpty, Settings, section, setting
 
 
 class ScoreSettings(Settings):
@@ -23,20 +24,18 @@ class ScoreSettings(Settings):
         "before. Measured in docs/filters/multilingual.md.",
         ge=1,
     )
-    threshold: Number = setting(
+    threshold: Share = setting(
         0.8,
         "Least probability of a line's language; a line below it counts with the one before. Higher than "
         "language.select.threshold, since lines are short.",
-        ge=0,
-        le=1,
     )
 
 
 class SelectSettings(Settings):
     """Drops mixed documents; documents of curated sources stay."""
 
-    foreign_max: Number | None = setting(
-        None, "Largest share of characters on lines in other languages, cut or not; null: any.", ge=0, le=1
+    foreign_max: Share | None = setting(
+        None, "Largest share of characters on lines in other languages, cut or not; null: any."
     )
     characters_min: int = setting(1, "Fewest characters that are left.", ge=0)
 

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
+from crawl2llm.core.setting_types import Seed
 from crawl2llm.core.settings import Number, Settings, section, setting
-from crawl2llm.filters.edit_settings import MAX_REMOVED, MIN_WORDS_LEFT
+from crawl2llm.filters.edit_settings import SelectSettings
 
 
 class HashSettings(Settings):
@@ -39,20 +40,11 @@ class RepeatedSettings(Settings):
         gt=0,
         lt=1,
     )
-    seed: int = setting(0, "Of method bloom: seed of the filter's hashes.", ge=0, le=4294967295)
+    seed: Seed = setting(0, "Of method bloom: seed of the filter's hashes.")
 
 
 class ScoreSettings(Settings):
     """Takes the repeated paragraphs out, and measures what is left."""
-
-
-class SelectSettings(Settings):
-    """Drops documents of which too little is left; documents of curated sources, and those that nothing was taken out of,
-    stay.
-    """
-
-    words_min: int = MIN_WORDS_LEFT
-    removed_max: Number | None = MAX_REMOVED
 
 
 class ParagraphsSettings(Settings):

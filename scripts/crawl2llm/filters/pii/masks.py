@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from crawl2llm.filters.framework.columns import Columns, Numbers, one_document
+from crawl2llm.filters.framework.columns import Columns, Numbers, columns_of_document
 from crawl2llm.filters.framework.rules import Rule, Rules, failed_rules
 from crawl2llm.filters.pii.detect import Detector
 from crawl2llm.filters.pii.kinds import KINDS
@@ -60,7 +60,7 @@ class Masks:
         findings_by_text = [self.detect(text) for text in texts]
         counts = Counter(dict.fromkeys(KINDS, 0))
         counts.update(finding.kind for findings in findings_by_text for finding in findings)
-        if any(failed_rules(self.rules, one_document(counts), self.settings)):
+        if any(failed_rules(self.rules, columns_of_document(counts), self.settings)):
             return None
         out = []
         for text, findings in zip(texts, findings_by_text, strict=True):

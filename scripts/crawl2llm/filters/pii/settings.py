@@ -1,16 +1,26 @@
 """The settings of the filter pii."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from crawl2llm.core.setting_types import LanguageCode
 from crawl2llm.core.settings import Allowed, Settings, section, setting
 
+Kind = Literal[
+    "secret",
+    "url_credentials",
+    "email_address",
+    "iban",
+    "card_number",
+    "national_id",
+    "ip_address",
+    "phone_number",
+]
+KINDS: list[str] = list(get_args(Kind))
 PersonalData = Annotated[
     str,
     Allowed(
-        pattern="^(secret|url_credentials|email_address|iban|card_number|national_id|ip_address|phone_number)$",
-        form="kinds of personal data: secret, url_credentials, email_address, iban, card_number, national_id, "
-        "ip_address or phone_number",
+        pattern=f"^({'|'.join(KINDS)})$",
+        form=f"kinds of personal data: {', '.join(KINDS[:-1])} or {KINDS[-1]}",
     ),
 ]
 
@@ -18,28 +28,8 @@ PersonalData = Annotated[
 class ScoreSettings(Settings):
     """Finds personal data in every document, and says where it is."""
 
-    kinds: list[
-        Literal[
-            "secret",
-            "url_credentials",
-            "email_address",
-            "iban",
-            "card_number",
-            "national_id",
-            "ip_address",
-            "phone_number",
-        ]
-    ] = setting(
-        [
-            "secret",
-            "url_credentials",
-            "email_address",
-            "iban",
-            "card_number",
-            "national_id",
-            "ip_address",
-            "phone_number",
-        ],
+    kinds: list[Kind] = setting(
+        KINDS,
         "What is looked for. Dolma (arXiv:2402.00159, on content filtering) has e-mail addresses, IP addresses "
         "and phone numbers, FineWeb (datatrove formatters/pii.py) e-mail and public IP addresses, StarCoder "
         "(arXiv:2305.06161, section 4) also keys.",

@@ -14,7 +14,7 @@ from crawl2llm.core import pinned_names
 from crawl2llm.core.console import Progress
 from crawl2llm.core.manifest import Manifest, scratch_folder
 from crawl2llm.filters.quality import sidecars
-from crawl2llm.filters.quality.lm import add_languages, language_by_id
+from crawl2llm.filters.quality.lm import language_by_id
 from crawl2llm.filters.quality.perplexity import Models
 from crawl2llm.filters.quality.scorers import ANY_LANGUAGE, LM, language_model_files
 from crawl2llm.filters.quality.settings import KenlmSettings
@@ -69,7 +69,7 @@ def body(args: argparse.Namespace, settings: KenlmSettings, manifest: Manifest) 
     return [out]
 
 
-main = Program("quality.kenlm", __doc__, KenlmSettings, body, add_languages)
+main = Program("quality.kenlm", __doc__, KenlmSettings, body)
 
 
 if __name__ == "__main__":

@@ -32,13 +32,6 @@ class Task(LmSettings, SkippedBy):
     """What the program is given."""
 
 
-def add_languages(parser: argparse.ArgumentParser) -> None:
-    """Add --languages."""
-    parser.add_argument(
-        "--languages", type=Path, nargs="*", default=[], help="manifests of language.score, if that filter comes before"
-    )
-
-
 def language_by_id(manifests: list[Path], shard: str) -> dict[str, str]:
     """id → language of a shard's documents by language.score; empty where no filter `language` comes before."""
     if not manifests:
@@ -108,7 +101,7 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     return [*model_files, heldout_file]
 
 
-main = Program("quality.lm", __doc__, Task, body, add_languages)
+main = Program("quality.lm", __doc__, Task, body)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from crawl2llm.core.setting_types import ColumnName
+from crawl2llm.core.setting_types import ColumnName, Share
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, optional, section, setting
 
 
@@ -219,7 +219,7 @@ class CombineRequire(Settings):
     scorer: NonEmpty = setting()
     min: Number | None = optional()
     max: Number | None = optional()
-    quantile_min: Number | None = optional(ge=0, le=1)
+    quantile_min: Share | None = optional()
     buckets: list[Literal["head", "middle", "tail"]] | None = optional(min_length=1, unique=True)
 
 
@@ -242,19 +242,17 @@ class SelectSettings(Settings):
         "Top fraction, GPT-3's Pareto sample (arXiv:2005.14165, appendix A), or scores of `threshold` and more. "
         "Of several scorers the score is their combined quantile.",
     )
-    keep_fraction: Number = setting(0.5, "Share of the crawl's documents to keep under method fraction.", ge=0, le=1)
+    keep_fraction: Share = setting(0.5, "Share of the crawl's documents to keep under method fraction.")
     by: Literal["all", "language"] = setting(
         "all",
         "Whether method fraction keeps the top of all documents, or the top of each language (languages with "
         "fewer than 100 documents together); needs the filter language.",
         unless_default=True,
     )
-    threshold: Number = setting(
+    threshold: Share = setting(
         0.5,
         "Least score to keep under method threshold. DCLM kept the top tenth (arXiv:2406.11794, section 4.4): "
         "0.9 as a quantile of a reference.",
-        ge=0,
-        le=1,
         unless_default=True,
     )
     alpha: Number = setting(9, "Shape of the Pareto draw.", source="GPT-3 used 9", gt=0)

@@ -8,6 +8,7 @@ from crawl2llm.chain.step import LANGUAGES_BEFORE, TEXT, Config, Filter, Step
 from crawl2llm.filters.quality.scorers import other_scorers, scorer_names, trains_classifier
 
 SCORES = (".score", ".fasttext", ".transformers", ".kenlm")  # what scores documents
+TEXT_WITH_LANGUAGES = {**TEXT, "languages": LANGUAGES_BEFORE}
 
 
 def has_scorers(step: str, config: Config) -> bool:
@@ -44,11 +45,10 @@ FILTER = Filter(
         "transformers": Step(
             inputs=TEXT, per="shard", is_used=partial(has_scorers, "transformers"), environment="evaluate"
         ),
-        "lm": Step((*TEXT.values(), LANGUAGES_BEFORE), inputs=TEXT, is_used=trains_language_models, exempts=True),
+        "lm": Step(inputs=TEXT_WITH_LANGUAGES, optional=("languages",), is_used=trains_language_models, exempts=True),
         "kenlm": Step(
-            (".lm", *TEXT.values(), LANGUAGES_BEFORE),
-            inputs={"lm": ".lm", **TEXT},
-            optional=("lm",),
+            inputs={"lm": ".lm", **TEXT_WITH_LANGUAGES},
+            optional=("lm", "languages"),
             per="shard",
             is_used=partial(has_scorers, "kenlm"),
         ),

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from crawl2llm.core.setting_types import Share
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
 
 
@@ -37,20 +38,14 @@ class SelectSettings(Settings):
     mean_line_max: Number | None = setting(
         100, "Mean length of lines in characters.", source="StarCoder; bigcode-dataset preprocessing/filtering.py", gt=0
     )
-    alphanumeric_min: Number | None = setting(
-        0.25,
-        "Least share of letters and digits.",
-        source="StarCoder; bigcode-dataset preprocessing/filtering.py",
-        ge=0,
-        le=1,
+    alphanumeric_min: Share | None = setting(
+        0.25, "Least share of letters and digits.", source="StarCoder; bigcode-dataset preprocessing/filtering.py"
     )
-    alphabetic_min: Number | None = setting(0.25, "Least share of letters.", source="StarCoder 2", ge=0, le=1)
+    alphabetic_min: Share | None = setting(0.25, "Least share of letters.", source="StarCoder 2")
     encoded_run_max: int | None = setting(
         1024, "Longest run of base64, of bytes in hexadecimal or of \\u escapes, in bytes.", source="StarCoder 2", ge=64
     )
-    encoded_share_max: Number | None = setting(
-        0.5, "Share of a file that is such runs.", source="StarCoder 2", ge=0, le=1
-    )
+    encoded_share_max: Share | None = setting(0.5, "Share of a file that is such runs.", source="StarCoder 2")
     generated: bool = setting(
         True, "Drop files whose first five lines say that a program wrote them.", source="StarCoder 2"
     )

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from crawl2llm.chain.step import Filter
+from crawl2llm.chain.step import measuring_filter
 
-FILTER = Filter()
+FILTER = measuring_filter()

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from crawl2llm.core.settings import Number, Settings, section, setting
-from crawl2llm.filters.edit_settings import MAX_REMOVED, MIN_WORDS_LEFT
+from crawl2llm.core.settings import Settings, section, setting
+from crawl2llm.filters.edit_settings import SelectSettings
 
 
 class SampleSettings(Settings):
@@ -36,15 +36,6 @@ class RepeatedSettings(Settings):
 
 class ScoreSettings(Settings):
     """Takes the repeated passages out, and measures what is left."""
-
-
-class SelectSettings(Settings):
-    """Drops documents of which too little is left; documents of curated sources, and those that nothing was taken out of,
-    stay.
-    """
-
-    words_min: int = MIN_WORDS_LEFT
-    removed_max: Number | None = MAX_REMOVED
 
 
 class SubstringsSettings(Settings):

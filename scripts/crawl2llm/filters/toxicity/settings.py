@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from crawl2llm.core.setting_types import ColumnName, LanguageCode
-from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
+from crawl2llm.core.setting_types import ColumnName, LanguageCode, Share
+from crawl2llm.core.settings import Allowed, NonEmpty, Settings, section, setting
 
 
 class ScoreClassifier(Settings):
@@ -54,26 +54,20 @@ class SelectSettings(Settings):
         "Most different listed words of a document. C4 takes 0: any listed word drops it; null compares none.",
         ge=0,
     )
-    share_max: Number | None = setting(
+    share_max: Share | None = setting(
         0.01,
         "Most listed words by words, 0.01 as ROOTS for English (bigscience data-preparation "
         "parameters_filtering.py, which has .001 to .1 for others); null compares none.",
-        ge=0,
-        le=1,
     )
     share_terms_min: int = setting(
         2, "Fewest different listed words for that share to count: a text may be about one of them. ROOTS has 1.", ge=1
     )
-    threshold: Number = setting(
+    threshold: Share = setting(
         0.4,
         "Highest probability of a classifier's label that is kept, 0.4 as Dolma's.",
         source="arXiv:2402.00159, on content filtering",
-        ge=0,
-        le=1,
     )
-    thresholds: dict[str, Annotated[Number, Allowed(ge=0, le=1)]] = setting(
-        {}, "Another threshold by the classifier's name."
-    )
+    thresholds: dict[str, Share] = setting({}, "Another threshold by the classifier's name.")
 
 
 class ToxicitySettings(Settings):

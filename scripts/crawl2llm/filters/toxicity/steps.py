@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from crawl2llm.chain.step import SELECT, TEXT, Filter, Step
+from crawl2llm.chain.step import measuring_filter
 
-FILTER = Filter(
-    {"score": Step(inputs={**TEXT, "languages": "language.score"}, per="shard"), "select": SELECT}, after=("language",)
-)
+FILTER = measuring_filter(reads_languages=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from crawl2llm.chain.step import DOCUMENTS, SELECT, VERDICTS_BEFORE, Filter, Step
+from crawl2llm.chain.step import measuring_filter
 
-FILTER = Filter(
-    {"score": Step(inputs={"documents": DOCUMENTS, "verdicts": VERDICTS_BEFORE}, per="shard"), "select": SELECT}
-)
+FILTER = measuring_filter(reads_texts=False)

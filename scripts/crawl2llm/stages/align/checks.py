@@ -35,8 +35,7 @@ def check_alignment(config: dict[str, Any]) -> None:
     if rewarding and kind in UNSCORED:
         raise InputError(
             f"models.{rewarding[0]}.step is {model_registry.REWARD_STEP!r}, which takes no pretrain.train.model.type {kind!r}: "
-            "transformers has "
-            "no such model that scores texts, or it is a mixture of experts"
+            "transformers has no such model that scores texts, or it is a mixture of experts"
         )
     for name in model_registry.models_made_by(config, STEP):
         settings, key = train_settings(config, name), partial(model_registry.key_path, config, STEP, name)
@@ -45,8 +44,7 @@ def check_alignment(config: dict[str, Any]) -> None:
         if settings.method == model_registry.PPO and kind in UNSCORED:
             raise InputError(
                 f"{key('method')} is {model_registry.PPO!r}, which takes no pretrain.train.model.type {kind!r}: "
-                "transformers has "
-                "no such model that gives tokens values, or it is a mixture of experts"
+                "transformers has no such model that gives tokens values, or it is a mixture of experts"
             )
         if settings.method in model_registry.BY_PREFERENCE:
             check_files(
@@ -133,8 +131,7 @@ def check_ppo(settings: TrainSettings, key: Callable[[str], str]) -> None:
     if method == model_registry.PPO and settings.adapter != "none":
         raise InputError(
             f"{key('adapter')} is {settings.adapter!r}, and method {model_registry.PPO} trains a model of values, whole, "
-            "beside the model: set "
-            "it to none, or the method to grpo, rloo or reinforce"
+            "beside the model: set it to none, or the method to grpo, rloo or reinforce"
         )
 
 

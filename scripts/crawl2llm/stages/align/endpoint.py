@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from crawl2llm.core.console import Progress, log
@@ -33,15 +32,7 @@ class EndpointJudge:
     def __init__(self, settings: PairsJudge, key: str) -> None:
         check_judge(settings, key)
         self.settings, self.scale = settings, scale_ends(settings.scale, KEY)
-        self.endpoint = Endpoint(
-            settings.endpoint,
-            settings.key,
-            Path(settings.cache),
-            settings.attempts,
-            settings.seconds,
-            settings.requests,
-            KEY,
-        )
+        self.endpoint = Endpoint.of(settings, KEY)
         self.needs_reference = REFERENCE in settings.prompt  # asks for an answer to compare with
         self.progress = Progress(None, "answers judged")
         self.answers = self.unscored = 0

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from crawl2llm.core.setting_types import SecretPlace
+from crawl2llm.core.setting_types import EndpointSettings, Seed, Share
 from crawl2llm.core.settings import NonEmpty, Number, Settings, optional, section, setting
 from crawl2llm.training.shared_settings import AdapterSettings, TuningSettings
 
@@ -12,7 +12,7 @@ class PairsFile(Settings):
 
     path: NonEmpty = setting()
     layout: Literal["preference", "labels", "prompts"] | None = optional()
-    heldout: Number | None = optional(ge=0, le=1)
+    heldout: Share | None = optional()
 
 
 class RewardEntry(Settings):
@@ -28,7 +28,7 @@ class RewardEntry(Settings):
     weight: Number | None = optional(ge=-1000, le=1000)
 
 
-class PairsJudge(Settings):
+class PairsJudge(EndpointSettings):
     """The model behind an OpenAI-compatible endpoint that judges answers where an entry of `rewards` is `{reward: endpoint}`."""
 
     model: NonEmpty | None = setting(None, "Name of the judge at the endpoint.", unless_default=True)
@@ -50,31 +50,6 @@ class PairsJudge(Settings):
         unless_default=True,
     )
     max_tokens: int = setting(16, "Longest reply in tokens.", ge=1, le=65536, unless_default=True)
-    endpoint: NonEmpty = setting(
-        "http://127.0.0.1:8000/v1", "Where the judge is asked: <endpoint>/chat/completions.", placement=True
-    )
-    key: SecretPlace | None = setting(
-        None,
-        "Name of the environment variable with the endpoint's key, or `file:PATH` of a file that only its owner "
-        "can read (mode 0600). The key is written nowhere; null sends none.",
-        placement=True,
-        secret=True,
-    )
-    requests: int = setting(4, "Requests at the same time.", ge=1, le=256, placement=True)
-    attempts: int = setting(
-        6,
-        "Attempts at a request before the step fails, half a second apart at first and twice as long each time, "
-        "up to 30.",
-        ge=1,
-        le=100,
-        placement=True,
-    )
-    seconds: Number = setting(120, "Most seconds that a request waits for an answer.", gt=0, le=86400, placement=True)
-    cache: NonEmpty = setting(
-        ".cache/judge",
-        "Folder of the replies, by a hash of what was asked; no reply that is there is asked for again.",
-        placement=True,
-    )
 
 
 class PairsSettings(Settings):
@@ -113,10 +88,24 @@ class PairsSettings(Settings):
         20000, "Most rows of each layout to train on, chosen by hash; they are held in memory.", ge=1, le=10000000
     )
     max_heldout: int = setting(500, "Most held-out rows of each layout, chosen by hash.", ge=1, le=100000)
-    seed: int = setting(0, "Seed of every choice of this step.", ge=0, le=4294967295)
+    seed: Seed = setting(0, "Seed of every choice of this step.")
 
 
-class RewardSettings(TuningSettings):
+class RowTrainingSettings(TuningSettings):
+    """What both trainings have."""
+
+    epochs: Number = setting(1, "Passes over the training rows.", gt=0, le=1000)
+    max_length: int = setting(
+        128, "Longest question with its answer in tokens; what is beyond is cut.", ge=8, le=1048576
+    )
+    warmup: Number = setting(0.1, "Share of the steps that the learning rate rises over.", ge=0, lt=1)
+    weight_decay: Share = setting(
+        0, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.", source="TRL has none"
+    )
+    seed: Seed = setting(0, "Seed of the order of the rows.")
+
+
+class RewardSettings(RowTrainingSettings):
     """Trains a reward model on pairs of answers of which one is preferred, by the engines of pretrain.train. It gives an
     answer a score; it is no language model.
     """
@@ -129,7 +118,6 @@ class RewardSettings(TuningSettings):
         le=100,
     )
     measure_every: int = setting(0, "As in align.train.", ge=0, le=1000000, placement=True)
-    epochs: Number = setting(1, "Passes over the training rows.", gt=0, le=1000)
     batch_size: int = setting(
         32,
         "Pairs of an optimizer step over all processes; the last step takes what is left of the epochs.",
@@ -142,23 +130,15 @@ class RewardSettings(TuningSettings):
         ge=1,
         le=4096,
     )
-    max_length: int = setting(
-        128, "Longest question with its answer in tokens; what is beyond is cut.", ge=8, le=1048576
-    )
     learning_rate: Number = setting(
         0.0001,
         "Peak learning rate of AdamW; 1e-4 to 1e-3 suit a demo of 0.6M parameters, 1e-4 is TRL's default.",
         gt=0,
         le=1,
     )
-    warmup: Number = setting(0.1, "Share of the steps that the learning rate rises over.", ge=0, lt=1)
-    weight_decay: Number = setting(
-        0, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.", source="TRL has none", ge=0, le=1
-    )
-    seed: int = setting(0, "Seed of the order of the rows.", ge=0, le=4294967295)
 
 
-class TrainSettings(TuningSettings, AdapterSettings):
+class TrainSettings(RowTrainingSettings, AdapterSettings):
     """Aligns a model by preferences, or by rewards of its own answers, by the engines of pretrain.train. The model that it is
     made from is the reference.
     """
@@ -250,13 +230,11 @@ class TrainSettings(TuningSettings, AdapterSettings):
         le=1,
         unless_default=True,
     )
-    gae_lambda: Number = setting(
+    gae_lambda: Share = setting(
         0.95,
         "Of ppo: lambda of generalized advantage estimation (arXiv:1506.02438); 0 trusts the values of the next "
         "token, 1 the rewards alone.",
         source="0.95 in TRL; 0.92 to 0.99 did best in the paper, section 6",
-        ge=0,
-        le=1,
         unless_default=True,
     )
     clip: Number = setting(
@@ -301,7 +279,6 @@ class TrainSettings(TuningSettings, AdapterSettings):
         le=1000000,
         placement=True,
     )
-    epochs: Number = setting(1, "Passes over the training rows.", gt=0, le=1000)
     batch_size: int = setting(
         32,
         "Pairs (dpo), answers (kto) or prompts (the others) of an optimizer step over all processes; the last "
@@ -316,19 +293,12 @@ class TrainSettings(TuningSettings, AdapterSettings):
         ge=1,
         le=4096,
     )
-    max_length: int = setting(
-        128, "Longest question with its answer in tokens; what is beyond is cut.", ge=8, le=1048576
-    )
     learning_rate: Number = setting(
         0.0001,
         "Peak learning rate of AdamW; 1e-4 to 1e-3 suit a demo of 0.6M parameters and 1e-6 one of 7B.",
         source="TRL",
         gt=0,
         le=1,
-    )
-    warmup: Number = setting(0.1, "Share of the steps that the learning rate rises over.", ge=0, lt=1)
-    weight_decay: Number = setting(
-        0, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.", source="TRL has none", ge=0, le=1
     )
     loss_chunk: int = setting(
         0,
@@ -339,7 +309,6 @@ class TrainSettings(TuningSettings, AdapterSettings):
         ge=0,
         unless_default=True,
     )
-    seed: int = setting(0, "Seed of the order of the rows.", ge=0, le=4294967295)
 
 
 class AlignSettings(Settings):

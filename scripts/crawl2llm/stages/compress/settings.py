@@ -2,6 +2,7 @@
 
 from typing import Annotated, Literal
 
+from crawl2llm.core.setting_types import Seed, Share
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
 from crawl2llm.training.shared_settings import AdamWSettings
 
@@ -74,9 +75,7 @@ class PruneSettings(AdamWSettings):
         le=1,
     )
     warmup: Number = setting(0.05, "Share of the steps that the learning rate rises over.", ge=0, lt=1)
-    weight_decay: Number = setting(
-        0.1, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.", ge=0, le=1
-    )
+    weight_decay: Share = setting(0.1, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.")
     precision: Literal["fp32", "bf16"] = setting(
         "fp32", "Arithmetic of the forward and backward pass; master weights and optimizer are fp32."
     )
@@ -84,9 +83,7 @@ class PruneSettings(AdamWSettings):
     zero_stage: Literal[0, 1, 2, 3] = setting(
         0, "What the processes share out, as in finetune.train; with `magnitude` and `2:4` only 0."
     )
-    seed: int = setting(
-        0, "Seed of the order of the windows and of the choice of validation documents.", ge=0, le=4294967295
-    )
+    seed: Seed = setting(0, "Seed of the order of the windows and of the choice of validation documents.")
     threads: int = setting(2, "CPU threads of a process; they decide the last digits of sums on a CPU.", ge=1, le=1024)
     processes: int = setting(
         1,
@@ -131,13 +128,7 @@ class QuantizeSettings(Settings):
         le=1000000000,
         unless_default=True,
     )
-    seed: int = setting(
-        0,
-        "Of `gptq` and `awq`: seed of the choice of the calibration windows.",
-        ge=0,
-        le=4294967295,
-        unless_default=True,
-    )
+    seed: Seed = setting(0, "Of `gptq` and `awq`: seed of the choice of the calibration windows.", unless_default=True)
     threads: int = setting(
         2, "Of `gptq` and `awq`: CPU threads; they decide the last digits of sums.", ge=1, le=1024, unless_default=True
     )
@@ -218,7 +209,7 @@ class ExportSettings(Settings):
         gt=0,
         le=100,
     )
-    seed: int = setting(0, "Seed of the choice of held-out documents.", ge=0, le=4294967295)
+    seed: Seed = setting(0, "Seed of the choice of held-out documents.")
     threads: int = setting(2, "CPU threads; they decide the last digits of sums.", ge=1, le=1024)
 
 

@@ -47,15 +47,7 @@ def body(args: argparse.Namespace, settings: JudgeSettings, manifest: Manifest) 
     name, generation = task_of(args.manifest), Manifest.read_of_step("evaluate.generate", args.generated, "--generated")
     low, high = scale_ends(settings.scale, STEP)
     answers = generation.rows(f"{name}.answers.jsonl")
-    endpoint = Endpoint(
-        settings.endpoint,
-        settings.key,
-        Path(settings.cache),
-        settings.attempts,
-        settings.seconds,
-        settings.requests,
-        STEP,
-    )
+    endpoint = Endpoint.of(settings, STEP)
     requests = [
         score_request(
             settings.model, settings.prompt, settings.max_tokens, row["question"], row["text"], row["reference"]

@@ -2,8 +2,13 @@
 
 from typing import Literal
 
-from crawl2llm.core.setting_types import SecretPlace
+from crawl2llm.core.setting_types import EndpointSettings, PublicTask, Seed
 from crawl2llm.core.settings import NonEmpty, Number, Settings, section, setting
+
+Precision = Literal["fp32", "bf16"]
+# Of every step that scores a model, beside keys that come first in its section:
+PRECISION = setting("fp32", "Arithmetic of the model; bf16 is for GPUs.")
+THREADS = setting(2, "CPU threads; they decide the last digits of sums on a CPU.", ge=1, le=1024)
 
 
 class ItemsSettings(Settings):
@@ -35,7 +40,7 @@ class ItemsSettings(Settings):
         ge=1,
         le=1000000000,
     )
-    seed: int = setting(0, "Seed of the choice of documents and places, and of the bootstrap.", ge=0, le=4294967295)
+    seed: Seed = setting(0, "Seed of the choice of documents and places, and of the bootstrap.")
 
 
 class ModelSettings(Settings):
@@ -58,13 +63,11 @@ class ModelSettings(Settings):
     top_p: Number = setting(
         0.95, "Nucleus of the sampled texts.", source="Holtzman et al. 2020, arXiv:1904.09751", gt=0, le=1
     )
-    seed: int = setting(
+    seed: Seed = setting(
         0,
         "Seed of the choice of documents, of the sampled texts, of the bootstrap and of the untrained model's weights.",
-        ge=0,
-        le=4294967295,
     )
-    precision: Literal["fp32", "bf16"] = setting(
+    precision: Precision = setting(
         "fp32", "Arithmetic of the model; bf16 is for GPUs, where batch_size can change its last digits."
     )
     threads: int = setting(
@@ -86,26 +89,9 @@ class StageSettings(Settings):
 class PublicSettings(Settings):
     """Asks each model public tasks, with the definitions of lm-evaluation-harness. Without `presets` no such step runs."""
 
-    presets: list[
-        Literal[
-            "hellaswag",
-            "arc_easy",
-            "arc_challenge",
-            "piqa",
-            "winogrande",
-            "lambada",
-            "boolq",
-            "openbookqa",
-            "copa",
-            "commonsense_qa",
-            "sciq",
-            "siqa",
-            "mmlu",
-            "gsm8k",
-            "blimp",
-            "core",
-        ]
-    ] = setting([], "The tasks. `core`: the 22 of DCLM's CORE and their centered mean.", unique=True)
+    presets: list[PublicTask] = setting(
+        [], "The tasks. `core`: the 22 of DCLM's CORE and their centered mean.", unique=True
+    )
     data: list[NonEmpty] = setting(
         [],
         "Folders, tar archives (bare, .zst, .gz) or files with the tasks' data as JSON Lines (bare, .zst, .gz), "
@@ -119,14 +105,11 @@ class PublicSettings(Settings):
         "(`evaluate.stage`), which needs a network; without code of the data sets. Not for `core`.",
     )
     limit: int | None = setting(None, "Items of a task at most, chosen by hash; null asks all.", ge=1, le=1000000)
-    seed: int = setting(
-        0,
-        "Seed of the choice of items and examples, of the bootstrap and of the untrained model's weights.",
-        ge=0,
-        le=4294967295,
+    seed: Seed = setting(
+        0, "Seed of the choice of items and examples, of the bootstrap and of the untrained model's weights."
     )
-    precision: Literal["fp32", "bf16"] = setting("fp32", "Arithmetic of the model; bf16 is for GPUs.")
-    threads: int = setting(2, "CPU threads; they decide the last digits of sums on a CPU.", ge=1, le=1024)
+    precision: Precision = PRECISION
+    threads: int = THREADS
     batch_size: int = setting(
         16, "Sequences that the model takes at once; decides the last digits of log-likelihoods.", ge=1, le=4096
     )
@@ -146,9 +129,9 @@ class CurveSettings(Settings):
         ge=0,
         le=1000000000,
     )
-    seed: int = setting(0, "Seed of the bootstrap.", ge=0, le=4294967295)
-    precision: Literal["fp32", "bf16"] = setting("fp32", "Arithmetic of the model; bf16 is for GPUs.")
-    threads: int = setting(2, "CPU threads; they decide the last digits of sums on a CPU.", ge=1, le=1024)
+    seed: Seed = setting(0, "Seed of the bootstrap.")
+    precision: Precision = PRECISION
+    threads: int = THREADS
 
 
 class CommonSettings(Settings):
@@ -169,9 +152,9 @@ class CommonSettings(Settings):
     )
     context: int | None = setting(None, "Window in tokens; null is the context length of the model.", ge=2, le=1048576)
     carry: Number = setting(0.5, "Share of a window that is text before the tokens it scores.", ge=0, le=0.9)
-    seed: int = setting(0, "Seed of the choice of documents and of the bootstrap.", ge=0, le=4294967295)
-    precision: Literal["fp32", "bf16"] = setting("fp32", "Arithmetic of the model; bf16 is for GPUs.")
-    threads: int = setting(2, "CPU threads; they decide the last digits of sums on a CPU.", ge=1, le=1024)
+    seed: Seed = setting(0, "Seed of the choice of documents and of the bootstrap.")
+    precision: Precision = PRECISION
+    threads: int = THREADS
     batch_size: int = setting(16, "Sequences that the model takes at once.", ge=1, le=4096, placement=True)
 
 
@@ -201,19 +184,16 @@ class GenerateSettings(Settings):
         ge=1,
         le=16777216,
     )
-    seed: int = setting(
-        0, "Seed of the choice of questions, of the sampled texts and of the bootstrap.", ge=0, le=4294967295
-    )
-    precision: Literal["fp32", "bf16"] = setting("fp32", "Arithmetic of the model; bf16 is for GPUs.")
-    threads: int = setting(2, "CPU threads; they decide the last digits of sums on a CPU.", ge=1, le=1024)
+    seed: Seed = setting(0, "Seed of the choice of questions, of the sampled texts and of the bootstrap.")
+    precision: Precision = PRECISION
+    threads: int = THREADS
 
 
-class JudgeSettings(Settings):
+class JudgeSettings(EndpointSettings):
     """Has a model behind an OpenAI-compatible endpoint score the answers of `evaluate.generate`. Without `model` no such step
     runs.
     """
 
-    model: NonEmpty | None = setting(None, "Name of the judge at the endpoint; null asks none.")
     prompt: str = setting(
         "Question: {question}\nReference answer: {reference}\nAnswer to judge: {answer}\n\nHow good is the "
         "answer to judge, from 1 (wrong or useless) to 10 (as good as the reference)? Reply with the number "
@@ -230,32 +210,7 @@ class JudgeSettings(Settings):
         max_length=2,
     )
     max_tokens: int = setting(16, "Longest reply in tokens.", ge=1, le=65536)
-    seed: int = setting(0, "Seed of the bootstrap.", ge=0, le=4294967295)
-    endpoint: NonEmpty = setting(
-        "http://127.0.0.1:8000/v1", "Where the judge is asked: <endpoint>/chat/completions.", placement=True
-    )
-    key: SecretPlace | None = setting(
-        None,
-        "Name of the environment variable with the endpoint's key, or `file:PATH` of a file that only its owner "
-        "can read (mode 0600). The key is written nowhere; null sends none.",
-        placement=True,
-        secret=True,
-    )
-    requests: int = setting(4, "Requests at the same time.", ge=1, le=256, placement=True)
-    attempts: int = setting(
-        6,
-        "Attempts at a request before the step fails, half a second apart at first and twice as long each time, "
-        "up to 30.",
-        ge=1,
-        le=100,
-        placement=True,
-    )
-    seconds: Number = setting(120, "Most seconds that a request waits for an answer.", gt=0, le=86400, placement=True)
-    cache: NonEmpty = setting(
-        ".cache/judge",
-        "Folder of the replies, by a hash of what was asked; no reply that is there is asked for again.",
-        placement=True,
-    )
+    seed: Seed = setting(0, "Seed of the bootstrap.")
 
 
 class CompareSettings(Settings):
@@ -268,7 +223,7 @@ class CompareSettings(Settings):
         lt=1,
     )
     resamples: int = setting(2000, "Sets of documents that are drawn for an interval.", ge=100, le=1000000)
-    seed: int = setting(0, "Seed of these draws.", ge=0, le=4294967295)
+    seed: Seed = setting(0, "Seed of these draws.")
 
 
 class EvaluateSettings(Settings):

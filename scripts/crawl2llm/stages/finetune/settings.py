@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from crawl2llm.core.setting_types import Seed, Share
 from crawl2llm.core.settings import NonEmpty, Number, Settings, section, setting
 from crawl2llm.training.pair_settings import PairsFile, PairsPattern
 from crawl2llm.training.shared_settings import PairTrainingSettings
@@ -57,7 +58,7 @@ class PairsSettings(Settings):
         ge=4,
         le=100000,
     )
-    seed: int = setting(0, "Seed of every choice of this step.", ge=0, le=4294967295)
+    seed: Seed = setting(0, "Seed of every choice of this step.")
 
 
 class TrainSettings(PairTrainingSettings):
@@ -92,12 +93,8 @@ class TrainSettings(PairTrainingSettings):
         le=1,
     )
     warmup: Number = setting(0.03, "Share of the steps that the learning rate rises over.", source="Alpaca", ge=0, lt=1)
-    weight_decay: Number = setting(
-        0,
-        "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.",
-        source="Alpaca has none",
-        ge=0,
-        le=1,
+    weight_decay: Share = setting(
+        0, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.", source="Alpaca has none"
     )
     loss_chunk: int = setting(
         0,
@@ -116,7 +113,7 @@ class TrainSettings(PairTrainingSettings):
     quantize_aware_group_size: Literal[32, 64, 128] = setting(
         128, "Of `int4`: weights of a row with a common scale, as compress.quantize.group_size.", unless_default=True
     )
-    seed: int = setting(0, "Seed of the order of the pairs.", ge=0, le=4294967295)
+    seed: Seed = setting(0, "Seed of the order of the pairs.")
 
 
 class FinetuneSettings(Settings):

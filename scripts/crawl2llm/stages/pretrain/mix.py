@@ -158,18 +158,7 @@ def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
     return [facts, spans]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what is no manifest of one step."""
-    parser.add_argument(
-        "--signals",
-        type=Path,
-        nargs="*",
-        default=[],
-        help="manifests of language.score, quality.score or topics.score, by what pretrain.mix.by says",
-    )
-
-
-main = Program("pretrain.mix", __doc__, Task, body, add_options)
+main = Program("pretrain.mix", __doc__, Task, body)
 
 
 if __name__ == "__main__":

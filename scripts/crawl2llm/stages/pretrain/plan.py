@@ -16,6 +16,7 @@ from crawl2llm.chain.step_program import Program, task_settings
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.settings import AUTO
 from crawl2llm.training import auto, cost_estimate, init_checks, resource_plan, schedule, sizes
 from crawl2llm.training.measures import flops_per_token
 from crawl2llm.training.parameters import ParameterCounts, count_model_parameters
@@ -100,22 +101,22 @@ def checkpoint_bytes(train: TrainSettings, counts: ParameterCounts) -> int:
 
 def open_keys(train: TrainSettings) -> list[str]:
     """The keys that the corpus decides, where they are `auto` and a plan needs them."""
-    keys = [f"model.{key}" for key, value in train.model if value == auto.AUTO]
-    keys += ["global_batch_tokens"] if train.global_batch_tokens == auto.AUTO else []
+    keys = [f"model.{key}" for key, value in train.model if value == AUTO]
+    keys += ["global_batch_tokens"] if train.global_batch_tokens == AUTO else []
     budget = train.steps is not None or train.tokens is not None
-    return keys + (["epochs"] if train.epochs == auto.AUTO and not budget else [])
+    return keys + (["epochs"] if train.epochs == AUTO and not budget else [])
 
 
 class Task(PlanSettings):
-    """What the program is given."""
+    """What the program is given. train: of pretrain.train, whose placement keys are options of this program."""
 
-    train: TrainSettings
+    train: dict[str, Any]
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     """Write what the training takes into the manifest's summary, its record and the log; there are no files."""
     shards = [Manifest.read(path) for path in args.tokens]
-    train = task_settings(TrainSettings, args, config_schema.given_settings(TRAIN, settings.train), TRAIN)
+    train = task_settings(TrainSettings, args, settings.train, TRAIN)
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     summary = training_facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
     last = cost_estimate.read_last_training(args.manifest.parents[1] / "train")

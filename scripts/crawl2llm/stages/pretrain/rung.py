@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config_schema import given_settings
 from crawl2llm.chain.halving import TRAIN, parse_task
 from crawl2llm.chain.step_program import task_settings
 from crawl2llm.core import checkpoint_folders
@@ -28,9 +27,12 @@ from crawl2llm.training.processes import on_stop_signal
 
 
 class Task(RungSettings):
-    """What the program is given. settings: contender → the setting that it is judged with."""
+    """What the program is given. train: of pretrain.train, whose placement keys are options of this program.
 
-    train: TrainSettings
+    settings: contender → the setting that it is judged with.
+    """
+
+    train: dict[str, Any]
     rung: int
     rungs: list[Number]
     settings: dict[str, str] = setting({})
@@ -48,7 +50,7 @@ def body(args: argparse.Namespace, task: Task, manifest: Manifest) -> list[Path]
     heartbeat.start_beats()
     stopping: list[int] = []
     on_stop_signal(lambda number, _: stopping.append(number))
-    settings = task_settings(TrainSettings, args, given_settings(TRAIN, task.train), TRAIN)
+    settings = task_settings(TrainSettings, args, task.train, TRAIN)
     folder = contender.folder_of(args, settings, task.rungs)
     args.tokens = token_staging.stage_tokens(args.tokens, settings.stage_to)
     if os.environ["RANK"] != "0":

@@ -49,12 +49,12 @@ TOKEN_INPUTS = {"tokens": "tokenize.encode", "tokenizer": "tokenize.train"}
 
 STEPS = {
     "pretrain.mix": Step(
-        (*TOKENS, *MIXED_BY.values()),
         is_used=has_phases,
         reads=reads_one_grouping,
         extra_settings=training_settings,
         extra_paths=TRAINING_PATHS,
-        inputs=TOKEN_INPUTS,
+        inputs={**TOKEN_INPUTS, "signals": tuple(MIXED_BY.values())},
+        optional=("signals",),
     ),
     # What the training will take, from which checkpoint it starts, too.
     "pretrain.plan": Step(

@@ -118,10 +118,11 @@ def _decontaminate_limits(shard: Shard, settings: Settings) -> Iterator[Limit]:
         yield Limit("overlap_max", value, np.full(len(value), float(most)), ">")
 
 
+# dedup is not among them, since it compares pairs: stages/report/inspect_sampling.py.
 OTHER_LIMITS: dict[str, Callable[[Shard, Any], Iterator[Limit]]] = {
     "quality": _quality_limits,
     "decontaminate": _decontaminate_limits,
-}  # dedup compares pairs: stages/report/inspect_sampling.py
+}
 
 
 def filter_limits(run: Run, filter_: str, shard: str, ids: pa.ChunkedArray, settings: Settings) -> Iterator[Limit]:

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from crawl2llm.core.setting_types import Seed
 from crawl2llm.core.settings import NonEmpty, Number, Settings, section, setting
 
 
@@ -82,7 +83,7 @@ class CompareSettings(Settings):
     resamples: int = setting(
         1000, "Draws of the bootstrap over documents, and over trainings for a scaling law.", ge=100, le=100000
     )
-    seed: int = setting(0, "Seed of these draws.", ge=0, le=4294967295)
+    seed: Seed = setting(0, "Seed of these draws.")
 
 
 class ReportSettings(Settings):

@@ -19,6 +19,7 @@ import numpy as np
 
 from crawl2llm.chain import config_schema
 from crawl2llm.chain.filter_order import FILTERS
+from crawl2llm.chain.step import stage_of
 from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, scratch_folder, write_atomically
@@ -47,7 +48,7 @@ class Step:
         self, step: str, settings: Settings, skipped_by: list[str], tables: shards.Tables, folder: Path
     ) -> None:
         self.step, self.settings, self.skipped_by, self.tables = step, settings, skipped_by, tables
-        self.stage = step.partition(".")[0]
+        self.stage = stage_of(step)
         self.signals = [f"{self.stage}.score"]
         if tables.has(f"{self.stage}.combine"):
             self.signals = [f"{self.stage}.combine"]

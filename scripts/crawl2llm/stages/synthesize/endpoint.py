@@ -105,7 +105,7 @@ class Writer(Endpoint):
                 why = failure_reason(error)
             else:
                 entry = {"asked": body, "reply": asdict(reply)}
-                write_atomically(self.answer_path(body), json.dumps(entry, ensure_ascii=False))
+                write_atomically(self.answer_path(body), json.dumps(entry, ensure_ascii=False), shared=True)
                 return reply
         raise InputError(f"{self.url} gave no answer in {self.attempts} attempts: {why}")
 

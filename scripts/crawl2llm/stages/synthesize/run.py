@@ -105,10 +105,7 @@ def step_program(step: str, doc: str | None, kind: type[T], requests_about: Call
     def body(args: argparse.Namespace, settings: T, manifest: Manifest) -> list[Path]:
         check_step(step, settings)
         # Before any text is read, so that what is wrong with it is said at once.
-        cache, key_name = Path(settings.cache), settings.key or ""
-        writer = Writer(
-            settings.endpoint, key_name, cache, settings.attempts, settings.seconds, settings.requests, where=step
-        )
+        writer = Writer.of(settings, step)
         seeds, requests_of_seed = Seeds(settings.seeds, settings.seed, f"{step}.seeds"), requests_about(settings)
         text_writer = TextWriter(step, settings, args.manifest.parent)
         budget = Budget(settings.budget.tokens, settings.budget.money, settings.prices)

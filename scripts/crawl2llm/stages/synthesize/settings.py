@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from crawl2llm.core.setting_types import PromptName, SecretPlace
+from crawl2llm.core.setting_types import EndpointSettings, PromptName, Seed
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
 from crawl2llm.stages.ingest.settings import TextSource
 
@@ -51,7 +51,7 @@ class Prices(Settings):
     completion: Number = setting(0, "Of a million tokens of replies.", ge=0, le=1000000)
 
 
-class TextSettings(Settings):
+class TextSettings(EndpointSettings):
     """What both steps have: what they write of, by which model, what of its replies is a text, and what that may cost."""
 
     seeds: SeedSources = section()
@@ -91,17 +91,7 @@ class TextSettings(Settings):
     budget: BudgetLimits = section()
     prices: Prices = section()
     files: int = setting(4, "Files of texts, dealt out to the shards; all texts of a seed are in one.", ge=1, le=4096)
-    seed: int = setting(0, "Seed of the choice of seeds, of styles and of the order.", ge=0, le=4294967295)
-    endpoint: NonEmpty = setting(
-        "http://127.0.0.1:8000/v1", "Where the model is asked: <endpoint>/chat/completions.", placement=True
-    )
-    key: SecretPlace | None = setting(
-        None,
-        "Name of the environment variable with the endpoint's key, or `file:PATH` of a file that only its owner "
-        "can read (mode 0600). The key is written nowhere; null sends none.",
-        placement=True,
-        secret=True,
-    )
+    seed: Seed = setting(0, "Seed of the choice of seeds, of styles and of the order.")
     requests: int = setting(8, "Requests at the same time.", ge=1, le=1024, placement=True)
     attempts: int = setting(
         10,

@@ -50,7 +50,7 @@ class Torch(engine.Engine):
     def __init__(self, job: engine.Job) -> None:
         self.zero, self.clipping = job.settings.zero_stage, job.settings.gradient_clipping
         self.low, self.device = loss_scale.LOW_PRECISION.get(job.settings.precision), job.device
-        self.scaling = loss_scale.of_settings(job.settings)
+        self.scaling = loss_scale.loss_scale_for(job.settings)
         if self.low and not self.zero and mixture.mixture_of(job.config):
             layers.autocast_products()
         self.model = job.empty_model()

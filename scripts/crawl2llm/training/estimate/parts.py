@@ -8,6 +8,7 @@ from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.estimate import deepspeed, torch
 from crawl2llm.training.estimate.shape import Shape, Training, keys_and_values, sampling_bytes, shape_per_process
 from crawl2llm.training.parallel import Degrees
+from crawl2llm.training.quantize_aware import is_quantize_aware
 
 ENGINES = {"deepspeed": deepspeed.peak_memory, "torch": torch.peak_memory}
 TRANSIENT_PARTS = (
@@ -55,7 +56,7 @@ def training_setup(settings: EngineSettings, placement: Placement, cuda: bool) -
         cuda=cuda,
         async_checkpoints=placement.async_checkpoints,
         compiled=cuda and settings.compile_layers,
-        rounded=settings.quantize_aware != "none",
+        rounded=is_quantize_aware(settings),
         offload_optimizer=settings.offload_optimizer,
         offload_parameters=settings.offload_parameters,
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from crawl2llm.core.settings import Settings, section
-from crawl2llm.filters.framework.columns import Columns, one_document
+from crawl2llm.filters.framework.columns import Columns, columns_of_document
 from crawl2llm.filters.framework.rules import OFF, Comparison, Match, Rule, failed_rules
 
 
@@ -28,7 +28,7 @@ SETTINGS = Some()
 
 
 def failed(rules: list[Rule | Match], language: str = "", **numbers: float | None) -> list[tuple[str, Any, Any]]:
-    (failures,) = failed_rules(rules, one_document(numbers, language), SETTINGS)
+    (failures,) = failed_rules(rules, columns_of_document(numbers, language), SETTINGS)
     return [(failure.rule, failure.value, failure.threshold) for failure in failures]
 
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -117,7 +118,7 @@ def plain(optimizer: str) -> dict[str, Any]:
     wanted = settings(optimizer=optimizer)
     built = initial.fill_model(initial.empty_model(shape()), CPU, initial.random_weights(shape(), 7))
     groups = model.parameter_groups(built, wanted)
-    adam = {"betas": (wanted["beta1"], wanted["beta2"]), "eps": wanted["epsilon"], "lr": 0.01}
+    adam = {"betas": (wanted.beta1, wanted.beta2), "eps": wanted.epsilon, "lr": 0.01}
     moves = engine.Muon(groups, **adam) if optimizer == "muon" else torch.optim.AdamW(groups, **adam)
     rows = []
     for step in range(1, STEPS + 1):
@@ -127,7 +128,7 @@ def plain(optimizer: str) -> dict[str, Any]:
         logits = built(input_ids=tokens[:, :-1], use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(built.parameters(), wanted["gradient_clipping"])
+        norm = torch.nn.utils.clip_grad_norm_(built.parameters(), wanted.gradient_clipping)
         moves.step()
         moves.zero_grad()
         rows.append((float(loss), float(norm)))
@@ -139,7 +140,7 @@ def plain(optimizer: str) -> dict[str, Any]:
     return {"steps": rows, "evaluated": float(scored), "weights": mark, "sum": total}
 
 
-def went_on(found: checkpoint.Checkpoint, wanted: dict[str, Any], name: str = "") -> dict[str, Any]:
+def went_on(found: checkpoint.Checkpoint, wanted: EngineSettings, name: str = "") -> dict[str, Any]:
     """What a fresh engine trains from a checkpoint on; by default the one that wrote it."""
     again = made(name or found.engine, wanted)
     again.load(found, found.path.parent)
@@ -208,7 +209,7 @@ def case(name: str, stage: int, precision: str, optimizer: str, place: Path, oth
         if both:
             found["given other"] = went_on(elsewhere, wanted, "deepspeed")
     if optimizer == "adamw" or name == "torch":  # under another stage, too
-        found["staged"] = went_on(whole, {**wanted, "zero_stage": (stage + 1) % 4})
+        found["staged"] = went_on(whole, replace(wanted, zero_stage=(stage + 1) % 4))
     return found
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from crawl2llm.chain import config
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.pretrain import plan
 from crawl2llm.training import data, schedule
@@ -80,8 +79,8 @@ def test_as_a_plain_loop_and_after_a_kill(start: Any, tmp_path: Path, shards: li
     summary = json.loads((whole / "out/manifest.json").read_text())["summary"]
     assert summary["tokens"] == tokens and summary["steps"] == 16 and summary["global_batch_tokens"] == 1024
     assert [row["tokens"] for row in rows(whole / "out/metrics.jsonl") if "tokens" in row][-1] == tokens
-    told = config.validate({"pretrain": {"train": TINY | CHANGES}})["pretrain"]["train"]
-    planned = plan.training_facts(told | {"epochs": None}, len(data.open_split(shards, "train")), 300)
+    train = train_settings(**TINY | CHANGES, epochs=None)
+    planned = plan.training_facts(train, len(data.open_split(shards, "train")), 300)
     assert planned["tokens"] == tokens and planned["epochs"] == pytest.approx(summary["epochs"])
     assert Manifest.of_task(whole / "out/manifest.json").summary["epochs"] < 1
 

@@ -67,15 +67,15 @@ def threshold_of_rules(key: str, rules: Sequence[Rule], settings: Settings) -> R
     return RuleThreshold(key, names, KEEPS[first.drops], first.threshold_for_all(settings), measure, list(first.about))
 
 
-def threshold_of_condition(key: str, rule: Rule, settings: Settings) -> RuleThreshold:
+def threshold_of_condition(step: str, rule: Rule, also: tuple[str, str], settings: Settings) -> RuleThreshold:
     """The threshold of a rule's condition `also`, with the rule's own as it is."""
+    name, threshold = also
 
     def measure(rows: Rows) -> MeasuredRows:
-        name = rule.also[0] if rule.also else ""
         limit = replace(rule, also=None).limit(rows, settings)
         return np.where(limit.failing_documents(), rows.values(name), np.nan), None
 
-    return RuleThreshold(key, (rule.name,), LESS, value_at(settings, rule.also[1] if rule.also else ""), measure)
+    return RuleThreshold(f"{step}.{threshold}", (rule.name,), LESS, value_at(settings, threshold), measure)
 
 
 def thresholds_of_rules(step: str, rules: Rules, settings: Settings) -> list[RuleThreshold]:
@@ -92,7 +92,7 @@ def thresholds_of_rules(step: str, rules: Rules, settings: Settings) -> list[Rul
         (further if names.issuperset(threshold.rules) else out).append(threshold)
         names |= {*threshold.rules}
         out += [
-            threshold_of_condition(f"{step}.{rule.also[1]}", rule, settings)
+            threshold_of_condition(step, rule, rule.also, settings)
             for rule in same_key
             if rule.also and rule.threshold_for_all(settings) is not None
         ]

@@ -1,4 +1,4 @@
-"""The settings of a fine-tuning as engines and estimates of pre-training read them."""
+"""Whether a fine-tuning rounds the weights as compress.quantize will (`quantize_aware`), and whether it can with its other settings."""
 
 from __future__ import annotations
 
