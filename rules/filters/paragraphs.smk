@@ -1,4 +1,4 @@
-"""paragraphs: paragraphs that are there twice or more in the whole corpus, taken out but where the first of each stands."""
+"""paragraphs: removes paragraphs that are repeated in the whole corpus, except the first occurrence of each."""
 
 
 rule paragraphs_hash:

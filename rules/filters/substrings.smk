@@ -1,4 +1,4 @@
-"""substrings: passages of many words that are there twice or more in the whole corpus, taken out but where the first of each stands."""
+"""substrings: removes long passages that are repeated in the whole corpus, except the first occurrence of each."""
 
 
 rule substrings_sample:

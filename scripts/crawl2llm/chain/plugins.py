@@ -91,8 +91,8 @@ LOADED: dict[str, PluginFilter] = {}  # by name, in the order of the steps
 _places: list[tuple[str, str]] = []  # those of the config: as it has them, and the folders that these are here
 
 
-def _loading() -> Any:
-    """What loads plug-ins. It needs the framework of filters, which lies above this package, and heavy libraries."""
+def _plugin_loader() -> Any:
+    """The module that loads plug-ins. It needs the framework of filters, which lies above this package, and heavy libraries."""
     return import_module("crawl2llm.filters.framework.plugin_loading")
 
 
@@ -152,7 +152,7 @@ def use_plugins(places: list[str], names: Collection[str], listed: Collection[st
     if not places:
         return
     try:
-        loaded, known = _loading().load_filters(places, set(names), listed, LOADED)
+        loaded, known = _plugin_loader().load_filters(places, set(names), listed, LOADED)
     except BaseException:
         unload()
         raise
@@ -190,7 +190,7 @@ def unload() -> None:
     LOADED.clear()
     settings_registry.take_plugin_classes({})  # the names that are known are in a schema
     if were_used:  # perhaps to a fault
-        _loading().forget_modules()
+        _plugin_loader().forget_modules()
         _register()
 
 
