@@ -16,8 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import xxhash
-
 from crawl2llm.core import manifest_ranges
 from crawl2llm.core.errors import InputError
 
@@ -37,6 +35,8 @@ class NewerError(ManifestError):
 
 def checksum(path: Path) -> str:
     """xxh3-128 of a file's bytes, in hex."""
+    import xxhash  # only here: a GPU is checked without it
+
     state = xxhash.xxh3_128()
     with path.open("rb") as handle:
         while block := handle.read(1 << 20):
@@ -210,7 +210,7 @@ class Manifest:
         return f"{self.step} {task_of(self.path) if self.path else ''}".rstrip()
 
     def file(self, name: str, part: tuple[str, ...] = ()) -> Path:
-        """The path of one of the task's files; ManifestError where the manifest does not list it.
+        """The path of one of the task's files; ManifestError if the manifest does not list it.
 
         part: of the summary, the digest of all that the reader takes from the file. If it is there, the reader depends on it, and not on
         the rest of the file.
@@ -257,7 +257,7 @@ class Manifest:
         return value
 
     def digest_of(self, part: str) -> str | None:
-        """The digest of what another task consumed of this one (see `inputs`); None where it is not there."""
+        """The digest of what another task consumed of this one (see `inputs`); None if it is not there."""
         if part == ALL:
             return digest(canonical_json([self.counts, self.summary, self.files]))
         if part == FILE_NAMES:
@@ -339,7 +339,7 @@ class Manifest:
 
     @classmethod
     def of_task(cls, path: Path) -> Manifest:
-        """A task's manifest, or its copy where it was removed. Raises ManifestError where neither is readable or a file is missing."""
+        """A task's manifest, or its copy where it was removed. Raises ManifestError if neither is readable or a file is missing."""
         manifest = cls.read_unchecked(path if path.exists() else cls.copy_of(path))
         manifest.path = path
         for fault in manifest.file_problems():
@@ -375,7 +375,7 @@ class Manifest:
     def read_of_step(cls, step: str, path: Path, option: str, is_input: bool = True) -> Manifest:
         """As `read`, of the manifest that an option of a program names; as `read_unchecked` where it is no input of this task.
 
-        Raises InputError where it is one of another step.
+        Raises InputError if it is one of another step.
         """
         if (manifest := (cls.read if is_input else cls.read_unchecked)(path)).step != step:
             raise InputError(f"{option} {path} is a manifest of {manifest.step!r}; it must be one of {step!r}")

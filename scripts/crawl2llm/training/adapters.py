@@ -51,7 +51,7 @@ def lora_config(settings: EngineSettings) -> Any:
 def empty_model(config: PreTrainedConfig, settings: EngineSettings, where: str) -> PreTrainedModel:
     """A model on the meta device with an adapter in it, whose own matrices alone want a gradient.
 
-    Raises InputError where `adapter_targets` names no linear layer of this architecture, or one whose weight is another module's too.
+    Raises InputError if `adapter_targets` names no linear layer of this architecture, or one whose weight is another module's too.
     """
     from peft import inject_adapter_in_model
 

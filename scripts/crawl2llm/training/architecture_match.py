@@ -22,7 +22,7 @@ MODEL = "pretrain.train.model"
 
 
 def check_config(config: PreTrainedConfig, path: Path, key: str, override_keys: Container[str] = ()) -> None:
-    """Raise InputError where config.json in `path` describes another function of the weights than `config` does.
+    """Raise InputError if config.json in `path` describes another function of the weights than `config` does.
 
     key: of the config, which names the folder. override_keys: the keys that pretrain.train.model.overrides has.
     """
@@ -49,7 +49,7 @@ def check_config(config: PreTrainedConfig, path: Path, key: str, override_keys: 
 
 def read_config(config: PreTrainedConfig, path: Path, key: str) -> dict[str, Any]:
     """config.json in `path`, with its rope_parameters as transformers has them here: files of before its version 5 have rope_theta
-    and rope_scaling in their place. InputError where it cannot be read."""
+    and rope_scaling in their place. InputError if it cannot be read."""
     try:
         stored: dict[str, Any] = json.loads((path / "config.json").read_text(encoding="utf-8"))
         if stored.get("model_type") == config.model_type and getattr(config, ROPE, None) is not None:

@@ -43,13 +43,13 @@ class AsyncWriter:
         self.writing = self.thread.submit(_write_and_seal, write, new_checkpoint, policy)
 
     def raise_failure(self) -> None:
-        """Raise what went wrong with the writing, once it has: OSError where the disk is full."""
+        """Raise what went wrong with the writing, once it has: OSError if the disk is full."""
         if self.writing and self.writing.done() and self.writing.exception():
             with checkpoint.detect_full_disk(self.folder):
                 self.writing.result()
 
     def wait(self) -> None:
-        """Wait until the checkpoint is whole, where one is being written; raises as `raise_failure`. A collective call."""
+        """Wait until the checkpoint is whole, if one is being written; raises as `raise_failure`. A collective call."""
         if self.writing is None:
             return
         with group.long_waits():
@@ -78,7 +78,7 @@ def _write_and_seal(write: Write, new_checkpoint: Checkpoint, policy: KeepPolicy
 
 
 def _wait_for_note(path: Path) -> dict[str, list[Any]]:
-    """What a process wrote, once it has. Raises TimeoutError where it does not come."""
+    """What a process wrote, once it has. Raises TimeoutError if it does not come."""
     end = time.monotonic() + group.LONGEST_WAIT.total_seconds()
     while time.monotonic() < end:
         any(path.parent.iterdir())  # has NFS look again

@@ -88,7 +88,7 @@ def training_flops_per_token(model: ResolvedModel, vocabulary: int) -> int:
 def resolve_heads(model: TrainModel, row: Row) -> tuple[int, int]:
     """(hidden_size, heads) where one or both are `auto`: heads of an even size near the table's, as rotation needs.
 
-    Raises InputError where no number of heads divides the hidden size that is set.
+    Raises InputError if no number of heads divides the hidden size that is set.
     """
     unit = model.kv_heads if isinstance(model.kv_heads, int) else 1
     hidden, number = model.hidden_size, model.heads
@@ -109,7 +109,7 @@ def resolve_heads(model: TrainModel, row: Row) -> tuple[int, int]:
 
 
 def resolve_shape(model: TrainModel, tokens: int) -> ResolvedModel:
-    """`pretrain.train.model` without `auto`, but for `context`, which depends on the batch too."""
+    """`pretrain.train.model` without `auto`, except `context`, which depends on the batch too."""
     row = table_row(tokens)
     hidden, heads = resolve_heads(model, row)
     layers, kv_heads, intermediate_size = model.layers, model.kv_heads, model.intermediate_size
@@ -152,7 +152,7 @@ def resolve(settings: TrainSettings, tokens: int, vocabulary: int) -> ResolvedSe
 
     tokens: of the training split; vocabulary: entries of the tokenizer. A key that is set stays as it is, and those
     that are `auto` are chosen to fit it; `model.count_parameters` fills the shape (training/sizes.py). Of `steps`, `tokens` and `epochs`,
-    `epochs: auto` stands for `steps`, and for nothing where one of the others is set. Raises InputError where no heads divide the
+    `epochs: auto` stands for `steps`, and for nothing if one of the others is set. Raises InputError if no heads divide the
     hidden size that is set, or no shape has about the size that is.
     """
     sized = settings.model.size is not None

@@ -31,7 +31,7 @@ SMALL_SIZES = {
 
 
 def sees_later_tokens(language_model: Any) -> bool | None:
-    """Whether logits before a token move if that token is changed: no causal model's do. None where the model gives no numbers."""
+    """Whether logits before a token move if that token is changed: no causal model's do. None if the model gives no numbers."""
     torch.manual_seed(0)
     texts = torch.randint(1, 60, (1, LENGTH)).repeat(2, 1)
     texts[1, PLACE] = texts[0, PLACE] % 59 + 1

@@ -54,7 +54,7 @@ class Checkpoint:
     `settings` is a digest of the settings, with a number for each `auto`, and of the number of steps.
 
     `model/` in it has the model's configuration and tokenizer. `skipped` are the steps up to here whose update was left out
-    (training/skips.py). `changed` says where the run went on under other code (core/checkpoint_folders.py).
+    (training/callbacks/skipped_steps.py). `changed` says where the run went on under other code (core/checkpoint_folders.py).
     """
 
     path: Path
@@ -69,13 +69,13 @@ class Checkpoint:
     validation: float | None = None  # loss of a validation after this very step
     lowest: float | None = None  # of all validations of the run up to here
     recent: tuple[tuple[float, float], ...] = ()  # loss and norm of the last steps, where spikes are looked for
-    # Sequences that were left out by going back, and what was thrown away (training/rollback.py).
+    # Sequences that were left out by going back, and what was thrown away (training/callbacks/roll_back.py).
     ahead: int = 0
     # Sequences of all steps up to here, those left out among them; None before it was written down.
     seen: int | None = None
     rolled: tuple[dict[str, Any], ...] = ()
     stale: int = 0  # validations since the best one
-    stopped: int = 0  # this step, where the run ended early with it (training/early_stopping.py)
+    stopped: int = 0  # this step, where the run ended early with it (training/callbacks/early_stop.py)
     begun: int = 0  # the step of another run's checkpoint that this run started from
     optimizer: str = ""  # whose state is in it; checkpoints from before it was written down do not say
     # Of fp16 (training/loss_scale.py): the scale, updates that count toward its doubling, and updates that were left out for it.
@@ -158,7 +158,7 @@ def move_run(folder: Path, destination: Path, last: Path) -> None:
 
 
 def remove_checkpoints_after(folder: Path, step: int) -> Checkpoint | None:
-    """The complete checkpoint after `step`, once all later ones are removed; None, and nothing is removed, where there is none."""
+    """The complete checkpoint after `step`, once all later ones are removed; None, and nothing is removed, if there is none."""
     checkpoints = complete_checkpoints(folder)
     last_kept = next((checkpoint for checkpoint in checkpoints if checkpoint.step == step), None)
     for later in reversed(checkpoints if last_kept else []):

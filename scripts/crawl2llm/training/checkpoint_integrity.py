@@ -29,7 +29,7 @@ def remedy(path: Path, folder: Path) -> str:
 
 
 def damage_text(path: Path, tensors: bool = False) -> str:
-    """Which file of the checkpoint at `path` cannot be read, and why; "" where there is none. tensors: read them all, too.
+    """Which file of the checkpoint at `path` cannot be read, and why; "" if there is none. tensors: read them all, too.
 
     What the file system does not give is no damage: OSError.
     """

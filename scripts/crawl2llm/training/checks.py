@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import offload, parallel, schedule
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.parameters import FAMILIES
-from crawl2llm.training.pretraining_settings import TrainModel, TrainSettings
+
+if TYPE_CHECKING:
+    from crawl2llm.training.pretraining_settings import TrainModel, TrainSettings
 
 SECTION = "pretrain.train"
 FP16 = "fp16"
@@ -68,7 +71,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def check_heads(model: TrainModel) -> None:
-    """InputError where heads do not divide, as far as numbers are set: a plan says so before any data are read."""
+    """InputError if heads do not divide, as far as numbers are set: a plan says so before any data are read."""
     where, (hidden, heads) = f"{SECTION}.model", (model.hidden_size, model.heads)
     kv_heads = model.kv_heads or heads
     if isinstance(heads, int) and isinstance(kv_heads, int) and heads % kv_heads:
@@ -91,7 +94,7 @@ def check_optimizer(settings: TrainSettings) -> None:
 
 
 def check_base_width(settings: TrainSettings) -> None:
-    """InputError where learning rates cannot carry over from `base_width` (training/mup.py)."""
+    """InputError if learning rates cannot carry over from `base_width` (training/mup.py)."""
     if (base := settings.base_width) is None:
         return
     model, allowed = settings.model, ("llama", "qwen3", "gpt2")
@@ -107,7 +110,7 @@ def check_base_width(settings: TrainSettings) -> None:
 
 
 def check_layer_settings(settings: TrainSettings) -> None:
-    """InputError where layers that gather weights inside would be compiled, or selectively computed again: DeepSpeed's ZeRO 3."""
+    """InputError if layers that gather weights inside would be compiled, or selectively computed again: DeepSpeed's ZeRO 3."""
     if settings.selective_checkpointing and not settings.activation_checkpointing:
         raise InputError(
             f"{SECTION}.selective_checkpointing is true, and {SECTION}.activation_checkpointing false: it says which activations are kept "
@@ -179,7 +182,7 @@ def check_fp16(settings: EngineSettings, device: str, key: Callable[[str], str])
 
 
 def check_document_masking(settings: TrainSettings) -> None:
-    """InputError where pretrain.train asks for masks that the architecture is not known to keep."""
+    """InputError if pretrain.train asks for masks that the architecture is not known to keep."""
     kind = settings.model.type
     if settings.document_masking and kind not in MASKED_TYPES:
         raise InputError(
@@ -189,7 +192,7 @@ def check_document_masking(settings: TrainSettings) -> None:
 
 
 def check_early_stop(settings: TrainSettings) -> None:
-    """InputError where a run is to stop early and validates at its end alone."""
+    """InputError if a run is to stop early and validates at its end alone."""
     if settings.early_stop and settings.validate_every == 0:
         raise InputError(
             f"{SECTION}.early_stop is {settings.early_stop}, and {SECTION}.validate_every is 0, at the end only: set "
@@ -221,7 +224,7 @@ def check_adapter(settings: EngineSettings, where: str) -> None:
 
 
 def check_async_checkpoints(is_async: bool, engine: str, where: str = SECTION) -> None:
-    """InputError where checkpoints are to be written beside the training by an engine that holds the step until they are.
+    """InputError if checkpoints are to be written beside the training by an engine that holds the step until they are.
 
     where: the section of the config, pre-training's or a fine-tuning's.
     """

@@ -57,7 +57,7 @@ def layers_to_quantize(layers: list[Layer], method: str, group_size: int, keep: 
     """The layers that compress.quantize quantizes by a method, `group_size` and `keep`: not the output layer, not what `keep` matches.
 
     With nf4 only those whose shape its kernels take everywhere, with int4, gptq and awq those whose rows are whole groups. Raises
-    InputError where `keep` matches nothing, or none is left.
+    InputError if `keep` matches nothing, or none is left.
     """
     where = QUANTIZE_STEP
     inner = [layer for layer in layers if not layer.output]
@@ -65,7 +65,7 @@ def layers_to_quantize(layers: list[Layer], method: str, group_size: int, keep: 
         try:
             matches = any(re.search(pattern, layer.name) for layer in inner)
         except re.error as wrong:
-            raise InputError(f"{where}.keep has {pattern!r}, which is no regular expression: {wrong}") from wrong
+            raise InputError(f"{where}.keep has {pattern!r}, which is not a regular expression: {wrong}") from wrong
         if not matches:
             examples = ", ".join(layer.name for layer in inner[:3])
             raise InputError(

@@ -24,9 +24,9 @@ COMPARABLE_RATIO = 4.0
 
 
 def read_last_training(folder: Path) -> dict[str, Any] | None:
-    """What the last training whose results lie in `folder` reached; None where there is none.
+    """What the last training whose results lie in `folder` reached; None if there is none.
 
-    `flops`: FLOP/s of a process, the median of its log; `mfu`: over the peak of its GPU in its precision, None where none is known. The
+    `flops`: FLOP/s of a process, the median of its log; `mfu`: over the peak of its GPU in its precision, None if none is known. The
     rest says what it was the speed of.
     """
     try:

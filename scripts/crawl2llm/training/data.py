@@ -9,9 +9,11 @@ are packed: a window crosses their borders, which the end-of-text token marks, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -146,3 +148,25 @@ def _spans_in_windows(starts: Tokens, context: int, first: Tokens, end: Tokens) 
     number = np.searchsorted(starts + context + 1, first, side="right")
     begins = np.append(starts, np.iinfo(np.int64).max)[number]
     return begins < end
+
+
+class ReadAhead:
+    """Gives the batch of a step, and begins to read that of the next one in a thread. read: reads the batch of a step."""
+
+    def __init__(self, read: Callable[[int], Any]) -> None:
+        self.read, self.thread = read, ThreadPoolExecutor(1)
+        self.following: tuple[int, Future[Any]] | None = None
+
+    def __call__(self, step: int) -> Any:
+        """The batch of a step; raises what `read` raises."""
+        if self.following is None or self.following[0] != step:  # the first step, or the first after a roll back
+            self.following = step, self.thread.submit(self.read, step)
+        batch = self.following[1].result()
+        self.following = step + 1, self.thread.submit(self.read, step + 1)
+        return batch
+
+    def close(self) -> None:
+        """Wait for the batch that is being read, and forget it."""
+        if self.following is not None:
+            wait([self.following[1]])
+            self.following = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -20,7 +20,6 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import heartbeat, initial, layers, masking, mixture, model
 from crawl2llm.training.batch import IGNORE, Batch, micro_batches, read_mask
-from crawl2llm.training.checkpoint import Checkpoint
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.fused_cross_entropy import (
     Head,
@@ -33,6 +32,9 @@ from crawl2llm.training.initial import Weights
 from crawl2llm.training.loss_scale import LossScale, State
 from crawl2llm.training.muon import Muon
 from crawl2llm.training.parallel import Degrees
+
+if TYPE_CHECKING:
+    from crawl2llm.training.checkpoint import Checkpoint
 
 # A checkpoint's neutral form: each parameter's name, {kind: whole tensor, fp32}.
 Saved = Iterator[tuple[str, dict[str, torch.Tensor]]]
@@ -269,7 +271,7 @@ class Engine(ABC):
 
 
 def check_names(stored_names: Iterable[str], names: Iterable[str], path: Path) -> None:
-    """Raise InputError where the checkpoint at `path` holds other parameters, `stored_names`, than those of the model here, `names`."""
+    """Raise InputError if the checkpoint at `path` holds other parameters, `stored_names`, than those of the model here, `names`."""
     if unmatched := set(stored_names) ^ set(names):
         if any(".lora_" in name for name in unmatched):
             raise InputError(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from crawl2llm.core.settings import Settings
-
 if TYPE_CHECKING:
+    from crawl2llm.core.settings import Settings
     from crawl2llm.training.pretraining_settings import TrainSettings
 
 

@@ -26,7 +26,7 @@ DTYPES = ("bf16", "fp32")
 def export_checkpoint(source: Path, target: Path, dtype: str | None) -> list[Path]:
     """Write the model of the checkpoint `source` into the folder `target`, which must not be there; its files.
 
-    Raises InputError for a folder that is no complete checkpoint, has no model/ or a file that cannot be read.
+    Raises InputError for a folder that is not a complete checkpoint, has no model/ or a file that cannot be read.
     """
     from transformers import AutoConfig
 
@@ -35,11 +35,11 @@ def export_checkpoint(source: Path, target: Path, dtype: str | None) -> list[Pat
     from crawl2llm.training.engines.saved_parameters import saved_parameters
 
     if target.exists():
-        raise InputError(f"{target} is there already: name a folder that is not")
+        raise InputError(f"{target} exists already: name a folder that does not")
     if not (source / checkpoint.FACTS).is_file() or (source_checkpoint := checkpoint.read(source)) is None:
         complete_paths = sorted(str(path.parent) for path in source.parent.glob(f"step-*/{checkpoint.FACTS}"))
         raise InputError(
-            f"{source} is no complete checkpoint"
+            f"{source} is not a complete checkpoint"
             + (
                 f"; complete are {', '.join(complete_paths)}"
                 if complete_paths

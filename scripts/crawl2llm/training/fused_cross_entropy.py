@@ -99,7 +99,7 @@ def summed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor, ignored: i
 
 
 def keep_nonfinite_gradient(loss: torch.Tensor) -> torch.Tensor:
-    """A loss as it is; where it is not finite, one whose gradient is not finite either.
+    """A loss as it is; if it is not finite, one whose gradient is not finite either.
 
     The gradient of such a loss can be finite by itself (a target of probability 0), and would get through.
     """
@@ -118,7 +118,7 @@ def loss_by_row(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def nats_by_target(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """The cross-entropy of logits [n, vocabulary] in nats, 0 where a target is IGNORE: fp32 [n]."""
+    """The cross-entropy of logits [n, vocabulary] in nats, 0 if a target is IGNORE: fp32 [n]."""
     return functional.cross_entropy(logits.float(), targets, ignore_index=IGNORE, reduction="none")
 
 

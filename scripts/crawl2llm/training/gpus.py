@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.pretraining_settings import PlanSettings
+
+if TYPE_CHECKING:
+    from crawl2llm.training.pretraining_settings import PlanSettings
 
 DRIVER = Path("/proc/driver/nvidia/gpus")
 UNNAMED = "gpu"  # a GPU that there is, of which nobody says the kind
@@ -62,7 +65,7 @@ def with_article(gpu: str) -> str:
 
 
 def find(name: str) -> Gpu | None:
-    """The GPU of this name; None where the table has none. An `a100` alone is none: it has 40 or 80 GB."""
+    """The GPU of this name; None if the table has none. An `a100` alone is none: it has 40 or 80 GB."""
     for short, kind in KINDS.items():
         if normalize_name(name) == short or re.fullmatch(kind.products.lower().replace(" ", "-"), normalize_name(name)):
             return Gpu(short, kind.memory * 1e9, kind.peak)
@@ -78,7 +81,7 @@ def name_in_profile(gres: str) -> str:
 
 
 def local_gpu_name(root: Path = DRIVER) -> str:
-    """The name of this machine's first GPU, as NVIDIA's driver writes it; "" where there is none."""
+    """The name of this machine's first GPU, as NVIDIA's driver writes it; "" if there is none."""
     for path in sorted(root.glob("*/information")):
         match = re.search(r"^Model:\s*(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         if match:

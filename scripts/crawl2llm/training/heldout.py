@@ -53,7 +53,7 @@ def source_names(documents: Iterable[Document]) -> list[str]:
 def choose_documents(manifests: Iterable[Path], limit: int, seed: int) -> tuple[list[Document], int]:
     """(validation documents in the order of a hash of (seed, id) until they hold `limit` tokens, how many there are).
 
-    At least one document, where there is any; the choice does not depend on the shards. Memory: the chosen documents alone.
+    At least one document, if there is any; the choice does not depend on the shards. Memory: the chosen documents alone.
     """
     heap: list[tuple[float, str, Document]] = []  # the last document first
     chosen_tokens = number = 0

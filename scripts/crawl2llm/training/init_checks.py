@@ -31,7 +31,7 @@ STORED_NAMES = {"gpt2": {"hidden_size": "n_embd", "num_hidden_layers": "n_layer"
 
 
 def check_start_from(train: TrainSettings, vocabulary: Any) -> None:
-    """Raise InputError where a training cannot start from what its `start_from` names, as far as that is known before the run.
+    """Raise InputError if a training cannot start from what its `start_from` names, as far as that is known before the run.
 
     train: pretrain.train, complete. vocabulary: tokenize.train.vocabulary, the most entries that a tokenizer gets, or `auto`.
     """
@@ -55,7 +55,7 @@ def check_start_from(train: TrainSettings, vocabulary: Any) -> None:
 
 
 def facts_of(path: Path) -> dict[str, Any] | None:
-    """What a checkpoint says of itself; None where `path` is a model's folder. InputError for no folder, and an incomplete checkpoint."""
+    """What a checkpoint says of itself; None if `path` is a model's folder. InputError for no folder, and an incomplete checkpoint."""
     if not path.is_dir():
         raise InputError(f"{KEY} is {str(path)!r}: no folder of a model or of a checkpoint")
     if not (path / atomic_folder.CHECKPOINT).exists():
@@ -87,7 +87,7 @@ def start_step(train: TrainSettings) -> int:
 
 
 def last_step(train: TrainSettings) -> int | None:
-    """The number of a training's last step; None where the corpus decides it."""
+    """The number of a training's last step; None if the corpus decides it."""
     if train.steps is not None:
         return int(train.steps)
     if train.tokens is None or train.global_batch_tokens == AUTO or train.model.context == AUTO:
@@ -97,7 +97,7 @@ def last_step(train: TrainSettings) -> int | None:
 
 
 def check_steps_left(path: Path | str, before: int, steps: int) -> None:
-    """InputError where a run of `steps` steps would start from a checkpoint after its last."""
+    """InputError if a run of `steps` steps would start from a checkpoint after its last."""
     if before >= steps:
         raise InputError(
             f"{KEY} is {str(path)!r}, after step {before:,}, and this run ends at step {steps:,}: set more pretrain.train.steps "
@@ -138,7 +138,7 @@ def setting_text(path: Path, key: str) -> str:
 
 
 def read_config(path: Path, key: str) -> dict[str, Any]:
-    """config.json of a model's folder. InputError, with the config's `key` that names it, where there is none."""
+    """config.json of a model's folder. InputError, with the config's `key` that names it, if there is none."""
     try:
         config = dict(json.loads((path / "config.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -151,7 +151,7 @@ def read_config(path: Path, key: str) -> dict[str, Any]:
 
 
 def check_config(expected: dict[str, Any], path: Path, key: str) -> None:
-    """Raise InputError where config.json in `path` describes another function of the weights than `expected` does."""
+    """Raise InputError if config.json in `path` describes another function of the weights than `expected` does."""
     stored = read_config(path, key)
     for name, value in differing_keys(json.loads(json.dumps(expected)), stored):
         raise InputError(
@@ -160,7 +160,7 @@ def check_config(expected: dict[str, Any], path: Path, key: str) -> None:
 
 
 def differing_keys(expected: dict[str, Any], stored: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The keys of `expected`, with their values, that a config.json `stored` has otherwise, but for those that may differ."""
+    """The keys of `expected`, with their values, that a config.json `stored` has otherwise, except those that may differ."""
     return [
         (name, value)
         for name, value in expected.items()
@@ -175,7 +175,7 @@ def tokenizer_beside(start_from: str) -> Path:
 
 
 def check_tokenizer(own_file: Path, other_file: Path, key: str) -> None:
-    """Raise InputError where a tokenizer lies beside the model that gives its tokens other numbers than this run's does."""
+    """Raise InputError if a tokenizer lies beside the model that gives its tokens other numbers than this run's does."""
     if not other_file.exists():
         log.warning(
             "%s has no %s: that its tokens have the numbers of this run's cannot be checked",

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import torch
-import xxhash
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
@@ -91,6 +90,8 @@ def _set_tensors(
     is_whole: bool,
 ) -> None:
     """Fill a part's tensors by the architecture's rule, and with torch's own where that has none, as the constructor does."""
+
+    import xxhash  # only here: gpu-check fills models without it
 
     def fill_tensors(again: bool) -> list[str]:
         for _, value in tensors:

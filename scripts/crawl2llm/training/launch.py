@@ -61,7 +61,7 @@ def rendezvous(nodes: int, environment: Mapping[str, str]) -> tuple[int, str, in
 
 
 def queue_again(job: str) -> bool:
-    """Have SLURM queue this job again, as after a lost node; False where it does not.
+    """Have SLURM queue this job again, as after a lost node; False if it does not.
 
     A job that somebody cancelled stops with RESUBMIT as well, but it is not running any more and stays cancelled.
     """
@@ -85,7 +85,7 @@ def wait_for_the_end() -> None:
 
 
 def option_path(options: list[str], name: str) -> Path | None:
-    """The path that an option of the module names; None where it is not there."""
+    """The path that an option of the module names; None if it is not there."""
     return next((Path(word) for option, word in itertools.pairwise(options) if option == name), None)
 
 
@@ -175,7 +175,7 @@ def argument_parser() -> argparse.ArgumentParser:
         "--processes",
         type=int,
         default=0,
-        help="processes of each node that train as one group, one for each GPU; 0: one, which is no part of a group",
+        help="processes of each node that train as one group, one for each GPU; 0: one, which is not part of a group",
     )
     parser.add_argument(
         "--wandb-group", default="null", help="group in Weights & Biases; null: the name of the run's folder"

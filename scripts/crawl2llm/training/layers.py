@@ -35,7 +35,7 @@ def _checkpoint_policy(_: Any, operator: Any, *args: Any, **more: Any) -> Checkp
 
 
 def recompute_activations(model: PreTrainedModel, selective: bool) -> None:
-    """Have each layer compute its activations again in the backward pass; `selective`: but for the results of SAVED_OPERATORS."""
+    """Have each layer compute its activations again in the backward pass; `selective`: except the results of SAVED_OPERATORS."""
     options: dict[str, Any] = {"use_reentrant": False}
     if selective:
         options["context_fn"] = partial(create_selective_checkpoint_contexts, _checkpoint_policy)

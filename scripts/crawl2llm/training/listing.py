@@ -49,7 +49,7 @@ def checkpoint_rows(checkpoints: Path) -> Iterator[tuple[str, ...]]:
 
 
 def table_lines(checkpoints: Path) -> list[str]:
-    """The rows as text in columns, with their head; one line that says so where there is none."""
+    """The rows as text in columns, with their head; one line that says so if there is none."""
     rows = list(checkpoint_rows(checkpoints))
     if not rows:
         return [f"no checkpoint below {checkpoints}"]

@@ -17,7 +17,7 @@ MAPPED_BYTES = 1 << 20  # bytes of the smallest block that `map_large` has mappe
 
 
 def _glibc_function(name: str) -> Any:
-    """A function of the C library; None where it has none of that name, as musl and macOS."""
+    """A function of the C library; None if it has none of that name, as musl and macOS."""
     return getattr(ctypes.CDLL(None), name, None)
 
 

@@ -31,7 +31,7 @@ def flops_per_token(matmul_parameters: int, layers: int, hidden: int, context: i
 def peak_of(product: str, precision: str) -> float | None:
     """The dense peak of a GPU in bf16 or fp16, which are the same, by its product's name, FLOP/s, by the table of training/gpus.py.
 
-    None where none is known: for a GPU that is not in it, and for fp32.
+    None if none is known: for a GPU that is not in it, and for fp32.
     """
     gpu = gpus.find(product) if precision in ("bf16", "fp16") else None
     return gpu.peak if gpu else None

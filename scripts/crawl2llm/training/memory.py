@@ -23,7 +23,7 @@ LOGIT_BYTES = 16  # bytes for each logit of a loss of torch: itself, its logarit
 
 
 def check_host(parameters: int, available: int, processes_here: int, where: str = SECTION) -> None:
-    """InputError where `processes_here` processes with a GPU each cannot build the model in `available` bytes of the node's own memory."""
+    """InputError if `processes_here` processes with a GPU each cannot build the model in `available` bytes of the node's own memory."""
     total = processes_here * (PROGRAM + CONTEXT + 4 * parameters)
     if total > available:
         raise InputError(
@@ -140,7 +140,7 @@ def shape_of_config(config: Any, parameters: int, length: int) -> Shape:
 def check_loaded(
     task: str, model: Any, batch: tuple[int, int], available: int, advice: list[str], precision: str = "fp32"
 ) -> None:
-    """InputError where the evaluation of a model of transformers clearly needs more than `available` bytes of this machine.
+    """InputError if the evaluation of a model of transformers clearly needs more than `available` bytes of this machine.
 
     batch: sequences and their length in tokens.
     """

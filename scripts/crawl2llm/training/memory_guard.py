@@ -21,9 +21,9 @@ CPU_ALLOCATOR = "DefaultCPUAllocator"  # in torch's message where a CPU's memory
 def estimate_memory(
     shape: memory.Shape, settings: EngineSettings, placement: memory.Placement, cuda: bool, where: str = memory.SECTION
 ) -> int:
-    """The estimated memory of a process in bytes; 0 where another process of this node says so.
+    """The estimated memory of a process in bytes; 0 if another process of this node says so.
 
-    Raises InputError, with what to change, where this node has too little memory for the run. where: the section of the config.
+    Raises InputError, with what to change, if this node has too little memory for the run. where: the section of the config.
     """
     if os.environ["LOCAL_RANK"] != "0":
         return 0

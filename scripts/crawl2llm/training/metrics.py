@@ -44,7 +44,7 @@ def keep_rows_until(path: Path, step: int) -> list[dict[str, Any]]:
 
 
 def check_loss_rows(path: Path, rows: list[dict[str, Any]], begun: int, done: int) -> None:
-    """InputError where losses.jsonl does not have a row for each step after `begun`, up to `done`."""
+    """InputError if losses.jsonl does not have a row for each step after `begun`, up to `done`."""
     steps = [row["step"] for row in rows if ROLL_BACK_KEY not in row and "bits_per_byte" not in row]
     if lost := sorted(set(range(begun + 1, done + 1)) - set(steps)):
         raise InputError(f"{path} lacks {len(lost):,} of {done - begun:,} steps, the first is {lost[0]:,}: {REMEDY}")
@@ -54,7 +54,7 @@ class Recorder:
     """Writes the rows of process 0 into the run's folder, from `step` on.
 
     begun: the step after which the run began, of another run that it is a branch of. project, config: for W&B, what decides the run's
-    weights. port: for Prometheus, 0 for none. Raises InputError where rows before `step` are gone. In a `with` it is closed at the end,
+    weights. port: for Prometheus, 0 for none. Raises InputError if rows before `step` are gone. In a `with` it is closed at the end,
     also after an error.
     """
 

@@ -52,7 +52,7 @@ def mix_facts(groups: Sequence[dict[str, Any]], phases: Sequence[Phase], stream:
 class MixReader:
     """The windows of a mix. manifest: of pretrain.mix. stream: the training stream that it was made of.
 
-    Raises InputError where it was made of another stream, context or number of windows.
+    Raises InputError if it was made of another stream, context or number of windows.
     """
 
     def __init__(self, manifest: Path, stream: Stream, plan: Plan, seed: int) -> None:

@@ -182,7 +182,7 @@ def allot_windows(
 def plan_phases(mix: MixSettings, groups: Sequence[Group], plan: Plan, decay: float) -> tuple[list[Phase], list[str]]:
     """The phases of a run, and the names of groups that are held at their cap. decay: of pretrain.train.
 
-    Raises InputError where no group has a window; where a group is asked for more epochs than its cap, with the group, its tokens and
+    Raises InputError if no group has a window; where a group is asked for more epochs than its cap, with the group, its tokens and
     those that are wanted, unless `shortage` is `share`; and then where all groups of a phase are held and tokens are still wanting.
     """
     if not any(group.windows for group in groups):

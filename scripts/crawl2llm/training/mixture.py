@@ -34,7 +34,7 @@ MASK = "attention_mask"  # its argument
 
 @dataclass(frozen=True)
 class Mixture:
-    """The experts of a layer. weight: how much the loss of the routers counts; None where transformers makes none for this type."""
+    """The experts of a layer. weight: how much the loss of the routers counts; None if transformers makes none for this type."""
 
     number: int
     per_token: int  # experts of a token

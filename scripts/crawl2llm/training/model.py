@@ -7,7 +7,7 @@ import math
 import shutil
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -20,7 +20,9 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import checks, initial, mixture, mup
 from crawl2llm.training.config_names import OTHER_NAMES, SHAPE
 from crawl2llm.training.engine_settings import EngineSettings
-from crawl2llm.training.pretraining_settings import ResolvedModel
+
+if TYPE_CHECKING:
+    from crawl2llm.training.pretraining_settings import ResolvedModel
 
 FOLDER = "model"  # of a result, and of a checkpoint
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")

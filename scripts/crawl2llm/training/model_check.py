@@ -41,7 +41,7 @@ _cache = Cache(CACHE, shared=ROOT / "scripts/crawl2llm/training/__pycache__" / C
 def ask_of(config: dict[str, Any]) -> dict[str, Any]:
     """What is asked of the model of a config: its keys, with sizes for what is `auto`, which the corpus decides, and the degrees.
 
-    Raises InputError where no sizes fit those that are set.
+    Raises InputError if no sizes fit those that are set.
     """
     train = TrainSettings.model_validate(config["pretrain"]["train"])
     vocabulary = config["tokenize"]["train"]["vocabulary"]

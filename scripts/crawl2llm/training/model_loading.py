@@ -49,7 +49,7 @@ def context_by(value_of: Callable[[str], Any]) -> int:
 def load_tokenizer(folder: Path | str) -> Any:
     """The tokenizer in a model's folder; its padding token is its end token where it has none.
 
-    Raises InputError where there is none that `transformers` reads, or one without an end token.
+    Raises InputError if there is none that `transformers` reads, or one without an end token.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -74,9 +74,9 @@ def is_reward_model(folder: Path | str) -> bool:
 def load_model(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
     """(model, tokenizer) of a folder of safetensors; see `load_tokenizer`.
 
-    precision: of the arithmetic, and of weights that are not quantized. A quantized model is loaded onto the GPU where there is one; one of
+    precision: of the arithmetic, and of weights that are not quantized. A quantized model is loaded onto the GPU if there is one; one of
     packed integers (int4, gptq, awq) is expanded into weights of this type.
-    Raises InputError where the folder holds no model that `transformers` reads too, or a quantized one without the library for it.
+    Raises InputError if the folder holds no model that `transformers` reads too, or a quantized one without the library for it.
     """
     import torch
     from transformers import AutoModelForCausalLM

@@ -45,7 +45,7 @@ def orthogonalize(matrices: torch.Tensor, precision: torch.dtype = torch.float32
 
 
 class Muon(torch.optim.AdamW):
-    """AdamW, but for the groups with `momentum`, whose matrices move by orthogonal updates; with `transposed` they are [inputs, outputs].
+    """AdamW, except the groups with `momentum`, whose matrices move by orthogonal updates; with `transposed` they are [inputs, outputs].
 
     State of such a matrix: `momentum`, of its shape, and `step`, which AdamW looks for in every state that it loads. An update has the
     length that a matrix's shape asks for: a factor of √(outputs / inputs), 1 at least, so that one learning rate serves every width
@@ -164,12 +164,12 @@ class Muon(torch.optim.AdamW):
 
 
 def local_part(value: torch.Tensor) -> torch.Tensor:
-    """This process's part of a tensor; itself where it is whole."""
+    """This process's part of a tensor; itself if it is whole."""
     return value.to_local() if isinstance(value, DTensor) else value
 
 
 def sharded_dimension(matrix: torch.Tensor) -> int | None:
-    """0 where each process has some of the rows, 1 of the columns; None for a matrix that all have whole. One dimension of processes."""
+    """0 if each process has some of the rows, 1 of the columns; None for a matrix that all have whole. One dimension of processes."""
     if not isinstance(matrix, DTensor) or matrix.placements[0].is_replicate():
         return None
     return int(matrix.placements[0].dim)  # type: ignore[attr-defined]

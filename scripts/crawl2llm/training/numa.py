@@ -27,7 +27,7 @@ def parse_cpu_list(cpu_list: str) -> set[int]:
 
 
 def cores_near(address: str, root: Path = SYS) -> set[int]:
-    """The cores of the NUMA node of a PCI device (`0000:1b:00.0`); none where the kernel does not say, as in most virtual machines."""
+    """The cores of the NUMA node of a PCI device (`0000:1b:00.0`); none if the kernel does not say, as in most virtual machines."""
     try:
         node = int((root / "bus/pci/devices" / address / "numa_node").read_text(encoding="utf-8"))
         if node < 0:
@@ -46,7 +46,7 @@ def address_of(device: torch.device) -> str:
 def bind_to_node(address: str, threads: int, root: Path = SYS) -> set[int]:
     """Let all threads of this process run on the cores beside a PCI device alone; returns these.
 
-    Nothing happens, and the result is empty, where the kernel does not tell them, where they are all that this process has, and where
+    Nothing happens, and the result is empty, where the kernel does not tell them, if they are all that this process has, and where
     it may use fewer of them than its `threads`. A thread with cores of its own keeps them.
     """
     allowed = os.sched_getaffinity(0)

@@ -57,7 +57,7 @@ def pack_numbers(numbers: torch.Tensor) -> torch.Tensor:
 
 
 def dequantize_layer(parts: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The weights of a layer, fp32 [outputs, inputs], of its PARTS. Raises ValueError where their shapes do not go together."""
+    """The weights of a layer, fp32 [outputs, inputs], of its PARTS. Raises ValueError if their shapes do not go together."""
     outputs, inputs = (int(size) for size in parts["weight_shape"])
     scale = parts["weight_scale"].float()
     groups = scale.shape[-1]

@@ -35,12 +35,12 @@ def pairs_of(settings: TuningSettings) -> list[str]:
 
 
 def is_packed(settings: TuningSettings) -> bool:
-    """Whether several pairs stand in a row."""
+    """Whether a row holds several pairs."""
     return isinstance(settings, PairTrainingSettings) and settings.packing
 
 
 def read_selected_pairs(manifest: Path, name: str, wanted: Sequence[str]) -> tuple[list[dict[str, Any]], Template]:
-    """As `read_pairs`, of the patterns and files `wanted` alone; all where there are none.
+    """As `read_pairs`, of the patterns and files `wanted` alone; all if there are none.
 
     Raises InputError for one that gave no pair, and where no training pair is of them.
     """

@@ -101,7 +101,7 @@ def row_reader(number: int, entry: PairsFile) -> Callable[[Row], Conversation]:
 
 
 def check_pair_settings(patterns: Sequence[PairsPattern], files: Sequence[PairsFile]) -> None:
-    """InputError for settings of finetune.pairs by which no pair can be found: before a run, where no file is read yet."""
+    """InputError for settings of finetune.pairs by which no pair can be found: before a run, if no file is read yet."""
     if not compile_patterns(patterns) and not files:
         raise InputError(f"finetune.pairs.patterns and {KEY} are both empty; give one of them")
     seen: dict[str, str] = {}

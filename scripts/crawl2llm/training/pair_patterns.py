@@ -117,7 +117,7 @@ def matched_pairs(
     """(the pattern's name, question, answer) for every match, pattern by pattern, white space collapsed; empty groups are skipped.
 
     heading: the document's title, or "".
-    Raises InputError where a pattern takes longer than `seconds` on this text.
+    Raises InputError if a pattern takes longer than `seconds` on this text.
     """
     for pattern in patterns:
         if "title" in pattern.placeholders and not heading:

@@ -1,10 +1,11 @@
-"""One fine-tuning on one process: its pairs, its engine, a step, the held-out loss and a checkpoint, by the means of pre-training."""
+"""One fine-tuning on one process: its pairs, its engine, and what it does at a step, a measurement and a checkpoint."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from crawl2llm.training import (
     engine,
     group,
     initial,
+    loop,
     loss_scale,
     machine,
     memory,
@@ -41,6 +43,7 @@ from crawl2llm.training import (
     schedule,
     start_from,
 )
+from crawl2llm.training.callback import Callback
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.loss_scale import OVERFLOW
@@ -58,6 +61,7 @@ from crawl2llm.training.pair_batches import (
 )
 from crawl2llm.training.quantize_aware import check_quantize_aware
 from crawl2llm.training.question_cuts import fit_pairs
+from crawl2llm.training.run_state import RunState
 from crawl2llm.training.shared_settings import TuningSettings
 from crawl2llm.training.template import CHAT
 
@@ -66,19 +70,21 @@ KEEP_POLICY = checkpoint.KeepPolicy(2)
 
 
 class Run:
-    """One run, built by all processes together, and at once where `folder` holds a checkpoint: `done` is its step.
+    """One run. All processes build it together. It resumes from the newest checkpoint in `folder`, after step `state.done`.
 
-    source: the folder of the model that it is made from. align.train trains by classes of this one (stages/align/run.py): what they
-    read, how they update and what they measure is theirs.
+    source: the folder of the model that it is made from. The runs of align.train derive from it (stages/align/run.py): they override
+    what is read, how it updates and what is measured.
     """
 
     where = SECTION  # the section of the config
     program = "crawl2llm.stages.finetune.train"  # whose code decides the bytes
     row_noun = "pairs"  # what max_length cuts, in words
     batch_noun = "pairs"  # what batch_size counts
+    extra_callbacks: Sequence[Callback] = ()  # of the loop, before those that write rows
 
     def __init__(self, args: argparse.Namespace, settings: TuningSettings, folder: Path, source: Path) -> None:
         self.args, self.folder, self.source, self.settings = args, folder, source, settings
+        self.state = RunState()
         self.engine_settings = EngineSettings.of_tuning(settings)
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.tokenizer = load_tokenizer(source)
@@ -90,7 +96,7 @@ class Run:
         is_async = isinstance(settings, TuningSettings) and settings.async_checkpoints
         checks.check_async_checkpoints(is_async, settings.engine, self.where)
         offload.check_offload(self.engine_settings, lambda key: f"{self.where}.{key}")
-        if self.rank == 0:  # which writes them down; where it fails the launcher ends the others
+        if self.rank == 0:  # which writes them down; if it fails, the launcher ends the others
             self.cuts = self.count_cuts()
         self.device = group.choose_device(settings.device, int(os.environ["LOCAL_WORLD_SIZE"]), self.where)
         numa.bind_to(self.device, settings.numa_binding, settings.threads)
@@ -124,8 +130,7 @@ class Run:
         self.code = code_hashes(self.program)
         self.mark = digest(canonical_json([config_schema.given_settings(self.where, settings), self.steps]))
         resume_point = checkpoint.agree_on_checkpoint(folder, self.code, self.mark, self.steps, self.device)
-        self.done, self.skipped = (resume_point.step, list(resume_point.skipped)) if resume_point else (0, [])
-        self.overflows = resume_point.overflows if resume_point else 0
+        self.state.restore(resume_point)
         self.changed = resume_point.changed if resume_point else ()
         stored = start_from.find_stored_weights(
             initial.empty_model(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)),
@@ -173,7 +178,7 @@ class Run:
     def configuration(self, source: Path) -> Any:
         """The configuration of transformers of the model that is trained. source: the folder of the one that it is made from.
 
-        Raises InputError where that is a reward model.
+        Raises InputError if that is a reward model.
         """
         config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
         if initial.is_reward_config(config):
@@ -183,7 +188,7 @@ class Run:
         return config
 
     def memory_shape(self, config: Any) -> memory.Shape:
-        """What of the model decides how much memory a process needs."""
+        """The sizes of the model that decide how much memory a process needs."""
         return memory.shape_of_config(config, self.size, self.max_row_tokens())
 
     def check_settings(self, config: Any) -> None:
@@ -195,7 +200,7 @@ class Run:
         return int(self.settings.max_length)
 
     def count_cuts(self) -> tuple[Cuts, Cuts]:
-        """What `max_length` does to the pairs, of training and held-out. Raises InputError where it leaves nothing to learn."""
+        """What `max_length` does to the pairs, of training and held-out. Raises InputError if it leaves nothing to learn."""
         counts = self.batches.count_cuts(), cut_counts(self.heldout_fitted)
         check_answers(counts[0], self.settings.max_length, self.where)
         return counts
@@ -207,15 +212,15 @@ class Run:
         return built_engine
 
     def measure_before(self, resume_point: checkpoint.Checkpoint | None) -> dict[str, float]:
-        """What `measure_heldout` finds before the first step; a run that goes on from a checkpoint has it from that. A collective call."""
+        """What `measure_heldout` gives before the first step; a resumed run reads it from its checkpoint. A collective call."""
         if not resume_point:
             return self.measure_heldout()
-        # `lowest` is what it was called in earlier versions.
+        # Checkpoints of earlier versions have it as `lowest`.
         before = resume_point.lowest if resume_point.before is None else resume_point.before
         return {} if before is None else {"heldout_loss": before}
 
     def measure_heldout(self) -> dict[str, float]:
-        """The held-out loss by its name in metrics.jsonl; {} where there is nothing held out. A collective call."""
+        """The held-out loss by its name in metrics.jsonl; {} if nothing is held out. A collective call."""
         loss = self.heldout_loss()
         return {} if loss is None else {"heldout_loss": loss}
 
@@ -238,66 +243,80 @@ class Run:
         """Write more files into the model's folder; those that the manifest is to list."""
         return []
 
-    def update_by(self, step: int) -> engine.Update:
-        """The update of a step with the rate `self.rate`. A collective call."""
-        batch = [
-            tuple(part.to(self.device) for part in micro_batch)
-            for micro_batch in self.batches.micro_batches(step, self.rank)
-        ]
-        return self.engine.step(batch, self.rate)
+    @property
+    def last_step(self) -> int:
+        """The last step of the run."""
+        return self.steps
 
-    def step(self, step: int, stopping: bool) -> tuple[dict[str, Any], bool]:
-        """One optimizer update: the step's row of losses.jsonl, and whether to stop. A collective call.
+    def next_batch(self, step: int) -> Any:
+        """This process's micro-batches of a step, on the CPU: (inputs, targets) each, int64 (rows, longest row)."""
+        return self.batches.micro_batches(step, self.rank)
 
-        The loss is the mean over the answers' tokens of the global batch, in nats. Where it or the gradient is not finite the update is
+    def end_reading(self) -> None:
+        """Nothing is read ahead."""
+
+    def update_by(self, step: int, batch: Any) -> engine.Update:
+        """The update of a step with the rate `self.rate`. batch: of `next_batch`. A collective call."""
+        return self.engine.step(
+            [tuple(part.to(self.device) for part in micro_batch) for micro_batch in batch], self.rate
+        )
+
+    def take_step(self, state: RunState, batch: Any) -> None:
+        """One optimizer update. A collective call.
+
+        The loss is the mean over the answers' tokens of the global batch, in nats. If it or the gradient is not finite the update is
         left out, on every process, and the row names the step's pairs.
         """
-        if self.checkpoint_writer:
-            self.checkpoint_writer.raise_failure()
         # As if there were one step more: the last one would have a rate of 0.
-        self.rate = schedule.learning_rate(step, self.steps + 1, self.engine_settings)
+        self.rate = schedule.learning_rate(state.step, self.steps + 1, self.engine_settings)
         self.extra_metrics: dict[str, float] = {}  # more for the step's row of metrics.jsonl
         scale = self.engine.loss_scale()
-        self.update = self.update_by(step)
-        total = torch.zeros(2, dtype=torch.float64, device=self.device)
-        total[0], total[1] = self.update.loss / self.processes, float(stopping)
-        dist.all_reduce(total)  # of the loss, and whether any process was told to stop, so that all stop together
-        loss, stop = total.tolist()
-        self.extra_metrics |= loss_scale.metrics_row(self.engine.loss_scale(), self.overflows)
-        if self.update.applied:
-            return {"step": step, "loss": loss}, stop > 0
-        if loss_scale.is_overflow(scale and scale[0], loss, self.update.norm, self.update.applied):
-            self.overflows += 1
-            self.extra_metrics |= loss_scale.metrics_row(self.engine.loss_scale(), self.overflows)
+        state.update = self.update_by(state.step, batch)
+        state.loss = loop.reduce_loss(state, self.device, self.processes)
+        applied, norm = state.update.applied, state.update.norm
+        state.overflowed = loss_scale.is_overflow(scale and scale[0], state.loss, norm, applied)
+        state.overflows += state.overflowed
+        self.extra_metrics |= loss_scale.metrics_row(self.engine.loss_scale(), state.overflows)
+        if applied:
+            state.row = {"step": state.step, "loss": state.loss}
+        elif state.overflowed:
             if self.rank == 0:
-                loss_scale.log_overflow(step)
-            return {"step": step, "loss": loss, "skipped": "gradient", "reason": OVERFLOW}, stop > 0
-        self.skipped.append(step)
-        quantity, ids = "gradient" if math.isfinite(loss) else "loss", self.batches.ids(step)
+                loss_scale.log_overflow(state.step)
+            state.row = {"step": state.step, "loss": state.loss, "skipped": "gradient", "reason": OVERFLOW}
+        else:
+            state.skipped.append(state.step)
+            state.row = self.skipped_row(state)
+
+    def skipped_row(self, state: RunState) -> dict[str, Any]:
+        """What losses.jsonl says of a step that was left out; process 0 logs it."""
+        quantity, ids = "gradient" if math.isfinite(state.loss) else "loss", self.batches.ids(state.step)
         if self.rank == 0:
-            some = first_few(ids, 3)
             log.warning(
                 "step %s: the %s is not finite, its update is skipped (%s of at most %s); its %s pairs: %s",
-                f"{step:,}", quantity, len(self.skipped), self.settings.max_skipped_steps, f"{len(ids):,}", some,
+                f"{state.step:,}", quantity, len(state.skipped), self.settings.max_skipped_steps, f"{len(ids):,}", first_few(ids, 3),
             )  # fmt: skip
-        return {"step": step, "skipped": quantity, "pairs": ids}, stop > 0
+        return {"step": state.step, "skipped": quantity, "pairs": ids}
 
-    def check_skipped(self) -> None:
-        """Raise CollectiveError if more steps were skipped than `max_skipped_steps`."""
-        if len(self.skipped) > self.settings.max_skipped_steps:
-            raise checkpoint.CollectiveError(
-                f"the loss or the gradient was not finite in {len(self.skipped)} steps, the last is step {self.skipped[-1]}; "
-                f"{self.where}.max_skipped_steps is {self.settings.max_skipped_steps}. Lower {self.where}.learning_rate"
-            )
+    def skip_error(self, skipped: list[int]) -> str:
+        """The error if more steps were skipped than `max_skipped_steps`."""
+        return (
+            f"the loss or the gradient was not finite in {len(skipped)} steps, the last is step {skipped[-1]}; "
+            f"{self.where}.max_skipped_steps is {self.settings.max_skipped_steps}. Lower {self.where}.learning_rate"
+        )
+
+    def wants_checkpoint(self, step: int) -> bool:
+        """Whether a checkpoint is due after this step, whatever came of it."""
+        interval = self.settings.checkpoint_every
+        return bool(interval and (step == self.steps or step % interval == 0))
 
     def heldout_loss(self) -> float | None:
-        """The mean loss in nats over the tokens of the held-out answers; None where there are none. A collective call.
+        """The mean loss in nats over the tokens of the held-out answers; None if there are none. A collective call.
 
         Every process runs as many forward passes as the others, as ZeRO 3 needs.
         """
         if not self.heldout_tokens:
             return None
-        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)  # nats
         for turn in deal_micro_batches(self.heldout, self.processes, self.batches.size):
             inputs, targets = micro_batch(turn[self.rank], self.tokenizer.eos_token_id)
             total += self.engine.evaluate(inputs.to(self.device), targets.to(self.device)).sum()
@@ -308,8 +327,9 @@ class Run:
         """What the run trained on. A collective call."""
         return {**machine.describe_machine(self.device), "estimated_memory_bytes": self.estimated}
 
-    def save(self, step: int, end: bool) -> None:
-        """A checkpoint of all processes; see `saving.save_checkpoint`."""
+    def save(self, state: RunState) -> None:
+        """A checkpoint after the step that was taken, by all processes; see `saving.save_checkpoint`."""
+        step, end = state.step, state.stop or state.step == self.steps
         new_checkpoint = checkpoint.Checkpoint(
             path=self.folder / f"step-{step:06d}",
             step=step,
@@ -317,11 +337,11 @@ class Run:
             zero_stage=self.settings.zero_stage,
             settings=self.mark,
             code=self.code,
-            skipped=tuple(self.skipped),
+            skipped=tuple(state.skipped),
             changed=self.changed,
             engine=self.kind,
             before=self.before.get("heldout_loss"),
-            **loss_scale.checkpoint_facts(self.engine.loss_scale(), self.overflows),
+            **loss_scale.checkpoint_facts(self.engine.loss_scale(), state.overflows),
         )
         saving.save_checkpoint(self, new_checkpoint, KEEP_POLICY, self.save_dtype, self.companions, end)
 

@@ -1,4 +1,4 @@
-"""Where the processes of a training stand: which of them hold the same weights, and which read the same data.
+"""The places of the processes of a training: which of them hold the same weights, and which read the same data.
 
 processes = data × tensor × pipeline × sequence. `data` is what the others leave; processes of the same place in it read the same windows.
 Experts are shared out over the processes of data and sequence, so `expert` takes no process of its own. Ranks count tensor first, then
@@ -8,11 +8,13 @@ sequence, data and pipeline, as Megatron-LM orders them (https://arxiv.org/abs/2
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.mixture import mixture_of
-from crawl2llm.training.pretraining_settings import TrainSettings
+
+if TYPE_CHECKING:
+    from crawl2llm.training.pretraining_settings import TrainSettings
 
 SECTION = "pretrain.train.parallel"
 KINDS = ("tensor", "pipeline", "sequence", "expert")
@@ -81,7 +83,7 @@ class Place:
 
 
 def check_degrees(degrees: Degrees, processes: int, settings: TrainSettings) -> None:
-    """InputError where `processes`, of all nodes, or the settings of pretrain.train do not allow these degrees."""
+    """InputError if `processes`, of all nodes, or the settings of pretrain.train do not allow these degrees."""
     if not degrees:
         return
     if settings.engine != "torch":
@@ -92,7 +94,7 @@ def check_degrees(degrees: Degrees, processes: int, settings: TrainSettings) -> 
     if processes % degrees.replica_size:
         raise InputError(
             f"{SECTION} is {degrees}: {degrees.replica_size} processes work on the same windows, and {processes} "
-            f"(pretrain.train.processes × nodes) is no multiple of {degrees.replica_size}"
+            f"(pretrain.train.processes × nodes) is not a multiple of {degrees.replica_size}"
         )
     shared = processes // degrees.loss_copies
     if shared % degrees.expert:
@@ -121,7 +123,7 @@ def check_degrees(degrees: Degrees, processes: int, settings: TrainSettings) -> 
 
 
 def check_model(degrees: Degrees, config: Any, context: int, accumulation: int) -> None:
-    """InputError where a model of this configuration of transformers cannot be cut so.
+    """InputError if a model of this configuration of transformers cannot be cut so.
 
     context: tokens of a training window; accumulation: micro-batches of a process in a step.
     """

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from crawl2llm.training.pretraining_settings import ResolvedModel
+if TYPE_CHECKING:
+    from crawl2llm.training.pretraining_settings import ResolvedModel
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ FAMILIES = {
 
 def model_of_summary(shape: Mapping[str, Any]) -> ResolvedModel:
     """`pretrain.train.model` as the `shape` of a manifest's summary has it, beside the vocabulary."""
+    from crawl2llm.training.pretraining_settings import ResolvedModel
+
     return ResolvedModel.model_construct(**shape)
 
 

@@ -256,7 +256,7 @@ class TrainSettings(TrainingSettings):
     )
     loss_chunk: int = setting(
         0,
-        "Tokens whose logits are there at once in training; 0: those of the micro-batch. With 1024 or so a "
+        "Tokens whose logits are in memory at once in training; 0: those of the micro-batch. With 1024 or so a "
         "large vocabulary takes little memory; the last digits differ.",
         ge=0,
         unless_default=True,

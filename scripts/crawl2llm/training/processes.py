@@ -47,7 +47,7 @@ def free_port() -> int:
 
 
 def malloc_variables() -> dict[str, str]:
-    """The variable that has CPU training keep its memory; none where there is a GPU, or where a person has set it."""
+    """The variable that has CPU training keep its memory; none if there is a GPU, or where a person has set it."""
     return {} if GPU.exists() or "GLIBC_TUNABLES" in os.environ else {"GLIBC_TUNABLES": TUNABLES}
 
 
@@ -123,7 +123,7 @@ class Child:
         return f"rank {self.rank} (of {self.world} processes, on {socket.gethostname()})"
 
     def traceback(self) -> list[str]:
-        """The last traceback on its stderr; [] where there is none, or an `error: …` after it says more."""
+        """The last traceback on its stderr; [] if there is none, or an `error: …` after it says more."""
         lines = list(self.tail)
         starts = [number for number, line in enumerate(lines) if line.strip().endswith(TRACEBACK)]
         if not starts:
@@ -136,7 +136,7 @@ class Child:
 
 
 def first_failure(children: Sequence[Child], step: str, memory: str | None) -> tuple[str, str] | None:
-    """(what the first process that failed died of, its traceback); None where it has said so itself, as `error: …`."""
+    """(what the first process that failed died of, its traceback); None if it has said so itself, as `error: …`."""
     failed = [child for child in children if child.process.returncode not in (0, RESUBMIT) and not child.killed]
     if not failed:
         return None
@@ -166,7 +166,7 @@ def supervise(
     On Linux they end with this process, even where it is killed (not a program that is setuid, as Apptainer may be).
     `listening` says that they call `on_stop_signal`. Stopping signals stay without effect after the return. `say` is called once,
     after the end of all, with a message and a traceback (or ""), where the first that failed was ended by a signal or by
-    an unexpected error; `step` decides what such a message tells to lower. `watch` ends all where one of them hangs: status 1.
+    an unexpected error; `step` decides what such a message tells to lower. `watch` ends all if one of them hangs: status 1.
     locks: descriptors of files that they hold open too, until each ends (chain/gpu_slots.py).
     """
     children: list[Child] = []

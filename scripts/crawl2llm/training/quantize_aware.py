@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from crawl2llm.chain import model_registry
-from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.engine_settings import EngineSettings
 
@@ -22,10 +21,10 @@ def is_quantize_aware(settings: EngineSettings) -> bool:
 
 
 def check_quantize_aware(settings: EngineSettings, key: Callable[[str], str], kind: str = "") -> None:
-    """InputError where weights are to be rounded of an adapter's model, of a type whose layers cannot be, by another engine, or in the
+    """InputError if weights are to be rounded of an adapter's model, of a type whose layers cannot be, by another engine, or in the
     shards of ZeRO.
 
-    key: a key of finetune.train as the config names it. kind: pretrain.train.model.type, where it is known.
+    key: a key of finetune.train as the config names it. kind: pretrain.train.model.type, if it is known.
     """
     if not is_quantize_aware(settings):
         return
@@ -54,6 +53,8 @@ def check_quantize_aware(settings: EngineSettings, key: Callable[[str], str], ki
 
 def check_config(config: dict[str, Any]) -> None:
     """`check_quantize_aware` of every model of finetune.train of a config: before a run."""
+    from crawl2llm.chain.settings_registry import settings_class
+
     for name in model_registry.models_made_by(config, STEP):
         check_quantize_aware(
             EngineSettings.of_tuning(settings_class(STEP).model_validate(model_registry.section(config, STEP, name))),

@@ -46,7 +46,7 @@ def weight_rounder(settings: EngineSettings) -> Callable[[torch.Tensor], torch.T
 def round_linear_layers(model: nn.Module, settings: EngineSettings, where: str) -> int:
     """Have each linear layer that compress.quantize would take multiply with rounded weights from now on; how many.
 
-    0 where `quantize_aware` is none. Raises InputError where no layer has a shape that the method takes.
+    0 if `quantize_aware` is none. Raises InputError if no layer has a shape that the method takes.
     """
     if not is_quantize_aware(settings):
         return 0

@@ -1,4 +1,4 @@
-"""One run of pretrain.train on one process: its data, its engine, and one step of it."""
+"""One run of pretrain.train on one process: its data, its engine, and what it does at a step, a validation and a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,6 @@ from crawl2llm.training import (
     checks,
     compiler,
     data,
-    ema,
     engine,
     group,
     heldout,
@@ -51,27 +50,55 @@ from crawl2llm.training import (
     spikes,
     start_from,
 )
+from crawl2llm.training.callback import Callback
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.by_name import ENGINES
+from crawl2llm.training.loop import Room, reduce_loss
 from crawl2llm.training.pretraining_settings import TrainSettings
+from crawl2llm.training.run_state import RunState
 
 STEP = "pretrain.train"
-Room = Callable[[str], contextlib.AbstractContextManager[None]]  # see memory_guard.explain_out_of_memory
 REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup"
 
 
 class Run:
     """One run: what is the same at every step, and what it does: a step, a validation, a checkpoint.
 
-    Built by all processes together, and at once where `folder` holds a checkpoint: `done` is its step.
+    All processes build it together. It resumes from the newest checkpoint in `folder`, after step `state.done`.
     """
 
     def __init__(self, args: argparse.Namespace, settings: TrainSettings, folder: Path) -> None:
-        self.args, self.folder = args, folder
+        self.args, self.folder, self.state = args, folder, RunState()
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         degrees = parallel.Degrees.of_settings(settings)
         checks.check_settings(settings, self.processes)
         self.place = parallel.Place(self.rank, self.processes, degrees)
+        self._plan_batches(settings)
+        shape = self._model_config()
+        parallel.check_model(degrees, shape, self.plan.context, self.accumulation)
+        if degrees and self.rank == 0:
+            log.info(
+                "shared out: %s; %d of %d processes read different data",
+                degrees,
+                self.place.data_processes,
+                self.processes,
+            )
+        self.device = group.choose_device(settings.device, int(os.environ["LOCAL_WORLD_SIZE"]))
+        if settings.compile_layers:
+            compiler.check_compiler(self.device.type)
+        numa.bind_to(self.device, settings.numa_binding, settings.threads)
+        self.estimated, self.room = self.memory_and_room(shape)
+        self.kind = settings.engine
+        group.join_group(self.device, settings.threads)
+        self._build_engine(shape, degrees)
+        documents, _ = heldout.choose_documents(args.tokens, self.settings.validation_tokens, settings.seed)
+        self.heldout, self.heldout_sizes = documents, heldout.count_sizes(documents)
+        pieces = list(heldout.scoring_pieces(documents, self.eos, self.plan.context, heldout.CARRY))
+        self.validation = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
+
+    def _plan_batches(self, settings: TrainSettings) -> None:
+        """Which tokens there are, and which of them a step reads."""
+        args = self.args
         self.vocabulary, self.eos = model.vocabulary_of(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
@@ -91,27 +118,18 @@ class Run:
         self.engine_settings = EngineSettings.of_pretraining(self.settings)
         self.mix = mix_reader.MixReader(args.mix[0], self.stream, self.plan, settings.seed) if args.mix else None
         self.accumulation = schedule.accumulation_steps(self.plan, self.micro_batch, self.place.data_processes)
-        chosen = {key.removeprefix("model.") for key in self.resolved}
-        shape = model.build_config(self.settings.model, self.vocabulary, self.eos, chosen)
-        parallel.check_model(degrees, shape, self.plan.context, self.accumulation)
-        if degrees and self.rank == 0:
-            log.info(
-                "shared out: %s; %d of %d processes read different data",
-                degrees,
-                self.place.data_processes,
-                self.processes,
-            )
-        self.device = group.choose_device(settings.device, int(os.environ["LOCAL_WORLD_SIZE"]))
-        if settings.compile_layers:
-            compiler.check_compiler(self.device.type)
-        numa.bind_to(self.device, settings.numa_binding, settings.threads)
-        self.estimated, self.room = self.memory_and_room(shape)
+        self.next_batch = data.ReadAhead(self.read_batch)
 
-        self.kind = settings.engine
-        group.join_group(self.device, settings.threads)
+    def _model_config(self) -> PreTrainedConfig:
+        chosen = {key.removeprefix("model.") for key in self.resolved}
+        return model.build_config(self.settings.model, self.vocabulary, self.eos, chosen)
+
+    def _build_engine(self, shape: PreTrainedConfig, degrees: parallel.Degrees) -> None:
+        """The engine, with the weights of a checkpoint, of another run or of the beginning. A collective call."""
+        settings, args = self.settings, self.args
         self.code = code_hashes("crawl2llm.stages.pretrain.train")
         self.mark = digest(canonical_json([self.tracked, self.plan.steps]))
-        resume_point = checkpoint.agree_on_checkpoint(folder, self.code, self.mark, self.plan.steps, self.device)
+        resume_point = checkpoint.agree_on_checkpoint(self.folder, self.code, self.mark, self.plan.steps, self.device)
         empty_model = initial.empty_model(shape)
         values: Callable[[], initial.Weights] = partial(initial.random_weights, shape, settings.seed)
         if (mup_factor := mup.width_factor(self.engine_settings)) != 1:
@@ -139,35 +157,29 @@ class Run:
         )
         self.changed = resume_point.changed if resume_point else ()
         self.ema = settings.ema
-        self.spiked = False  # whether the last step was left out as a spike
-        self.checkpoint_writer = async_checkpoints.AsyncWriter(folder) if settings.async_checkpoints else None
+        self.checkpoint_writer = async_checkpoints.AsyncWriter(self.folder) if settings.async_checkpoints else None
         self.begun = resume_point.begun if resume_point else 0  # the step after which a branch of another run begins
         try:
             self.engine = ENGINES[self.kind](job)
             self.restore(resume_point)
         except InputError as error:  # the same on every process
             raise checkpoint.CollectiveError(str(error)) from error
-        documents, _ = heldout.choose_documents(args.tokens, self.settings.validation_tokens, settings.seed)
-        self.heldout = documents
-        scored = heldout.count_sizes(documents)
-        self.validation_documents, self.validation_tokens = scored["documents"], scored["tokens"]
-        self.validation_bytes = scored["bytes"]
-        pieces = list(heldout.scoring_pieces(documents, self.eos, self.plan.context, heldout.CARRY))
-        self.validation = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
 
     def restore(self, resume_point: checkpoint.Checkpoint | None) -> None:
         """Be where a checkpoint is; None: at the beginning. A collective call."""
-        self.done, self.skipped = (resume_point.step, list(resume_point.skipped)) if resume_point else (0, [])
-        self.overflows, self.overflowed = (resume_point.overflows if resume_point else 0), False
-        self.lowest, self.stale = (resume_point.lowest, resume_point.stale) if resume_point else (None, 0)
-        # Steps: of an early stop, and whose weights were taken then.
-        self.stopped, self.best = resume_point.stopped if resume_point else 0, 0
+        self.state.restore(resume_point)
         self.spikes = spikes.spike_detector(self.settings, resume_point.recent if resume_point else ())
-        self.ahead, self.rolled = (resume_point.ahead, list(resume_point.rolled)) if resume_point else (0, [])
         if resume_point is not None:
             with checkpoint_integrity.explain_damage(resume_point.path, self.folder):
                 self.engine.load(resume_point, self.folder)
             self.engine.restore_loss_scale(resume_point)
+
+    extra_callbacks: Sequence[Callback] = ()  # of the loop, before those of checkpoints
+
+    @property
+    def last_step(self) -> int:
+        """The last step of the run."""
+        return self.plan.steps
 
     @property
     def keeps_best(self) -> bool:
@@ -192,7 +204,7 @@ class Run:
     def memory_and_room(self, config: PreTrainedConfig) -> tuple[int, Room]:
         """The estimated bytes of a process, and what turns a lack of memory in a part of the run into an error that helps.
 
-        InputError, with what to change, where this node or its GPUs have too little memory for the run.
+        Raises InputError, with what to change, if this node or its GPUs have too little memory for the run.
         """
         settings = self.settings
         summary = {"shape": {**dict(settings.model), "vocabulary": self.vocabulary}}
@@ -217,8 +229,12 @@ class Run:
         )
         return memory_guard.estimate_memory(shape, self.engine_settings, placement, cuda), enough
 
+    def end_reading(self) -> None:
+        """Forget the batch that was read ahead."""
+        self.next_batch.close()
+
     def read_batch(self, step: int) -> torch.Tensor:
-        """This process's windows of a step: int64 [accumulation, micro_batch, context + 1], on the CPU."""
+        """This process's windows of a step: int64 (accumulation, micro-batch, context + 1), on the CPU."""
         mine = data.process_share(
             self.step_windows(step), self.place.data_rank, self.place.data_processes, self.micro_batch
         )
@@ -233,66 +249,70 @@ class Run:
         """The windows of a step's global batch, the same for any number of processes."""
         first, sequences = self.plan.window_span(step)
         if self.mix:
-            return self.mix.windows_at(first + self.ahead, sequences)
-        return data.windows_from(first + self.ahead, sequences, self.plan.windows, self.settings.seed)
+            return self.mix.windows_at(first + self.state.ahead, sequences)
+        return data.windows_from(first + self.state.ahead, sequences, self.plan.windows, self.settings.seed)
 
-    def step(self, step: int, batch: torch.Tensor, stopping: bool) -> tuple[float, bool]:
-        """One optimizer update. Returns the global batch's mean loss in nats a token, and whether to stop.
+    def document_ids(self, step: int) -> list[str]:
+        """The ids of the documents of a step's global batch."""
+        windows = self.step_windows(step)
+        if self.mix:
+            return self.mix.document_ids(self.args.tokens, windows)
+        return data.document_ids(self.args.tokens, windows, self.plan.context)
 
-        Where the loss or the gradient is not finite or a spike the update is left out, on every process, and `skipped` ends
-        with this step. An update that is left out for fp16's loss scale is counted in `overflows` instead. After either the learning
-        rate and the data move on as if the step had been taken.
+    def take_step(self, state: RunState, batch: torch.Tensor) -> None:
+        """One optimizer update.
+
+        batch: int64 (accumulation, micro-batch, context + 1), this process's token ids.
+
+        If the loss or the gradient is not finite, or a spike, every process leaves the update out, and `skipped` ends with this step.
+        An update that is left out for fp16's loss scale is counted in `overflows` instead. In both cases the learning rate and the data
+        move on as if the step had been taken.
         """
-        if self.checkpoint_writer:
-            self.checkpoint_writer.raise_failure()
-        rate = schedule.learning_rate(step, self.plan.steps, self.engine_settings)
+        rate = schedule.learning_rate(state.step, self.plan.steps, self.engine_settings)
         fits = self.spikes.may_update if self.spikes else None
         scale = self.engine.loss_scale()
-        self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
-        total = torch.zeros(2, dtype=torch.float64, device=self.device)
-        total[0], total[1] = self.update.loss / self.processes, float(stopping)
-        # One all-reduce carries the loss, and whether any process was told to stop, so that all stop together.
-        dist.all_reduce(total)
-        value, stop = total.tolist()
-        finite = math.isfinite(value) and self.update.norm is not None and math.isfinite(self.update.norm)
-        self.spiked = not self.update.applied and finite
-        if self.update.applied and self.ema:
-            self.engine.update_ema(ema.update_weight(self.ema, step))
-        self.overflowed = loss_scale.is_overflow(scale and scale[0], value, self.update.norm, self.update.applied)
-        self.overflows += self.overflowed
-        if not self.update.applied and not self.overflowed:
-            self.skipped.append(step)
-        elif not math.isfinite(value):
-            raise RuntimeError(f"step {step} was taken with a loss of {value}")  # see Engine.step
-        return value, stop > 0
+        state.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
+        state.loss = reduce_loss(state, self.device, self.processes)
+        applied, norm = state.update.applied, state.update.norm
+        is_finite = math.isfinite(state.loss) and norm is not None and math.isfinite(norm)
+        state.spiked = not applied and is_finite
+        state.overflowed = loss_scale.is_overflow(scale and scale[0], state.loss, norm, applied)
+        state.overflows += state.overflowed
+        if not applied and not state.overflowed:
+            state.skipped.append(state.step)
+        elif not math.isfinite(state.loss):
+            raise RuntimeError(f"step {state.step} was taken with a loss of {state.loss}")  # see Engine.step
+        state.row = {"step": state.step, "loss": state.loss} if math.isfinite(state.loss) else {"step": state.step}
+        if self.mix:
+            state.row |= self.mix.loss_row(self.step_windows(state.step))
 
-    def check_skipped(self, most: int) -> None:
-        """Raise CollectiveError if more than `most` steps were skipped."""
-        if len(self.skipped) > most:
-            raise checkpoint.CollectiveError(
-                f"the loss or the gradient was not finite{' or a spike' if self.spikes else ''} in {len(self.skipped)} steps, the last is "
-                f"step {self.skipped[-1]}; pretrain.train.max_skipped_steps is {most}. {REMEDY.capitalize()}; "
-                "skipped steps and the ids of their documents are in "
-                f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps resumes from the newest checkpoint"
-            )
+    def skip_error(self, skipped: list[int]) -> str:
+        """The error if more steps were skipped than `max_skipped_steps`."""
+        return (
+            f"the loss or the gradient was not finite{' or a spike' if self.spikes else ''} in {len(skipped)} steps, the last is "
+            f"step {skipped[-1]}; pretrain.train.max_skipped_steps is {self.settings.max_skipped_steps}. {REMEDY.capitalize()}; "
+            "skipped steps and the ids of their documents are in "
+            f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps resumes from the newest checkpoint"
+        )
 
     def window_nats(self, batch: list[heldout.Piece]) -> torch.Tensor:
-        """The summed loss of each of a batch of held-out windows, float64 [n]."""
-        inputs, targets = map(torch.from_numpy, heldout.pad_windows(batch, self.eos))
+        """The summed loss of each of a batch of held-out windows: float64 (windows,)."""
+        inputs, targets = map(torch.from_numpy, heldout.pad_windows(batch, self.eos))  # (windows, longest) each
         return self.engine.evaluate(inputs.to(self.device), targets.to(self.device))
 
     def rehearse_validation(self) -> None:
-        """The largest batch of a validation, before the first step: all that comes later than a second step is then known to have room."""
-        if self.validation_tokens:
+        """Run the largest batch of a validation, to see that it has room."""
+        if self.heldout_sizes["tokens"]:
             self.window_nats(self.validation[-self.micro_batch :])
 
     def validate(self) -> dict[str, Any] | None:
-        """`heldout.summarize_scores` of the validation documents; None where there are none.
+        """`heldout.summarize_scores` of the validation documents; None if there are none.
 
         The windows are dealt out in turn; every process runs as many forward passes as the others, as ZeRO 3 needs.
         """
-        if not self.validation_tokens:
+        if not self.heldout_sizes["tokens"]:
             return None
+        # nats by source: (sources,)
         total = torch.zeros(len(heldout.source_names(self.heldout)), dtype=torch.float64, device=self.device)
         size = self.micro_batch
         parts, rank = self.place.data_processes, self.place.data_rank
@@ -308,8 +328,6 @@ class Run:
             raise checkpoint.CollectiveError(
                 f"the validation loss is {scores['loss']}: the weights are no longer usable. {REMEDY.capitalize()}"
             )
-        better = self.lowest is None or scores["loss"] < self.lowest
-        self.lowest, self.stale = (scores["loss"], 0) if better else (self.lowest, self.stale + 1)
         return scores
 
     def weights(self) -> initial.Weights:
@@ -324,8 +342,14 @@ class Run:
             "estimated_memory_bytes": self.estimated,
         }
 
-    def save(self, step: int, validation: float | None = None, end: bool = True) -> None:
-        """A checkpoint of all processes; `validation`: the loss of one after this very step. The rest: see `saving.save_checkpoint`."""
+    def save(self, state: RunState) -> None:
+        """A checkpoint after the step that was taken, by all processes; at the end of the training it returns when it is whole."""
+        validation = state.scores["loss"] if state.scores else None
+        ends = state.stop or state.over or state.step == self.last_step
+        self.write_checkpoint(state.step, validation, ends)
+
+    def write_checkpoint(self, step: int, validation: float | None, end: bool) -> None:
+        """A checkpoint of all processes; validation: the loss of one after this very step. The rest: see `saving.save_checkpoint`."""
         new_checkpoint = self.build_checkpoint(step, validation)
         tokenizer = partial(model.companion_files, self.args.tokenizer)
         saving.save_checkpoint(self, new_checkpoint, self.keep_policy(), self.settings.save_dtype, tokenizer, end)
@@ -337,6 +361,7 @@ class Run:
 
     def build_checkpoint(self, step: int, validation: float | None) -> checkpoint.Checkpoint:
         """What a checkpoint after `step` says of the run; `restore` takes it back."""
+        state = self.state
         return checkpoint.Checkpoint(
             path=self.folder / f"step-{step:06d}",
             step=step,
@@ -344,18 +369,18 @@ class Run:
             zero_stage=self.settings.zero_stage,
             settings=self.mark,
             code=self.code,
-            skipped=tuple(self.skipped),
+            skipped=tuple(state.skipped),
             changed=self.changed,
             engine=self.kind,
             validation=validation,
-            lowest=self.lowest,
+            lowest=state.lowest,
             recent=tuple(self.spikes.recent) if self.spikes else (),
-            ahead=self.ahead,
-            seen=self.plan.window_span(step + 1)[0] + self.ahead,
-            rolled=tuple(self.rolled),
-            stale=self.stale,
-            stopped=self.stopped,
+            ahead=state.ahead,
+            seen=self.plan.window_span(step + 1)[0] + state.ahead,
+            rolled=tuple(state.rolled),
+            stale=state.stale,
+            stopped=state.stopped,
             begun=self.begun,
             optimizer=self.settings.optimizer,
-            **loss_scale.checkpoint_facts(self.engine.loss_scale(), self.overflows),
+            **loss_scale.checkpoint_facts(self.engine.loss_scale(), state.overflows),
         )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-import xxhash
 
 # Token ids [n, length], the mask up to there, places, a cache or None → (fp32 logits [n, vocabulary] behind the last, the cache).
 Following = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Any], tuple[torch.Tensor, Any]]
@@ -16,6 +15,8 @@ Following = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Any], tuple[torc
 
 def uniform_draws(seed: int, key: Sequence[object], count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     """`count` numbers in [0, 1), a function of seed and key alone: Philox, keyed by their hash."""
+    import xxhash  # only here: gpu-check draws without it
+
     mark = xxhash.xxh3_128_intdigest("\x1f".join(map(str, (seed, *key))).encode())
     return np.random.Generator(np.random.Philox(key=mark)).random(count)
 
@@ -33,7 +34,7 @@ def next_logits(
 ) -> tuple[torch.Tensor, Any]:
     """A model of transformers as `Following`: one forward pass with keys and values kept.
 
-    inputs, places: int64 [n, length]. mask: int64 [n, all so far], 0 where there is padding. cache: what it returned before, or None.
+    inputs, places: int64 [n, length]. mask: int64 [n, all so far], 0 if there is padding. cache: what it returned before, or None.
     """
     output = model(
         input_ids=inputs,

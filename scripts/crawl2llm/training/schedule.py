@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.engine_settings import EngineSettings
-from crawl2llm.training.pretraining_settings import ResolvedSettings, TrainSettings
+
+if TYPE_CHECKING:
+    from crawl2llm.training.pretraining_settings import ResolvedSettings, TrainSettings
 
 SECTION = "pretrain.train"
 
@@ -68,7 +71,7 @@ def check_schedule(settings: TrainSettings, data: int) -> None:
 
 
 def check_batch(settings: TrainSettings) -> None:
-    """InputError for a global batch that is no multiple of the context."""
+    """InputError for a global batch that is not a multiple of the context."""
     context, batch = settings.model.context, settings.global_batch_tokens
     if isinstance(context, int) and isinstance(batch, int) and batch % context:
         raise InputError(
@@ -110,7 +113,7 @@ def make_plan(settings: ResolvedSettings, tokens: int) -> Plan:
     """The plan for a training stream of `tokens` tokens.
 
     The budget is `steps`, `tokens` or `epochs`, rounded up to whole steps; one epoch where none is given.
-    Raises InputError where more than one is given, where the global batch is no multiple of the context, where a ramp does not rise, or
+    Raises InputError if more than one is given, where the global batch is not a multiple of the context, where a ramp does not rise, or
     where the stream holds no window.
     """
     check_batch(settings)
@@ -142,7 +145,7 @@ def make_plan(settings: ResolvedSettings, tokens: int) -> Plan:
 
 
 def fitting_micro_batch(run_plan: Plan, micro_batch: int, processes: int) -> int:
-    """The largest micro-batch up to `micro_batch` that divides a global batch that is `auto`; itself where none does."""
+    """The largest micro-batch up to `micro_batch` that divides a global batch that is `auto`; itself if none does."""
     sizes = (size for size in range(micro_batch, 0, -1) if run_plan.window_divisor % (size * processes) == 0)
     return next(sizes, micro_batch)
 
@@ -150,7 +153,7 @@ def fitting_micro_batch(run_plan: Plan, micro_batch: int, processes: int) -> int
 def accumulation_steps(run_plan: Plan, micro_batch: int, processes: int) -> int:
     """Micro-batches of each process in one step; under a ramp in the last.
 
-    Raises InputError, with the nearest global batches that would do, where they do not divide evenly.
+    Raises InputError, with the nearest global batches that would do, if they do not divide evenly.
     """
     unit = micro_batch * processes
     if run_plan.sequences % unit:

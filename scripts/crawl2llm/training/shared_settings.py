@@ -10,10 +10,10 @@ class ProcessSettings(Settings):
 
     nodes: int = setting(1, "Nodes of the SLURM job.", ge=1, le=10000, placement="launcher")
     device: Literal["auto", "cpu", "cuda"] = setting(
-        "auto", "auto takes CUDA where there is any; on several nodes, where all have it or none.", placement=True
+        "auto", "auto takes CUDA if there is any; on several nodes, all must have it or none.", placement=True
     )
     numa_binding: bool = setting(
-        True, "Run each process on the cores of its GPU's NUMA node, where the system tells them.", placement=True
+        True, "Run each process on the cores of its GPU's NUMA node, if the system names them.", placement=True
     )
     activation_checkpointing: bool = setting(
         False, "Compute activations again in the backward pass instead of keeping them.", placement=True
@@ -164,7 +164,7 @@ class AdapterSettings(Settings):
 
 
 class PairTrainingSettings(TuningSettings, AdapterSettings):
-    """Of finetune.train: which pairs are trained on, and how they stand in a batch."""
+    """Which pairs finetune.train trains on, and how it lays them out in a batch."""
 
     pairs_of: list[NonEmpty] = setting(
         [],

@@ -94,7 +94,7 @@ def candidate_shapes(model: TrainModel, wanted: float) -> list[ResolvedModel]:
 def fill_shape(model: TrainModel, vocabulary: int) -> TrainModel:
     """`pretrain.train.model` with a number for each key of SHAPE that is `auto`, so that it has about `size` parameters.
 
-    Keys that are set stay. Raises InputError where these and the vocabulary leave no shape within a quarter of the size.
+    Keys that are set stay. Raises InputError if these and the vocabulary leave no shape within a quarter of the size.
     """
     assert model.size is not None
     wanted = parse_size(model.size)

@@ -57,6 +57,6 @@ class SpikeDetector:
 
 
 def spike_detector(settings: ResolvedSettings, recent: Iterable[Pair]) -> SpikeDetector | None:
-    """By the settings of pretrain.train; None where spikes are not looked for. recent: of the checkpoint."""
+    """By the settings of pretrain.train; None if spikes are not looked for. recent: of the checkpoint."""
     sigma = settings.spike_sigma
     return SpikeDetector(sigma, settings.spike_window, recent) if sigma else None

@@ -27,7 +27,7 @@ from crawl2llm.training.weight_files import StoredWeights, names_in_files, shape
 
 
 def checkpoint_of(path: Path, steps: int) -> Checkpoint | None:
-    """The checkpoint in this folder; None where it is a model's. Raises InputError for one that this run cannot continue from."""
+    """The checkpoint in this folder; None if it is a model's. Raises InputError for one that this run cannot continue from."""
     if not path.is_dir():
         raise InputError(f"{KEY} is {str(path)!r}: no folder of a model or of a checkpoint")
     if not (path / checkpoint.FACTS).exists():
@@ -97,7 +97,7 @@ def starting_point(
 
 
 def check_model(run_model: PreTrainedModel, path: Path, tokenizer: Path, chosen: Container[str] = ()) -> None:
-    """Raise InputError where the checkpoint at `path` is one of another architecture or vocabulary. The others: as in `starting_point`."""
+    """Raise InputError if the checkpoint at `path` is one of another architecture or vocabulary. The others: as in `starting_point`."""
     model_folder = path / model.FOLDER
     if model_folder.is_dir():
         check_config(run_model.config, model_folder, KEY, chosen)
@@ -112,7 +112,7 @@ def find_stored_weights(
     """Where each weight of a model in a folder is. run_model: the run's, with or without values. tokenizer: this run's tokenizer.json.
     key: of the config, which names the folder. chosen: the keys that pretrain.train.model.overrides has.
 
-    Raises InputError where it is no model, or another one: other keys of config.json, tensors or vocabulary.
+    Raises InputError if it is no model, or another one: other keys of config.json, tensors or vocabulary.
     """
     files = sorted(path.glob("*.safetensors"))
     if not files:

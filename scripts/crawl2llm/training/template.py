@@ -68,7 +68,7 @@ class Template:
 
     @property
     def _separator(self) -> str:
-        """What stands between an answer and the question after it. No question or answer holds it: rows that spell EOS are dropped."""
+        """The text between an answer and the question after it. No question or answer holds it: rows that spell EOS are dropped."""
         return f"{EOS}\n{self.before.partition('{question}')[0]}"
 
     def with_exchanges(self, exchanges: Sequence[str], question: str) -> str:
@@ -81,7 +81,7 @@ class Template:
         return exchanges, question
 
     def question_of(self, exchange: str) -> str:
-        """The question of an exchange, or the beginning of one that spells what stands before an answer.
+        """The question of an exchange, or the beginning of one that spells the text before an answer.
 
         "" if nothing stands between a question and its answer: nobody can tell then where the answer begins.
         """

@@ -37,7 +37,7 @@ SPARE = 1 << 30  # bytes to leave free on the node's disk
 def folder_of(stage_to: str) -> Path:
     """The folder that `pretrain.train.stage_to` names, with the node's variables put in.
 
-    Raises InputError where it names a variable that is not set on the node.
+    Raises InputError if it names a variable that is not set on the node.
     """
     text = os.path.expandvars(stage_to)
     if missing := re.search(r"\$\{?\w+\}?", text):
@@ -58,17 +58,17 @@ def make_private(folder: Path) -> None:
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
         raise PermissionError(
-            f"{folder} is no folder of this user's alone (owner {about.st_uid}, mode {stat.S_IMODE(about.st_mode):04o}): remove it"
+            f"{folder} is not a folder of this user alone (owner {about.st_uid}, mode {stat.S_IMODE(about.st_mode):04o}): remove it"
         )
 
 
 def stage_tokens(manifests: Sequence[Path], stage_to: str) -> list[Path]:
-    """Copies of the manifests and their files below the folder `stage_to`; the manifests themselves where it is empty.
+    """Copies of the manifests and their files below the folder `stage_to`; the manifests themselves if it is empty.
 
     Any number of processes of a node may call it: the first copies, the others find the copies. A copy has its name once it is on the
     disk and its bytes had the checksum of the manifest. One that is there is read for its checksum, once as long as nobody writes to it,
     and copied again if it has another. The copies lie in a folder that only this user reads and writes. If the disk is too small,
-    training reads the files where they lie, with a warning. Raises ManifestError where a file does not have its checksum.
+    training reads the files where they lie, with a warning. Raises ManifestError if a file does not have its checksum.
     """
     if not stage_to:
         return list(manifests)

@@ -6,7 +6,6 @@ import argparse
 import math
 import os
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,14 @@ from transformers import AutoConfig
 
 from crawl2llm.chain import command_line, config_schema
 from crawl2llm.core import checkpoint_folders
-from crawl2llm.core.console import Progress, log
+from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.training import (
     adapters,
     checkpoint,
     checkpoint_integrity,
-    group,
     heartbeat,
+    loop,
     loss_scale,
     metrics,
     mixture,
@@ -30,6 +29,13 @@ from crawl2llm.training import (
     pair_batches,
     prometheus,
 )
+from crawl2llm.training.callback import Callback
+from crawl2llm.training.callbacks.async_failures import AsyncFailures
+from crawl2llm.training.callbacks.checkpoints import Checkpoints
+from crawl2llm.training.callbacks.loss_rows import LossRows, SyncRows
+from crawl2llm.training.callbacks.phases import Phases
+from crawl2llm.training.callbacks.skip_limit import SkipLimit
+from crawl2llm.training.callbacks.tuning_rows import TuningRows
 from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
 from crawl2llm.training.pair_run import Run
 from crawl2llm.training.processes import RESUBMIT, on_stop_signal
@@ -48,15 +54,15 @@ RUN_FILES = (  # beside checkpoints; charts stay
 def run_tuning(kind: type[Run], args: argparse.Namespace, settings: TuningSettings, manifest: Manifest) -> list[Path]:
     """Train by a run of this class, and write the results; returns the manifest's files on process 0 and nothing on the others."""
     heartbeat.start_beats()
-    stopping: list[int] = []
-    on_stop_signal(lambda number, _: stopping.append(number))
+    signals: list[int] = []
+    on_stop_signal(lambda number, _: signals.append(number))
     first, folder = os.environ["RANK"] == "0", command_line.checkpoint_folder(args)
-    # Process 0 compares checksums; where it fails the launcher ends the others.
+    # Process 0 compares checksums; if it fails, the launcher ends the others.
     source = verify_weights(args.model)[1] if first else model_folder(args.model) / model.FOLDER
     if kind is Run and not has_enough_pairs(args.pairs, "train"):
         return pass_on_model(args, source, manifest) if first else []
     if not first:
-        train_and_measure(kind(args, settings, folder, source), None, stopping)
+        train_and_measure(kind(args, settings, folder, source), None, signals)
         return []
     with checkpoint_folders.claim_folder(folder, args.manifest, manifest.fingerprint):
         run = kind(args, settings, folder, source)
@@ -70,44 +76,45 @@ def run_tuning(kind: type[Run], args: argparse.Namespace, settings: TuningSettin
         )
         for words in (*cut, *mixture.report_notes(run.engine.model.config)):
             log.warning("%s", words)
-        if run.done:
-            log.info("%s", checkpoint_folders.resume_line(folder / f"step-{run.done:06d}", run.done, run.steps))
+        if done := run.state.done:
+            log.info("%s", checkpoint_folders.resume_line(folder / f"step-{done:06d}", done, run.steps))
         with metrics.Recorder(
             folder,
-            run.done,
+            run.state.done,
             0,
             tensorboard=settings.tensorboard,
             wandb=settings.wandb,
             project=settings.wandb_project,
             config=config_schema.given_settings(run.where, settings),
         ) as recorder:
-            tensors, made_on = train_and_measure(run, recorder, stopping)
+            tensors, made_on = train_and_measure(run, recorder, signals)
         manifest.run |= made_on
         return write_results(run, tensors, manifest)
 
 
 def train_and_measure(
-    run: Run, recorder: metrics.Recorder | None, stopping: list[int]
+    run: Run, recorder: metrics.Recorder | None, signals: list[int]
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Train, and measure before and after; (weights, on process 0 alone; what the run trained on). A collective call.
 
-    Ends this program with status RESUBMIT where a signal stopped it after a checkpoint.
+    Ends this program with status RESUBMIT if a signal stopped it, after a checkpoint.
     """
     report_measures(recorder, "before", 0, run.before)
-    ended = train_remaining_steps(run, recorder, stopping)
+    run.state.signals = signals
+    ended = loop.train(run, callbacks_of(run, recorder))
     if ended:
         run.after = run.measure_heldout()
         report_measures(recorder, "after", run.steps, run.after)
     made_on = run.machine_record()
     if not ended:
         raise SystemExit(RESUBMIT)
-    if len(run.skipped) == run.steps or not all(map(math.isfinite, run.after.values())):
+    if len(run.state.skipped) == run.steps or not all(map(math.isfinite, run.after.values())):
         raise checkpoint.CollectiveError(f"the loss is no longer finite ({run.after}); lower {run.where}.learning_rate")
     return {key: value for key, value in run.engine.master_weights() if recorder}, made_on
 
 
 def report_measures(recorder: metrics.Recorder | None, when: str, step: int, measures: dict[str, float]) -> None:
-    """Show what was measured of the held-out part, where there is one and the rows that are continued lack it."""
+    """Show what was measured on the held-out part, unless nothing was or a resumed run has the row already."""
     if not recorder or not measures:
         return
     if any(
@@ -120,35 +127,19 @@ def report_measures(recorder: metrics.Recorder | None, when: str, step: int, mea
         log.info("%s %s: %.4f%s", key.replace("_", " ").replace("heldout", "held-out"), when, value, unit)
 
 
-def train_remaining_steps(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
-    """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
-    interval, started = run.settings.checkpoint_every, time.monotonic()
-    progress = Progress(run.steps, "steps", done=run.done)
-    group.begin_steps(run.settings.step_timeout)
-    for step in range(run.done + 1, run.steps + 1):
-        heartbeat.set_phase("reading pairs", step)
-        with run.room(f"step {step:,}"):
-            row, stop = run.step(step, bool(stopping))
-        if recorder:
-            recorder.write_loss(row)
-            norm = run.update.norm if run.update.applied else None
-            seconds = round(recorder.seconds + time.monotonic() - started, 3)
-            more = {"learning_rate": run.rate, "grad_norm": norm, "seconds": seconds, "skipped_steps": len(run.skipped)}
-            recorder.write_metrics({"step": step, "loss": row.get("loss"), **more, **run.extra_metrics})
-            progress.add(1, f"loss {row['loss']:.3f}" if "loss" in row else "skipped")
-        run.check_skipped()
-        last = step == run.steps
-        if stop or (interval and (last or step % interval == 0)):
-            heartbeat.set_phase("checkpoint")
-            if recorder:
-                recorder.sync()  # a complete checkpoint has all its rows
-            run.save(step, end=stop or last)
-        if stop and not last:
-            log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
-            return False
-    group.wait_at_most(group.LONGEST_WAIT)
-    heartbeat.set_phase("writing the model")
-    return True
+def callbacks_of(run: Run, recorder: metrics.Recorder | None) -> list[Callback]:
+    """What happens around the steps of a run, in this order. recorder: on process 0, which alone writes rows."""
+    callbacks = [
+        Phases("reading pairs", run.settings.step_timeout),
+        AsyncFailures(run.checkpoint_writer) if run.checkpoint_writer else None,
+        *run.extra_callbacks,
+        LossRows(recorder) if recorder else None,
+        TuningRows(run, recorder) if recorder else None,
+        SkipLimit(run.settings.max_skipped_steps, run.skip_error),
+        Checkpoints(run.wants_checkpoint),
+        SyncRows(recorder) if recorder else None,
+    ]
+    return [callback for callback in callbacks if callback]
 
 
 def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> list[Path]:
@@ -157,7 +148,7 @@ def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest
         raise command_line.InputError(
             f"the weights are not finite ({bad[0]} and {len(bad) - 1} more); lower {run.where}.learning_rate"
         )
-    out = model_folder(run.args.manifest)
+    out, state = model_folder(run.args.manifest), run.state
     out.mkdir(exist_ok=True)
     with checkpoint.detect_full_disk(out):
         whole = adapters.merged_weights(tensors, run.engine_settings, run.adapted()) if run.adapted else tensors
@@ -169,8 +160,8 @@ def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest
         shutil.copyfile(run.folder / file, out / file)
     losses = [row["loss"] for row in metrics.read(out / metrics.LOSSES) if "loss" in row]
     notes = [
-        f"{len(run.skipped)} of {run.steps} steps were skipped, since their loss or gradient was not finite: "
-        f"{', '.join(map(str, run.skipped))} (their pairs are in losses.jsonl)."
+        f"{len(state.skipped)} of {run.steps} steps were skipped, since their loss or gradient was not finite: "
+        f"{', '.join(map(str, state.skipped))} (their pairs are in losses.jsonl)."
     ]
     cut = pair_batches.report_notes(
         *run.cuts, run.settings.max_length, run.batches.template.cut, run.where, run.row_noun
@@ -185,11 +176,11 @@ def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest
         "steps": run.steps,
         "loss_first": losses[0],
         "loss_last": losses[-1],
-        "skipped_steps": run.skipped,
-        **loss_scale.metrics_row(run.engine.loss_scale(), run.overflows),
+        "skipped_steps": state.skipped,
+        **loss_scale.metrics_row(run.engine.loss_scale(), state.overflows),
         "notes": [
-            *(notes if run.skipped else []),
-            *loss_scale.report_notes(run.engine.loss_scale(), run.overflows, run.steps),
+            *(notes if state.skipped else []),
+            *loss_scale.report_notes(run.engine.loss_scale(), state.overflows, run.steps),
             *cut,
             *mixture.report_notes(run.engine.model.config),
             *run.report_notes(),
@@ -203,7 +194,7 @@ def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest
 def remove_checkpoints(args: argparse.Namespace) -> None:
     """Remove a finished run's checkpoints, and what lies beside them but charts.
 
-    Not before its manifest stands: what is killed until then, or finds the disk full, resumes from them.
+    Only once its manifest is written: a run that is killed before, or finds the disk full, resumes from them.
     """
     folder = command_line.checkpoint_folder(args)
     if not folder.is_dir():
@@ -220,7 +211,7 @@ def remove_checkpoints(args: argparse.Namespace) -> None:
 
 
 def pass_on_model(args: argparse.Namespace, source: Path, manifest: Manifest) -> list[Path]:
-    """Without enough pairs: the model that it is made from as it is, and a summary that says so; returns the files.
+    """With too few pairs: copy the model that it is made from, and say so in the summary; returns the files.
 
     source: the folder of that model's weights.
     """

@@ -18,7 +18,7 @@ TABLE = (
 
 
 def vocabulary_entries(setting: Any, size: int) -> int:
-    """The vocabulary's entries for `size` bytes of training text: `setting` itself where it is a number."""
+    """The vocabulary's entries for `size` bytes of training text: `setting` itself if it is a number."""
     if setting != "auto":
         return int(setting)
     return next(number for least, number in reversed(TABLE) if size >= least)

@@ -83,3 +83,23 @@ def test_windows_overlap_by_one_so_that_every_token_is_predicted_once(shards: li
     assert found.shape == (2, 3, 11)
     assert (found[..., 1:].ravel() == stream.read(1, 60)).all()
     assert (found[..., :-1].ravel() == stream.read(0, 60)).all()
+
+
+def test_reading_ahead_gives_each_step_its_batch_and_begins_again_after_a_roll_back() -> None:
+    steps: list[int] = []
+
+    def read(step: int) -> int:
+        steps.append(step)
+        if step == 5:
+            raise ValueError("no such batch")
+        return step * 10
+
+    ahead = data.ReadAhead(read)
+    assert [ahead(1), ahead(2), ahead(3)] == [10, 20, 30]
+    assert ahead(2) == 20  # step 4 was read, and is forgotten
+    ahead.close()
+    assert ahead.following is None and sorted(steps) == [1, 2, 2, 3, 3, 4]
+    assert ahead(4) == 40
+    with pytest.raises(ValueError, match="no such batch"):
+        ahead(5)
+    ahead.close()

@@ -159,7 +159,7 @@ def test_the_data_are_shared_out_by_what_the_other_degrees_leave() -> None:
             {"engine": "deepspeed"},
             "pretrain.train.engine is deepspeed.*set pretrain.train.engine to torch",
         ),
-        ({"tensor": 2}, 3, {}, "2 processes work on the same windows, and 3 .* is no multiple of 2"),
+        ({"tensor": 2}, 3, {}, "2 processes work on the same windows, and 3 .* is not a multiple of 2"),
         ({"tensor": 2, "pipeline": 2}, 2, {}, "tensor 2, pipeline 2: 4 processes"),
         ({"expert": 4}, 2, {}, "parallel.expert is 4.*which are 2 here; it must divide 2"),
         (
@@ -261,7 +261,7 @@ def test_the_plan_counts_the_part_of_a_process() -> None:
     table = 4 * 512 * 8192
     assert pipeline["weights"] == pytest.approx((whole["weights"] - table) / 2 + table, rel=0.01)
     assert sequence["weights"] == whole["weights"] and sequence["activations"] == whole["activations"] // 2
-    with pytest.raises(InputError, match="no multiple of 3"):
+    with pytest.raises(InputError, match="not a multiple of 3"):
         of(tensor=3)
 
 

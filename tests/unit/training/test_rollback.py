@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crawl2llm.training.rollback import ROW, rows_until
+from crawl2llm.training.callbacks.roll_back import ROW, rows_until
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.stages.pretrain.test_nonfinite import poisoned
 

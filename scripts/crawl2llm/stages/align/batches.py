@@ -50,9 +50,9 @@ def labelled_answers(rows: Iterable[Row]) -> list[Row]:
 
 
 def rows_for(method: str, manifest: Path, name: str, step_name: str = "") -> tuple[list[Row], Template]:
-    """The rows of align.pairs that a method takes, and their template. Raises InputError where there is none to train on.
+    """The rows of align.pairs that a method takes, and their template. Raises InputError if there is none to train on.
 
-    step_name: a step that takes the rows of that method, where it is not align.train.
+    step_name: a step that takes the rows of that method, if it is not align.train.
     """
     rows, template = read_rows(manifest, name, LEARNS_FROM[method])
     method_rows = labelled_answers(rows) if method == KTO else rows
@@ -78,7 +78,7 @@ def answer_pairs(rows: Iterable[Row], *names: str) -> list[Row]:
 
 
 def unique_questions(rows: Iterable[Row]) -> list[Row]:
-    """The first row of each question; its `answer` is the first good one to it, where there is any."""
+    """The first row of each question; its `answer` is the first good one to it, if there is any."""
     by_question: dict[str, Row] = {}
     for row in rows:
         answer = row.get("answer", row.get("chosen")) if row.get("label", True) else None

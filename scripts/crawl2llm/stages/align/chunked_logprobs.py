@@ -14,7 +14,7 @@ from crawl2llm.training.batch import IGNORE
 
 
 class ChunkedHead:
-    """Has a model's head return log-probabilities of its targets where it has some: fp32 [n, length], 0 where a target is IGNORE.
+    """Has a model's head return log-probabilities of its targets where it has some: fp32 [n, length], 0 if a target is IGNORE.
 
     What belongs to those never reaches the head. rows: tokens at once. As training/fused_cross_entropy.py has it of a loss that is their
     mean; here what each of them counts is known after the forward pass alone.

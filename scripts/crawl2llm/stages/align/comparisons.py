@@ -70,7 +70,7 @@ class ComparisonRun(PairRun):
         """The held-out answers, first all chosen ones, then the others."""
         self.heldout_pieces = self.batches.scored_pieces(self.heldout_rows, CHOSEN, REJECTED)
 
-    def update_by(self, step: int) -> Update:
+    def update_by(self, step: int, batch: Any) -> Update:
         """The update of a step; `extra_metrics` has scores, margin, accuracy and lengths in tokens. A collective call."""
         numbers, batch = self.batches.row_numbers(step, self.rank), self.batches.micro_batches(step, self.rank)
         share = len(batch) * self.processes / len(self.batches.step_indices(step))

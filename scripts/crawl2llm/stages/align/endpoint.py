@@ -43,7 +43,7 @@ class EndpointJudge:
     def scores(self, answers: Sequence[tuple[str, str, str | None]]) -> list[float]:
         """The score of each (question, answer, reference), not a number where its reply holds none; what is the same is asked once.
 
-        Raises InputError where the endpoint gives no answer: replies that came are kept, and not asked for again.
+        Raises InputError if the endpoint gives no answer: replies that came are kept, and not asked for again.
         """
         distinct = list(dict.fromkeys(answers))
         bodies = [

@@ -85,7 +85,7 @@ class LossEngine(engine.Engine):
     ) -> tuple[torch.Tensor, Any]:
         """(fp32 logits [n, vocabulary] behind the last of token ids [n, length], keys and values up to there). A collective call.
 
-        mask: int64 [n, all so far], 0 where there is padding. places: int64 [n, length]. cache: what it returned before, or None.
+        mask: int64 [n, all so far], 0 if there is padding. places: int64 [n, length]. cache: what it returned before, or None.
         """
         # DeepSpeed's wrapper, or torch's
         runs: Any = getattr(self, "engine", None) or getattr(self, "runs", self.model)

@@ -58,7 +58,7 @@ def _folder_imports(folder: Path, modules: dict[str, ModuleType]) -> Iterator[No
 
 
 def load_function(name: str, key: str) -> Reward:
-    """A user's function. Raises InputError where its file cannot be run, or where it fails or returns no number."""
+    """A user's function. Raises InputError if its file cannot be run, or where it fails or returns no number."""
     path, function = parse_function_path(name, key)
     spec = importlib.util.spec_from_file_location(f"reward_{path.stem}", path)
     assert spec and spec.loader

@@ -1,6 +1,6 @@
 """What PPO makes of drawn answers and of a model of values: rewards of tokens, advantages, and its two clipped losses.
 
-All arrays are [answers, length] in the places of an answer's tokens, `mask` is True where there is one; a row's tokens are in one
+All arrays are [answers, length] in the places of an answer's tokens, `mask` is True if there is one; a row's tokens are in one
 piece. A value is what a model expects of an answer before the token at its place is drawn. As TRL's PPOTrainer computes it
 (trl/experimental/ppo/ppo_trainer.py, which TRL had before 1.16), but that the score is paid at an answer's last token, which is its end
 token where it has one, and not one place behind it, and that advantages are whitened over the answers of all processes.
@@ -32,7 +32,7 @@ def token_rewards(
 def advantages(
     rewards: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, gamma: float, weight: float
 ) -> torch.Tensor:
-    """How much better each token is than was expected, float64; 0 where none counts. Advantages and values add up to returns.
+    """How much better each token is than was expected, float64; 0 if none counts. Advantages and values add up to returns.
 
     Generalized advantage estimation, Schulman et al. 2015, https://arxiv.org/abs/1506.02438, equation 16: the sum over tokens ahead of
     (gamma · weight)^l · (reward + gamma · next value − value). Behind the last token of an answer nothing is expected. weight: lambda.
@@ -88,7 +88,7 @@ def value_loss(values: torch.Tensor, old_values: torch.Tensor, returns: torch.Te
 
 
 def explained_variance(returns: torch.Tensor, residuals: torch.Tensor) -> float:
-    """The share of the variance of returns that values explain: 1 − var(returns − values) / var(returns); 0 where returns do not vary.
+    """The share of the variance of returns that values explain: 1 − var(returns − values) / var(returns); 0 if returns do not vary.
 
     returns, residuals: number, sum and sum of squares of returns, and of what values leave of them, float64 [3] (OpenAI's baselines,
     common/math_util.py, explained_variance).

@@ -13,7 +13,7 @@ from crawl2llm.training.batch import IGNORE
 
 
 def target_logprobs(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """The log-probability of each target, 0 where it is IGNORE: fp32 [n, length].
+    """The log-probability of each target, 0 if it is IGNORE: fp32 [n, length].
 
     logits: fp32 [n, length, vocabulary]; what stages/align/chunked_logprobs.py made in their place is returned. targets: int64 [n, length].
     """

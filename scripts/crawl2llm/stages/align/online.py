@@ -147,7 +147,7 @@ class RewardRun(Alignment):
         by_name = {f"reward/{name}": value for name, value in zip(self.rewards.names, values, strict=True)}
         return {"reward": total, **(by_name if len(by_name) > 1 else {}), "ended": ended, "answer_tokens": tokens}
 
-    def update_by(self, step: int) -> Update:
+    def update_by(self, step: int, batch: Any) -> Update:
         """The update of a step; `extra_metrics` has reward, divergence from the reference and lengths. A collective call."""
         settings, mine = self.settings, self.batches.answer_numbers(step, self.rank)
         rows = [self.batches.rows[number] for number in self.batches.step_indices(step)]

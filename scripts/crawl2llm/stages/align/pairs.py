@@ -138,7 +138,7 @@ def from_file(
 
 
 def mask_row(row: Row, mask: Masks) -> Row:
-    """A row with its personal data replaced. Raises RowError where it has too much, or where its two answers differed in that alone."""
+    """A row with its personal data replaced. Raises RowError if it has too much, or where its two answers differed in that alone."""
     names = [name for name, value in row.items() if isinstance(value, str)]
     masked = mask([row[name] for name in names])
     if masked is None:

@@ -80,7 +80,7 @@ class PPORun(RewardRun):
         self.size = model.count_parameters(self.policy)
         return built_engine
 
-    def update_by(self, step: int) -> Update:
+    def update_by(self, step: int, batch: Any) -> Update:
         """The updates of a step as one; `extra_metrics` has reward, divergence, lengths, both losses, and what values explain. A collective
         call.
 

@@ -44,7 +44,7 @@ class PreferenceRun(PairRun, Alignment):
             for name in TEXTS_BY_METHOD[self.batches.method]
         }
 
-    def update_by(self, step: int) -> Update:
+    def update_by(self, step: int, batch: Any) -> Update:
         """The update of a step; `extra_metrics` has rewards, margin, accuracy, lengths in tokens, and of KTO the divergence. A collective
         call.
         """

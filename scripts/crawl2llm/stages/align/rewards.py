@@ -153,7 +153,7 @@ class Judge(Protocol):
         """Judge on a device from now on."""
 
     def scores(self, answers: Sequence[RewardArguments]) -> list[float]:
-        """The score of each answer; not a number (nan) where there is none."""
+        """The score of each answer; not a number (nan) if there is none."""
 
 
 REWARD_MAKERS: dict[str | None, Callable[[RewardEntry], Reward]] = {

@@ -15,6 +15,7 @@ from crawl2llm.core.manifest import json_lines, write_atomically
 from crawl2llm.stages.align.batches import KTO, Preferences, PromptBatches, rows_for, unique_questions
 from crawl2llm.stages.align.checks import check_chunks
 from crawl2llm.stages.align.engine import LossEngine, engine_class
+from crawl2llm.stages.align.heldout_measures import HeldoutMeasures
 from crawl2llm.stages.align.pairs import Row
 from crawl2llm.stages.align.settings import RewardSettings, TrainSettings
 from crawl2llm.training import checkpoint, sampling
@@ -43,7 +44,15 @@ class MeasuredRun(Run):
         self.engine = self.engine_of(self.kind)(job)
         self.prepare_training()
         self.start = self.measure_heldout()
+        if every := self.settings.measure_every:
+            self.extra_callbacks = [
+                HeldoutMeasures(every, self.steps, self.heldout_values, self.show_measures, self.room)
+            ]
         return self.engine
+
+    def show_measures(self, measures: dict[str, float]) -> None:
+        """Have the step's row of metrics.jsonl say what was measured."""
+        self.extra_metrics |= measures
 
     def prepare_training(self) -> None:
         """What is made once, with the weights of the model that it is made from. A collective call."""
@@ -60,12 +69,8 @@ class MeasuredRun(Run):
         """What is measured of the held-out rows, by its name in metrics.jsonl. A collective call."""
         raise NotImplementedError
 
-    def step(self, step: int, stopping: bool) -> tuple[dict[str, Any], bool]:
-        """As `Run.step`, and every `measure_every` steps what is measured."""
-        result = super().step(step, stopping)
-        if (interval := self.settings.measure_every) and step % interval == 0 and step < self.steps:
-            self.extra_metrics |= self.heldout_values()
-        return result
+    def next_batch(self, step: int) -> None:
+        """Nothing: an update reads, or draws, its own."""
 
     def to_device(self, batch: MicroBatch) -> MicroBatch:
         """A micro-batch on the device."""
@@ -181,7 +186,7 @@ class Alignment(MeasuredRun):
         return [out / FIXED_PROMPTS_FILE]
 
     def with_rewards(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row of that file with what its answers are worth, where there are rewards."""
+        """A row of that file with what its answers are worth, if there are rewards."""
         return row
 
     def answer_logprobs(self, rows: Sequence[Piece]) -> torch.Tensor:

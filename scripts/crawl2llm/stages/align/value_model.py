@@ -84,7 +84,7 @@ def valued_config(config: PreTrainedConfig, end: int, key: str) -> PreTrainedCon
 def initial_weights(weights: initial.Weights, parent: Callable[[str], torch.Tensor | None]) -> initial.Weights:
     """The values to begin with of a model of `valued_config`: the body of the model of values is the parent's, its head is 0.
 
-    weights: those of the parent, and any for the model of values. parent: the value of a parameter of the parent, None where it has none.
+    weights: those of the parent, and any for the model of values. parent: the value of a parameter of the parent, None if it has none.
     """
     for name, value in weights:
         if name.startswith(HEAD):

@@ -12,7 +12,7 @@ from crawl2llm.training import data
 
 
 def count_windows(stream: data.Stream, context: int) -> int:
-    """How many windows of so many tokens a stream has. Raises InputError where it does not hold one."""
+    """How many windows of so many tokens a stream has. Raises InputError if it does not hold one."""
     if (number := (len(stream) - 1) // context) < 1:
         raise InputError(f"the training shards hold {len(stream):,} tokens, too few for one window of {context}")
     return number

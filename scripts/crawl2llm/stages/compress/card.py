@@ -78,7 +78,7 @@ class Task(ExportSettings):
 
     sources: dict[str, CardSource] = setting(..., "The sources of the run, by name.")
     kept_languages: list[str] | None = setting(..., "What language.select keeps; null without that filter.")
-    lineage: list[str] = setting(..., "The models that stand on the card.")
+    lineage: list[str] = setting(..., "The models that the card names.")
 
 
 def card_metadata(facts: Facts, settings: Task, name: str, types: Iterable[str]) -> Any:
@@ -181,7 +181,7 @@ def count_parameters(facts: Facts) -> int:
 
 
 def usage_lines(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: str) -> Iterator[str]:
-    """How to load it. loader: what finds its tokenizer; "" where there are no safetensors."""
+    """How to load it. loader: what finds its tokenizer; "" if there are no safetensors."""
     yield "## How to use\n"
     if loader and (library := loader_of(facts)):
         yield f"Its weights are quantized; transformers needs `pip install {library}` to load it.\n"
@@ -194,7 +194,7 @@ def usage_lines(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: st
         yield f"{name} was not fine-tuned: it goes on with a text, and has no chat template.\n"
     if context := facts.base_model.summary.get("shape", {}).get("context"):
         yield (
-            f"Its context is {context:,} tokens. It was trained on what stands below{unlisted_training(facts)}; it may write what is "
+            f"Its context is {context:,} tokens. It was trained on the text below{unlisted_training(facts)}; it may write what is "
             "false.\n"
         )
 

@@ -65,7 +65,7 @@ def check_kept(config: dict[str, Any]) -> None:
             try:
                 expression = re.compile(pattern)
             except re.error as wrong:
-                raise InputError(f"{key} has {pattern!r}, which is no regular expression: {wrong}") from wrong
+                raise InputError(f"{key} has {pattern!r}, which is not a regular expression: {wrong}") from wrong
             if layer_names and not pruned and not any(map(expression.search, layer_names)):
                 raise InputError(
                     f"{key} has {pattern!r}, which no linear layer is called by; they are called {', '.join(layer_names[: len(PARTS)])}, …"

@@ -66,7 +66,7 @@ class Facts:
 
     @property
     def evaluation(self) -> dict[str, Any]:
-        """That of the exported model; empty where there is none."""
+        """That of the exported model; empty if there is none."""
         return self.evaluations.get(self.models[0].name, {})
 
     def funnel(self) -> Iterator[tuple[str, int, int, dict[str, int]]]:

@@ -44,7 +44,7 @@ def quantize_model(
 ) -> list[Path]:
     """Quantize the model in `source` into `out`/model, and fill the manifest's summary; the files.
 
-    tokens: manifests of tokenize.encode. chosen_layers: of `layers`, those that are quantized. Raises InputError where the environment is
+    tokens: manifests of tokenize.encode. chosen_layers: of `layers`, those that are quantized. Raises InputError if the environment is
     not there, and where what it gave back is not what was asked for.
     """
     from transformers import AutoConfig
@@ -133,7 +133,7 @@ def round_to_nearest(source: Path, chosen_layers: list[Layer], keep: list[str], 
 def write_result(library_folder: Path, source: Path, chosen_layers: list[Layer], rest: str, folder: Path) -> list[Path]:
     """Write what the library left in `library_folder` into `folder`, which is there whole or not at all; its files.
 
-    source: the folder of the model before. rest: type of the numbers with a floating point. Raises InputError where layers are packed
+    source: the folder of the model before. rest: type of the numbers with a floating point. Raises InputError if layers are packed
     that were not asked for, or the other way round, and where a number is not finite.
     """
     config = json.loads((source / "config.json").read_text(encoding="utf-8"))

@@ -38,7 +38,7 @@ def export_gguf(
 ) -> list[dict[str, Any]]:
     """Make `<name>-<TYPE>.gguf` in `out` of the model in `folder`; what each has been measured to be, in the order of types.
 
-    tokens: manifests of tokenize.encode. Raises InputError where the tools are not there, where llama.cpp does not take the model, where
+    tokens: manifests of tokenize.encode. Raises InputError if the tools are not there, where llama.cpp does not take the model, where
     it cuts texts into other tokens, and where a file that is not quantized has other logits.
     """
     home = gguf_support.TOOLS.folder()

@@ -105,7 +105,7 @@ class LogitReference:
         return nats / math.log(2) / self.bytes
 
     def check_tokens(self, token_lists: list[list[int]]) -> None:
-        """Raise InputError where llama.cpp cuts a text into other tokens than the model's tokenizer."""
+        """Raise InputError if llama.cpp cuts a text into other tokens than the model's tokenizer."""
         for text, ids in zip(self.texts, token_lists, strict=True):
             if (expected := self.tokenizer.encode(text, add_special_tokens=False).ids) != ids:
                 pairs = enumerate(zip(expected, ids, strict=False))

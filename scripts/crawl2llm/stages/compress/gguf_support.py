@@ -96,7 +96,7 @@ def check_exports(config: dict[str, Any]) -> None:
 
 
 def check_tools(config: dict[str, Any], present: Container[str] = ()) -> None:
-    """Raise InputError where an export needs tools that are not there. present: exports that are made already."""
+    """Raise InputError if an export needs tools that are not there. present: exports that are made already."""
     for name in gguf_exports(config):
         if name not in present and (why := TOOLS.problem()):
             raise InputError(f"models.{name} is exported as GGUF, and {why}")

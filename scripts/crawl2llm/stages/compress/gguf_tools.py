@@ -1,4 +1,4 @@
-"""Compile llama.cpp, which exports as GGUF are made and run with: what `make gguf-tools` does, once, where there is a network.
+"""Compile llama.cpp, which exports as GGUF are made and run with: what `make gguf-tools` does, once, if there is a network.
 
 The archive of llama_cpp_python (envs/lock-gguf.txt, by its hash) holds llama.cpp's source, its converter, and bindings for Python.
 Only the library that these load is compiled: not the programs, the server and the chat parsing that come with it. It runs on
@@ -94,7 +94,7 @@ def compile_tools(place: Path) -> Path:
 
 
 def check_library(folder: Path) -> None:
-    """Raise InputError where Python cannot load the library."""
+    """Raise InputError if Python cannot load the library."""
     environment = {**os.environ, "PYTHONPATH": str(folder / "site")}
     command = [sys.executable, "-c", "import llama_cpp; llama_cpp.llama_backend_init()"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)

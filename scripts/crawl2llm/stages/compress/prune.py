@@ -80,7 +80,7 @@ def prune_model(tokens: list[Path], settings: PruneSettings, source: Path, folde
 
 
 def zero_weights(loaded_model: Any, settings: PruneSettings) -> tuple[Any, dict[str, torch.Tensor], Facts]:
-    """(configuration, weights, facts) of a model whose linear layers, but for the output layer, have zeros."""
+    """(configuration, weights, facts) of a model whose linear layers, except the output layer, have zeros."""
     if mixture.mixture_of(loaded_model.config):
         raise command_line.InputError(
             f"{WHERE}.method is {settings.method!r}, and the model, of type {loaded_model.config.model_type!r}, is a mixture of "
@@ -114,7 +114,7 @@ def remove_parts(
 
 
 def wait_for_facts(folder: Path, seconds: float) -> Facts:
-    """What process 0 has written, of another process; it ends by itself where process 0 fails. Raises InputError after so many seconds."""
+    """What process 0 has written, of another process; it ends by itself if process 0 fails. Raises InputError after so many seconds."""
     end = time.monotonic() + seconds
     while (facts := read_facts(folder)) is None:
         if time.monotonic() > end:
@@ -131,14 +131,14 @@ def body(args: argparse.Namespace, settings: PruneSettings, manifest: Manifest) 
     os.environ.setdefault(
         "DS_ACCELERATOR", "cpu" if settings.device == "cpu" or not torch.cuda.is_available() else "cuda"
     )
-    stopping: list[int] = []
-    on_stop_signal(lambda number, _: stopping.append(number))
+    signals: list[int] = []
+    on_stop_signal(lambda number, _: signals.append(number))
     logging.disable_progress_bar()
     folder = command_line.checkpoint_folder(args)
     if os.environ["RANK"] != "0":
         if settings.retrain_tokens:
             facts = wait_for_facts(folder, settings.step_timeout)
-            train_and_measure(Run(args, settings, folder, folder / PRUNED, facts["masked"]), None, stopping)
+            train_and_measure(Run(args, settings, folder, folder / PRUNED, facts["masked"]), None, signals)
         return []
     source = verify_weights(args.model)[1]
     if quantized_weights.is_quantized(source):
@@ -151,18 +151,18 @@ def body(args: argparse.Namespace, settings: PruneSettings, manifest: Manifest) 
         log.info(
             "%s parameters, %s steps of %s tokens", f"{run.size:,}", f"{run.steps:,}", f"{settings.batch_tokens:,}"
         )
-        if run.done:
-            log.info("%s", checkpoint_folders.resume_line(folder / f"step-{run.done:06d}", run.done, run.steps))
+        if done := run.state.done:
+            log.info("%s", checkpoint_folders.resume_line(folder / f"step-{done:06d}", done, run.steps))
         with metrics.Recorder(
             folder,
-            run.done,
+            run.state.done,
             0,
             tensorboard=False,
             wandb="disabled",
             project="",
             config=given_settings(WHERE, settings),
         ) as recorder:
-            tensors, made_on = train_and_measure(run, recorder, stopping)
+            tensors, made_on = train_and_measure(run, recorder, signals)
         manifest.run |= made_on
         return write_results(args, settings, source, folder, facts, run, tensors, manifest)
 
@@ -177,7 +177,7 @@ def write_results(
     tensors: dict[str, torch.Tensor] | None,
     manifest: Manifest,
 ) -> list[Path]:
-    """Write model/ and losses.jsonl, and fill the manifest's summary; the files to list. run: None where nothing was trained."""
+    """Write model/ and losses.jsonl, and fill the manifest's summary; the files to list. run: None if nothing was trained."""
     out = model_folder(args.manifest)
     out.mkdir(exist_ok=True)
     for name in (metrics.LOSSES, metrics.METRICS):
@@ -211,7 +211,7 @@ def write_results(
         "pruned_loss_before": run and round_of(run.before.get("heldout_loss")),
         "pruned_loss_after": run and round_of(run.after.get("heldout_loss")),
         "validation_tokens": run.heldout_tokens if run else 0,
-        "skipped_steps": run.skipped if run else [],
+        "skipped_steps": run.state.skipped if run else [],
         "notes": checkpoint_folders.code_change_notes(list(run.changed)) if run else [],
     }
     return [*files, out / metrics.LOSSES]

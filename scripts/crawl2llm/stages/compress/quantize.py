@@ -48,7 +48,7 @@ def settings_of_library(settings: QuantizeSettings, dtype: Any, skipped: list[st
 
 
 def check_memory(folder: Path, has: int, copies: float = 0.5) -> None:
-    """InputError where the model that is quantized and what is made of it clearly need more than `has` bytes.
+    """InputError if the model that is quantized and what is made of it clearly need more than `has` bytes.
 
     copies: how often the weights are there a second time while they are quantized.
     """

@@ -61,7 +61,7 @@ def check_methods(config: dict[str, Any]) -> None:
 
 
 def check_type(method: str, kind: str, key: str, where: str) -> None:
-    """Raise InputError where a method does not take models of a type. key, where: what method and type are called."""
+    """Raise InputError if a method does not take models of a type. key, where: what method and type are called."""
     if method in PACKED and kind not in TYPES:
         raise InputError(
             f"{key} is {method!r}, which takes models of {where} {', '.join(TYPES)}, and it is {kind!r}: take int8"
@@ -106,7 +106,7 @@ def check_shapes(config: dict[str, Any]) -> None:
 
 
 def check_tools(config: dict[str, Any], present: Container[str] = ()) -> None:
-    """Raise InputError where a model needs an environment that is not there. present: models that are made already."""
+    """Raise InputError if a model needs an environment that is not there. present: models that are made already."""
     for name in model_registry.models_made_by(config, QUANTIZE_STEP):
         if name not in present and model_registry.is_calibrated(config, name) and (why := ENVIRONMENT.problem()):
             method = model_registry.section(config, QUANTIZE_STEP, name)["method"]

@@ -172,7 +172,7 @@ class ExportSettings(Settings):
     )
     licence: str | None = setting(
         None,
-        "The model's licence, as the Hugging Face Hub calls it; null is `unknown`. Licences of sources stand in "
+        "The model's licence, as the Hugging Face Hub calls it; null is `unknown`. Licences of sources are in "
         "ingest.extract.sources.",
         pattern="^[a-z0-9][a-z0-9.-]*$",
         form="an identifier of the Hugging Face Hub, such as apache-2.0, cc-by-4.0 or other",

@@ -16,7 +16,7 @@ def reads_text_to_calibrate(need: str, config: Config, task: str) -> bool:
 
 
 def quantizing_settings(config: Config, task: str) -> Config:
-    """The packages of the tools that calibrate, where one does."""
+    """The packages of the tools that calibrate, if one does."""
     return {"tools": lock_digest(QUANTIZE_LOCK)} if model_registry.is_calibrated(config, task) else {}
 
 

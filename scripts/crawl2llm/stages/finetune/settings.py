@@ -98,7 +98,7 @@ class TrainSettings(PairTrainingSettings):
     )
     loss_chunk: int = setting(
         0,
-        "Answers' tokens whose logits are there at once in training; 0: those of the whole micro-batch, prompts "
+        "Answers' tokens whose logits are in memory at once in training; 0: those of the whole micro-batch, prompts "
         "among them. With 1024 or so a large vocabulary takes little memory; the last digits differ.",
         ge=0,
         unless_default=True,

@@ -34,7 +34,7 @@ def keys_on_auto(config: dict[str, Any]) -> list[str]:
 def preview_line(config: dict[str, Any], auto_keys: list[str], names: list[str], manifests: list[Manifest]) -> str:
     """One line for people on what is `auto` in a config that reads the files `names`.
 
-    manifests: the manifests of tokenize.train and tokenize.encode, where they are there and up to date. Raises InputError for
+    manifests: the manifests of tokenize.train and tokenize.encode, if they are there and up to date. Raises InputError for
     settings that no value goes with.
     """
     few = len(auto_keys) < 6

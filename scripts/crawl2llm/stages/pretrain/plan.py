@@ -33,7 +33,7 @@ def training_facts(train: TrainSettings, tokens: int | None, vocabulary: int) ->
 
     tokens: of the training split; None before they are counted, when keys that are `auto` raise InputError, and a budget in
     epochs gives neither steps nor operations. Tokens, epochs and operations are those of the steps that are left after `start_from`,
-    where that is a checkpoint; `steps` is the number of the last one. Raises InputError where none is left. `tokens_per_parameter` is to
+    where that is a checkpoint; `steps` is the number of the last one. Raises InputError if none is left. `tokens_per_parameter` is to
     be compared with the 20 of Hoffmann et al. 2022 (Chinchilla, https://arxiv.org/abs/2203.15556); operations are those of
     training/measures.py.
     """
@@ -100,7 +100,7 @@ def checkpoint_bytes(train: TrainSettings, counts: ParameterCounts) -> int:
 
 
 def open_keys(train: TrainSettings) -> list[str]:
-    """The keys that the corpus decides, where they are `auto` and a plan needs them."""
+    """The keys that the corpus decides, if they are `auto` and a plan needs them."""
     keys = [f"model.{key}" for key, value in train.model if value == AUTO]
     keys += ["global_batch_tokens"] if train.global_batch_tokens == AUTO else []
     budget = train.steps is not None or train.tokens is not None

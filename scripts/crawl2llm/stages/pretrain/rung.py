@@ -48,21 +48,21 @@ def body(args: argparse.Namespace, task: Task, manifest: Manifest) -> list[Path]
         log.info("%s was stopped at an earlier rung", name)
         return write_result(out, {"contender": name, "rung": rung, "in": False}, manifest)
     heartbeat.start_beats()
-    stopping: list[int] = []
-    on_stop_signal(lambda number, _: stopping.append(number))
+    signals: list[int] = []
+    on_stop_signal(lambda number, _: signals.append(number))
     settings = task_settings(TrainSettings, args, task.train, TRAIN)
     folder = contender.folder_of(args, settings, task.rungs)
     args.tokens = token_staging.stage_tokens(args.tokens, settings.stage_to)
     if os.environ["RANK"] != "0":
-        contender.train_to_rung(contender.Contender(args, settings, folder, task.rungs, rung), stopping)
+        contender.train_to_rung(contender.Contender(args, settings, folder, task.rungs, rung), signals)
         return []
     with checkpoint_folders.claim_folder(folder, args.manifest, manifest.fingerprint):
         run = contender.Contender(args, settings, folder, task.rungs, rung)
         train.log_start(run)
         manifest.worked = not run.is_over
-        bits, made_on = contender.train_to_rung(run, stopping)
+        bits, made_on = contender.train_to_rung(run, signals)
         manifest.run |= made_on
-    step = run.stopped or run.limit
+    step = run.state.stopped or run.limit
     log.info("rung %d, step %s of %s: %s bits per byte", rung, f"{step:,}", f"{run.plan.steps:,}", bits)
     result = {"contender": name, "rung": rung, "in": True, "step": step, "steps": run.plan.steps, "bits_per_byte": bits}
     return write_result(out, result, manifest)

@@ -91,7 +91,7 @@ class DeepSpeed(engine.Engine):
             self.engine.step()
 
     def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
-        """DeepSpeed skips by itself where the norm is not finite, but under fp32 without ZeRO."""
+        """DeepSpeed skips by itself if the norm is not finite, but under fp32 without ZeRO."""
         norm: Any = None
         if self.clip_here is not None:
             norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_here or float("inf")))
@@ -224,7 +224,7 @@ class DeepSpeed(engine.Engine):
             self.ema[part].lerp_(value, weight)
 
     def begin_ema(self) -> None:
-        """Have the EMA of the weights, where there is one, begin with them as they are."""
+        """Have the EMA of the weights, if there is one, begin with them as they are."""
         for part, value in self._own_parts().items() if self.ema else ():
             self.ema[part].copy_(value)
 

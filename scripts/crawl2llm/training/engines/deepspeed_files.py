@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -21,9 +22,11 @@ import torch.distributed as dist
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import engine
-from crawl2llm.training.checkpoint import Checkpoint
 from crawl2llm.training.ema import EMA
 from crawl2llm.training.engines import deepspeed_ema, deepspeed_load
+
+if TYPE_CHECKING:
+    from crawl2llm.training.checkpoint import Checkpoint
 
 # In a checkpoint without ZeRO: the names of each group's parameters, in the optimizer's order.
 ORDER = "crawl2llm_order"

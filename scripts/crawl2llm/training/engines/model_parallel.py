@@ -91,7 +91,7 @@ class ModelShard:
         model.tie_weights()  # the parameters above are new ones
 
     def _cut_matrices(self, model: PreTrainedModel) -> None:
-        """Cut matrices by the plan, but for experts: DCP does not save one that packs two (docs/engines.md quotes it)."""
+        """Cut matrices by the plan, except experts: torch.distributed.checkpoint refuses chunks of a matrix that packs two."""
         parameters = dict(model.named_parameters())  # without a tied head's
         modules = {name for name, module in model.named_modules() if not isinstance(module, PipelineIdentityLayer)}
         plan = {name: how for name, how in model._expand_parallel_plan(model.tp_plan).items() if ".experts" not in name}

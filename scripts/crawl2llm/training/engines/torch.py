@@ -8,7 +8,7 @@ What the `zero_stage` of the config means here, of fp32 weights, their gradients
 3  weights are gathered layer by layer too, in the forward pass and again in the backward pass
 
 Gradients are fp32 when they are added up and when they are reduced. Under stages 1–3 the model is built on the meta device, and no
-process holds more than one of its blocks whole (stages 1 and 2: but for the bf16 or fp32 copy that a step computes with).
+process holds more than one of its blocks whole (stages 1 and 2: except the bf16 or fp32 copy that a step computes with).
 
 Where matrices, layers, sequences or experts are shared out too (`pretrain.train.parallel`), model_parallel.py has the groups of processes,
 pipe.py the pipeline's schedule and ulysses.py the sequence's attention. Without ZeRO gradients are then added up once a step, after the
@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -33,7 +33,6 @@ from torch.distributed.tensor import DTensor
 
 from crawl2llm.training import engine, initial, layers, loss_scale, malloc_tuning, mixture
 from crawl2llm.training.batch import IGNORE, Batch
-from crawl2llm.training.checkpoint import Checkpoint
 from crawl2llm.training.ema import EMA
 from crawl2llm.training.engines import torch_files
 from crawl2llm.training.engines.checkpoint_staging import StagedState
@@ -42,6 +41,9 @@ from crawl2llm.training.engines.pipe import Pipe, Stage
 from crawl2llm.training.engines.saved_parameters import saved_parameters
 from crawl2llm.training.engines.torch_files import shard_like
 from crawl2llm.training.muon import Muon, local_part
+
+if TYPE_CHECKING:
+    from crawl2llm.training.checkpoint import Checkpoint
 
 
 class Torch(engine.Engine):

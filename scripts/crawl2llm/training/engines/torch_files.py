@@ -1,6 +1,6 @@
 """Checkpoints of the engine torch as files: safetensors by torch.distributed.checkpoint, whose keys are `kind/NAME`.
 
-A `state` has tensors of such keys: weights, the optimizer's of each, and the EMA of the weights where there is one. What a process has
+A `state` has tensors of such keys: weights, the optimizer's of each, and the EMA of the weights if there is one. What a process has
 only a part of is a DTensor, so any number of processes under any stage read what others have written.
 """
 
@@ -32,9 +32,9 @@ def write_state(state: State, folder: Path) -> None:
 
 
 def read_state(state: State, all_keys: Collection[str], path: Path, folder: Path) -> bool:
-    """Fill a state from the checkpoint at `path`; False where that has no EMA of the weights. A collective call.
+    """Fill a state from the checkpoint at `path`; False if that has no EMA of the weights. A collective call.
 
-    all_keys: the keys of all processes together. folder: the run's. Raises InputError where the checkpoint has other keys, but for an EMA.
+    all_keys: the keys of all processes together. folder: the run's. Raises InputError if the checkpoint has other keys, except an EMA.
     """
     reader = HuggingFaceStorageReader(str(path))
     stored_keys = reader.read_metadata().state_dict_metadata.keys()
@@ -54,9 +54,9 @@ def read_state(state: State, all_keys: Collection[str], path: Path, folder: Path
 
 @torch.no_grad()
 def adopt_tensors(state: State, names: Collection[str], neutral_form: engine.Saved, path: Path) -> bool:
-    """Fill a state from the neutral form of another engine's checkpoint at `path`; False where that has no EMA of the weights.
+    """Fill a state from the neutral form of another engine's checkpoint at `path`; False if that has no EMA of the weights.
 
-    names: this process's parameters; a stage of a pipeline has not all. Raises InputError where the optimizer's state is of another one.
+    names: this process's parameters; a stage of a pipeline has not all. Raises InputError if the optimizer's state is of another one.
     """
     left, wants_ema = dict(state), any(map(_is_ema, state))
     for name, kinds in neutral_form:
@@ -78,7 +78,7 @@ def _is_ema(key: str) -> bool:
 
 
 def shard_like(value: torch.Tensor, parameter: torch.Tensor | None) -> torch.Tensor:
-    """This process's part of a whole tensor, as the parameter `parameter` has it; all where it is not sharded."""
+    """This process's part of a whole tensor, as the parameter `parameter` has it; all if it is not sharded."""
     if not isinstance(parameter, DTensor):
         return value
     return distribute_tensor(

@@ -56,7 +56,7 @@ class Shape:
 class Training:
     """How a model is trained; `processes` are those that share it out by ZeRO, of all nodes.
 
-    recomputed: activations are computed again in the backward pass (activation_checkpointing); selective: but for those of matrix products.
+    recomputed: activations are computed again in the backward pass (activation_checkpointing); selective: except those of matrix products.
     bytes_per_logit: bytes for each; 0: those of pre-training, in fp32 and where they are made in bf16 beside; their gradient takes their
     place (fused_cross_entropy.py). chunk: tokens whose logits are there at once; 0: all. accumulated: a step has several micro-batches.
     """

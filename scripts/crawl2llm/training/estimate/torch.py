@@ -39,7 +39,7 @@ def weight_copies(shape: Shape, how: Training) -> int:
 
     Stage 0: under autocast every matrix as bf16 (aten/src/ATen/autocast_mode.cpp, cached_cast). 1 and 2: all, since they are not freed
     after the forward pass (reshard_after_forward=False). 3: what is around the layers, and the layer that is under way, with the next
-    one where there are processes to gather it from (_fsdp_param_group.py, _backward_prefetch). One process copies, too (wait_for_unshard).
+    one if there are processes to gather it from (_fsdp_param_group.py, _backward_prefetch). One process copies, too (wait_for_unshard).
 
     Under quantize_aware (stage 0) each layer's matrices are rounded in the forward pass, and what they were rounded to is kept for the
     backward pass, that needs it for the gradient of the layer's input: in fp32 4 bytes for each parameter of the layers, with

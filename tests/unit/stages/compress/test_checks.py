@@ -41,8 +41,8 @@ def test_the_names_are_those_of_transformers(kind: str) -> None:
     [
         (["down_proj$", "attention"], {}, r"models\.x\.keep has 'attention', which no linear layer is called by; .*q_proj"),
         (["layers.2."], {}, r"has 'layers\.2\.', which no linear layer is called by"),
-        (["("], {}, r"models\.x\.keep has '\(', which is no regular expression"),
-        (["("], {"type": "gpt2"}, r"models\.x\.keep has '\(', which is no regular expression"),
+        (["("], {}, r"models\.x\.keep has '\(', which is not a regular expression"),
+        (["("], {"type": "gpt2"}, r"models\.x\.keep has '\(', which is not a regular expression"),
         (["attention"], {"layers": "auto"}, r"has 'attention', which no"),
     ],
 )  # fmt: skip

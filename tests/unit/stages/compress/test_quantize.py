@@ -171,7 +171,7 @@ def test_layers_that_are_kept(base: Path, tmp_path: Path) -> None:
     ("keys", "said"),
     [
         ({"keep": ["attention"]}, "compress.quantize.keep has 'attention', which no linear layer is called by; they are called"),
-        ({"keep": ["("]}, "compress.quantize.keep has '(', which is no regular expression"),
+        ({"keep": ["("]}, "compress.quantize.keep has '(', which is not a regular expression"),
         ({"keep": ["."]}, "compress.quantize.keep matches every linear layer: nothing is left to quantize"),
     ],
 )  # fmt: skip

@@ -24,18 +24,20 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.finetune import train
 from crawl2llm.training import group
 from crawl2llm.training.pair_run import Run
+from crawl2llm.training.run_state import RunState
 from tests.unit.stages.finetune.words import MORE
 from tests.unit.stages.pretrain import slow_disk
 
 kind, _, steps = os.environ.get("POISON", "").rpartition(":")
 POISONED = {int(step) for step in steps.split(",") if step}
 LAST = int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1
-step_of = Run.step
+step_of = Run.take_step
 
 
-def step(self: Run, number: int, *rest: Any) -> Any:
-    if number not in POISONED or not LAST:
-        return step_of(self, number, *rest)
+def step(self: Run, state: RunState, batch: Any) -> None:
+    if state.step not in POISONED or not LAST:
+        step_of(self, state, batch)
+        return
     forward_of = self.engine.forward
 
     def forward(inputs: torch.Tensor, **more: Any) -> Any:
@@ -48,12 +50,12 @@ def step(self: Run, number: int, *rest: Any) -> Any:
 
     self.engine.forward = forward  # type: ignore[method-assign]
     try:
-        return step_of(self, number, *rest)
+        step_of(self, state, batch)
     finally:
         del self.engine.forward
 
 
-Run.step = step  # type: ignore[method-assign]
+Run.take_step = step  # type: ignore[method-assign]
 
 
 def killed(*_: Any) -> Any:

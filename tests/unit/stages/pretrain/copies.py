@@ -1,8 +1,8 @@
 """Trainings in copies of a process that has imported them: the imports of a process take four seconds, and a tiny training one.
 
 The launcher is a copy, and so are the processes that it starts, each a process of its own with the folder, environment, signals and output
-that it would have. Variables that are read when a program starts (PYTHONHASHSEED, GLIBC_TUNABLES) have no effect. DeepSpeed is imported by
-the copies that use it. `python -m tests.kills`, the workflow's tests, and those of the launcher and of memory start programs as people do.
+that it would have. Variables that are read when a program starts (PYTHONHASHSEED, GLIBC_TUNABLES) have no effect. `python -m tests.kills`,
+the workflow's tests, and those of the launcher and of memory start programs as people do.
 """
 
 from __future__ import annotations
@@ -209,11 +209,18 @@ class Processes:
 def serve(answers: IO[str]) -> None:
     """Copy this process for each request on stdin, and say how copies ended; until the end of stdin."""
     os.environ["DS_ACCELERATOR"] = "cpu"  # as group.join_group has it; transformers looks for one
+    # What all copies have. By far the most is what writing a model takes, by any engine: transformers imports DeepSpeed then, and prepares
+    # a table of names.
+    import deepspeed  # noqa: F401
+    import transformers.models.llama.modeling_llama  # noqa: F401
+    from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+
     import crawl2llm.stages.finetune.train
     import crawl2llm.stages.pretrain.train
     import crawl2llm.training.engines.torch
-    import crawl2llm.training.launch  # noqa: F401 - what all copies have
+    import crawl2llm.training.launch  # noqa: F401
 
+    get_checkpoint_conversion_mapping("llama")
     assert threading.active_count() == 1, "a copy has none of the threads"
     gc.freeze()  # copies share its memory, also where they collect
     while line := sys.stdin.readline():

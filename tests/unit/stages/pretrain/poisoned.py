@@ -25,6 +25,7 @@ from crawl2llm.chain.fingerprint import canonical_json
 from crawl2llm.stages.pretrain import train
 from crawl2llm.training import group
 from crawl2llm.training.run import Run
+from crawl2llm.training.run_state import RunState
 
 POISON = {
     int(step): kind
@@ -35,18 +36,18 @@ POISON = {
 LAST = int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1
 HOLD = int(os.environ.get("HOLD", "0"))
 now = 0
-step_of = Run.step
+step_of = Run.take_step
 
 
-def step(self: Run, number: int, *rest: Any) -> Any:
+def step(self: Run, state: RunState, batch: Any) -> None:
     global now
-    while number == HOLD:
+    while state.step == HOLD:
         time.sleep(1)
-    now = number + self.ahead // self.plan.sequences  # the poison is in the batch
+    now = state.step + state.ahead // self.plan.sequences  # the poison is in the batch
     if "forward" not in vars(self.engine):
         self.engine.forward = partial(forward, self.engine.forward)  # type: ignore[method-assign]
     try:
-        return step_of(self, number, *rest)
+        step_of(self, state, batch)
     finally:
         now = 0
 
@@ -65,7 +66,7 @@ def forward(forward_of: Callable[..., Any], inputs: torch.Tensor, **more: Any) -
     return found
 
 
-Run.step = step  # type: ignore[method-assign]
+Run.take_step = step  # type: ignore[method-assign]
 if "AHEAD" in os.environ:
     after, more = map(int, os.environ["AHEAD"].split(":"))
     windows_of = Run.step_windows

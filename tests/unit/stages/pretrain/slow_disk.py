@@ -38,13 +38,13 @@ def write(self: StagedState, folder: Path) -> list[str]:
 
 def keep_times(kind: Any) -> None:
     """Of the steps and checkpoints of a training whose class this is."""
-    step_of = kind.step
+    step_of = kind.take_step
 
-    def step(self: Any, number: int, *rest: Any) -> Any:
-        note(f"step {number}")
-        return step_of(self, number, *rest)
+    def step(self: Any, state: Any, batch: Any) -> None:
+        note(f"step {state.step}")
+        step_of(self, state, batch)
 
-    StagedState.write, kind.step = write, step  # type: ignore[method-assign]
+    StagedState.write, kind.take_step = write, step  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

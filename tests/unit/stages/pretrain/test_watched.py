@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from crawl2llm.core.root import ROOT
-from crawl2llm.training import nvml, process_stats, prometheus
+from crawl2llm.training import nvml, prometheus
+from crawl2llm.training.callbacks import process_stats
 from crawl2llm.training.processes import free_port
 from tests.unit.stages.pretrain.runs import finish, rows
 

@@ -25,9 +25,11 @@ from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.stages.pretrain import train
 from crawl2llm.stages.pretrain.halving.judging import FATES_FILE, step_of
 from crawl2llm.training import checkpoint, heartbeat, metrics, program, token_staging
+from crawl2llm.training.callback import Callback
 from crawl2llm.training.pretraining_settings import TrainSettings
 from crawl2llm.training.processes import RESUBMIT, on_stop_signal
 from crawl2llm.training.run import Run
+from crawl2llm.training.run_state import RunState
 
 # What decides the weights: not the losses of others, by which a training is stopped.
 WEIGHT_INPUTS = ("tokenize.train", "tokenize.encode")
@@ -56,10 +58,11 @@ class Contender(Run):
         super().__init__(args, settings, folder)
         self.rungs = frozenset(step_of(share, self.plan.steps) for share in rungs)
         self.limit = step_of(rungs[rung - 1], self.plan.steps) if rung else self.plan.steps
-        self.reached = self.done
-        if self.done > self.limit:
+        self.reached = self.state.done
+        if self.state.done > self.limit:
             self.restore(self.at_rung())
-            self.reached = self.done
+            self.reached = self.state.done
+        self.extra_callbacks = [EndAtRung(self)]
 
     def at_rung(self) -> checkpoint.Checkpoint:
         """The checkpoint of the rung. A collective call; raises CollectiveError if it is gone."""
@@ -85,13 +88,7 @@ class Contender(Run):
     @property
     def is_over(self) -> bool:
         """Whether nothing is left to train in this start: the rung was reached, or the run ended before it (early_stop)."""
-        return self.reached >= self.limit or bool(self.stopped)
-
-    def step(self, step: int, batch: Any, stopping: bool) -> tuple[float, bool]:
-        """As every run's; at the rung it ends as by a signal: after a checkpoint, from which the next start goes on."""
-        result = super().step(step, batch, stopping or (step == self.limit and step < self.plan.steps))
-        self.reached = step
-        return result
+        return self.reached >= self.limit or bool(self.state.stopped)
 
     def wants_checkpoint(self, step: int) -> bool:
         return step in self.rungs or super().wants_checkpoint(step)
@@ -101,7 +98,7 @@ class Contender(Run):
         return RungKeepPolicy(policy.newest, policy.interval, policy.best, policy.points, self.rungs)
 
     def validation_bits(self) -> float | None:
-        """Bits per byte of the validation documents with the weights as they are; None where the loss is not finite. A collective call.
+        """Bits per byte of the validation documents with the weights as they are; None if the loss is not finite. A collective call.
 
         No row of the training's own files says so, and no checkpoint: it ends as if it had not been asked.
         """
@@ -115,6 +112,17 @@ class Contender(Run):
                 "the corpus has no validation documents, by which sweep.halving judges: raise corpus.split's share"
             )
         return validation["bits_per_byte"]
+
+
+class EndAtRung(Callback):
+    """Ends a training at its rung as a signal would: after a checkpoint, from which the next start goes on."""
+
+    def __init__(self, run: Contender) -> None:
+        self.run = run
+
+    def after_step(self, state: RunState) -> None:
+        self.run.reached = state.step
+        state.stop = state.stop or (state.step == self.run.limit and state.step < self.run.last_step)
 
 
 def folder_of(args: argparse.Namespace, train: TrainSettings, rungs: list[float]) -> Path:
@@ -135,24 +143,24 @@ def recorder_of(run: Contender) -> metrics.Recorder:
     """What records a run's rows from where it is."""
     settings = run.settings
     return metrics.Recorder(
-        run.folder, run.done, run.begun,
+        run.folder, run.state.done, run.begun,
         tensorboard=settings.tensorboard, wandb=settings.wandb, project=settings.wandb_project, config=run.tracked,
         port=settings.prometheus_port,
     )  # fmt: skip
 
 
-def train_to_rung(run: Contender, stopping: list[int]) -> tuple[float | None, dict[str, Any]]:
+def train_to_rung(run: Contender, signals: list[int]) -> tuple[float | None, dict[str, Any]]:
     """Train up to the rung: (the loss there, what it was trained on). A collective call.
 
     Ends this program with RESUBMIT where a signal stopped it before.
     """
-    if run.is_over and not run.stopped:
+    if run.is_over and not run.state.stopped:
         return run.validation_bits(), run.machine_record()
     if run.rank:
-        finished = train.train_steps(run, None, stopping)
+        finished = train.train_steps(run, None, signals)
     else:
         with recorder_of(run) as recorder:
-            finished = train.train_steps(run, recorder, stopping)
+            finished = train.train_steps(run, recorder, signals)
     if not finished and run.reached < run.limit:
         raise SystemExit(RESUBMIT)
     return run.validation_bits(), run.machine_record()
@@ -170,7 +178,7 @@ def finish_at_rung(run: Contender, recorder: metrics.Recorder | None) -> tuple[d
         if not any(row["step"] == step and "bits_per_byte" in row for row in rows):
             recorder.write_validation(step, run.plan.steps, validation)
     weights = {name: value for name, value in run.weights() if recorder}
-    run.stopped = step
+    run.state.stopped = step
     return weights, run.machine_record()
 
 
@@ -184,8 +192,8 @@ def forget_later(folder: Path, step: int) -> None:
 def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) -> list[Path]:
     """As crawl2llm.stages.pretrain.train; ends with the model of a rung where the training was stopped there."""
     heartbeat.start_beats()
-    stopping: list[int] = []
-    on_stop_signal(lambda number, _: stopping.append(number))
+    signals: list[int] = []
+    on_stop_signal(lambda number, _: signals.append(number))
     judged = Manifest.read(args.halving)
     rungs = judged.summary_part("rungs")
     fate = json.loads(judged.file(FATES_FILE).read_text(encoding="utf-8"))["stopped"].get(args.contender)
@@ -193,23 +201,23 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
     args.tokens = token_staging.stage_tokens(args.tokens, settings.stage_to)
     if os.environ["RANK"] != "0":
         run = Contender(args, settings, folder, rungs, rung)
-        if fate and not return_to_rung(run, stopping):
+        if fate and not return_to_rung(run, signals):
             finish_at_rung(run, None)
         else:
-            train.train_to_end(run, None, stopping)
+            train.train_to_end(run, None, signals)
         return []
     with checkpoint_folders.claim_folder(folder, args.manifest, manifest.fingerprint):
         run = Contender(args, settings, folder, rungs, rung)
         train.log_start(run)
         manifest.worked = not run.is_over
-        if fate and not return_to_rung(run, stopping):
+        if fate and not return_to_rung(run, signals):
             forget_later(folder, run.limit)
-            run.done = run.limit
+            run.state.done = run.limit
             with recorder_of(run) as recorder:
                 weights, made_on = finish_at_rung(run, recorder)
         else:
             with recorder_of(run) as recorder:
-                weights, made_on = train.train_to_end(run, recorder, stopping)
+                weights, made_on = train.train_to_end(run, recorder, signals)
         manifest.run |= made_on
         files = train.write_results(run, weights, manifest, args.manifest.parent)
         if fate:
@@ -219,11 +227,11 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
         return files
 
 
-def return_to_rung(run: Contender, stopping: list[int]) -> bool:
+def return_to_rung(run: Contender, signals: list[int]) -> bool:
     """Be at the rung where the run was stopped, also where its checkpoints are gone; whether it ended before by itself (early_stop)."""
     if not run.is_over:
-        train_to_rung(run, stopping)
-    return bool(run.stopped)
+        train_to_rung(run, signals)
+    return bool(run.state.stopped)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ def rank_settings(losses: Losses, settings: Mapping[str, str], keep: float) -> l
     """The settings of these contenders, the best first, as {setting, contenders, bits_per_byte, stays}.
 
     settings: contender → the setting that it is judged with. bits_per_byte: the mean over a setting's contenders, which differ in seeds
-    alone; None where one of them has none, and then last. Equal ones are in the order of their names. The first ⌈keep × settings⌉ stay, and
+    alone; None if one of them has none, and then last. Equal ones are in the order of their names. The first ⌈keep × settings⌉ stay, and
     the setting of main, wherever it is.
     """
     together: dict[str, list[str]] = {}

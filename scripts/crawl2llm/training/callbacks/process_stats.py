@@ -1,23 +1,21 @@
-"""How each process fares: time of its own, memory, its GPU; shared with process 0 in the steps that are logged, which names a slow one.
+"""Time, memory and GPU of each process, collected in the steps that are logged; process 0 warns of a slow one.
 
-A process's own time in a step is what the others wait for: reading its tokens, and the forward pass of its blocks. Where blocks
-exchange something inside (ZeRO 3 of DeepSpeed; tensor, sequence and expert parallelism) a fast process waits in them too, and the figure
-says less; so it does of a pipeline, whose stages may have unequal numbers of layers. It is
-measured in the logged steps alone, by CUDA events on a GPU, which are read after the step: no step waits for it. Megatron-LM's
-straggler detector (megatron/core/utils.py, StragglerDetector) compares such times between processes too.
+The time is that of reading tokens and of the forward pass of the blocks, for which the other processes wait. It says less if blocks
+communicate (ZeRO 3 of DeepSpeed; tensor, sequence and expert parallelism), since a fast process then waits inside them, and in a
+pipeline, whose stages may have unequal numbers of layers. On a GPU it is measured by CUDA events, which are read after the step, so no
+step waits for it. Megatron-LM's straggler detector (megatron/core/utils.py, StragglerDetector) compares such times too.
 """
 
 from __future__ import annotations
 
-import contextlib
 import resource
 import socket
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import or_
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,6 +23,8 @@ from torch import nn
 
 from crawl2llm.core.console import log
 from crawl2llm.training import nvml
+from crawl2llm.training.callback import Callback
+from crawl2llm.training.run_state import RunState
 
 GIB = 2**30
 PROCESS_FIELDS = (
@@ -34,39 +34,60 @@ PROCESS_FIELDS = (
 FIELDS = (*PROCESS_FIELDS, *nvml.FIELDS)
 # Seconds of a step by which a process may be slower: of a GPU; of a CPU, whose cores others use too.
 FEW, FEW_CPU = 0.001, 0.1
-STREAK = 3  # logged steps in a row in which a process is the slow one before that is said: now and then any is
+STREAK = (
+    3  # logged steps in a row in which a process is the slow one before a warning: any process is slow now and then
+)
 
 
-class Vitals:
-    """Measures this process, and brings the measures of all together.
+class ProcessStats(Callback):
+    """Measures this process, and brings the measures of all together, in the steps that are logged.
 
-    blocks: the decoder layers, as the engine runs them; at the end of a `with` they are left alone. every: steps between those that are
-    logged. last: the run's last step, which is measured too. threshold: how many times the median of the processes one may take, before a
-    warning names it. A collective call.
+    blocks: gives the decoder layers, as the engine runs them. every: steps between those that are logged. last: the run's last step,
+    which is measured too. threshold: a warning names a process that takes more than this many times the median. may_end: whether the run
+    may end with a step, which is then measured too.
     """
 
     def __init__(
-        self, blocks: Iterable[nn.Module], device: torch.device, every: int, last: int, threshold: float
+        self,
+        blocks: Callable[[], Iterable[nn.Module]],
+        device: torch.device,
+        every: int,
+        last: int,
+        threshold: float,
+        may_end: Callable[[RunState], bool] = lambda _: False,
     ) -> None:
-        self.device, self.every, self.last, self.threshold = device, every, last, threshold
+        self.blocks, self.device, self.every, self.last, self.threshold = blocks, device, every, last, threshold
+        self.may_end = may_end
+        self.hooks: list[Any] = []
+
+    def before_training(self, state: RunState) -> None:
         self.rank, self.measuring, self.reading_seconds = dist.get_rank(), False, 0.0
-        self.gpu = nvml.gpu_reader(device)
+        self.gpu = nvml.gpu_reader(self.device)
         self.nodes: list[str] = [""] * dist.get_world_size()
         dist.all_gather_object(self.nodes, socket.gethostname())
         self.open_starts: list[Any] = []
         self.spans: list[tuple[Any, Any]] = []
         self.slow = (0, 0)  # the last slow process, and in how many logged steps in a row
-        self.hooks: list[Any] = []
-        for block in blocks:  # inside of what an engine does around a block, such as gathering its weights
+        self.hooks = []
+        for block in self.blocks():  # inside of what an engine does around a block, such as gathering its weights
             self.hooks.append(block.register_forward_pre_hook(self._enter_block))
             self.hooks.append(block.register_forward_hook(self._leave_block, prepend=True))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for hook in self.hooks:
             hook.remove()
+        self.hooks = []
+
+    def before_step(self, state: RunState) -> None:
+        self.begun = time.perf_counter()
+
+    def before_update(self, state: RunState) -> None:
+        """The blocks' time is measured from here on, if the step is logged."""
+        self.reading_seconds = time.perf_counter() - self.begun
+        self.measuring = self.may_end(state) or state.step % self.every == 0 or state.step == self.last
+
+    def after_step(self, state: RunState) -> None:
+        state.measures = self.gather_measures()
 
     def _record_time(self) -> Any:
         if self.device.type != "cuda":
@@ -83,17 +104,6 @@ class Vitals:
         if self.measuring and self.open_starts:
             self.spans.append((self.open_starts.pop(), self._record_time()))
 
-    @contextlib.contextmanager
-    def timed_reading(self, step: int, also: bool = False) -> Iterator[None]:
-        """The time in which a step waits for its tokens; the blocks' time is measured from here on, where the step is logged.
-
-        also: measure it in any case, since it may be logged.
-        """
-        begun = time.perf_counter()
-        yield
-        self.reading_seconds = time.perf_counter() - begun
-        self.measuring = also or step % self.every == 0 or step == self.last
-
     def _own_measures(self) -> dict[str, float]:
         cuda = self.device.type == "cuda"
         spent = [a.elapsed_time(b) / 1000 if cuda else b - a for a, b in self.spans]  # ms
@@ -109,7 +119,7 @@ class Vitals:
         return measures | self.gpu()
 
     def gather_measures(self) -> list[dict[str, float]]:
-        """FIELDS of each process, by rank, without those that it lacks, after a step that is measured: a collective call. [] elsewhere."""
+        """The FIELDS that each process has, by rank; [] after a step that is not measured. A collective call."""
         if not self.measuring:
             return []
         measures = self._own_measures()
@@ -127,9 +137,8 @@ class Vitals:
     def metrics_row(self, step: int, everyone: list[dict[str, float]], seconds: float) -> dict[str, float]:
         """What metrics.jsonl says of all processes, whose steps took `seconds` each; a straggler is warned about once.
 
-        The largest of each measure, of GPUs' use and clock the smallest, of the reasons of a low clock all; the median of
-        `compute_seconds`; `slowest_rank` and `slowest_share`, the share of the step in which the slowest process reads its tokens and
-        computes.
+        Each measure is the largest of all processes, except a GPU's use and clock (the smallest) and the reasons for a low clock (all
+        of them). `slowest_share` is the share of the step in which the slowest process reads its tokens and computes.
         """
         entry: dict[str, float] = {}
         for name in FIELDS:
