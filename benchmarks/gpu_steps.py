@@ -18,16 +18,16 @@ import json
 import os
 import statistics
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from copy import deepcopy
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.contenders import completed, stand_in
-from benchmarks.gpu_training import PACKAGES, SIZES, gpus
+from benchmarks.gpu_training import PACKAGES, gpus
 from benchmarks.machine import processor, versions
+from crawl2llm.commands.gpu_check.models import SIZES, draw_weights, llama_config
+from crawl2llm.commands.gpu_check.steps import count_waits
 from crawl2llm.core.root import ROOT
 
 if TYPE_CHECKING:
@@ -51,46 +51,6 @@ CASES: dict[str, dict[str, Any]] = {
     "deepspeed": {"precision": "bf16", **DEEPSPEED},
     "deepspeed, compiled": {**COMPILED, **DEEPSPEED},
 }
-
-
-def config_of(size: str, vocabulary: int, context: int) -> Any:
-    """A Llama of SIZES, its embedding tied to its head."""
-    from transformers import AutoConfig
-
-    hidden, layers, heads, kv_heads, intermediate = SIZES[size]
-    return AutoConfig.for_model(
-        "llama", hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=layers, num_attention_heads=heads,
-        num_key_value_heads=kv_heads, vocab_size=vocabulary, use_cache=False, max_position_embeddings=context,
-        tie_word_embeddings=True, bos_token_id=0, eos_token_id=0, pad_token_id=None,
-    )  # fmt: skip
-
-
-def draw_weights(config: Any, device: Any) -> Iterator[tuple[str, Any]]:
-    """Weights of the usual size, drawn on the device: the real ones of a billion parameters take a CPU half a minute."""
-    import torch
-
-    from crawl2llm.training import initial
-
-    chance, small = torch.Generator(device).manual_seed(0), deepcopy(config)
-    for name, value in initial.empty_model(config).named_parameters():
-        ones = torch.ones(value.shape, device=device)
-        yield name, ones if value.ndim == 1 else torch.randn(value.shape, device=device, generator=chance) * 0.02
-    small.num_hidden_layers, small.vocab_size = 1, 8  # rotary positions are the same
-    yield from ((name, value.to(device)) for name, value in initial.empty_model(small, "cpu").named_buffers())
-
-
-def count_waits(step: Callable[[], Any]) -> int:
-    """How often the host waits for the GPU in step()."""
-    import torch
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            step()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-    return sum("called a synchronizing" in str(each.message) for each in caught)
 
 
 def longest_kernels(step: Callable[[], Any], number: int = 12) -> list[dict[str, Any]]:
@@ -213,7 +173,7 @@ def main(argv: list[str] | None = None) -> int:
     rows: dict[str, Any] = {}
     print("| settings | tokens/s | MFU | allocated, GiB | estimated | waits |\n|---|---|---|---|---|---|")
     for name in args.only:
-        config = config_of(args.size, vocabulary, context)
+        config = llama_config(args.size, vocabulary, context)
         row = rows[name] = measure(config, device, micro_batch, CASES[name], args.steps, args.peak)
         used, allocated = (f"{row['mfu']:.1%}", f"{row['allocated_bytes'] / 2**30:.2f}") if gpu else ("–", "–")
         shown = [

@@ -27,16 +27,12 @@ from typing import Any
 
 from benchmarks.contest import Plan, written
 from benchmarks.machine import group_of, processor, versions
+from crawl2llm.commands.gpu_check.models import SIZES
 from crawl2llm.core.root import ROOT
 from crawl2llm.training import measures
 from crawl2llm.training.processes import environments, free_port, malloc_variables
 
 RESULT = ROOT / "benchmarks/results/gpu_training.json"
-# hidden size, layers, heads, key and value heads, feed-forward: a tiny one for CPUs; GPT-3's (arXiv:2005.14165, table 2.1); TinyLlama.
-SIZES = {
-    "tiny": (64, 2, 4, 4, 192), "125M": (768, 12, 12, 12, 2048), "350M": (1024, 24, 16, 16, 2816), "760M": (1536, 24, 16, 16, 4096),
-    "1B": (2048, 22, 32, 4, 5632),
-}  # fmt: skip
 PACKAGES = ("torch", "transformers", "deepspeed", "accelerate", "triton", "flash-attn", "liger-kernel", "torchtitan")
 # A line of torchtitan/components/metrics.py, MetricsProcessor.log; its memory is what torch has reserved at most.
 TITAN = re.compile(r"memory:\s*([0-9.]+)GiB.*?tps:\s*([0-9,]+)")

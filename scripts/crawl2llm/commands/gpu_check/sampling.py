@@ -1,0 +1,44 @@
+"""How fast the model of 1B parameters writes: what align, evaluate.generate and serve draw answers with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from crawl2llm.commands.gpu_check import models
+from crawl2llm.commands.gpu_check.lines import Line
+from crawl2llm.commands.gpu_check.place import Place
+from crawl2llm.training import initial, sampling
+
+PROMPT = 32
+
+
+def check(place: Place) -> Iterator[Line]:
+    """Tokens a second in bf16, of one answer and of 32 at once."""
+    size, vocabulary, most = ("tiny", 512, 4) if place.tiny else ("1B", 32_768, 64)
+    config = models.llama_config(size, vocabulary, 2048)
+    with torch.no_grad():
+        model: Any = initial.fill_model(
+            initial.empty_model(config), place.device, models.draw_weights(config, place.device)
+        )
+    model = model.to(torch.bfloat16).eval()
+    following = partial(sampling.next_logits, model)
+    for answers in (1, 4) if place.tiny else (1, 32):
+        prompts = torch.randint(1, vocabulary, (answers, PROMPT)).tolist()
+        draws = torch.rand(answers, most, dtype=torch.float64, device=place.device)
+        seconds = 0.0
+        for draw in (draws[:, :2], draws):  # the first to warm up
+            place.wait()
+            start = time.perf_counter()
+            written = sampling.generate_answers(following, prompts, draw, 1.0, -1, lambda going: True)
+            place.wait()
+            seconds = time.perf_counter() - start
+        rate = sum(map(len, written)) / seconds
+        what = "1 answer" if answers == 1 else f"{answers} answers at once"
+        yield Line("sampling", what, f"{rate:,.0f} tokens/s", values={"tokens_per_second": rate})
+    del model, following
+    models.release(place)
