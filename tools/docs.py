@@ -1,9 +1,9 @@
-"""Write what is generated: the schema for editors, docs/config.md, docs/code.md, the tables of steps and of plans, and the rulegraph."""
+"""Write what is generated: the schema for editors, the tables of keys, of steps and of plans, the training loop, and the rulegraph."""
 
 from __future__ import annotations
 
 from crawl2llm.chain.command_line import command_parser
-from tools import editor_schema, plans, reference, rulegraph, tour
+from tools import editor_schema, loop_quote, plans, reference, rulegraph, steps_table
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -11,9 +11,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.parse_args(argv)
     editor_schema.main()
     reference.main()
-    tour.main()
+    steps_table.main()
+    loop_quote.main()
     plans.main()
-    return rulegraph.main(["--readme"])
+    return rulegraph.main([])
 
 
 if __name__ == "__main__":

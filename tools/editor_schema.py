@@ -1,6 +1,6 @@
-"""Writes schemas/config.schema.json, by which an editor completes and checks a config, from the settings. A test fails if it drifts.
+"""Writes schemas/config.schema.json from the settings; editors complete and check a config by it. A test fails if it drifts.
 
-Nothing of the project reads it. Beside the keywords of JSON Schema 2020-12 it has the marks of core/settings.py, which editors pass over.
+Nothing of the project reads it. Beside the keywords of JSON Schema 2020-12 it has the marks of core/settings.py, which editors ignore.
 
 python -m tools.editor_schema
 """

@@ -13,6 +13,7 @@ from crawl2llm.core.errors import NotBuiltError
 
 COMMANDS = {  # name: (module with main(argv), what it does)
     "new": ("crawl2llm.commands.new.command", "look at your files and write a config for them"),
+    "keys": ("crawl2llm.commands.keys", "find keys of the config by a word: allowed values, default, meaning"),
     "plan": ("crawl2llm.commands.plan.command", "what would run, why, and about how long it takes"),
     "accept": (
         "crawl2llm.commands.accept",
@@ -21,6 +22,10 @@ COMMANDS = {  # name: (module with main(argv), what it does)
     "report": ("crawl2llm.commands.partial_report", "the report of what is there so far, and what is missing"),
     "status": ("crawl2llm.commands.status", "what runs where on SLURM, until when, what waits and why"),
     "preflight": ("crawl2llm.commands.preflight", "compare the plan with the SLURM cluster's limits; submits nothing"),
+    "gpu-check": (
+        "crawl2llm.commands.gpu_check.command",
+        "what the GPUs of this machine can do, before a training spends hours on them",
+    ),
     "export": ("crawl2llm.training.export", "which checkpoints there are; one of them as a model for transformers"),
     "serve": (
         "crawl2llm.commands.serve.command",
@@ -40,7 +45,7 @@ COMMANDS = {  # name: (module with main(argv), what it does)
     "trace": ("crawl2llm.commands.trace.command", "what became of a document, and what a training step read"),
     "who-wrote": (
         "crawl2llm.commands.trace.attribution",
-        "where a text that a model wrote stands in the training text",
+        "where the training text has a text that a model wrote",
     ),
     "forget": (
         "crawl2llm.commands.trace.takedown",
@@ -55,7 +60,7 @@ COMMANDS = {  # name: (module with main(argv), what it does)
         "what the config does not use, with sizes; removes it after a question",
     ),
     "verify": ("crawl2llm.commands.verify", "compare every file with its manifest"),
-    "docs": ("tools.docs", "write the generated pages of docs/ and the README's picture again"),
+    "docs": ("tools.docs", "write again what is generated in docs/ and schemas/"),
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,7 @@ def error_lines(error: ValidationError) -> list[str]:
             first_key = error.schema["properties"][keys[0]]
             fits = "properties" not in first_key and schema_validator(first_key).is_valid(error.instance)
             example = f", such as {{{keys[0]}: {error.instance}}}" if fits else ""
-            return [f"{where} is {value_text}; it holds keys of its own: {', '.join(keys)}{example}"]
+            return [f"{where} is {value_text}; it is a section with the keys {', '.join(keys)}{example}"]
         text = f"{where} is {value_text}, which is not of type {' or '.join(types)}{_allowed_text(error.schema)}"
         if types == ["array"] and isinstance(error.instance, str | int | float):
             text += f"; write a list: [{error.instance}]"
@@ -148,15 +149,18 @@ def _unknown_key_line(path: str, key: str, node: dict[str, Any]) -> str:
     prefix = f"{path}." if path else ""
     near = [*(f"{prefix}{sibling}" for sibling in siblings), *elsewhere]
     hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"{key_path} is not a known key{hint}. Known here: {_key_list_text(str(key), list(node['properties']))}"
+    return (
+        f"{key_path} is not a known key{hint}. Known here: {_key_list_text(path, str(key), list(node['properties']))}"
+    )
 
 
-def _key_list_text(key: str, names: list[str]) -> str:
-    """The keys of a section; of many those whose names are most like `key`, with where the others are listed."""
+def _key_list_text(path: str, key: str, names: list[str]) -> str:
+    """The keys of a section; if there are many, those whose names are most like `key`, and the command that lists all."""
     if len(names) <= FEW:
         return ", ".join(names)
     nearest_first = sorted(names, key=lambda name: -difflib.SequenceMatcher(None, key, name).ratio())
-    return f"{and_more(nearest_first, FEW)} (docs/config.md)"
+    section = re.sub(r"\.\d+\b", "[]", path)  # of an entry of a list: its key
+    return f"{and_more(nearest_first, FEW)} ({f'crawl2llm keys {section}'.rstrip()})"
 
 
 def _allowed_text(node: dict[str, Any]) -> str:

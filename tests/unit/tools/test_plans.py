@@ -25,7 +25,7 @@ def test_every_config_has_its_row() -> None:
     page = plans.PAGE.read_text(encoding="utf-8")
     assert len(GPU_CONFIGS) >= 3
     for path in plans.config_paths():
-        assert f"`{path.relative_to(plans.ROOT)}` |" in page
+        assert f"`{path.relative_to(plans.ROOT)}`|" in page
 
 
 def test_a_config_that_nobody_said_a_gpu_of_is_an_error() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crawl2llm.chain.steps import STEPS
-from tools.rulegraph import BEGIN, END, TASK_COUNT_NOTES, mermaid_chart, rule_edges, rulegraph_svg, with_graph
+from tools.rulegraph import TASK_COUNT_NOTES, mermaid_chart, rule_edges, rulegraph_svg
 
 DOT = """digraph snakemake_dag {
     0[label = "all", color = "0.1 0.6 0.85", style="rounded"];
@@ -39,9 +39,3 @@ def test_svg_names_every_step_and_is_the_same_twice() -> None:
 
 def test_every_kind_of_step_is_counted() -> None:
     assert {step.per for step in STEPS.values()} == TASK_COUNT_NOTES.keys()
-
-
-def test_picture_is_put_between_its_markers() -> None:
-    readme = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    once = with_graph(readme, "graph\n")
-    assert once == f"before\n{BEGIN}\n```mermaid\ngraph\n```\n{END}\nafter\n" == with_graph(once, "graph\n")
