@@ -125,7 +125,7 @@ format: $(VENV)/.installed-dev ## let the formatters rewrite the code
 	$(BIN)/ruff check --fix .
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakefmt Snakefile rules
 
-docs: $(VENV)/.compiled ## regenerate schemas/config.schema.json, docs/config.md, docs/code.md, the table of steps and the rulegraph in README.md
+docs: $(VENV)/.compiled ## write what is generated again: schemas/config.schema.json, the tables of keys, steps and plans, and the rulegraph
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m crawl2llm docs
 
 clean: ## remove results, logs, checkpoints and caches (asks first; `crawl2llm clean` removes only what the config does not use)

@@ -38,14 +38,23 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in headings(target), f"{path}#{anchor}"
 
 
-def test_the_tree_of_the_readme_is_there() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    tree = re.search(r"^config\.yaml {2,}.*?(?=^```)", readme, re.MULTILINE | re.DOTALL)
-    assert tree
-    lines = [line.replace("<stage>", "corpus").replace("<filter>", "url") for line in tree[0].splitlines()]
-    names = [("scripts/crawl2llm/" if line.startswith(" ") else "") + line.split()[0] for line in lines]
-    assert len(names) > 10
-    assert all((ROOT / name).exists() for name in names)
+def test_the_packages_of_the_tour_are_there() -> None:
+    page = (ROOT / "docs/change.md").read_text(encoding="utf-8")
+    names = re.findall(r"^\| `([a-z]+)/(?:<\w+>/)?` \|", page, re.MULTILINE)
+    assert set(names) == {path.parent.name for path in CODE.glob("*/__init__.py")} | {"stages", "filters"}
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    index = ROOT / "docs/README.md"
+    links = {(index.parent / path).resolve() for path, _ in LINK.findall(index.read_text(encoding="utf-8")) if path}
+    assert {path for path in (ROOT / "docs").rglob("*.md")} - {index} <= links
+
+
+def test_the_docs_stay_short() -> None:
+    """Words have a letter or a digit; signs of tables are none."""
+    words = sum(any(map(str.isalnum, word)) for page in PAGES for word in page.read_text(encoding="utf-8").split())
+    assert words <= 70_000
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150
 
 
 def test_one_version_everywhere() -> None:
@@ -70,8 +79,9 @@ def names_of(files: Iterable[Path]) -> set[str]:
     return names
 
 
-def test_names_in_the_guide_for_contributors_exist() -> None:
-    text = " ".join((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split())
+def test_names_in_the_guides_for_contributors_exist() -> None:
+    pages = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "change.md"]
+    text = " ".join(" ".join(page.read_text(encoding="utf-8") for page in pages).split())
     packages = {path.parent.name for path in CODE.rglob("__init__.py")}
     beside = [(name, place) for *names, place in NAMES_IN_FILE.findall(text) for name in names if name]
     beside += [(name, place) for place, name in FILE_AND_NAME.findall(text)]
