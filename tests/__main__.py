@@ -1,8 +1,8 @@
 """Every test: `python -m tests [options of pytest]`.
 
-On all cores, by files. The small chain on a SLURM cluster mostly waits, so a second pytest runs its tests beside the others. Those
-that train on the cluster come last there, when the others, which begin with trainings, are at tests that take little: trainings beside
-trainings on two cores take many times as long.
+By files, with a worker more than there are cores: tests wait for processes, servers and time to pass. The small chain on a SLURM
+cluster mostly waits too, so a second pytest runs its tests beside the others. Those that train on the cluster come last there, when the
+others, which begin with trainings, are at tests that take little. The complete run that many start from is made meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from crawl2llm.core.root import ROOT
 from tests.conftest import SHARED, complete_in
 
 SLURM = Path("tests/slurm")
+WORKERS = str((os.cpu_count() or 1) + 1)
 TRAINING = [SLURM / name for name in ("test_workflow.py", "test_busy.py")]
 
 # What tests may write in the repository: caches, and what make installs.
@@ -53,6 +55,14 @@ def leftovers(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, in
     )
 
 
+def make_complete(shared: Path) -> None:
+    """Make the complete run that many tests start from; those that ask before it is there wait for it."""
+    try:
+        complete_in(shared)
+    except AssertionError as error:  # the tests that need it fail, and say so
+        print(error, flush=True)
+
+
 def main(options: list[str]) -> int:
     """Run all; returns 0 where all succeed."""
     begin, before = time.monotonic(), written(ROOT)
@@ -63,18 +73,17 @@ def main(options: list[str]) -> int:
         beside = subprocess.Popen(
             [sys.executable, "-m", "pytest", *map(str, files), *options], stdout=printed, stderr=subprocess.STDOUT
         )
-        try:
-            complete_in(Path(shared))  # now: later, every worker would wait for it
-        except AssertionError as error:  # the tests that need it fail, and say so
-            print(error, flush=True)
+        complete = threading.Thread(target=make_complete, args=[Path(shared)])
+        complete.start()  # now: the workers begin with tests that do not need it
         command = [sys.executable, "-m", "pytest"]
         # Tests of a file share what they start from. The order is that of conftest.py.
-        shared_out = ["--numprocesses", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
+        shared_out = ["--numprocesses", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder"]
         status = [
             subprocess.run([*command, "tests", f"--ignore={SLURM}", *shared_out, *options], check=False).returncode
         ]
         if status[0] == pytest.ExitCode.INTERRUPTED:
             beside.send_signal(signal.SIGINT)
+        complete.join()
         status.append(beside.wait())
         print(f"\n{SLURM}:\n{Path(printed.name).read_text(encoding='utf-8', errors='replace')}", flush=True)
     if left := leftovers(before, written(ROOT)):

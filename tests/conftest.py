@@ -16,6 +16,9 @@ LONG = "CRAWL2LLM_LONG"  # set: tests marked `long` run too
 settings.register_profile("usual", deadline=None, derandomize=not os.environ.get(LONG))
 settings.load_profile("usual")
 
+# Threads of torch that wait for each other give up their core, here and in all that tests start: by default they keep it, and where more
+# of them are at work than there are cores an operation takes many times as long. Read when torch is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 LONGEST = (
     "unit/training/",
