@@ -19,7 +19,7 @@ rule corpus_split:
 
 # Of main in every variant: what all of them are measured on.
 rule corpus_reference:
-    """Shingles of the documents that main holds out, where variants are compared."""
+    """Shingles of the documents that main holds out, if variants are compared."""
     input:
         documents=manifests_of_main("ingest.extract"),
         edits=edits_of_main(),

@@ -26,7 +26,7 @@ rule evaluate_model:
 
 
 rule evaluate_stage:
-    """{task}.jsonl, {task}.shots.jsonl: data of public tasks, where any are named."""
+    """{task}.jsonl, {task}.shots.jsonl: data of public tasks, if any are named."""
     output:
         result("evaluate.stage"),
     priority: 1  # says what is wrong with the data before hours are spent
@@ -46,7 +46,7 @@ rule evaluate_public:
 
 
 rule evaluate_found:
-    """found.json, found.jsonl: items in the text, accuracy without them, where decontaminate is used."""
+    """found.json, found.jsonl: items in the text, accuracy without them, if decontaminate is used."""
     input:
         index=manifests("decontaminate.index"),
         selected=manifests("decontaminate.select"),
@@ -58,7 +58,7 @@ rule evaluate_found:
 
 
 rule evaluate_curve:
-    """curve.json, curve.items.jsonl: tasks by step of pre-training, where asked for."""
+    """curve.json, curve.items.jsonl: tasks by step of pre-training, if asked for."""
     input:
         model=manifest("pretrain.train"),
         tasks=manifest("evaluate.items"),
@@ -69,7 +69,7 @@ rule evaluate_curve:
 
 
 rule evaluate_common:
-    """{model}.{heldout,items}.jsonl: on what main holds out, where the run has variants."""
+    """{model}.{heldout,items}.jsonl: on what main holds out, if the run has variants."""
     input:
         model=model(),
         corpus=manifests_of_main("corpus.write"),
@@ -81,7 +81,7 @@ rule evaluate_common:
 
 
 rule evaluate_generate:
-    """{model}.generated.json, {model}.{answers,texts}.jsonl, where asked for."""
+    """{model}.generated.json, {model}.{answers,texts}.jsonl, if asked for."""
     input:
         model=model(),
         pairs=manifest("finetune.pairs"),
@@ -92,7 +92,7 @@ rule evaluate_generate:
 
 
 rule evaluate_judge:
-    """{model}.judged.json, {model}.scores.jsonl, where a judge is named."""
+    """{model}.judged.json, {model}.scores.jsonl, if a judge is named."""
     input:
         generated=manifest("evaluate.generate"),
     output:

@@ -2,7 +2,7 @@
 
 
 rule ingest_list:
-    """The remote files of every shard; only where a source has such."""
+    """The remote files of every shard; only if a source has any."""
     output:
         result("ingest.list"),
     localrule: True  # the login node has a network, and compute nodes may have none
@@ -14,7 +14,7 @@ rule ingest_list:
 
 
 rule ingest_fetch:
-    """Copies of the remote files of a shard; only where ingest.fetch.enabled."""
+    """Copies of the remote files of a shard; only if ingest.fetch.enabled."""
     input:
         list=manifests("ingest.list"),
     output:

@@ -6,7 +6,7 @@ Checkpoints lie undeclared in checkpoints/, so that a failed or stopped job resu
 
 # Reads no token; where documents are grouped, their ids and sizes.
 rule pretrain_mix:
-    """mix.json and spans.npy: the order of sources, where the config has phases."""
+    """mix.json and spans.npy: the order of sources, if the config has phases."""
     input:
         tokens=manifests("tokenize.encode"),
         tokenizer=manifest("tokenize.train"),
@@ -38,7 +38,7 @@ rule pretrain_plan:
 
 # The training of a variant up to a rung of sweep.halving; all of them in main, each with the placement of its variant.
 rule pretrain_rung:
-    """{contender}.json: a variant's loss at a rung, where sweep.halving has any."""
+    """{contender}.json: a variant's loss at a rung, if sweep.halving is used."""
     input:
         tokens=manifests("tokenize.encode"),
         tokenizer=manifest("tokenize.train"),

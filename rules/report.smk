@@ -38,7 +38,7 @@ rule report_render:
 
 
 rule report_compare:
-    """compare.json: all variants, their differences with verdicts; of main, where the run has variants."""
+    """compare.json: all variants, their differences with verdicts; of main, if the run has variants."""
     input:
         manifests_of_all_variants("report.render", "evaluate.common"),
     output:

@@ -2,7 +2,7 @@
 
 
 rule synthesize_rephrase:
-    """The same texts in other words; only where a source is of them."""
+    """The same texts in other words; only if a source names them."""
     input:
         seed_corpora("synthesize.rephrase"),
     output:
@@ -12,7 +12,7 @@ rule synthesize_rephrase:
 
 
 rule synthesize_seed:
-    """New texts on the subject of a page; only where a source is of them."""
+    """New texts on the subject of a page; only if a source names them."""
     input:
         seed_corpora("synthesize.seed"),
     output:

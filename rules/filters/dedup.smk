@@ -75,7 +75,7 @@ rule dedup_select:
 
 
 rule dedup_export:
-    """Signals and shingle sets of the corpus, where dedup.export.write is true."""
+    """Signals and shingle sets of the corpus, if dedup.export.write is true."""
     input:
         documents=manifest("ingest.extract"),
         edits=edits("dedup"),

@@ -34,13 +34,11 @@ def snakemake(*options: str, profile: str = "local", folder: Path = ROOT) -> sub
 def test_readme_shows_the_rulegraph() -> None:
     edges = rulegraph.rule_edges(rulegraph.rulegraph_dot("--profile", "profiles/local"))
     picture = rulegraph.mermaid_chart(edges)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme == rulegraph.with_graph(readme, picture), "run `make docs`"
     assert (ROOT / "docs/rulegraph.mmd").read_text(encoding="utf-8") == picture, "run `make docs`"
     assert (ROOT / "docs/rulegraph.svg").read_text(encoding="utf-8") == rulegraph.rulegraph_svg(edges), (
         "run `make docs`"
     )
-    assert "](docs/rulegraph.svg)" in readme
+    assert "](docs/rulegraph.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_shard_that_the_task_of_another_makes_is_not_planned_twice(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_the_page_over_variants_reads_what_the_table_says(workflow: Workflow) ->
 
 def test_the_page_lists_the_steps_in_order() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| `([\w.]+)` \| (1|shard|band|part|model|contender)\b", page, re.MULTILINE)
+    listed = re.findall(r"^\|`([\w.]+)`\|(1|shard|band|part|model|contender)\b", page, re.MULTILINE)
     assert listed == [(name, step.per or "1") for name, step in steps.STEPS.items()]
 
 

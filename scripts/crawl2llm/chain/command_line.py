@@ -393,7 +393,7 @@ def error_line(error: BaseException, args: argparse.Namespace) -> str:
 
 
 def run_shard(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> int:
-    """Do one shard, or the step's only task, where it is not done already; WORKED or NOTHING_TO_DO. Raises shard_pool.ShardError."""
+    """Do one shard, or the step's only task, if it is not done already; WORKED or NOTHING_TO_DO. Raises shard_pool.ShardError."""
     try:
         if not args.always and is_done(args, mark):
             console.log.info(early_cutoff.NOTHING_TO_DO)

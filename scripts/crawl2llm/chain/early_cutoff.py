@@ -54,7 +54,7 @@ def is_made_by(manifest: Manifest, path: Path, fingerprint: str) -> bool:
 def consumes_the_same(
     manifest: Manifest, manifests: Mapping[str, Manifest], other_inputs: Mapping[str, dict[str, str]]
 ) -> bool:
-    """Whether a task that is given these manifests would read what its manifest says that it read; False where it reads nothing.
+    """Whether a task that is given these manifests would read what its manifest says that it read; False if it reads nothing.
 
     other_inputs: what it reads that is no manifest, as `inputs` of its manifest names it.
     """

@@ -33,7 +33,7 @@ LOWER = {
     "quality.calibrate": "quality.calibrate.max_documents",
 }
 LOWER_ELSE = "the tasks that run at once (`--cores`), or the size of a shard: more of them, ingest.extract.shards"
-RESUME_TEXT = "Start the same command again to resume after its newest checkpoint, where there is one"
+RESUME_TEXT = "Start the same command again to resume after its newest checkpoint, if it has one"
 
 OTHER_SIGNALS = {
     signal.SIGILL: "this CPU lacks an instruction that a library was compiled for: install on a node of the same kind "
@@ -63,7 +63,7 @@ def oom_kill_counts() -> dict[Path, int]:
 
 
 def lack_of_memory(before: dict[Path, int]) -> str | None:
-    """What the machine says of memory since `before`: None where it ended no process for lack of it, or says nothing."""
+    """What the machine says of memory since `before`: None if it ended no process for lack of it, or says nothing."""
     for file, number in oom_kill_counts().items():
         if number > before.get(file, number):
             more = number - before[file]
@@ -82,7 +82,7 @@ def signal_name(number: int) -> str:
 
 
 def signal_of_status(status: int) -> int | None:
-    """The signal in an exit status: -9, as Python gives it, or 137, as a shell does; None where there is none.
+    """The signal in an exit status: -9, as Python gives it, or 137, as a shell does; None if there is none.
 
     Statuses from 129 on that name no signal, and 255, which ssh and srun use for errors of their own, do not count as a signal.
     """

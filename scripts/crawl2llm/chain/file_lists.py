@@ -29,7 +29,7 @@ def parse_list(text: str) -> list[Line]:
 
 
 def read_list(path: str, data: str) -> list[Line]:
-    """The lines of a list on this disk, `{data}` put in. Raises ConfigError where it cannot be read."""
+    """The lines of a list on this disk, `{data}` put in. Raises ConfigError if it cannot be read."""
     return _fill_data_folder(_read_cached(path), data)
 
 
@@ -56,7 +56,7 @@ def _read_file(path: str, mark: tuple[int, int, int]) -> list[Line]:
 def is_remote(entry: str, data: str) -> bool:
     """Whether an entry of `paths`, `{data}` put in, names files at URLs: a URL, `@URL` of a list, or a list here whose first line is one.
 
-    Raises ConfigError where a list cannot be read.
+    Raises ConfigError if a list cannot be read.
     """
     name = entry.removeprefix("@")
     return is_url(name) or (
@@ -67,7 +67,7 @@ def is_remote(entry: str, data: str) -> bool:
 def is_listed(source: dict[str, Any], data: str) -> bool:
     """Whether the files of a source are found by ingest.list: those of a crawl, and those at URLs. data: the config's `data`.
 
-    Raises ConfigError where a list cannot be read: without it nobody knows.
+    Raises ConfigError if a list cannot be read: without it nobody knows.
     """
     return source["kind"] == COMMON_CRAWL or any(is_remote(entry, data) for entry in source_paths(source, data))
 

@@ -24,7 +24,7 @@ def used_filters(config: Config) -> list[str]:
 
 
 def order_problem(filters: Sequence[str]) -> str | None:
-    """Why filters cannot be used in this order, in words; None where they can."""
+    """Why filters cannot be used in this order, in words; None if they can."""
     for number, name in enumerate(filters):
         for other in FILTERS[name].after:
             if other not in filters[:number]:
@@ -33,7 +33,7 @@ def order_problem(filters: Sequence[str]) -> str | None:
 
 
 def filters_before(filters: Sequence[str], until: str | None) -> Sequence[str]:
-    """The filters before `until`; all where it is none of them."""
+    """The filters before `until`; all if it is none of them."""
     return filters[: filters.index(until)] if until in filters else filters
 
 

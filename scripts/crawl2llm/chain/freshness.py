@@ -58,7 +58,7 @@ class Freshness:
         self._differing_input = cache(self._find_differing_input)
 
     def read_manifest(self, path: Path) -> Manifest | None:
-        """The manifest at `path`; None where there is none that is readable. Raises NewerError."""
+        """The manifest at `path`; None if there is none that is readable. Raises NewerError."""
         if path not in self._manifests:
             try:
                 self._manifests[path] = Manifest.read_unchecked(path)
@@ -69,7 +69,7 @@ class Freshness:
         return self._manifests[path]
 
     def why_stale(self, step: str, tasks: Iterable[str], fingerprint: str) -> str | None:
-        """Why one of these tasks of a step is not up to date, in words for a person; None where all are."""
+        """Why one of these tasks of a step is not up to date, in words for a person; None if all are."""
         mark = digest(fingerprint)
         reasons = (self._why_stale_cached(self.place(step, task), mark, fingerprint) for task in tasks)
         return next(filter(None, reasons), None)
@@ -98,13 +98,13 @@ class Freshness:
         return self.damage_reason(manifest)
 
     def damage_reason(self, manifest: Manifest, deep: bool = False) -> str | None:
-        """Why a result is none, whatever its fingerprint: damaged, or made from other input than is there now; None where it is one."""
+        """Why a result is none, whatever its fingerprint: damaged, or made from other input than is there now; None if it is one."""
         if damage := manifest.file_problems(deep):
             return damage[0]
         return self.why_other_input(manifest)
 
     def why_other_input(self, manifest: Manifest) -> str | None:
-        """Why a result was made from other input than is there now; None where it was not."""
+        """Why a result was made from other input than is there now; None if it was not."""
         if not manifest.inputs and not manifest.sources and manifest.step not in WITHOUT_INPUT:
             return OLD_VERSION
         if not self.has_current_sources(manifest):
@@ -126,7 +126,7 @@ class Freshness:
         return changed_sources.changed_files_text(manifest.path, shards[0], self.files.get(shards[0], []))
 
     def _why_input_differs(self, manifest: Manifest, key: str) -> str | None:
-        """Why the input `key` is not what the manifest consumed; None where it is."""
+        """Why the input `key` is not what the manifest consumed; None if it is."""
         if key == LIST and self._input(key) is None:  # which files there are is known from nothing else
             return f"{key} is gone"
         main = is_of_main(manifest.step, key.partition(" ")[0])
@@ -134,7 +134,7 @@ class Freshness:
         return next(filter(None, (self._differing_input(key, part, marks, main) for part, marks in parts)), None)
 
     def _find_differing_input(self, key: str, part: str, marks: str, main: bool = False) -> str | None:
-        """Which of the inputs that `key` names does not hold what was consumed of it; None where all do, or are gone.
+        """Which of the inputs that `key` names does not hold what was consumed of it; None if all do, or are gone.
 
         Asked once for what many results consumed: each of 256 tasks may have read all of 4,096 shards.
         """
@@ -144,13 +144,13 @@ class Freshness:
         return None
 
     def _find_input(self, key: str, main: bool = False) -> Manifest | None:
-        """The manifest that is called `key` among the inputs of others; None where it is gone or not readable. main: that of main."""
+        """The manifest that is called `key` among the inputs of others; None if it is gone or not readable. main: that of main."""
         step, _, task = key.partition(" ")
         assert self.main
         return self.read_manifest((self.main if main else self.place)(step, task))
 
     def _find_input_digest(self, key: str, part: str, main: bool = False) -> str | None:
-        """The digest of a part of the input `key`, as it is now; None where it is not there."""
+        """The digest of a part of the input `key`, as it is now; None if it is not there."""
         manifest = self._input(key, main)
         return manifest.digest_of(part) if manifest else None
 

@@ -65,7 +65,7 @@ def gpus_of_run() -> tuple[Path, list[str], int]:
 
 
 def gpus_needed(step: str, section: Mapping[str, Any]) -> int:
-    """How many GPUs of this machine a task of a step takes in a local run, by its section of the config; 0 where the run has none."""
+    """How many GPUs of this machine a task of a step takes in a local run, by its section of the config; 0 if the run has none."""
     if not gpus_of_run()[1] or section.get("device") == "cpu":
         return 0
     if step in ONE_GPU_STEPS:

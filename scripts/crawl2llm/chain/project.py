@@ -24,7 +24,7 @@ from crawl2llm.core.nested_dicts import lookup
 class Project:
     """The variants of one config (`main` is the config itself), in the working directory of a run.
 
-    held: what `sources` and `contents` are, where they were found before (a job is told what was planned). Raises ConfigError or
+    held: what `sources` and `contents` are, if they were found before (a job is told what was planned). Raises ConfigError or
     InputError for a config that cannot run.
     """
 
@@ -149,9 +149,9 @@ class Project:
         return find_manifest
 
     def why_stale(self, variant: str, step: str, tasks: list[str]) -> str | None:
-        """Why the result of a Snakemake task, which owns these tasks, is not up to date, in words; None where it is.
+        """Why the result of a Snakemake task, which owns these tasks, is not up to date, in words; None if it is.
 
-        None too where there is no manifest: Snakemake makes it where something needs it. But a step that was deleted leaves no
+        None too if there is no manifest: Snakemake makes it where something needs it. But a step that was deleted leaves no
         record, and one that has a record was begun.
         """
         path = Path(self.manifest_path(variant, step, tasks[0]))

@@ -73,7 +73,7 @@ class Access:
         parts, before = urlsplit(url), urlsplit(first)
         parts.port  # noqa: B018 - it raises ValueError for one that is none
         if parts.scheme not in PORTS or not parts.hostname:
-            return "the server redirects to a place that is no http"
+            return "the server redirects to an address that is not http"
         if parts.hostname == before.hostname and url != first:
             return ""
         if any(fnmatchcase(parts.hostname, pattern.lower()) for pattern in self.allowed_hosts or ()):

@@ -126,7 +126,7 @@ class RunSettings(Settings):
 
     data: NonEmpty = setting(
         ".",
-        "Folder that `{data}` stands for in the paths of sources and in every key that names files (what the "
+        "Folder that `{data}` means in the paths of sources and in every key that names files (what the "
         "files hold is tracked, not where they lie).",
         placement=True,
     )
@@ -158,8 +158,8 @@ class RunSettings(Settings):
         "The filters that the run uses, in their order. Each judges the documents that those before it kept, "
         "with their texts as those before it edited them. A filter that is left out does not run; multilingual, "
         "heuristics, toxicity and pii need language before them. Filters that the default does not list are off "
-        "by default. `decontaminate` has no steps where no public tasks and no files of its own are named; a "
-        "config that names public tasks has to list it.",
+        "by default. `decontaminate` runs only if public tasks or files of its own are named; a config that "
+        "names public tasks has to list it.",
         unique=True,
     )
     models: dict[

@@ -47,7 +47,7 @@ def without_reference(config: Config) -> Config:
 
 
 def main_config(config: Config) -> Config | None:
-    """The complete config of the variant that a variant is compared with: `main`. None where nothing is compared.
+    """The complete config of the variant that a variant is compared with: `main`. None if nothing is compared.
 
     config: complete; that of main has its `variants`.
     """

@@ -26,7 +26,7 @@ Identity: TypeAlias = tuple[int, ...] | str  # of a file, see `identity`
 
 
 def listed_files(path: str, data: str) -> list[str]:
-    """The files that a list names, one path a line (see file_lists.py). Raises ConfigError where one is missing or not readable."""
+    """The files that a list names, one path a line (see file_lists.py). Raises ConfigError if one is missing or not readable."""
     out = []
     for line in file_lists.read_list(path, data):
         if not Path(line.name).is_file():
@@ -92,7 +92,7 @@ def files_of_source(source: dict[str, Any], data: str, key_path: str) -> list[st
 
     A file is named below the folder of the first entry that finds it (see `files_of_entry`); where a file of an earlier entry has that
     name already, as many parent folders are put in front as make it unique. So an entry that is added at the end renames no file.
-    Raises ConfigError where an entry finds no file, a name is not UTF-8, or a link takes what a pattern finds out of its folder.
+    Raises ConfigError if an entry finds no file, a name is not UTF-8, or a link takes what a pattern finds out of its folder.
     """
     if not source.get("paths"):
         raise ConfigError(f"{key_path} ({source['name']}) needs `paths`: files or globs of kind {source['kind']}")
@@ -179,7 +179,7 @@ def name_of(marked: str) -> str:
 def input_files(config: dict[str, Any]) -> list[tuple[str, str]]:
     """Every input file of the config as (source name, `root/./name`), in the order of the sources; the demo crawl has none here.
 
-    Raises ConfigError where an entry finds no file, a list file is missing, or two sources share a name.
+    Raises ConfigError if an entry finds no file, a list file is missing, or two sources share a name.
     """
     files: list[tuple[str, str]] = []
     seen: set[str] = set()
@@ -264,7 +264,7 @@ def listing_settings(config: dict[str, Any]) -> dict[str, Any]:
     """What decides the list of remote files: the sources that have such and in what stores, what lists on this disk hold, and
     the number of shards.
 
-    Raises ConfigError where a list cannot be read.
+    Raises ConfigError if a list cannot be read.
     """
     extract, data = config["ingest"]["extract"], config["data"]
     keys = ("name", "kind", "crawl", "format", "files", "share", "base")
@@ -375,7 +375,7 @@ def content_digest(entries: list[str]) -> str:
 
 
 def file_digests(entries: list[str]) -> dict[str, str]:
-    """What each of `source=root/./name` files holds, as a digest, by `source=name`. Raises ConfigError where one cannot be read."""
+    """What each of `source=root/./name` files holds, as a digest, by `source=name`. Raises ConfigError if one cannot be read."""
     return {f"{source}={name}": mark for source, name, mark in _digest_rows(entries)}
 
 

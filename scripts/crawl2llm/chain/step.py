@@ -61,7 +61,7 @@ class Step:
     exempts: its settings name the sources that skip its filter (`skipped_by`).
     tasks: the ids of its tasks by model or contender; None, of a step by model: the models that it makes.
     models_read: the models that a task reads; None: see `models_read` in chain/steps.py.
-    files_of: the step whose keys name its files; "": its own. files_config: the config with these keys, where it is another.
+    files_of: the step whose keys name its files; "": its own. files_config: the config with these keys, if it is another.
     inputs: what it needs, by the options of its program and the inputs of its rule: a step, or several, whichever of them the task
     reads from (a model is made by one of MAKERS). These are among its `needs`, if they are not `common`.
     optional: the options of `inputs` that a task may lack: the manifests of a step that not every run has, or that it reads only sometimes.

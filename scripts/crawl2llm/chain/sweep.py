@@ -86,7 +86,7 @@ def check_keys(section: Mapping[str, Any]) -> None:
 
 
 def grid_settings(keys: Mapping[str, Sequence[Any]]) -> Iterator[Settings]:
-    """Every combination of the keys' values; none where there are no keys."""
+    """Every combination of the keys' values; none if there are no keys."""
     if keys:
         for values in itertools.product(*keys.values()):
             yield dict(zip(keys, values, strict=True))

@@ -48,7 +48,7 @@ class Build:
 
 
 def check_compilers(environment: Mapping[str, str], again: str) -> None:
-    """Raise InputError where there is no C or C++ compiler. again: what to run when there is."""
+    """Raise InputError if there is no C or C++ compiler. again: what to run when there is."""
     path = environment.get("PATH")
     for language, variable, names in COMPILERS:
         named_compiler = environment.get(variable, "").split()[:1]
@@ -60,7 +60,7 @@ def check_compilers(environment: Mapping[str, str], again: str) -> None:
 
 
 def check_build(build: Build, folder: Path, environment: Mapping[str, str]) -> None:
-    """Raise InputError where there is no C or C++ compiler, or where `folder` holds what is not the tool's and would be lost."""
+    """Raise InputError if there is no C or C++ compiler, or where `folder` holds what is not the tool's and would be lost."""
     check_compilers(environment, f"make {build.tool.target}")
     is_tool = (folder / build.tool.mark).exists()
     if folder.exists() and not is_tool and (not folder.is_dir() or any(folder.iterdir())):
@@ -100,7 +100,7 @@ def download_source(package: str, lock: Path, place: Path) -> Path:
 
 
 def build_environment(place: Path) -> dict[str, str]:
-    """The environment in which cmake is called: without the caller's flags, and with cmake and ninja of pip where there are none."""
+    """The environment in which cmake is called: without the caller's flags, and with cmake and ninja of pip if there are none."""
     environment = {name: value for name, value in os.environ.items() if name not in FLAGS}
     if not shutil.which("cmake") or not (shutil.which("ninja") or shutil.which("make")):
         log.info("cmake, or what it calls, is not on this machine: pip brings it for this once")

@@ -116,7 +116,7 @@ def unique_names(urls: list[str]) -> dict[str, str]:
     """A name for each URL, as short as is unique among them: the last part of its path, with as many before it as it takes.
 
     URLs with the same path get the host in front too, and where that is the same, a digest of the URL between host and path, so
-    that a name ends as its file does. Raises ValueError where two names are the same even so.
+    that a name ends as its file does. Raises ValueError if two names are the same even so.
     """
     unique = list(dict.fromkeys(urls))
     parts = {url: name_of(url).split("/") for url in unique}

@@ -1,6 +1,6 @@
 """Reads a config file. One that cannot be read is refused in one line: the file, the line and column, and what is wrong there.
 
-    python -m crawl2llm.chain.yaml_errors mine.yaml     # says nothing where it can be read, and is a run's config
+    python -m crawl2llm.chain.yaml_errors mine.yaml     # says nothing if it can be read, and is a run's config
 
 Snakemake reads a file of `--configfile` before the project's code, and says only that it is not valid. So `make` and `crawl2llm` ask here
 first.
@@ -61,7 +61,7 @@ def missing_ingest_note(paths: Sequence[Path]) -> str:
         return ""
     names = " ".join(map(str, paths))
     return (
-        f"note: there is no ingest in {names}, so everything that is not set there has its default (docs/config.md), not what config.yaml "
+        f"note: there is no ingest in {names}, so what is not set there has its default (docs/settings.md), not what config.yaml "
         f'says; to lay it over config.yaml, name both: --configfile config.yaml {names}, or CONFIG="config.yaml {names}" with make'
     )
 
@@ -75,7 +75,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
-                    words = f"the key {key.value} is there twice, first in line {seen[key.value].line + 1}: put both parts under one"
+                    words = f"the key {key.value} is repeated, first in line {seen[key.value].line + 1}: put both parts under one"
                     raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
                 seen[key.value] = key.start_mark
         return super().construct_mapping(node, deep)
@@ -121,7 +121,7 @@ def _explain_error(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[yaml.
     if "cannot start any token" in problem and mark:
         return mark, f"text that begins with {line[mark.column : mark.column + 1]!r} needs quotes"
     if "<block end>" in problem:
-        return mark, "the indentation, or what stands here, does not go with the lines above"
+        return mark, "the indentation, or the text here, does not fit the lines above"
     return mark or context_mark, problem
 
 

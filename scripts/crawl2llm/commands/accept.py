@@ -190,7 +190,7 @@ def main(argv: list[str] | None = None) -> int:
     set_up_logging("accept")
     try:
         if unknown := [name for name in args.steps if name not in steps.STEPS]:
-            raise InputError(f"{unknown[0]!r} is no step; allowed are {', '.join(steps.STEPS)}")
+            raise InputError(f"{unknown[0]!r} is not a step; allowed are {', '.join(steps.STEPS)}")
         if args.reason:
             run_lock.take_lock(run_lock.RUN)
         project = Project.from_files([Path(name) for name in args.configfile])
@@ -198,7 +198,7 @@ def main(argv: list[str] | None = None) -> int:
         findings = compare_results(project, args.steps)
         print_line("\n".join(difference_lines(findings)))
         if not findings.acceptable:
-            print_line("nothing to accept: no result that is there was made with other settings or code")
+            print_line("nothing to accept: all results were made with these settings and this code")
             return int(bool(findings.refused))
         number = sum(len(results) for results in findings.acceptable.values())
         if not args.reason:

@@ -21,7 +21,7 @@ BLOCK = 1 << 20  # bytes read at once
 
 
 def seconds_left(message: str) -> float | None:
-    """The seconds of `…, 1h02m left`; None where a message does not say."""
+    """The seconds of `…, 1h02m left`; None if a message does not say."""
     match = TIME_LEFT.search(message)
     if not match or not any(match.groups()):
         return None

@@ -61,7 +61,7 @@ def state_for_page(state: State, results: Path, trainings: list[dict[str, Any]])
 def write_report(results: Path, configfiles: Sequence[str], out: Path) -> list[tuple[str, str]]:
     """Write the page, funnel.json and counts.json beside it; returns the lines of the terminal's summary.
 
-    Raises InputError where there is nothing to show, and ConfigError for a config that the schema refuses.
+    Raises InputError if there is nothing to show, and ConfigError for a config that the schema refuses.
     """
     variant = results.absolute().name
     whole, config = complete_config(configfiles, "main"), complete_config(configfiles, variant)
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             if not results.is_dir():
                 raise command_line.InputError(
-                    f"--results {results} is no folder; give that of a variant, such as results/main"
+                    f"--results {results} is not a folder; give that of a variant, such as results/main"
                 )
             with contextlib.chdir(args.directory):  # paths in the config are relative to it
                 lines = write_report(results, configfiles, results / "report" / "now" / "report.html")

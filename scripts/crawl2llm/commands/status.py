@@ -39,7 +39,7 @@ class Failure:
 
 
 def last_lines(path: Path) -> list[str]:
-    """The last lines of a file, without empty ones; none where it cannot be read."""
+    """The last lines of a file, without empty ones; none if it cannot be read."""
     try:
         with path.open("rb") as handle:
             handle.seek(max(0, path.stat().st_size - TAIL))
@@ -124,7 +124,7 @@ def failed_jobs(lines: list[str]) -> list[Failure]:
 
 
 def hours_by_sacct(folder: Path, since: datetime) -> dict[str, float] | None:
-    """GPU-hours by rule as SLURM accounts them, every start of a job counted; None where sacct does not answer in a minute."""
+    """GPU-hours by rule as SLURM accounts them, every start of a job counted; None if sacct does not answer in a minute."""
     fields = "JobIDRaw,JobName,ElapsedRaw,AllocTRES,Comment,WorkDir"
     start = f"--starttime={since:%Y-%m-%dT%H:%M}"
     try:

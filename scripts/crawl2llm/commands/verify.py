@@ -1,6 +1,6 @@
 """Compare every file of the results with its manifest: sizes, or checksums with --deep.
 
-Names what is missing or damaged, and what makes it again. Exit status: 0 where everything is as its manifest says, else 1.
+Names what is missing or damaged, and what makes it again. Exit status: 0 if everything is as its manifest says, else 1.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def seal_folder(
     """Write the seal `name`: `facts`, the files that `sync_folder` returned, on every node that wrote any, and their `file_checksums`, if
     known.
 
-    Raises OSError where a file is not there with its size.
+    Raises OSError if a file is not there with its size.
     """
     if missing := wrong_files(folder, files, PATIENCE):
         raise OSError(f"{folder}: {', '.join(missing)} cannot be seen with the size that it was written with")
@@ -66,7 +66,7 @@ def seal_folder(
 
 
 def read_sealed_facts(folder: Path, name: str) -> dict[str, Any]:
-    """The facts of a sealed folder. Raises ValueError or OSError, which say why, where it is not complete."""
+    """The facts of a sealed folder. Raises ValueError or OSError, which say why, if it is not complete."""
     facts, files, _ = _read_seal(folder / name)
     if bad := wrong_files(folder, files):
         raise ValueError(f"{', '.join(bad)} changed size or is missing")

@@ -57,7 +57,7 @@ def claim_folder(place: Path, manifest: Path, fingerprint: str) -> Iterator[None
     """Hold a folder of checkpoints for a training that begins, and write beside them that they are its own.
 
     Two variants whose texts come out the same, as where a filter drops nothing, have one folder: the second waits for the first, and has
-    nothing left to do. Raises Held where the same training runs already. fingerprint: its digest.
+    nothing left to do. Raises Held if the same training runs already. fingerprint: its digest.
     """
     alone = 0  # looks in a row at which nobody else was said to hold it: who has just taken it says so in a moment
     while True:
@@ -177,7 +177,7 @@ def resume_line(checkpoint: Path, step: int, last: int) -> str:
 
 
 def code_change_notes(parts: list[dict[str, Any]]) -> list[str]:
-    """Notes for the report on a training of several kinds of code; none where there was one."""
+    """Notes for the report on a training of several kinds of code; none if there was one."""
     return [
         f"After step {part['step']:,} it was trained with other code than before: {', '.join(part['modules'])}."
         for part in parts

@@ -125,7 +125,7 @@ def write_config(complete: dict[str, Any], sources: list[Any]) -> Path:
 
 
 def read_sources(path: Path) -> list[Any]:
-    """What `write_config` was given as `sources`, from the file beside it. Raises OSError where there is none."""
+    """What `write_config` was given as `sources`, from the file beside it. Raises OSError if there is none."""
     return list(json.loads(path.read_text(encoding="utf-8")))
 
 

@@ -149,7 +149,7 @@ def format_duration(seconds: float) -> str:
     return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
-RESTART_LINE = "started again; what stands above is of earlier starts"  # in a log that is continued
+RESTART_LINE = "started again; the lines above are of earlier starts"  # in a log that is continued
 
 
 class Board:

@@ -27,7 +27,7 @@ _digest_cache = Cache(CACHE)
 
 
 def hash_file(path: Path) -> str:
-    """The digest of a file's bytes, read now, in hex. Raises OSError where it cannot be read."""
+    """The digest of a file's bytes, read now, in hex. Raises OSError if it cannot be read."""
     state = xxhash.xxh3_64()
     with path.open("rb") as handle:
         size = os.fstat(handle.fileno()).st_size
@@ -72,7 +72,7 @@ def files_below(path: Path) -> list[Path]:
 
 
 def manifests_in(folder: Path) -> list[Path]:
-    """The manifests in a folder, sorted. Raises FileNotFoundError where there is none."""
+    """The manifests in a folder, sorted. Raises FileNotFoundError if there is none."""
     paths = sorted(folder.glob("*.manifest.json"))
     if not paths:
         raise FileNotFoundError(2, "no manifests in it, or no such folder", str(folder))
@@ -82,7 +82,7 @@ def manifests_in(folder: Path) -> list[Path]:
 def imported_files(path: Path) -> list[Path]:
     """A Python file and what it imports of the files beside it, at any depth, sorted: of a package, every module.
 
-    Raises OSError where a file cannot be read.
+    Raises OSError if a file cannot be read.
     """
     modules, queue = set[Path](), [path]
     while queue:

@@ -131,7 +131,7 @@ class Endpoint:
             return None
 
     def answer(self, body: dict[str, Any]) -> str:
-        """The answer to a request, kept on the disk before it is returned. Raises InputError where there is none after all attempts."""
+        """The answer to a request, kept on the disk before it is returned. Raises InputError if there is none after all attempts."""
         why = "stopped"
         for attempt in range(self.attempts):
             if attempt:

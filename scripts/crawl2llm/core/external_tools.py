@@ -34,7 +34,7 @@ class ExternalTool:
         """Why the tool in a folder, its own if none is given, cannot be used, and how to make it; None if it can."""
         folder = folder or self.folder()
         verb, pronoun = ("are", "them") if self.plural else ("is", "it")
-        remedy = f"make {pronoun} once, where there is a network: make {self.target} ({self.cost}; {self.variable} names another folder)"
+        remedy = f"make {pronoun} once, with a network: make {self.target} ({self.cost}; {self.variable} names another folder)"
         if not self.is_complete(folder):
             return f"{self.name} {verb} not in {folder}: {remedy}"
         if not self.is_required(folder):

@@ -14,7 +14,7 @@ OUT_OF = re.compile(r"(\d)\W*(?:/|\bout of\b)\s*\d+(?:\.\d+)?(?!\w)", re.IGNOREC
 
 
 def scale_ends(scale: Sequence[float], where: str) -> tuple[float, float]:
-    """The lowest and the highest score. Raises InputError, naming the section `where`, where they are not in this order."""
+    """The lowest and the highest score. Raises InputError, naming the section `where`, if they are not in this order."""
     low, high = map(float, scale)
     if low >= high:
         raise InputError(f"{where}.scale is {list(scale)}; its second number must be the greater one")
@@ -40,6 +40,6 @@ def score_request(
 
 
 def parse_score(reply: str | None, low: float, high: float) -> float | None:
-    """The last number of a reply, but for what another is out of ("7/10", "7 out of 10"); None without one or a reply, or off the scale."""
+    """The last number of a reply, except what another is out of ("7/10", "7 out of 10"); None without one or a reply, or off the scale."""
     numbers = [float(number) for number in NUMBER.findall(OUT_OF.sub(r"\1", reply or ""))]
     return numbers[-1] if numbers and low <= numbers[-1] <= high else None

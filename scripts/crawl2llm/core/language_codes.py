@@ -57,7 +57,7 @@ def label_names(label: str) -> tuple[str, ...]:
 
 
 def lookup_label(table: Mapping[str, T], label: str) -> T | None:
-    """What a table by language has of a label: of `zh` for `cmn_Hani` too; None where it has nothing."""
+    """What a table by language has of a label: of `zh` for `cmn_Hani` too; None if it has nothing."""
     return next((table[name] for name in label_names(label) if name in table), None)
 
 

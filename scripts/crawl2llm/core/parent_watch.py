@@ -19,7 +19,7 @@ POLL_SECONDS = 0.5  # seconds between two looks; a Snakemake takes longer to sta
 
 
 def process_start_ticks(process: int) -> str:
-    """When a process was started, in clock ticks since the machine was; "" where there is none, or no /proc."""
+    """When a process was started, in clock ticks since the machine was; "" if there is none, or no /proc."""
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -32,7 +32,7 @@ def announce_driver() -> None:
 
 
 def watch_driver() -> None:
-    """Send this process SIGTERM as soon as its driver is gone; nothing where no driver of this host is to be seen."""
+    """Send this process SIGTERM as soon as its driver is gone; nothing if no driver of this host is to be seen."""
     host, _, rest = os.environ.get(DRIVER_VARIABLE, "").partition(" ")
     number, _, start = rest.partition(" ")
     if host != platform.node() or not start or process_start_ticks(int(number)) != start:

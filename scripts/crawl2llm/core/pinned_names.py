@@ -25,7 +25,7 @@ def split_digest(name: str) -> tuple[str, str]:
 
 
 def check_form(name: str, key: str) -> None:
-    """Raise InputError if what stands behind SIGN in what a key names is no SHA-256."""
+    """Raise InputError if a key names a file with something after SIGN that is no SHA-256."""
     path, digest = split_digest(name)
     if SIGN in name and not DIGITS.fullmatch(digest):
         command = folder_command(path) if Path(path).is_dir() else f"sha256sum {shlex.quote(path)}"

@@ -13,7 +13,7 @@ from crawl2llm.core.manifest import write_atomically
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """The values in a file; none where it is absent or damaged."""
+    """The values in a file; none if it is absent or damaged."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

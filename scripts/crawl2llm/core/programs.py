@@ -1,4 +1,4 @@
-"""Other programs: run to their end, and told with their last words where they fail."""
+"""Other programs: run to their end; if one fails, its last words are in the error."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def processor_name() -> str:
 
 
 def device_entry() -> dict[str, str]:
-    """{"device": "cuda" or "cpu"}: what this process has computed on; empty where it did not load torch."""
+    """{"device": "cuda" or "cpu"}: what this process has computed on; empty if it did not load torch."""
     torch = sys.modules.get("torch")
     return {"device": "cuda" if torch.cuda.is_initialized() else "cpu"} if torch else {}
 
@@ -129,12 +129,12 @@ def accepted_entries(manifest: Path, fingerprint: str) -> list[dict[str, Any]]:
 
 
 def read(manifest: Path) -> dict[str, Any]:
-    """The record beside `manifest`; empty where there is none, or a damaged one."""
+    """The record beside `manifest`; empty if there is none, or a damaged one."""
     return parse_record(record_bytes(path_of(manifest)))
 
 
 def record_bytes(path: Path) -> bytes:
-    """The bytes of a record; none where it is not there."""
+    """The bytes of a record; none if it is not there."""
     try:
         return path.read_bytes()
     except OSError:
@@ -142,7 +142,7 @@ def record_bytes(path: Path) -> bytes:
 
 
 def parse_record(text: bytes) -> dict[str, Any]:
-    """The record that these bytes are; empty where they are none."""
+    """The record that these bytes are; empty if they are none."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -102,8 +102,8 @@ def is_answer(error: str, command: str = "") -> bool:
 def ask_once(*command: str, timeout: float = CALL, shell: bool = False, script: str | None = None) -> str:
     """What a SLURM command prints, asked one time; `shell`: the command is one line for the shell, `script`: its input.
 
-    It runs in a session of its own, so that Ctrl-C does not cut a submission in two. Raises SlurmError where the answer is
-    an error or there is no such command, NoAnswerError where there is no answer.
+    It runs in a session of its own, so that Ctrl-C does not cut a submission in two. Raises SlurmError if the answer is
+    an error or there is no such command, NoAnswerError if there is no answer.
     """
     name = Path(command[0].split()[0]).name
     try:
@@ -152,7 +152,7 @@ def retry_until_answered(
 ) -> str:
     """Call `attempt(seconds that a call may take)` until it returns, with pauses that grow and that chance varies.
 
-    Raises SilentSlurmError where it raised NoAnswerError for `limit` seconds, RunStopped once `stop` is set.
+    Raises SilentSlurmError if it raised NoAnswerError for `limit` seconds, RunStopped once `stop` is set.
     """
     limit = seconds_to_ask() if limit is None else limit
     stop = stop or threading.Event()
@@ -180,6 +180,6 @@ def retry_until_answered(
 def ask_slurm(*command: str, limit: float | None = None, stop: threading.Event | None = None) -> str:
     """A SLURM command's output, asked again until there is an answer.
 
-    Raises SlurmError where the answer is an error or the command is missing, SilentSlurmError where there is none for `limit` seconds.
+    Raises SlurmError if the answer is an error or the command is missing, SilentSlurmError if there is none for `limit` seconds.
     """
     return retry_until_answered(lambda timeout: ask_once(*command, timeout=timeout), limit, stop)

@@ -72,6 +72,6 @@ class EndpointSettings(Settings):
     seconds: Number = setting(120, "Most seconds that a request waits for an answer.", gt=0, le=86400, placement=True)
     cache: NonEmpty = setting(
         ".cache/judge",
-        "Folder of the replies, by a hash of what was asked; no reply that is there is asked for again.",
+        "Folder of the replies, by a hash of what was asked; an existing reply is not requested again.",
         placement=True,
     )

@@ -7,7 +7,7 @@
         workers: int = setting(2, "Processes that score texts.", ge=1, placement=True)
 
 The attribute's type is the key's type; `setting` gives the default, the meaning, the range, and whether the key decides bytes. The
-JSON schema of a section is made from its class (`schema_node`), and from that the errors, the defaults and docs/config.md.
+JSON schema of a section is made from its class (`schema_node`), and from that the errors, the defaults and the tables of keys in docs/.
 An edit of a `settings.py` reruns nothing by itself: the values are in the fingerprint. So no class has methods.
 """
 
@@ -125,7 +125,7 @@ def _refuse_like_integers(value: Any) -> Any:
 
 
 class _AsWritten:
-    """Of a number: 4 stays 4, since the canonical JSON of 4.0 is another."""
+    """A number as it was written: 4 stays 4, since the canonical JSON of 4.0 is another."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema: CoreSchema = self._replace_float(handler(source))

@@ -24,7 +24,7 @@ def benchmark_path(manifest: Path) -> Path:
 
 
 def read_seconds(path: Path) -> float | None:
-    """The seconds that a benchmark file says; None where it cannot be read, or Snakemake could not measure them."""
+    """The seconds that a benchmark file says; None if it cannot be read, or Snakemake could not measure them."""
     try:
         return float(path.read_text(encoding="utf-8").splitlines()[1].split("\t")[0])
     except (OSError, ValueError, IndexError):

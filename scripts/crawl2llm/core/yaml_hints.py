@@ -15,7 +15,7 @@ import yaml
 def number_literal(text: str) -> str | None:
     """How to write, without quotes, the number that `text` spells, so that YAML reads that very number.
 
-    None where it spells no finite number. YAML 1.1 wants a point in front of an exponent, and a sign in it.
+    None if it spells no finite number. YAML 1.1 wants a point in front of an exponent, and a sign in it.
     """
     try:
         number = float(text)
@@ -41,7 +41,7 @@ def _with_point(text: str) -> str:
 
 
 def value_hint(value: Any, kinds: list[str]) -> str:
-    """A hint on a value that is refused, for a key that takes `kinds` (JSON Schema types); empty where there is none."""
+    """A hint on a value that is refused, for a key that takes `kinds` (JSON Schema types); empty if there is none."""
     if isinstance(value, str):
         number = number_literal(value) if {"integer", "number"} & set(kinds) else None
         if number is None:
@@ -60,7 +60,5 @@ def not_text_hint(value: Any) -> str:
     if isinstance(value, datetime.date):
         return f"; YAML reads {value} as a date: quote it, {str(value)!r}"
     if isinstance(value, int | float):
-        return (
-            "; YAML reads it as a number (0123 is octal, 12:30 is base 60): put it in quotes as it stands in the file"
-        )
+        return "; YAML reads it as a number (0123 is octal, 12:30 is base 60): put it in quotes as it is in the file"
     return ""

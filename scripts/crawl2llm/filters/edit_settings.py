@@ -17,7 +17,7 @@ class SelectSettings(Settings):
     )
     removed_max: Share | None = setting(
         None,
-        "Largest share of the characters that may be taken out; null sets none. RefinedWeb drops documents "
-        "where its line rules flag more than 0.05 of the words.",
+        "Largest share of characters that may be removed; null: no limit. RefinedWeb drops a document if its line "
+        "rules flag over 0.05 of its words.",
         source="arXiv:2306.01116, appendix G.2",
     )

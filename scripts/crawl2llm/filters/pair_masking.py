@@ -10,13 +10,13 @@ from crawl2llm.filters.pii.settings import PiiSettings
 
 
 class GuardSettings(Settings):
-    """What a step that makes pairs is told of the filter `decontaminate`."""
+    """Settings for a step that makes pairs, of the filter `decontaminate`."""
 
     overlap_max: Number | None = setting(..., "That of `decontaminate.select`.")
 
 
 class MaskingSettings(Settings):
-    """What a step that makes pairs is told of filters; None of one that the run does not use."""
+    """Settings of filters for a step that makes pairs; None of one that the run does not use."""
 
     pii: PiiSettings | None = optional("Those of the filter.")
     decontaminate: GuardSettings | None = optional("Those that say what counts as an item of an evaluation set.")

@@ -18,7 +18,7 @@ class Masks(Protocol):
     masked_counts: Counter[str]
 
     def __call__(self, texts: Sequence[str], counted: bool = True) -> list[str] | None:
-        """The texts of a row with placeholders; None where the row is dropped."""
+        """The texts of a row with placeholders; None if the row is dropped."""
 
 
 def pii_masks(settings: PiiSettings | None) -> Masks | None:

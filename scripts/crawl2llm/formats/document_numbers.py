@@ -1,7 +1,7 @@
 """Documents as numbers, in tables over all shards: who is kept before whom, and how one part of a file is read.
 
 There a document is `shard << 32 | row` (int64): the number in its shard's name, and its row in the shard's signals, which are in the
-documents' order. Ids are read where an order or a verdict needs them.
+documents' order. Ids are read if an order or a verdict needs them.
 
 Of two duplicates the one of higher priority is kept: one of an earlier corpus before all others, curated before not curated, then
 more words, then the smaller id. That order depends on the documents alone, never on shards or workers.
@@ -81,7 +81,7 @@ Item = TypeVar("Item")
 
 
 def manifests_by_number(manifests: Sequence[Path]) -> list[tuple[int, Path]]:
-    """(the number in the shard's name, its manifest), ascending. Raises InputError where two shards have one number."""
+    """(the number in the shard's name, its manifest), ascending. Raises InputError if two shards have one number."""
     pairs = sorted((int(shard_of(path)), path) for path in manifests)
     if len({number for number, _ in pairs}) < len(pairs):
         raise InputError(f"two of the {len(pairs)} manifests of shards, such as {manifests[0]}, have the same number")
@@ -98,7 +98,7 @@ class Shard:
 
 
 def read_shards(signals: Sequence[Path]) -> list[Shard]:
-    """The shards of these manifests of dedup.signature, ascending. Raises InputError where two have one number."""
+    """The shards of these manifests of dedup.signature, ascending. Raises InputError if two have one number."""
     return [
         Shard(number, parquet_file(path), Manifest.read(path).summary_part("documents"))
         for number, path in manifests_by_number(signals)
@@ -208,7 +208,7 @@ def shingle_lists(sets: Sequence[Shingles]) -> pa.ListArray:
 
 
 def read_columns(path: Path, columns: list[str]) -> pa.Table:
-    """Columns of a whole Parquet file (one shard's). Raises ManifestError where it is damaged."""
+    """Columns of a whole Parquet file (one shard's). Raises ManifestError if it is damaged."""
     with open_parquet(path) as file:
         return file.read(columns)
 
@@ -293,7 +293,7 @@ def repeated_values(values: npt.NDArray) -> npt.NDArray:
 
 
 def common_value(manifests: list[Manifest], key: str) -> Any:
-    """A summary value that all the manifests must agree on. Raises InputError where they do not."""
+    """A summary value that all the manifests must agree on. Raises InputError if they do not."""
     values = {manifest.summary_part(key) for manifest in manifests}
     if len(values) != 1:
         raise InputError(

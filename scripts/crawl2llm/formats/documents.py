@@ -151,7 +151,7 @@ class Writer:
             self._flush_rows()
 
     def add_table(self, table: pa.Table) -> None:
-        """Add a table as it is."""
+        """Add a table unchanged."""
         self._flush_rows()
         self._hold_table(table.select(self.schema.names).cast(self.schema))
         if self.group_per_table:
@@ -178,7 +178,7 @@ class Writer:
             self._write_group(self.waiting % self.batch)
 
     def _write_group(self, rest: int = 0) -> None:
-        """Write what is held, but for the last `rest` rows."""
+        """Write the held rows, except the last `rest`."""
         whole = pa.concat_tables(self.tables) if self.tables else self.schema.empty_table()
         if ready := len(whole) - rest:
             self.writer.write_table(whole.slice(0, ready), row_group_size=self.batch)
@@ -187,7 +187,7 @@ class Writer:
 
 
 def parquet_column(field: pa.Field) -> str:
-    """What Parquet calls a column."""
+    """A column's name in Parquet."""
     return f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
 
 

@@ -55,7 +55,7 @@ def _try_model(path: str, key: str) -> None:
 
 
 def _trial_failure(path: str) -> str:
-    """What happened in the trial of a model; "" if it went well."""
+    """The error in the trial of a model; "" if it succeeded."""
     seconds = fasttext_trial.trial_seconds(Path(path).stat().st_size)
     command = [sys.executable, "-P", fasttext_trial.__file__, os.path.abspath(path), str(seconds)]  # noqa: PTH100 - links stay
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -69,9 +69,7 @@ def _trial_failure(path: str) -> str:
     if done.returncode == -signal.SIGXCPU:
         return slow
     if done.returncode < 0:
-        return (
-            f"fastText was ended by {signal.Signals(-done.returncode).name} when it was tried in a process of its own"
-        )
+        return f"fastText was ended by {signal.Signals(-done.returncode).name} in a trial run in a separate process"
     if done.returncode:
         return f"the trial ended with status {done.returncode}: {' '.join(done.stderr.split())[-200:]}"
     return done.stdout

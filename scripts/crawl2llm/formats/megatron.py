@@ -76,7 +76,7 @@ def most_open_datasets() -> int:
 def open_indexed(bin_path: Path, idx_path: Path) -> np.ndarray:
     """The tokens of one indexed dataset as a read-only memory map, 1-dimensional, uint16 or int32.
 
-    Raises InputError where the index is not Megatron's version 1 or does not agree with the `.bin`.
+    Raises InputError if the index is not Megatron's version 1 or does not agree with the `.bin`.
     """
     with idx_path.open("rb") as handle:
         head = handle.read(HEADER.size)

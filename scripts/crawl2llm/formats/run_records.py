@@ -59,7 +59,7 @@ def sum_summaries(parts: Iterable[Any]) -> Any:
 
 
 def nested_value(tree: Any, *keys: str) -> Any:
-    """The value under nested keys, or None where one is missing."""
+    """The value under nested keys, or None if one is missing."""
     for key in keys:
         tree = tree.get(key) if isinstance(tree, dict) else None
     return tree
@@ -69,7 +69,7 @@ def nested_value(tree: Any, *keys: str) -> Any:
 class Run:
     """The manifests of one variant's steps, by step, each list in task order.
 
-    damaged: (file, what is wrong) of what could not be read, where the run may be unfinished; None where a damaged
+    damaged: (file, what is wrong) of what could not be read, where the run may be unfinished; None if a damaged
     file is an error. training: the folder of the checkpoints of a training that is not finished, by step and task.
     """
 
@@ -118,11 +118,11 @@ class Run:
         return all_rows
 
     def manifests_of(self, step: str) -> list[Manifest]:
-        """The manifests of a step; empty where it did not run."""
+        """The manifests of a step; empty if it did not run."""
         return self.manifests.get(step, [])
 
     def counts(self, step: str) -> dict[str, Any] | None:
-        """`in`, `kept` and `dropped` by reason over the tasks of a step, or None where it counts nothing."""
+        """`in`, `kept` and `dropped` by reason over the tasks of a step, or None if it counts nothing."""
         total: dict[str, Any] = {}
         for manifest in self.manifests_of(step):
             if "in" in manifest.counts:
@@ -138,11 +138,11 @@ class Run:
         return {**counts, "kept": counts["kept"] - sum(after.values()), "dropped": {**counts["dropped"], **after}}
 
     def summary(self, step: str, *keys: str) -> Any:
-        """The summary of a step, added up over its tasks, or the value under `keys` in it; None where missing."""
+        """The summary of a step, added up over its tasks, or the value under `keys` in it; None if missing."""
         return nested_value(sum_summaries(dict(manifest.summary) for manifest in self.manifests_of(step)), *keys)
 
     def fact(self, step: str, *keys: str) -> Any:
-        """A value that all tasks of a step say alike, such as a threshold: what the first says; None where missing."""
+        """A value that all tasks of a step say alike, such as a threshold: what the first says; None if missing."""
         return nested_value(next((dict(manifest.summary) for manifest in self.manifests_of(step)), None), *keys)
 
     def tasks(self, step: str) -> list[str]:
@@ -162,7 +162,7 @@ class Run:
 
 
 def table_of(run: Run, step: str, shard: str) -> Path | None:
-    """The table of one shard that a step wrote: a task by shard its own, a single task one for each; None where there is none."""
+    """The table of one shard that a step wrote: a task by shard its own, a single task one for each; None if there is none."""
     name = f"{shard}.parquet"
     for manifest in run.manifests_of(step):
         if name in manifest.files and (not manifest.path or task_of(manifest.path) in ("", shard)):
@@ -171,7 +171,7 @@ def table_of(run: Run, step: str, shard: str) -> Path | None:
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON Lines file; none where there is no file. A line cut short by a kill is left out: the next attempt
+    """The objects of a JSON Lines file; none if there is no file. A line cut short by a kill is left out: the next attempt
     at a training appends to it.
     """
     if not path.is_file():
@@ -225,7 +225,7 @@ def finite_points(rows: Iterable[dict[str, Any]], x: str, y: str) -> tuple[list[
 
 
 def step_costs(run: Run) -> list[dict[str, Any]]:
-    """Seconds, CPU-seconds and peak memory by step, from Snakemake's benchmark files where there are any.
+    """Seconds, CPU-seconds and peak memory by step, from Snakemake's benchmark files if there are any.
 
     Each row: step, owner (the variant that ran it), tasks, seconds, longest, cpu_seconds (sums and maximum over the tasks' last runs; s)
     and memory (greatest peak resident set of a task and its children; bytes). A step read from another variant has its benchmarks there.

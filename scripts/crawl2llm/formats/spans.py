@@ -56,7 +56,7 @@ def file_of(manifest: Path) -> Path:
 def read(manifests: Iterable[Path], shard: str, wanted: pa.Array | None = None) -> dict[str, list[Span]]:
     """The spans of a shard's documents by id, of all steps that edit, in the steps' order. Held in memory: one shard's.
 
-    manifests: of this shard, or of all. wanted: the ids of documents; None: all. Raises ManifestError where a step's manifest of this
+    manifests: of this shard, or of all. wanted: the ids of documents; None: all. Raises ManifestError if a step's manifest of this
     shard is not among them.
     """
     spans_by_id: dict[str, list[Span]] = {}

@@ -36,7 +36,7 @@ WRAP = f" --wrap={QUOTE}"
 GONE_SECONDS = 60.0  # seconds without a job in squeue's answers after which it counts as gone
 WHAT_NOW = (
     "The run ends here and nothing is lost: its jobs in the queue keep running by themselves. Start it again once SLURM answers: "
-    "it cancels what is left of them and resumes from the results that are there"
+    "it cancels what is left of them and resumes from the existing results"
 )
 
 
@@ -66,7 +66,7 @@ class Driver:
     def submit(self, call: str, script: str | None) -> str:
         """Submit a job once, by the executor's `sbatch …` line with a mark; returns its number.
 
-        Raises SlurmError where SLURM refuses it, SilentSlurmError or RunStopped where it stays unknown.
+        Raises SlurmError if SLURM refuses it, SilentSlurmError or RunStopped where it stays unknown.
         """
         match = MARK.search(call)
         assert match, call

@@ -78,7 +78,7 @@ def claim_folder(path: Path, host: str | None = None) -> None:
 def clear_queue(folder: Path, tell: Callable[[str], None], patience: float = 300.0) -> list[queue.Job]:
     """Cancel this folder's jobs in the queue, all of a dead run, and wait until SLURM has ended them.
 
-    Returns the jobs. Raises GuardError where some are still there after `patience` seconds (a node that hangs).
+    Returns the jobs. Raises GuardError if some are still there after `patience` seconds (a node that hangs).
     """
     jobs = queue.read_jobs(folder)
     if not jobs:

@@ -14,7 +14,7 @@ from crawl2llm.slurm.cluster import default_partition
 class Need:
     """What the tasks of one rule ask for, the largest of them. Memory in MB (per node), runtime in minutes; 0: not set.
 
-    `partition` is None where the profile's partitions.yaml has none that fits, and "" where SLURM itself is to choose.
+    `partition` is None if the profile's partitions.yaml has none that fits, and "" where SLURM itself is to choose.
     """
 
     rule: str

@@ -124,6 +124,6 @@ def read_jobs(folder: Path | None = None, ended: bool = False, limit: float | No
 
 
 def min_job_age() -> int | None:
-    """Seconds for which squeue remembers a job that has ended; None where SLURM does not say."""
+    """Seconds for which squeue remembers a job that has ended; None if SLURM does not say."""
     match = re.search(r"MinJobAge\s*=\s*(\d+)", ask_slurm("scontrol", "show", "config"))
     return int(match.group(1)) if match else None

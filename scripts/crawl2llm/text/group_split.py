@@ -35,7 +35,7 @@ SUFFIXES = re.compile(
 
 
 def url_host(url: str) -> str | None:
-    """The host of a URL, with or without a scheme; None where it has none.
+    """The host of a URL, with or without a scheme; None if it has none.
 
     Without its port, a leading `www.` and the dot of the root; international names in Unicode, whichever form the URL
     has.
@@ -134,7 +134,7 @@ class Split(Tally, _Choice):
 
     by: `origin` or `document`. The choice is made by the hash of (seed, origin or id) alone, never by the order in which the
     documents come. Memory: about 150 bytes an origin. What a model wrote of a document is on that document's side, and has no say in the
-    choice: with and without such texts the same documents are held out. Only where there are no others do they decide, by what they are
+    choice: with and without such texts the same documents are held out. Only if there are no others do they decide, by what they are
     made from. `documents` counts those that decide.
     """
 
@@ -199,8 +199,8 @@ class Split(Tally, _Choice):
             self.notes.append(f"{share:.1%} of the {noun} are held out, not {self.fraction:.1%}: no origin is smaller.")
         elif self.held_origins and large >= MANY * self.documents:
             self.notes.append(
-                f"{large / self.documents:.0%} of the {noun} come from origins (hosts or files) too large to be held out: what "
-                "is measured on held-out text says little about them."
+                f"{large / self.documents:.0%} of the {noun} come from origins (hosts or files) too large to be held "
+                f"out: measurements on held-out text say little about them."
             )
         elif self.fraction and not share:
             self.notes.append(f"None of the {noun} is held out: there are {self.documents}.")

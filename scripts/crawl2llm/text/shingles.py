@@ -248,7 +248,7 @@ def sorted_distinct(values: npt.NDArray) -> npt.NDArray:
 
 
 def jaccard(first: npt.NDArray[np.uint64], second: npt.NDArray[np.uint64]) -> float:
-    """|A ∩ B| / |A ∪ B| of two sets as `shingle_set` gives them; 0 where both are empty."""
+    """|A ∩ B| / |A ∪ B| of two sets as `shingle_set` gives them; 0 if both are empty."""
     both = np.sort(np.concatenate((first, second)))
     common = int(np.count_nonzero(both[1:] == both[:-1]))
     return common / (len(both) - common) if len(both) else 0.0

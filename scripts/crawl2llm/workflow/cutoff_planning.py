@@ -21,7 +21,7 @@ from crawl2llm.workflow.start import tasks_of
 
 
 def manifest_options(words: list[str]) -> argparse.Namespace | None:
-    """A program's options that name manifests, from its command line, each as a list; None where it has none to write."""
+    """A program's options that name manifests, from its command line, each as a list; None if it has none to write."""
     lists: dict[str, list[str]] = {}
     name = ""
     for word in words:

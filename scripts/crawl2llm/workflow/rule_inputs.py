@@ -155,7 +155,7 @@ class RuleInputs:
         return self._input_function(find)
 
     def answering_model(self) -> InputFunction:
-        """That of the model whose answers align.pairs judges; none where its `from` is null."""
+        """That of the model whose answers align.pairs judges; none if its `from` is null."""
 
         def find(wildcards: Any, ranged: bool) -> list[str]:
             name = self.variants[wildcards.variant]["align"]["pairs"]["from"]

@@ -68,7 +68,7 @@ def is_launched(step: str) -> bool:
 
 
 def takes_gpus(step: str) -> bool:
-    """Whether a task of the step computes on GPUs, where there are any."""
+    """Whether a task of the step computes on GPUs, if there are any."""
     return step in gpu_slots.ONE_GPU_STEPS or is_launched(step)
 
 
@@ -146,7 +146,7 @@ class RuleParts:
         return int(self.variants[wildcards.variant]["ingest"]["extract"]["max_missing_files"])
 
     def gpu_count(self, step: str) -> WildcardFunction:
-        """A resource: the GPUs of this machine that a task takes; 0 where there are none, and on a cluster, whose profile says it."""
+        """A resource: the GPUs of this machine that a task takes; 0 if there are none, and on a cluster, whose profile says it."""
         return lambda wildcards: gpu_slots.gpus_needed(_step_of_settings(step), self.section(wildcards, step))
 
     def program(self, step: str) -> WildcardFunction:

@@ -1,4 +1,4 @@
-"""What decides a plan by Snakemake's internals, but for planning_shortcuts.py; tests/workflow/test_engine.py tests each by itself.
+"""What decides a plan by Snakemake's internals, except planning_shortcuts.py; tests/workflow/test_engine.py tests each by itself.
 
 Snakemake decides what runs again by its records in `.snakemake` and by modification times. Here the manifests decide
 (chain/freshness.py), and the jobs of a run work from a copy of the code and the config (core/code_snapshot.py).

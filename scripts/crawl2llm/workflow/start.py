@@ -92,7 +92,7 @@ def container_image(workflow: Any) -> str | None:
 
 
 def check_environment(workflow: Any, project: Project, gpus: list[str]) -> None:
-    """Raise InputError where the run could not work to its end: a tokenizer, tools, a compiler, settings; ImportError where the compiled
+    """Raise InputError if the run could not work to its end: a tokenizer, tools, a compiler, settings; ImportError where the compiled
     part does not fit the code. NewerError for results of a newer version.
     """
     runs_jobs_here = not workflow.deployment_settings.deployment_method
@@ -124,7 +124,7 @@ def say_what_is_auto(project: Project) -> None:
 
 
 def check_tokenizers(project: Project) -> None:
-    """Raise InputError where a training would start from a model whose tokenizer is not that of the run, which is there and up to date."""
+    """Raise InputError if a training would start from a model whose tokenizer is not that of the run, which is there and up to date."""
     step = "tokenize.train"
     for variant, config in project.variants.items():
         own_tokenizer = Path(project.manifest_path(variant, step)).with_name("tokenizer.json")
@@ -145,7 +145,7 @@ def check_tokenizers(project: Project) -> None:
 
 
 def check_tools(project: Project) -> None:
-    """Raise InputError where a model is to be exported or quantized by tools that are not there."""
+    """Raise InputError if a model is to be exported or quantized by tools that are not there."""
     back = {(move.variant, move.step, move.task) for move in unused.moves_back(project)}
     for variant, config in project.variants.items():
         for step, check in ((EXPORT_STEP, gguf_support.check_tools), (QUANTIZE_STEP, quantize_tools.check_tools)):
@@ -167,7 +167,7 @@ def check_tools(project: Project) -> None:
 
 
 def check_compiler(project: Project, gpus: bool) -> None:
-    """Raise InputError where a training is to compile layers on this machine and cannot. gpus: whether the run has any."""
+    """Raise InputError if a training is to compile layers on this machine and cannot. gpus: whether the run has any."""
     for variant, config in project.variants.items():
         step, train = "pretrain.train", config["pretrain"]["train"]
         exists = Path(project.manifest_path(variant, step)).exists()

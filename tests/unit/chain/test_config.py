@@ -47,7 +47,7 @@ def refused(config: Any) -> str:
             {"pretrain": {"train": {"stepz": 5}}},  # of a section with many keys, those that are most like it
             [
                 "stepz is not a known key (did you mean pretrain.train.steps?). Known here: steps, ",
-                " more (docs/config.md)",
+                " more (crawl2llm keys pretrain.train)",
             ],
         ),
         ({"threshold": 0.5}, ["threshold is not a known key", "language.select.threshold"]),
@@ -85,10 +85,10 @@ def refused(config: Any) -> str:
                 "'decontaminate' (did you mean 'heuristics'?)",
             ],
         ),
-        ({"language": None}, ["language is None; it holds keys of its own: "]),
+        ({"language": None}, ["language is None; it is a section with the keys "]),
         (
             {"pretrain": {"train": {"parallel": 2}}},
-            ["parallel is 2; it holds keys of its own: tensor, pipeline, sequence, expert, such as {tensor: 2}"],
+            ["parallel is 2; it is a section with the keys tensor, pipeline, sequence, expert, such as {tensor: 2}"],
         ),
         ({"variants": {"main": {}}}, ["variants"]),
         ([], ["the top level is []"]),

@@ -132,7 +132,7 @@ def test_names(folder: Path) -> None:
     )
     (folder.parent / "more").mkdir()
     Path("more/exclaim.py").write_text(EXAMPLE)
-    assert "more/exclaim.py: my_filters/exclaim.py is a filter 'exclaim', too" in error_of(
+    assert "more/exclaim.py: my_filters/exclaim.py also defines the filter 'exclaim'" in error_of(
         plugins=["my_filters/", "more"]
     )
     assert "plugins has 'nothing/', which is neither a folder here nor an installed package" in error_of(

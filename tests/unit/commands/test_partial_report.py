@@ -50,7 +50,7 @@ def test_what_is_missing_is_said_by_step(run_folder: Path, capsys: Any) -> None:
         assert f"<b>{step}</b>: not there" in text and f"missing     {step}: not there" in printed
     assert "<b>tokenize.encode</b>: 1 of 2 tasks are there" in text
     # Nor are the others of this config: the fixture's fingerprint is nobody's.
-    assert "a run would make them again: ingest.extract" in text
+    assert "a run makes them again: ingest.extract" in text
     assert "outdated    made under other settings, code or input: ingest.extract" in printed
     assert "trained     no model yet" in printed and "base model  not evaluated" in printed
     assert json.loads((run_folder / "report/now/counts.json").read_text())["missing"]
@@ -123,10 +123,10 @@ def test_results_that_no_longer_belong_together_are_said(run_folder: Path, capsy
     body["summary"]["train"]["documents"] -= 1
     path.write_text(json.dumps(body))
     text, printed = shown(run_folder, capsys)
-    assert "outdated    tokenize.encode: made from an earlier corpus.write than the one there now" in printed
-    words = "made from what is outdated: tokenize.train and tokenize.encode"
+    assert "outdated    tokenize.encode: made from an earlier version of corpus.write" in printed
+    words = "made from outdated results of tokenize.train and tokenize.encode"
     assert f"outdated    pretrain.train: {words}" in printed
-    assert "outdated    evaluate.model: made from what is outdated: pretrain.train" in printed
+    assert "outdated    evaluate.model: made from outdated results of pretrain.train" in printed
     trained = next(line for line in printed.splitlines() if line.startswith("trained "))
     assert trained.endswith("60 steps (outdated, see below: pretrain.train)")
     assert "outdated    corpus.write" not in printed and "outdated    finetune" not in printed
@@ -147,7 +147,7 @@ def test_only_some_tasks_of_a_step_may_be_outdated(run_folder: Path) -> None:
     }
     path.write_text(json.dumps(body))
     found = state.read_state(run_folder)
-    words = "1 of 2 tasks made from an earlier ingest.extract than the one there now"
+    words = "1 of 2 tasks made from an earlier version of ingest.extract"
     assert found.outdated == {"corpus.write": words} and not found.is_complete
 
 
@@ -174,7 +174,7 @@ def test_every_kind_of_damage_is_named_and_left_out(run_folder: Path, capsys: An
         assert text.count(f'<span class="mono">results/main/{name}</span>') == 1, name
         assert f"damaged     results/main/{name}: " in printed
     assert "dedup.select</b>: there, but damaged" in text
-    assert "cannot be told" in text  # how many tasks there should be, without a config
+    assert "this page cannot know" in text  # how many tasks there should be, without a config
 
 
 @pytest.mark.parametrize("name", ["ingest/extract/00000.parquet", "evaluate/model/base.evaluation.json"])
@@ -302,7 +302,7 @@ def test_of_another_directory(run_folder: Path, tmp_path: Path, monkeypatch: Any
 
 def test_nothing_there_is_an_error(tmp_path: Path, capsys: Any) -> None:
     assert partial_report.main(["--results", str(tmp_path / "main")]) == 1
-    assert "is no folder; give that of a variant" in capsys.readouterr().err
+    assert "is not a folder; give that of a variant" in capsys.readouterr().err
     (tmp_path / "main").mkdir()
     assert partial_report.main(["--results", str(tmp_path / "main")]) == 1
     assert "no step has finished" in capsys.readouterr().err

@@ -13,19 +13,19 @@ from crawl2llm.stages.compress.quantize_tools import ENVIRONMENT
 
 CASES = {
     TOOLS: (
-        "llama.cpp's tools are not in {}: make them once, where there is a network: make gguf-tools "
+        "llama.cpp's tools are not in {}: make them once, with a network: make gguf-tools "
         "(minutes; CRAWL2LLM_GGUF names another folder)",
         "llama.cpp's tools in {} are of another version than ",
         ("llama.cpp/convert_hf_to_gguf.py",),
     ),
     KENLM: (
-        "KenLM's programs are not in {}: make them once, where there is a network: make kenlm-tools "
+        "KenLM's programs are not in {}: make them once, with a network: make kenlm-tools "
         "(two minutes; CRAWL2LLM_KENLM names another folder)",
         "KenLM's programs in {} are of another version than ",
         ("lmplz", "build_binary", "query", "version"),
     ),
     ENVIRONMENT: (
-        "the quantizers' environment is not in {}: make it once, where there is a network: make quantize-tools "
+        "the quantizers' environment is not in {}: make it once, with a network: make quantize-tools "
         "(some minutes, 1.5 GB; CRAWL2LLM_QUANTIZE names another folder)",
         "the quantizers' environment in {} is of other packages than envs/lock-quantize.txt: make it once",
         ("bin/python", ".installed"),

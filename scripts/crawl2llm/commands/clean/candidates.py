@@ -134,7 +134,7 @@ class NamedPaths:
                 self._add_patterns(key, inner)
 
     def key_naming(self, path: Path) -> str | None:
-        """The key that names a path, something below it or a folder above it; None where no key does."""
+        """The key that names a path, something below it or a folder above it; None if no key does."""
         return next((key for parts, key in self.patterns if _pattern_overlaps_path(parts, path.parts)), None)
 
 

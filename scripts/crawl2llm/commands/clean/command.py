@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
     if unknown := [kind for kind in args.kinds if kind not in KINDS]:
         raise InputError(f"{unknown[0]!r} is nothing to look for; allowed are {', '.join(KINDS)}")
     if not args.directory.is_dir():
-        raise InputError(f"--directory is {args.directory}, which is no folder")
+        raise InputError(f"--directory is {args.directory}, which is not a folder")
     kinds = tuple(args.kinds) or KINDS
     configs = [Path(name).absolute() for name in args.configfile]
     with contextlib.chdir(args.directory):

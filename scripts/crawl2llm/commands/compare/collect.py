@@ -30,7 +30,7 @@ Row = dict[str, Any]
 def run_record(results: Path, configfiles: Sequence[str] = ()) -> Row:
     """The record of a variant's results; with the run's config those that it shares with other variants are found exactly.
 
-    Raises InputError where nothing is there.
+    Raises InputError if nothing is there.
     """
     main_config = complete_config(configfiles, "main")
     config = complete_config(configfiles, results.absolute().name)
@@ -73,7 +73,7 @@ def _step_order(entry: tuple[str, list[Manifest]]) -> int:
 def step_record(manifests: list[Manifest]) -> Row:
     """A step: counts of all its tasks; sources and summary by task; versions and machines that any task had.
 
-    `by`: settings and code by task, or once, by "", where one fingerprint holds for all.
+    `by`: settings and code by task, or once, by "", if one fingerprint holds for all.
     """
     per_model = steps.STEPS[manifests[0].step].per in steps.WITH_OWN_SETTINGS
     once = not per_model and len({manifest.fingerprint for manifest in manifests}) == 1
@@ -128,7 +128,7 @@ def task_record(manifest: Manifest, record_fields: Row) -> Row:
 
 
 def total_seconds(manifests: list[Manifest]) -> float | None:
-    """Of all tasks of a step; None where nothing was measured."""
+    """Of all tasks of a step; None if nothing was measured."""
     files = [task_costs.benchmark_path(manifest.path) for manifest in manifests if manifest.path]
     rows = [
         row

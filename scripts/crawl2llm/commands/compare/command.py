@@ -131,14 +131,14 @@ def _shared_tasks(a: Row, b: Row, step: str, section: str) -> tuple[Row, Row]:
 
 
 def _both_summaries(a: Row, b: Row, whole: list[str], partial: list[str]) -> tuple[Row, Row]:
-    """The summaries of A and of B by step and task; without a level for the tasks where there is one."""
+    """The summaries of A and of B by step and task; without a level for the tasks if there is one."""
     summaries = {step: _shared_tasks(a, b, step, "summary") for step in (*whole, *partial)}
     in_a, in_b = ({step: _without_task_level(both[side]) for step, both in summaries.items()} for side in (0, 1))
     return in_a, in_b
 
 
 def _without_task_level(by_task: Row) -> Row:
-    """Without the level of the tasks where there is no more than one."""
+    """Without the level of the tasks if there is no more than one."""
     return dict(by_task[""]) if list(by_task) == [""] else by_task
 
 
@@ -182,7 +182,7 @@ def format_value(value: Any) -> str:
 
 
 def section_lines(title: str, rows: dict[str, list[Any]]) -> Iterator[str]:
-    """A title and a line for each difference; nothing where there is none."""
+    """A title and a line for each difference; nothing if there is none."""
     if rows:
         yield f"{title}:"
         yield from (
@@ -244,7 +244,7 @@ def add_options(parser: command_line.Parser) -> None:
 
 
 def write_page(configfiles: list[str]) -> int:
-    """Write the page over all variants of what is there. Raises InputError where nothing is."""
+    """Write the page over all variants of what is there. Raises InputError if nothing is."""
     from crawl2llm.stages.report import variants
     from crawl2llm.stages.report.compare import read_project
     from crawl2llm.stages.report.settings import CompareSettings
@@ -278,7 +278,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--page",
         action="store_true",
-        help=f"write {PAGE}, of the variants of --configfile (config.yaml) that are there",
+        help=f"write {PAGE}, of the existing variants of --configfile (config.yaml)",
     )
     parser.add_argument("--json", action="store_true", help="the whole difference as JSON")
     add_options(parser)
@@ -307,7 +307,7 @@ def write_record(argv: list[str] | None = None) -> int:
     add_options(parser)
     args = parser.parse_args(argv)
     if not args.results.is_dir():
-        raise InputError(f"{args.results} is no folder; give that of a variant, such as results/main")
+        raise InputError(f"{args.results} is not a folder; give that of a variant, such as results/main")
     text = pretty_json(run_record(args.results, [str(Path(path).absolute()) for path in args.configfile]))
     if args.out:
         write_atomically(args.out, text)

@@ -20,7 +20,7 @@ from crawl2llm.stages.report import mark_lines, mark_precision, mark_words
 def run_for_marks(results: Results) -> Run:
     """The manifests that marks are joined with: every filter's select, its edits, and report.inspect.
 
-    Raises InputError where one is not there.
+    Raises InputError if one is not there.
     """
     filters = filter_order.used_filters(results.config)
     if not steps.is_used(steps.INSPECT, results.config):

@@ -79,10 +79,10 @@ def preset_of(columns: Columns) -> str:
 
 
 def source_keys(columns: Columns, text_key: str, where: str) -> dict[str, str]:
-    """What the config has to say of rows with these columns: `preset`, `text_key`, or nothing where their text is under `text`.
+    """What the config has to say of rows with these columns: `preset`, `text_key`, or nothing if their text is under `text`.
 
     text_key: the column of the text, where a person named it. where: the file, for errors. Raises InputError, with the columns that are
-    there, where none is the text.
+    there, if none is the text.
     """
     if text_key:
         if columns.get(text_key) != TEXT:
@@ -106,7 +106,7 @@ def columns_text(columns: Columns) -> str:
 
 
 def of_lines(start: bytes) -> Columns:
-    """The columns of JSON Lines of which this is the beginning; none where its first line is longer, or no JSON."""
+    """The columns of JSON Lines of which this is the beginning; none if its first line is longer, or no JSON."""
     rows = []
     for line in start.split(b"\n")[:20]:
         try:

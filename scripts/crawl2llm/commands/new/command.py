@@ -51,7 +51,7 @@ def languages_to_keep(shares: dict[str, float], requested: list[str], surviving:
 
     surviving: those of which the filters left something in the sample; others are chosen only where they are asked for.
 
-    One that the sample lacks is left out with a warning. Raises InputError where it lacks all.
+    One that the sample lacks is left out with a warning. Raises InputError if it lacks all.
     """
     recognised = {name: share for name, share in shares.items() if name not in ("unsure", "und")}
     if not recognised:
@@ -155,7 +155,7 @@ def config_text(
     )
     lines = [
         f"# Written by `crawl2llm new` after a look at a sample. Run it: {run_command(Path(name))}",
-        "# Every key: docs/config.md. What is not set here has its default.",
+        "# `crawl2llm keys WORD` finds a key. What is not set here has its default.",
         "#",
     ]
     for source, sample in samples:
@@ -294,7 +294,7 @@ def argument_parser() -> argparse.ArgumentParser:
         "--text-key",
         default="",
         metavar="COLUMN",
-        help="of JSON Lines and Parquet: the column of the text, where it is not found",
+        help="of JSON Lines and Parquet: the column of the text, if it is not found",
     )
     parser.add_argument(
         "--options",
@@ -319,7 +319,7 @@ def argument_parser() -> argparse.ArgumentParser:
         help="split numbers into groups of up to so many digits (0: not at all); for an export as GGUF "
         f"{' or '.join(map(str, gguf_support.PRE))} (default: %(default)s)",
     )
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     return parser
 
 
@@ -328,7 +328,7 @@ def main(argv: list[str] | None = None) -> int:
     args = argument_parser().parse_args(argv)
     set_up_logging("new")
     if args.config.exists() and not args.force:
-        raise InputError(f"{args.config} is there already; give another name, or --force to write over it")
+        raise InputError(f"{args.config} exists already; give another name, or --force to overwrite it")
     if not args.config.parent.is_dir():
         raise InputError(f"{args.config}: there is no folder {args.config.parent}")
     check_names(args.languages, "--languages")

@@ -73,7 +73,7 @@ class Source:
 
     @property
     def bytes(self) -> int:
-        """The bytes of all files. One of unknown length counts as the mean of the others; where none is known, as what is read of it."""
+        """The bytes of all files. One of unknown length counts as the mean of the others; if none is known, as what is read of it."""
         known_sizes = [size for file in self.files if (size := file_length(file)) is not None]
         mean = sum(known_sizes) / len(known_sizes) if known_sizes else PREFIX
         return sum(known_sizes) + round(mean * (len(self.files) - len(known_sizes)))
@@ -87,7 +87,7 @@ class Source:
 
 
 def file_length(file: File) -> int | None:
-    """The bytes of a file; None where that is not known."""
+    """The bytes of a file; None if that is not known."""
     if isinstance(file, Path):
         return file.stat().st_size
     return file_length(file.file) if isinstance(file, FileHead) else file.facts.bytes

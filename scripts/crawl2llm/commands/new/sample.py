@@ -58,7 +58,7 @@ def sampled_files(files: list[File], number: int) -> list[File]:
 
 
 def row_count(file: File) -> int:
-    """The rows of a Parquet file; 0 where that cannot be read."""
+    """The rows of a Parquet file; 0 if that cannot be read."""
     import pyarrow.parquet as pq
 
     from crawl2llm.stages.ingest.parquet import DAMAGE_ERRORS

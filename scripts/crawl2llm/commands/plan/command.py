@@ -93,7 +93,7 @@ def parse_config_options(options: list[str]) -> argparse.Namespace:
 
 
 def config_of_options(options: list[str], folder: Path) -> dict[str, Any] | None:
-    """The complete config that Snakemake's options name, or that of the run's folder; None where there is none that is readable."""
+    """The complete config that Snakemake's options name, or that of the run's folder; None if there is none that is readable."""
     parsed = parse_config_options(options)
     try:
         tree = yaml_errors.read_layered(parsed.configfile or [folder / "config.yaml"])
@@ -106,7 +106,7 @@ def config_of_options(options: list[str], folder: Path) -> dict[str, Any] | None
 
 
 def project_of(config: dict[str, Any], folder: Path) -> Project | None:
-    """The project in the folder of a run; None where its source files changed while the plan was made."""
+    """The project in the folder of a run; None if its source files changed while the plan was made."""
     try:
         with contextlib.chdir(folder):
             return Project(config)
@@ -133,7 +133,7 @@ def add_own_reasons(tasks: Iterable[Task], project: Project, folder: Path) -> No
 
 
 def available_cores(profile: Path, options: list[str]) -> int | None:
-    """The cores that a run may use on this machine; None where SLURM starts its tasks."""
+    """The cores that a run may use on this machine; None if SLURM starts its tasks."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(profile.glob("config*.yaml"))]
     if any(re.search(r"^executor: slurm\b", text, re.MULTILINE) for text in texts):
         return None
@@ -189,7 +189,7 @@ def print_plan(
     tasks, errors = dryrun.parse_output(lines)
     if not errors and not any(line.startswith(dryrun.COMPLETE_MESSAGES) for line in lines):
         # Refused, killed, or not Snakemake's at all.
-        errors = [*filter(None, lines), "error: Snakemake ended before its plan was complete; what it said is above"]
+        errors = [*filter(None, lines), "error: Snakemake ended before its plan was complete; its messages are above"]
     if errors:
         # Of an option that it does not know, Snakemake first prints all that it does.
         usage = [line.partition(": ")[2] for line in lines if ": error: " in line and lines[0].startswith("usage: ")]

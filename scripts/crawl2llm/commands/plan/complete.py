@@ -11,7 +11,7 @@ from crawl2llm.commands.plan.estimate import Estimate, Work
 
 @dataclass
 class Plan:
-    """A plan that Snakemake made to its end. project: None where the config cannot be read as Snakemake read it."""
+    """A plan that Snakemake made to its end. project: None if the config cannot be read as Snakemake read it."""
 
     tasks: list[Task]
     project: Project | None

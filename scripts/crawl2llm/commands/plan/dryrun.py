@@ -59,13 +59,13 @@ class Task:
 
     @property
     def requested_gpus(self) -> int | None:
-        """GPUs that the profile asks for; None where it asks for none."""
+        """GPUs that the profile asks for; None if it asks for none."""
         match = re.search(r"\bcard=(\d+)", self.facts.get("resources", ""))
         return int(match.group(1)) if match else None
 
 
 def variant_and_step(manifest: Path) -> tuple[str, str]:
-    """(variant, `stage.step`) of a manifest's path, results/<variant>/<stage>/<step>/…; empty words where it is none."""
+    """(variant, `stage.step`) of a manifest's path, results/<variant>/<stage>/<step>/…; empty words if it is none."""
     parts = manifest.parts
     return (parts[-4], f"{parts[-3]}.{parts[-2]}") if len(parts) > 3 else ("", "")
 

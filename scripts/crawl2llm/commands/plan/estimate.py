@@ -134,7 +134,7 @@ def training_operations(settings: dict[str, Any], tokens: int, vocabulary: int) 
 
 
 def measured_operations(summary: dict[str, Any]) -> tuple[float, float] | None:
-    """The same of the pre-training with this summary in its manifest; None where it does not say."""
+    """The same of the pre-training with this summary in its manifest; None if it does not say."""
     try:
         per_token = auto.training_flops_per_token(model_of_summary(summary["shape"]), summary["shape"]["vocabulary"])
         # Under a batch_ramp steps differ; an earlier version's manifest may not say the tokens.
@@ -152,7 +152,7 @@ def ratio(now: float | None, then: float | None) -> float:
 class Work:
     """What the tasks of a plan have to do, and what they may take, by what the last run left.
 
-    variants: their complete configs, where they are known; sources: the source files of their shards (see Project.sources).
+    variants: their complete configs, if they are known; sources: the source files of their shards (see Project.sources).
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Work:
         return float(sum(manifest.counts.get("in", 0) for manifest in manifests))
 
     def _read_now(self, variant: str, step: str) -> float | None:
-        """What a step will read now, in the unit of `then`; None where that is not known before the run."""
+        """What a step will read now, in the unit of `then`; None if that is not known before the run."""
         if step == "ingest.extract":
             tasks = self.tasks_by_place.get((variant, step), [])
             planned_shards = {shard for task in tasks for shard in self.shards_of(task)}
@@ -223,7 +223,7 @@ class Work:
         return steps.result_ids_of_task(task.step, task.id, config) if config else [task.id]
 
     def source_bytes_before(self, task: Task) -> int | None:
-        """Bytes of source files from which all results of a task of ingest.extract were made; None where one is not there."""
+        """Bytes of source files from which all results of a task of ingest.extract were made; None if one is not there."""
         manifests = self.last.manifests(self.last.measured_variant(task.variant, task.step), task.step)
         sizes = [
             manifests[shard].summary.get("bytes_read") if shard in manifests else None for shard in self.shards_of(task)
@@ -231,7 +231,7 @@ class Work:
         return sum(filter(None, sizes)) if None not in sizes else None
 
     def source_bytes(self, task: Task) -> int | None:
-        """Bytes of the source files that a task of ingest.extract will read; None where that is not known."""
+        """Bytes of the source files that a task of ingest.extract will read; None if that is not known."""
         if task.inputs:  # the demo's crawl: as large as before
             return self.source_bytes_before(task)
         if task.variant not in self.sources:
@@ -258,7 +258,7 @@ class Work:
         return by_documents
 
     def _operation_ratios(self, variant: str) -> tuple[float, float] | None:
-        """The operations (of a token, of the whole pre-training) over those of the one that was measured; None where one is unknown."""
+        """The operations (of a token, of the whole pre-training) over those of the one that was measured; None if one is unknown."""
         manifest = self.last.manifests(self.last.measured_variant(variant, "pretrain.train"), "pretrain.train").get("")
         config = self.variants.get(variant)
         if manifest is None or config is None or (before := measured_operations(manifest.summary)) is None:
@@ -283,7 +283,7 @@ class Work:
         return ratio(model_registry.section(config, step, model).get("epochs"), epochs_before) if config else 1.0
 
     def seconds(self, task: Task) -> float | None:
-        """Seconds that a task may take; None where its step was never measured, or not on a GPU, which it is to have now.
+        """Seconds that a task may take; None if its step was never measured, or not on a GPU, which it is to have now.
 
         Of a training that is judged at rungs, which were never measured, each stretch takes its share of the steps.
         """

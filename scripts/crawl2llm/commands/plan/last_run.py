@@ -58,12 +58,12 @@ class LastRun:
         return variant if self.task_seconds(variant, step) else "main"
 
     def _read_record(self, variant: str, step: str, task: str) -> dict[str, Any]:
-        """The record of a task's last result; empty where there is none."""
+        """The record of a task's last result; empty if there is none."""
         manifest = self.manifests(self.measured_variant(variant, step), step).get(task)
         return record.read(manifest.path) if manifest and manifest.path else {}
 
     def training_seconds(self, variant: str) -> float:
-        """Seconds of pretrain.train's steps, validations and checkpoints alone, by its metrics.jsonl; 0 where it does not say."""
+        """Seconds of pretrain.train's steps, validations and checkpoints alone, by its metrics.jsonl; 0 if it does not say."""
         path = self.folder / "results" / variant / steps.folder_of("pretrain.train") / "metrics.jsonl"
         try:
             return float(json.loads(path.read_bytes().splitlines()[-1])["seconds"])
@@ -71,7 +71,7 @@ class LastRun:
             return 0.0
 
     def gpus_used(self, variant: str, step: str, task: str) -> int | None:
-        """GPUs that made the last result of a task; None where its record does not say."""
+        """GPUs that made the last result of a task; None if its record does not say."""
         last_record = self.record(variant, step, task)
         if "device" not in last_record:
             return None

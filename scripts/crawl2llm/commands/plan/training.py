@@ -42,7 +42,7 @@ def summary_and_placement(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(summary, placement) of pretrain.plan under a complete config. folder: of the last training's results.
 
-    more: see `resource_plan.plan_resources`. Raises InputError where what is needed is known after tokenize.encode alone, and for settings
+    more: see `resource_plan.plan_resources`. Raises InputError if what is needed is known after tokenize.encode alone, and for settings
     that cannot work.
     """
     plan_facts = plan_summary(config, tokens, entries)

@@ -55,7 +55,7 @@ def steps_text(names: list[str]) -> str:
 
 
 def variant_lines(plan: Plan, width: int) -> Iterator[str]:
-    """A line for each variant, in the order of the config, at most `width` columns wide; none where there is main alone.
+    """A line for each variant, in the order of the config, at most `width` columns wide; none if there is main alone.
 
     A line that would say the same of steps as the one before says `as above`, so that fifty variants stay readable.
     """

@@ -25,7 +25,7 @@ def time_text(cost: Estimate) -> str:
 
 
 def gpu_hours_text(cost: Estimate) -> str:
-    """GPU-hours with two digits; empty where no GPU is known to be used, `?` where nothing was measured."""
+    """GPU-hours with two digits; empty if no GPU is known to be used, `?` where nothing was measured."""
     if cost.unknown == cost.tasks:
         return "?"
     return f"{cost.gpu_hours:,.2f}" if cost.gpu_hours else ""

@@ -80,7 +80,7 @@ def choose_first(
         )
     if name in models:
         if kind:
-            raise InputError(f"{name} has no types: it is no export as GGUF")
+            raise InputError(f"{name} has no types: it is not a GGUF export")
         return name
     types = [export.type for export in exports_by_name[name]]
     if not types:

@@ -25,7 +25,7 @@ LARGEST_PORT = 65535  # of all ports
 
 
 async def serve_until_signal(server: Server, port: int) -> None:
-    """Answer until SIGINT or SIGTERM. Raises OSError where the port is taken."""
+    """Answer until SIGINT or SIGTERM. Raises OSError if the port is taken."""
     limits = server.connections
     runner = web.AppRunner(
         server.build_application(),

@@ -48,7 +48,7 @@ class AnswerEnd:
 
 
 def model_manifests(results: Path) -> dict[str, Path]:
-    """The manifest of each model in the results of a variant, `base` first. Raises InputError where there is none."""
+    """The manifest of each model in the results of a variant, `base` first. Raises InputError if there is none."""
     manifest_of = {BASE: results / BASE_MANIFEST} if (results / BASE_MANIFEST).is_file() else {}
     paths = [path for pattern in MODEL_PATTERNS for path in sorted(results.glob(pattern)) if path.is_file()]
     manifest_of |= {name: path for path in paths if (name := model_loading.model_name(path)) != BASE}
@@ -67,7 +67,7 @@ def describe_model(manifest: Path) -> dict[str, Any]:
 
 
 class Model:
-    """A model in memory, on the GPU where there is one.
+    """A model in memory, on the GPU if there is one.
 
     ahead: how tokens are said ahead. Raises ManifestError for files that are not those of its manifest, InputError for what transformers
     does not read, and as Ahead.given.

@@ -53,14 +53,14 @@ class Export:
         return model_loading.model_folder(self.manifest) / self.file
 
     def checked_path(self) -> Path:
-        """The file. Raises ManifestError where it is missing or does not have its checksum: llama.cpp would end the process."""
+        """The file. Raises ManifestError if it is missing or does not have its checksum: llama.cpp would end the process."""
         name = str(self.path.relative_to(self.manifest.parent))
         return Manifest.read(self.manifest, only=name).verify_files(name).file(name)
 
 
 @cache
 def load_library() -> Any:
-    """llama.cpp's bindings; its errors are logged. Raises InputError where the tools are not there, or cannot be loaded."""
+    """llama.cpp's bindings; its errors are logged. Raises InputError if the tools are not there, or cannot be loaded."""
     folder = gguf_support.TOOLS.folder()
     if obstacle := gguf_support.TOOLS.problem(folder):
         raise InputError(obstacle)

@@ -40,10 +40,10 @@ def header_facts(api: Any, path: str) -> dict[str, Any]:
     options = api.llama_model_default_params()
     options.vocab_only = True
     if not (model := api.llama_model_load_from_file(os.fsencode(path), options)):
-        raise SystemExit("it is no GGUF file that llama.cpp can read")
+        raise SystemExit("it is not a GGUF file that llama.cpp can read")
     context = header_value(api, model, f"{header_value(api, model, 'general.architecture')}.context_length")
     if not (context.isdecimal() and 0 < int(context) < LARGEST):
-        raise SystemExit(f"its context_length is {context!r}, which is no number of tokens")
+        raise SystemExit(f"its context_length is {context!r}, which is not a number of tokens")
     return {"context": int(context), "chats": bool(api.llama_model_chat_template(model, None))}
 
 

@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         const=LOOKUP_TOKENS,
         default=0,
         metavar="N",
-        help=f"speculative decoding: so many tokens are taken from where the text said the same before (default: {LOOKUP_TOKENS})",
+        help=f"speculative decoding: tokens to take from an earlier place with the same words (default: {LOOKUP_TOKENS})",
     )
 
 

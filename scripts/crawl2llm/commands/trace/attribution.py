@@ -1,4 +1,4 @@
-"""Where a text stands word for word in the training text, and so whether it was learnt by heart.
+"""Where the training text has a text word for word, and so whether the model learned it by heart.
 
 Every run of at least --words words that the text shares with a document is found, the longest first, whatever their case and punctuation
 (as decontamination reads words: filters/decontaminate/words.py). The corpus is read once, a document at a time: memory does not grow with
@@ -121,7 +121,7 @@ def likely_documents(index: Index, text: str) -> tuple[list[int], int]:
 
 
 def corpus_files(results: Results) -> list[Path]:
-    """The files of the training text. Raises InputError where there are none."""
+    """The files of the training text. Raises InputError if there are none."""
     files = [results.training_table(shard) for shard in results.shards]
     if missing := next((path for path in files if not path.exists()), None):
         raise InputError(f"{missing} is not there: the corpus was not written yet")
@@ -129,7 +129,7 @@ def corpus_files(results: Results) -> list[Path]:
 
 
 def corpus_index(results: Results, files: list[Path], new: bool) -> Index | None:
-    """The index of the corpus; None where there is none. new: it is built where it is lacking or of another corpus."""
+    """The index of the corpus; None if there is none. new: it is built where it is lacking or of another corpus."""
     digests = {}
     for path, shard in zip(files, results.shards, strict=True):
         name = f"train/{shard}.parquet"
@@ -144,7 +144,7 @@ def corpus_index(results: Results, files: list[Path], new: bool) -> Index | None
 
 
 def attribution_report(results: Results, text: str, least_words: int, new: bool = False) -> Row:
-    """What `main` tells. new: an index is built where there is none. Raises InputError for a text of fewer words."""
+    """What `main` tells. new: an index is built if there is none. Raises InputError for a text of fewer words."""
     query = TextQuery(text, least_words)
     if len(query.words) < least_words:
         if not query.words:
@@ -182,10 +182,10 @@ def attribution_lines(report: dict[str, Any], least_words: int) -> Iterator[str]
     where = f"the training text in runs of {format_quantity(least_words, 'word')} or more"
     if report["covered"]:
         share = report["covered"] / report["words"]
-        yield f"{report['covered']:,} of {format_quantity(report['words'], 'word')} ({share:.0%}) stand in {where}"
+        yield f"{report['covered']:,} of {format_quantity(report['words'], 'word')} ({share:.0%}) are in {where}"
         yield f"the longest run has {format_quantity(report['longest'], 'word')}"
     else:
-        yield f"none of the {format_quantity(report['words'], 'word')} stands in {where}: --words with a smaller number finds shorter ones"
+        yield f"none of the {format_quantity(report['words'], 'word')} is in {where}: --words with a smaller number finds shorter runs"
     if report["not_read"]:
         unread_documents = format_quantity(report["not_read"], "more document shares", "more documents share")
         yield f"{unread_documents} a passage, not read: the {indexes.MOST_DOCUMENTS:,} that share most were"
@@ -207,9 +207,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--index",
         action="store_true",
-        help=f"build an index of the corpus first, where there is none of it (in {INDEX_FOLDER}/, some 5 bytes a word)",
+        help=f"build an index of the corpus first, if it has none (in {INDEX_FOLDER}/, some 5 bytes a word)",
     )
-    parser.add_argument("--words", type=int, default=LEAST_WORDS, help=f"the shortest run that is told ({LEAST_WORDS})")
+    parser.add_argument("--words", type=int, default=LEAST_WORDS, help=f"the shortest run to report ({LEAST_WORDS})")
     add_options(parser)
     args = parser.parse_args(argv)
     set_up_logging("who-wrote")

@@ -1,7 +1,7 @@
 """When a training read which tokens: from the seed and the step, so the same for any number of processes.
 
 A step's windows are asked of what the trainer asks (data.py and mix_reader.py of training), with what it left out where it went back to
-a checkpoint (training/rollback.py).
+a checkpoint (training/callbacks/roll_back.py).
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class DataOrder:
                         yield Piece(names[row].as_py(), shard, source, low, high)
 
     def place_of(self, document: str) -> Piece | None:
-        """Where a document's tokens are in the training stream; None where it has none."""
+        """Where a document's tokens are in the training stream; None if it has none."""
         for shard, source, path, base, _ in mix_reader.stream_files(self.tokens):
             if row := row_of_document(path, document):
                 return Piece(document, shard, source, base + row["offset"], base + row["offset"] + row["tokens"])
@@ -166,11 +166,11 @@ class DataOrder:
 
 
 def training_order(results: Results) -> DataOrder:
-    """The order in which the base model of a variant read its corpus. Raises InputError where no training has ended."""
+    """The order in which the base model of a variant read its corpus. Raises InputError if no training has ended."""
     manifest = results.read_manifest(TRAIN)
     if manifest is None:
         raise InputError(
-            f"{results.manifest_path(TRAIN)} is not there: no training has ended whose steps could be told"
+            f"{results.manifest_path(TRAIN)} does not exist: no training has ended whose steps can be shown"
         )
     tokens = [results.manifest_path("tokenize.encode", shard) for shard in results.shards]
     token_count = len(data.open_split(tokens, "train"))

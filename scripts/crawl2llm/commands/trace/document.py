@@ -26,7 +26,7 @@ LONGEST_ADDRESS = 1_000  # characters of an address from which on it is not comp
 def find_documents(results: Results, key: str) -> tuple[list[Row], list[Row]]:
     """(documents, records that ingest dropped) of an id or a URL. Documents have `shard` and `row`, their place.
 
-    Raises InputError where nothing has it, with the nearest addresses.
+    Raises InputError if nothing has it, with the nearest addresses.
     """
     column = "url" if "://" in key or "/" in key or "." in key else "id"
     names = ["id", "text", "source", "curated", "url", "date", "metadata"]
@@ -74,7 +74,7 @@ def nearest_addresses(results: Results, url: str) -> list[str]:
 def document_journey(results: Results, document: Row, reading: DataOrder | None) -> Iterator[Row]:
     """What each step says of a document, in the steps' order; a row has `step` and what follows from it. document: of `find_documents`.
 
-    reading: of the training, where it has ended.
+    reading: of the training, if it has ended.
     """
     name, shard = document["id"], document["shard"]
     yield {

@@ -118,7 +118,7 @@ class Index:
 
 
 def open_index(folder: Path, files: list[Path], mark: str) -> Index | None:
-    """The index in `folder`; None where there is none, one of other text, or one of which something is lacking, as after a broken copy."""
+    """The index in `folder`; None if there is none, one of other text, or one of which something is lacking, as after a broken copy."""
     try:
         facts = json.loads((folder / "index.json").read_text(encoding="utf-8"))
         if (facts["format"], facts["of"]) != (FORMAT, mark):

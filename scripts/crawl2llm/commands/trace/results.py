@@ -56,7 +56,7 @@ class Results:
         return Path(self.project.manifest_path(self.variant, step, task))
 
     def read_manifest(self, step: str, task: str = "") -> Manifest | None:
-        """The manifest of a task; None where the run has no such step, or it has not ended."""
+        """The manifest of a task; None if the run has no such step, or it has not ended."""
         path = self.manifest_path(step, task)
         return Manifest.read(path) if steps.is_used(step, self.config) and path.exists() else None
 
@@ -67,7 +67,7 @@ class Results:
                 yield shard, table_path.with_name(f"{shard}{suffix}.parquet") if suffix else table_path
 
     def shard_table(self, step: str, shard: str) -> Path | None:
-        """The table of one shard; None where it is not there."""
+        """The table of one shard; None if it is not there."""
         path = self.manifest_path(step, shard if steps.STEPS[step].per == "shard" else "")
         return parquet_file(path, shard) if steps.is_used(step, self.config) and path.exists() else None
 
@@ -115,7 +115,7 @@ def open_results(args: argparse.Namespace, stack: contextlib.ExitStack) -> Resul
     """The results that the options of `add_options` name; the working directory is theirs until the stack ends."""
     files = [Path(name).absolute() for name in args.configfile]
     if not args.directory.is_dir():
-        raise InputError(f"--directory is {args.directory}, which is no folder")
+        raise InputError(f"--directory is {args.directory}, which is not a folder")
     stack.enter_context(contextlib.chdir(args.directory))
     return Results(files, args.variant or "main")
 
@@ -138,7 +138,7 @@ def matching_rows(path: Path, column: str, values: Sequence[str], columns: Seque
 
 
 def row_of_document(path: Path | None, name: str, columns: Sequence[str] | None = None) -> dict[str, Any] | None:
-    """The row of a document, by its id; None where the table or the row is not there."""
+    """The row of a document, by its id; None if the table or the row is not there."""
     if path is None:
         return None
     with open_parquet(path) as file:

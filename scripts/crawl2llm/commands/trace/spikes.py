@@ -39,7 +39,7 @@ def largest_spikes(results: Results, most: int = MOST_SPIKES) -> list[dict[str, 
     manifest = results.read_manifest(TRAIN)
     if manifest is None:
         raise InputError(
-            f"{results.manifest_path(TRAIN)} is not there: no training has ended whose steps could be told"
+            f"{results.manifest_path(TRAIN)} does not exist: no training has ended whose steps can be shown"
         )
     rows = [row for row in manifest.rows(LOSSES) if "loss" in row]
     if len(rows) < LEAST_STEPS:

@@ -39,7 +39,7 @@ def journey_lines(report: Row) -> Iterator[str]:
         for step_row in journey["steps"][1:]:
             yield from map("  {}".format, step_lines(step_row, journey))
         if not is_followed_to_end(journey):
-            yield "  that is all that is there of it so far"
+            yield "  that is all of it so far"
 
 
 def is_followed_to_end(journey: Row) -> bool:

@@ -117,7 +117,7 @@ def failure_lines(failure: Failure, elsewhere: bool = False) -> list[str]:
 
 
 def short_path(path: Path, elsewhere: bool = False) -> str:
-    """A path relative to the working directory, where it is below it.
+    """A path relative to the working directory, if it is below it.
 
     elsewhere: the command was typed in another folder (--directory), where a relative path would lead to another file or to none.
     """

@@ -66,7 +66,7 @@ def plain_error(text: str) -> str:
             hint = f" (did you mean {near[0]}?)"
         elif "/" not in name:
             hint = f"; rules are {', '.join(rules)}"
-        return f"error: {name} is no rule, nor a file that one makes{hint}"
+        return f"error: {name} is neither a rule nor a file that a rule makes{hint}"
     if system := run_folder.explain_disk_error(text):
         return f"error: {system}"
     refusal = REFUSAL.match(text)
@@ -87,7 +87,7 @@ class PlainFormatter(logging.Formatter):
 def attach(workflow: Any) -> None:
     """Take the place of Snakemake's own handler for a run's messages; its other commands and its jobs keep theirs, made plain.
 
-    Raises WorkflowError where CRAWL2LLM_SCREEN is none of CHOICES.
+    Raises WorkflowError if CRAWL2LLM_SCREEN is none of CHOICES.
     """
     from snakemake.exceptions import WorkflowError
     from snakemake.logging import logger
@@ -333,7 +333,7 @@ class Handler(logging.Handler):
         super().close()
 
     def _ended_by_signal(self) -> bool:
-        """Whether the run was told to end by a signal, and nothing failed but for that."""
+        """Whether the run was told to end by a signal, and nothing failed except that."""
         return self.terminated and bool(self.failures) and all(map(was_ended_by_signal, self.failures.values()))
 
     def _stop_lines(self) -> list[str]:

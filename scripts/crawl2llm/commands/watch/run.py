@@ -210,7 +210,7 @@ class Run:
     def time_left(self, now: float, clock: float) -> tuple[float | None, list[str], list[str]]:
         """(about how many seconds are left, the steps of which no task was ever measured, those of which a task is late).
 
-        None where nothing is known. `now` is of the run's clock, `clock` is time.time(), which files have. A step takes the
+        None if nothing is known. `now` is of the run's clock, `clock` is time.time(), which files have. A step takes the
         median of its tasks, of this run or an earlier one, as often as its tasks that run at once leave some; a
         running task says itself how long it takes, where it can. Steps are taken to follow each other.
         """

@@ -50,7 +50,7 @@ def apply_edits(results: Results, edits: Sequence[str]) -> tuple[dict[str, Any],
         key, equals, value = word.partition("=")
         if not equals:
             raise InputError(
-                f"{word!r} is no edit: write KEY=VALUE, such as heuristics.select.gopher_quality.words_min=30"
+                f"{word!r} is not an edit: write KEY=VALUE, such as heuristics.select.gopher_quality.words_min=30"
             )
         step = ".".join(key.split(".")[:2])
         if not step.endswith(".select") or step not in steps.STEPS:

@@ -25,7 +25,7 @@ REMADE_STEPS = ("heuristics.calibrate",)
 def verdict_tables(results: Results, config: dict[str, Any], step: str, out: Path) -> dict[str, Path]:
     """Shard → the table of a select step's verdicts under `config`, made in the folder `out`.
 
-    Raises InputError where what it reads is not there, or where it fails, with what it said.
+    Raises InputError if what it reads is not there, or where it fails, with what it said.
     """
     by_shard = steps.STEPS[step].per == "shard"
     remade = {
@@ -87,7 +87,7 @@ def _run_step(
 
 
 def _input_manifests(results: Results, config: dict[str, Any], step: str, needed: str, shard: str) -> list[Path]:
-    """The manifests of a step that `step` reads for a shard ("" for all); none where it does not read it."""
+    """The manifests of a step that `step` reads for a shard ("" for all); none if it does not read it."""
     if needed not in steps.STEPS or not steps.is_read(needed, step, config):
         return []
     tasks = steps.result_ids(needed, config)

@@ -21,12 +21,12 @@ from crawl2llm.formats.hash_shuffle import Dealer
 
 
 def participating_host(row: dict[str, Any], skipped_by: list[str]) -> int | None:
-    """The hash of a document's host; None where its lines are neither counted nor taken out."""
+    """The hash of a document's host; None if its lines are neither counted nor taken out."""
     return None if row["curated"] or row["source"] in skipped_by else keys.hash_of_host(row["url"])
 
 
 class Task(CountSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

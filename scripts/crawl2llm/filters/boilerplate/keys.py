@@ -16,7 +16,7 @@ DOCUMENTS = 0
 
 
 def hash_of_host(url: str | None) -> int | None:
-    """The hash of a URL's host; None where it has none, as a book's."""
+    """The hash of a URL's host; None if it has none, as a book's."""
     name = url_host(url or "")
     return xxhash.xxh3_64_intdigest(name.encode()) if name else None
 

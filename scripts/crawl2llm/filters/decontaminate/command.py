@@ -83,7 +83,7 @@ class Cleaner:
 
 
 def items_and_settings(args: argparse.Namespace) -> tuple[list[items.Item], dict[str, Any]]:
-    """The items to search for, and the settings of the search. Raises InputError where there are none."""
+    """The items to search for, and the settings of the search. Raises InputError if there are none."""
     if args.index:
         return items.read_items(args.index)
     if not (args.tasks or args.items):
@@ -100,7 +100,7 @@ def items_and_settings(args: argparse.Namespace) -> tuple[list[items.Item], dict
 def search_corpus(args: argparse.Namespace) -> int:
     files = corpora.corpus_files(args.corpus)
     if args.out and any((args.out / place).resolve() == file.resolve() for file, place in files):
-        raise InputError(f"--out {args.out} is where the corpus lies: name another folder")
+        raise InputError(f"--out {args.out} is the corpus folder: name another folder")
     searched_items, search_settings = items_and_settings(args)
     log.info("%s items of %d sets", f"{len(searched_items):,}", len({item.set for item in searched_items}))
     overlap_max = cuts.overlap_limit(args.overlap_max, search_settings["method"])
@@ -143,7 +143,7 @@ def print_report(report: dict[str, Any], out: Path | None) -> None:
         f"{dirty:,} of {sum(documents.values()):,} documents hold items: {documents['dropped']:,} to drop, {documents['cut']:,} to cut"
     )
     if out:
-        print_line(f"what is left is in {out}, with report.json and {MATCHES_FILE}")
+        print_line(f"the cleaned corpus is in {out}, with report.json and {MATCHES_FILE}")
 
 
 @command_line.report_errors
@@ -153,9 +153,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("corpus", nargs="+", type=Path, help="files, or folders of files")
     parser.add_argument("--text-key", default="text", help="column of the text (default: %(default)s)")
     parser.add_argument("--tasks", nargs="+", default=[], choices=[*PRESETS, CORE], metavar="TASK", help="public tasks")
-    parser.add_argument(
-        "--data", nargs="+", default=[], type=Path, help="where the tasks' data are: folders, archives, files"
-    )
+    parser.add_argument("--data", nargs="+", default=[], type=Path, help="the tasks' data: folders, archives or files")
     parser.add_argument(
         "--items", nargs="+", default=[], type=Path, help="local sets: JSON Lines, or .txt with an item a line"
     )
@@ -181,7 +179,7 @@ def main(argv: list[str] | None = None) -> int:
         "--cut-max", type=float, default=removal.cut_max, help="as decontaminate.select.cut_max (default: %(default)s)"
     )
     parser.add_argument(
-        "--action", choices=[cuts.DROP, cuts.CUT], default=removal.action, help="what --out does (default: %(default)s)"
+        "--action", choices=[cuts.DROP, cuts.CUT], default=removal.action, help="action of --out (default: %(default)s)"
     )
     parser.add_argument("--out", type=Path, help="a folder for the cleaned corpus, report.json and matches.jsonl")
     args = parser.parse_args(argv)

@@ -24,7 +24,7 @@ DEFAULT_WORDS = {"ngram": 13, "idf": 5}  # of a stretch, where `words` is null: 
 
 
 class Task(IndexSettings):
-    """What the program is given: `tasks` and `data` are filled in."""
+    """The arguments of the program: `tasks` and `data` are filled in."""
 
     hub: bool = setting(..., "As evaluate.public.hub.")
 

@@ -15,7 +15,7 @@ from crawl2llm.formats.documents import Writer, rows
 FILE = "items.parquet"  # of decontaminate.index
 QuestionAndAnswer = tuple[
     list[str], str
-]  # the question, in each form that it may be written; the right answer, "" where there is none
+]  # the question, in each form that it may be written; the right answer, "" if there is none
 ANSWER_MARKS = (b"", b"answer", b"a")  # what may stand between a short question and its answer
 MOST_ALIKE = 3  # items of a set that may have the same words; of brackets alone, as in BIG-bench's dyck_languages, a thousand have
 SCHEMA = pa.schema(
@@ -50,7 +50,7 @@ def build_item(set_name: str, name: str, texts: QuestionAndAnswer, n: int, least
     """An item as it is searched for by stretches of `n` words.
 
     A question of fewer than `n` or `least_words` words counts where it is found as a whole; of fewer than `least_words` (GPT-3 takes 8:
-    arXiv:2005.14165, appendix C) together with its answer, and not at all where both have fewer.
+    arXiv:2005.14165, appendix C) together with its answer, and not at all if both have fewer.
     """
     questions = [form for form in dict.fromkeys(tuple(split_words(text)) for text in texts[0]) if form]
     answer = split_words(texts[1])

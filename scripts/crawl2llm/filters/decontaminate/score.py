@@ -3,7 +3,7 @@
 Signals, a row for each document: `id, source, curated, characters, matches, overlap` (the highest; 0 without any), `set` and `item` (of
 that one). `matches/<shard>.parquet`, a row for each item in a document: `id, url, set, item, overlap, words, answered`, `start, end` in
 characters of the original text, `searched_start` and `searched_end` in those of the text that is searched, `characters` long: that with
-the edits of the filters before, but for masks, which would hide an item. Memory: the index (filters/decontaminate/search.py), and BATCH
+the edits of the filters before, except masks, which would hide an item. Memory: the index (filters/decontaminate/search.py), and BATCH
 documents.
 """
 

@@ -175,7 +175,7 @@ class Index:
     def _measure_passage(
         self, number: int, text_places: Places, item_places: Places, numbers: Words
     ) -> list[tuple[float, int, int, int, int, bool]]:
-        """(overlap, item, words found, first word, word after the last, answered) of one passage; none where it counts for nothing."""
+        """(overlap, item, words found, first word, word after the last, answered) of one passage; none if it counts for nothing."""
         form = self.forms[number]
         item = self.items[form.item]
         distinct = np.unique(item_places - form.first)

@@ -26,7 +26,7 @@ FOUND_SCHEMA = MATCH_SCHEMA.append(pa.field("fate", pa.string()))
 
 
 class Task(SelectSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

@@ -79,7 +79,7 @@ def core_question(task: core.Core, row: Row) -> QuestionAndAnswer:
 def task_items(tasks: list[str], data: list[str], from_hub: bool) -> Iterator[tuple[str, str, QuestionAndAnswer]]:
     """(set, id, what is asked) of every row of public tasks, whatever evaluate.public.limit takes of them; ids as evaluate.stage's.
 
-    Raises InputError where there is no data of a task, or wrong data.
+    Raises InputError if there is no data of a task, or wrong data.
     """
     task_presets = [PRESETS[name] for name in tasks if name != CORE]
     file_names = [name for preset in task_presets for name in presets.item_file_names(preset)]
@@ -157,7 +157,7 @@ def _question_rows(path: Path, entry: IndexFile, key: str) -> Iterator[tuple[str
             if not isinstance(value, str):
                 raise InputError(
                     f"{key}: {path}, line {number}: column {column!r} is {value!r}; it must be text. The row has {', '.join(sorted(row))}: "
-                    "`question` lists the columns of a question, `answer` names that of its answer"
+                    "`question` lists the columns of a question, `answer` names the column of its answer"
                 )
         texts = [str(value) for value in values]
         yield " ".join(texts[: len(columns)]), texts[-1] if answer else ""

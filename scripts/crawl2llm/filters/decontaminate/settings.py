@@ -20,14 +20,13 @@ class IndexSettings(Settings):
 
     tasks: list[PublicTask] | None = setting(
         None,
-        "Public tasks whose items are searched for; null: those of `evaluate.public.presets`. A list fixes "
-        "them, so that another task can be evaluated later without training again; the report then says which "
-        "were not searched for. [] searches for none.",
+        "Public tasks to search for; null: `evaluate.public.presets`. With a list, adding tasks to evaluate later "
+        "trains nothing again. []: no tasks.",
         unique=True,
     )
     data: list[NonEmpty] | None = setting(
         None,
-        "Where the tasks' data are, as `evaluate.public.data`; null: there. A list fixes them, as `tasks` does.",
+        "Data of the tasks; null: `evaluate.public.data`. A list fixes them, as `tasks` does.",
         unique=True,
         file=True,
     )
@@ -53,7 +52,7 @@ class IndexSettings(Settings):
     )
     short_words: int = setting(
         8,
-        "A question of fewer words is searched for together with its answer, and not at all where both have fewer.",
+        "A question with fewer words is searched for with its answer; if both together have fewer, it is skipped.",
         source="8 is GPT-3's smallest n",
         ge=3,
         le=50,
@@ -68,25 +67,21 @@ class SelectSettings(Settings):
     """Drops documents with an item in them, or cuts the item out."""
 
     action: Literal["drop", "cut"] = setting(
-        "drop", "`drop`: the document. `cut`: the item, with its answer where that follows."
+        "drop", "`drop` removes the document; `cut` removes the item, with its answer if that follows."
     )
     overlap_max: Share | None = setting(
         None,
-        "An item with a higher overlap counts as found; null: 0.5 for `ngram`, 0.8 for `idf` "
-        "(contamination_score_threshold of decon's config/default.yaml). 0 with `ngram` is GPT-3's rule: any "
-        "stretch.",
+        "An item with a higher overlap is a match; null: 0.5 for `ngram`, 0.8 for `idf` (decon's "
+        "config/default.yaml). 0 with `ngram`: any stretch, as GPT-3.",
     )
     cut_max: Share = setting(
         0.5,
-        "With `cut`, the largest share of a document's characters that is cut; of which more would be, that is "
-        "dropped.",
+        "With `cut`, the largest share of a document's characters to cut; a document with more is dropped.",
     )
 
 
 class DecontaminateSettings(Settings):
-    """Text of evaluation sets, found in documents and taken out. Listed in `filters`, and without steps where neither public
-    tasks nor files are named.
-    """
+    """Removes text of evaluation sets from documents. Has no steps if neither public tasks nor files are named."""
 
     index: IndexSettings = section()
     score: ScoreSettings = section()

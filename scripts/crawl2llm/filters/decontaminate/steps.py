@@ -17,14 +17,14 @@ def has_sets(config: Config) -> bool:
 
 
 def search_settings(config: Config) -> Config:
-    """`tasks` and `data` of decontaminate.index; where they are null those of evaluate.public, so that to name these reruns nothing."""
+    """`tasks` and `data` of decontaminate.index; if they are null those of evaluate.public, so that to name these reruns nothing."""
     tasks, data = searched_tasks(config), config["decontaminate"]["index"]["data"]
     data = config["evaluate"]["public"]["data"] if data is None else data
     return {"tasks": tasks, "data": data if tasks else []}
 
 
 def index_settings(config: Config, task: str) -> Config:
-    """What is searched for, and from where missing files are fetched."""
+    """The items to search for, and the source of missing files."""
     return {**search_settings(config), **pick_keys(config, "evaluate.public", "hub")}
 
 

@@ -64,7 +64,7 @@ def duplicates_with_keepers(texts: npt.NDArray[np.void]) -> npt.NDArray[np.void]
 
 
 class Task(ExactSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

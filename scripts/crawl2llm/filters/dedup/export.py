@@ -30,7 +30,7 @@ GROUP_SHINGLES = 1 << 20  # of a row group
 
 
 class Task(ExportSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

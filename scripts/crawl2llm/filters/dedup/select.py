@@ -108,7 +108,7 @@ def hex_ids(halves: npt.NDArray[np.uint64]) -> pa.Array:
 def rank_documents(all_shards: Sequence[Shard], documents_in_pieces: Iterable[Numbers]) -> Ranking:
     """What is known of all documents of `documents_in_pieces` (numbers, in pieces, in any order and repeated).
 
-    all_shards: the shards of this run and of earlier corpora. Raises InputError where they do not have one.
+    all_shards: the shards of this run and of earlier corpora. Raises InputError if they do not have one.
     """
     places = Places(all_shards)
     seen = np.zeros(places.number, bool)

@@ -54,13 +54,11 @@ def needed_rows(files: Sequence[Path], shard: int) -> tuple[Numbers, Numbers]:
 def texts_by_id(documents: Path, ids: list[str], edits: Sequence[Path] = ()) -> Iterator[str]:
     """The texts of these documents of a shard, which are in its order; edits: manifests of the filters that edited texts before.
 
-    Raises InputError where one is not there, or they are in another order.
+    Raises InputError if one is not there, or they are in another order.
     """
 
     def moved_error(name: str) -> command_line.InputError:
-        return command_line.InputError(
-            f"{documents}: the documents are newer than their signatures: {name} is not where it was"
-        )
+        return command_line.InputError(f"{documents}: the documents are newer than their signatures: {name} has moved")
 
     wanted_ids = pa.array(ids, pa.string())
     edits_by_id, expected = spans.read(edits, documents.stem, wanted_ids), iter(ids)
@@ -117,7 +115,7 @@ def write_all(
 
 
 def texts_of_rows(args: argparse.Namespace, rows: Numbers) -> Iterator[str]:
-    """The texts of these rows of the shard's signals, ascending. Raises InputError where the signals or the documents have moved."""
+    """The texts of these rows of the shard's signals, ascending. Raises InputError if the signals or the documents have moved."""
     identity = uint64_halves(read_columns(parquet_file(args.signals), ["id"])["id"])
     if len(rows) and rows[-1] >= len(identity):
         raise command_line.InputError(

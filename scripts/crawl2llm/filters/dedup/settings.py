@@ -41,8 +41,8 @@ class ExactSettings(Settings):
 
     earlier: list[NonEmpty] = setting(
         [],
-        "Folders that `dedup.export` of other runs wrote, with the same settings of `dedup.signature`. Their "
-        "documents come before all of this run, so what duplicates one of them is dropped.",
+        "Folders from `dedup.export` of other runs with equal `dedup.signature` settings. This run's duplicates of "
+        "their documents are dropped.",
         unique=True,
         file="manifests",
     )
@@ -53,8 +53,8 @@ class BandSettings(Settings):
 
     max_candidates: int = setting(
         64,
-        "Partners of a document in a bucket, those of highest priority, so that large buckets cost linear time; "
-        "pairs cut are counted.",
+        "Most partners of a document in a bucket, by priority, so that large buckets take linear time; omitted pairs "
+        "are counted.",
         ge=1,
         le=65536,
     )
@@ -81,7 +81,9 @@ class SelectSettings(Settings):
 class ExportSettings(Settings):
     """Writes the signals and the shingle sets of the corpus, for `dedup.exact.earlier` of later runs."""
 
-    write: bool = setting(False, "Whether to write them, to `dedup/export` of the results: about 8 bytes a word.")
+    write: bool = setting(
+        False, "Write signals and shingle sets to `dedup/export` of the results: about 8 bytes a word."
+    )
 
 
 class DedupSettings(Settings):

@@ -41,7 +41,7 @@ class Columns:
         return any(name in table.schema.names for table in self.signals)
 
     def values(self, name: str) -> Numbers:
-        """A column of numbers as float64, NaN where there is none. Callers must not change it."""
+        """A column of numbers as float64, NaN if there is none. Callers must not change it."""
         if name not in self.float_columns:
             floats = pc.cast(self.column(name), pa.float64())
             self.float_columns[name] = pc.fill_null(floats, np.nan).to_numpy(zero_copy_only=False)

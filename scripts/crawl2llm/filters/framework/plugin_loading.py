@@ -149,7 +149,7 @@ def _check_name(name: str, display: str, known: Mapping[str, str]) -> None:
             f"{display}: a stage, a filter or a key of the config is called {name!r} already; rename the file"
         )
     if name in known:
-        raise ConfigError(f"{display}: {known[name]} is a filter {name!r}, too; rename one of the files")
+        raise ConfigError(f"{display}: {known[name]} also defines the filter {name!r}; rename one of the files")
 
 
 def place_of_fault(error: BaseException, files: Collection[str]) -> str:
@@ -279,7 +279,7 @@ def _check_settings(step: str, kind: Any, display: str) -> None:
         raise ConfigError(f"{display}: {kind.__name__}: every key needs a type and a default: {words}") from error
     for key, child in node["properties"].items():
         if "description" not in child:
-            raise ConfigError(f'{display}: {kind.__name__}.{key} has no meaning: setting(default, "what it says")')
+            raise ConfigError(f'{display}: {kind.__name__}.{key} has no meaning: setting(default, "its meaning")')
 
 
 def _check_rules(rules: Any, kind: type[Settings], columns: pa.Schema, display: str) -> None:

@@ -40,7 +40,7 @@ def no_threshold(label: str) -> float | None:
 
 @dataclass(frozen=True)
 class Limit:
-    """What a rule compares, each (documents,): what was measured, NaN where the rule does not apply, and the threshold.
+    """What a rule compares, each (documents,): what was measured, NaN if the rule does not apply, and the threshold.
 
     drops: how the value of a document that it drops stands to the threshold.
     """

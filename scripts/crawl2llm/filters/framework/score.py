@@ -54,7 +54,7 @@ class Measuring(Generic[S]):
         raise NotImplementedError
 
     def summary(self) -> Row:
-        """What the manifest says of the shard beside its counts."""
+        """The manifest's facts of the shard besides its counts."""
         return {}
 
 

@@ -31,7 +31,7 @@ BATCH = 1 << 16  # rows read at a time
 
 
 class Task(CalibrateSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
     select: SelectSettings = section()  # of heuristics.select, for all languages
 

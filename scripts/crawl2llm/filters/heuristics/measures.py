@@ -74,7 +74,7 @@ class Limits:
 def measure_document(text: str, stop_words: StopWords | None, limits: Limits) -> Measures:
     """Every measure of `text` by its name in MEASURES.
 
-    None where a measure does not apply: stop words of a language without a list, and the mean word length of text that is
+    None if a measure does not apply: stop words of a language without a list, and the mean word length of text that is
     mostly written without spaces.
     """
     tokens = tokenize(text)

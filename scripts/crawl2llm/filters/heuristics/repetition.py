@@ -24,7 +24,7 @@ def ngram_characters(tokens: list[str], vocabulary: Mapping[str, object], scale:
     or more where tokens are characters of a script written without spaces.
 
     For n in TOP: the length of the n-gram that occurs most often (the first of equals), its tokens joined by a
-    space (none where `scale` is above 1), times its occurrences; they may overlap. For n in DUPLICATE: the document is read from the
+    space (none if `scale` is above 1), times its occurrences; they may overlap. For n in DUPLICATE: the document is read from the
     left; an n-gram seen before counts with its tokens' characters, and reading continues after it.
     """
     characters = dict.fromkeys((*TOP, *DUPLICATE), 0)

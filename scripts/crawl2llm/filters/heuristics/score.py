@@ -2,7 +2,7 @@
 
 Families: Gopher quality, Gopher repetition, C4, FineWeb (filters/heuristics/measures.py). All are measured on every document, so
 that heuristics.select can tell what only one rule drops. Signals: `id`, `source`, `curated` and one column a measure, named
-`<family>_<measure>`; null where a measure does not apply. The text itself is never edited.
+`<family>_<measure>`; null if a measure does not apply. The text itself is never edited.
 """
 
 from __future__ import annotations

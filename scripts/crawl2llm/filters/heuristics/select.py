@@ -165,7 +165,7 @@ class Tally:
 
 
 class Task(SelectSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

@@ -48,16 +48,15 @@ class CalibrateSettings(Settings):
 
     method: Literal["mean_std", "quantile", "median_ratio", "tail"] | None = setting(
         None,
-        "How a language's threshold follows from the reference's: as many standard deviations from the mean; "
-        "what drops the same share of documents; in proportion to the medians; or what drops the share `tail` "
-        "of the language's documents.",
+        "A language's threshold: as many deviations from the mean as the reference's; dropping the reference's share; "
+        "scaled by medians; or dropping the share `tail`.",
     )
     reference: NonEmpty = setting(
         "en", "The language, by the model's label, that the thresholds of heuristics.select were chosen on."
     )
     least: int = setting(
         1000,
-        "Fewest documents of a language, and of the reference; with fewer the thresholds of heuristics.select hold.",
+        "Fewest documents of a language, and of the reference; with fewer, the thresholds of heuristics.select apply.",
         ge=1,
     )
     tail: Number = setting(
@@ -89,7 +88,7 @@ class CalibrateSettings(Settings):
             "fineweb.punctuated_lines_min",
             "fineweb.newlines_per_word_max",
         ],
-        "The rules whose thresholds are derived; those that FineWeb2 has by language.",
+        "The rules whose thresholds are derived; default: FineWeb2's rules by language.",
         source="its repository, configs/*.yml",
         unique=True,
     )

@@ -22,7 +22,7 @@ def judges_by_language(config: Config) -> bool:
 
 
 def reads_languages_by_language(need: str, config: Config, task: str) -> bool:
-    """Languages are read where thresholds differ by language."""
+    """Languages are read if thresholds differ by language."""
     return need != "language.score" or judges_by_language(config)
 
 

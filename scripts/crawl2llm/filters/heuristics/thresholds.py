@@ -72,7 +72,7 @@ def derive_threshold(
 ) -> float | None:
     """The threshold of a rule for a language, within what the measure's kind (`count`, `share`, `ratio`) can be.
 
-    histogram, reference: histograms of the measure in the language and in the reference. None where the method says nothing: the reference
+    histogram, reference: histograms of the measure in the language and in the reference. None if the method says nothing: the reference
     does not vary, or has the median 0.
     """
     if method == "tail":

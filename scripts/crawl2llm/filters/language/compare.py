@@ -32,7 +32,7 @@ SIGNAL = pa.schema(
 
 
 def agreement_share(first: str, other_labels: list[str]) -> float | None:
-    """The share of models that find the language of the first; None where there is no other, or the first found none."""
+    """The share of models that find the language of the first; None if there is no other, or the first found none."""
     code = language_codes.language_code(first)
     if not other_labels or code == "und":
         return None

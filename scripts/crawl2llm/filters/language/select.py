@@ -65,7 +65,7 @@ def rules(settings: SelectSettings) -> Rules:
 
 
 class Task(SelectSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

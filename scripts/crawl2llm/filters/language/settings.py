@@ -44,7 +44,7 @@ class SelectSettings(Settings):
     threshold: Share = setting(0.65, "Least probability of the best language.", source="FineWeb")
     agreement_min: Share | None = setting(
         None,
-        "Least share of all models, that of language.score among them, that find its language; needs "
+        "Least share of all models, including language.score's, that agree on the language; needs "
         "language.compare.models.",
         unless_default=True,
     )

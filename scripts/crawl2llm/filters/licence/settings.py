@@ -8,7 +8,7 @@ from crawl2llm.core.settings import NonEmpty, Settings, section, setting
 class ScoreSettings(Settings):
     """Reads the licence of every document from its metadata; that of a page is there with `ingest.extract.licence`."""
 
-    sources: dict[str, NonEmpty] = setting({}, "Licences by source, of its documents that say none themselves.")
+    sources: dict[str, NonEmpty] = setting({}, "Licences by source, for documents that name no licence.")
 
 
 class SelectSettings(Settings):
@@ -16,16 +16,16 @@ class SelectSettings(Settings):
 
     allowed: list[NonEmpty] = setting(
         ["cc-by", "cc-by-sa", "cc0", "public-domain"],
-        "Licences that are kept, as SPDX's names in small letters, without a version for all versions. The "
-        "default is what Common Pile's web pages are under.",
+        "Licences to keep: SPDX names in lower case, without a version for all versions. The default is Common Pile's "
+        "list for web pages.",
         source="arXiv:2506.05209, section 3: CC BY, CC BY-SA and CC0",
         unique=True,
     )
-    unknown: Literal["drop", "keep"] = setting("drop", "What is done with documents that say no licence.")
+    unknown: Literal["drop", "keep"] = setting("drop", "Action for documents that name no licence.")
     said: list[Literal["rel", "meta", "json_ld", "link", "metadata", "source"]] = setting(
         ["rel", "meta", "json_ld", "metadata", "source"],
-        "How a licence has to be said: by `rel=license`, a meta tag or JSON-LD of a page, the metadata of a "
-        "row, or of the source. `link`, any other link to a licence, is left out: it may be about a picture.",
+        "Accepted evidence: `rel=license`, a meta tag or JSON-LD of a page, or the metadata of a row or source. Other "
+        "links (`link`) may concern a picture.",
         unique=True,
     )
     beside_max: int | None = setting(
@@ -34,7 +34,7 @@ class SelectSettings(Settings):
 
 
 class LicenceSettings(Settings):
-    """Documents under an allowed licence, as far as page, metadata or source say. Off unless `filters` lists it."""
+    """Keeps documents whose page, metadata or source names an allowed licence. Off unless `filters` lists it."""
 
     score: ScoreSettings = section()
     select: SelectSettings = section()

@@ -30,7 +30,7 @@ class Lines(score.Measuring[ScoreSettings]):
         self.spans_by_rule = Counter[str]()
 
     def measure(self, document: Row) -> Row:
-        """What is taken out, and what is left."""
+        """The removed spans, and measures of the remaining text."""
         text = document["text"]
         spans = [] if document["untouched"] else list(rules.removed_spans(text, self.settings))
         self.spans_by_rule.update(span.rule for span in spans)

@@ -5,13 +5,13 @@ from crawl2llm.core.settings import Settings, section, setting
 
 
 class ScoreSettings(Settings):
-    """Finds the lines to take out, and counts what is left. The rules are C4's (Raffel et al. 2020, section 2.2), with the
+    """Finds the lines to remove, and measures the remaining text. The rules are C4's (Raffel et al. 2020, section 2.2), with the
     numbers of datatrove's C4QualityFilter; terminal punctuation is off.
     """
 
     terminal_punctuation: bool = setting(
         False,
-        "Take out lines that do not end in a full stop, a question or exclamation mark, or a closing quotation mark.",
+        "Remove lines that do not end in a full stop, a question or exclamation mark, or a closing quotation mark.",
     )
     words_min: int = setting(
         3, "Fewest words of a line, 3 as in datatrove (C4's code: 5); 0 keeps short lines.", ge=0, le=1000
@@ -52,14 +52,14 @@ class SelectSettings(Settings):
 
     sentences_min: int = setting(
         3,
-        "Fewest sentences that are left, 3 as in C4's own code (tensorflow_datasets, text/c4_utils.py); "
+        "Fewest sentences that remain, 3 as in C4's code (tensorflow_datasets, text/c4_utils.py); "
         "datatrove's 5 drops a tenth of good Chinese pages.",
         ge=0,
         le=1000,
     )
     flagged_max: Share | None = setting(
         None,
-        "Largest share of a document's words on lines that were taken out or cut; null sets none. RefinedWeb: 0.05.",
+        "Largest share of a document's words on removed or cut lines; null: no limit. RefinedWeb: 0.05.",
         source="arXiv:2306.01116, appendix G.2",
         unless_default=True,
     )

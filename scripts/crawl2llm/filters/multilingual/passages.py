@@ -24,7 +24,7 @@ def classify_lines(
     text: str, identify: Identify, default_language: str, characters: int, threshold: float
 ) -> list[Passage]:
     """The lines of a text with their languages. A line of fewer characters, or that is found with a lower probability, has the language of
-    the last line before it that is long and sure enough, or else of the first after it; `default_language` where there is none.
+    the last line before it that is long and sure enough, or else of the first after it; `default_language` if there is none.
     """
     lines, at = list[tuple[int, int, str | None]](), 0
     for line in LINE.findall(text):

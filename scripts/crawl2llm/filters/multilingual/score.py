@@ -23,7 +23,7 @@ SIGNAL = score.signal_schema(languages=pa.list_(pa.string()), foreign=pa.float64
 
 
 def languages_to_keep(languages: list[str], wanted_languages: list[str]) -> list[str]:
-    """Of a document's languages, those that are wanted; its own, the first, where none is named."""
+    """Of a document's languages, those that are wanted; its own, the first, if none is named."""
     return (
         [name for name in languages if language_codes.is_listed(name, wanted_languages)]
         if wanted_languages

@@ -15,18 +15,18 @@ class ScoreSettings(Settings):
         pinned=True,
     )
     languages: list[NonEmpty] = setting(
-        [], "Languages whose lines stay; of an empty list, the one of most of a document's characters.", unique=True
+        [], "Languages whose lines stay; if empty, the language of most of a document's characters.", unique=True
     )
     cut: bool = setting(True, "Whether lines in other languages are cut; with false they are measured.")
     characters_min: int = setting(
         60,
-        "Fewest characters of a line whose language is told by itself; a shorter one counts with the line "
-        "before. Measured in docs/filters/multilingual.md.",
+        "Fewest characters for a line to have its language identified; a shorter line joins the line before. Measured "
+        "in docs/filters/multilingual.md.",
         ge=1,
     )
     threshold: Share = setting(
         0.8,
-        "Least probability of a line's language; a line below it counts with the one before. Higher than "
+        "Least probability of a line's language; a line below it joins the line before. Higher than "
         "language.select.threshold, since lines are short.",
     )
 

@@ -40,7 +40,7 @@ def filter_keys(hashes: Hashes, seed: int) -> Iterator[int]:
 def answer_shards(
     shards: Callable[[], Iterable[tuple[int, Rows]]], rate: float, seed: int, answers: Answers
 ) -> tuple[int, int, int]:
-    """Say to the shards which paragraphs are there twice or more, and where each stays.
+    """Say to the shards which paragraphs are repeated, and where each stays.
 
     shards: gives (number, some of its rows of UNIT) of all shards, ascending, as often as it is called. Returns (paragraphs of a shard
     that were seen before or are there several times, bytes of the filter, paragraphs of all shards).

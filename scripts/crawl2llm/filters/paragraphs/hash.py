@@ -34,7 +34,7 @@ def paragraph_hashes(text: str, by: str, bytes_min: int) -> tuple[Hashes, np.nda
 
 
 class Task(HashSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

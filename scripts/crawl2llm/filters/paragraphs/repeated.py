@@ -1,4 +1,4 @@
-"""Find the paragraphs that are there twice or more, over all shards: those whose hash is in this part; and where each of them stays.
+"""Find the repeated paragraphs, over all shards: those whose hash is in this part; and where each of them stays.
 
 Method `exact`: sorted, 2 million at a time, about 400 MB of memory; disk is 48 bytes for each different paragraph of a shard. Method
 `bloom`: filters/paragraphs/bloom.py.

@@ -24,7 +24,7 @@ from crawl2llm.text.blocks import removal_spans
 
 
 class Task(ScoreSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

@@ -11,7 +11,7 @@ class HashSettings(Settings):
     """Hashes the paragraphs of every document, compared in lower case, digits as 0, without punctuation."""
 
     by: Literal["line", "paragraph"] = setting(
-        "line", "What a paragraph is: a line, as in CCNet and Dolma, or the lines between two blank ones."
+        "line", "A paragraph is a line, as in CCNet and Dolma, or the lines between two blank lines."
     )
     bytes_min: int = setting(
         50,
@@ -26,17 +26,17 @@ class RepeatedSettings(Settings):
 
     method: Literal["exact", "bloom"] = setting(
         "exact",
-        "exact: sorts hashes of 64 bits. bloom: a Bloom filter for each part, as in Dolma: less memory and "
-        "disk; paragraphs that were never seen go at false_positive_rate.",
+        "exact: sorts hashes of 64 bits. bloom: a Bloom filter for each part, as in Dolma: less memory and disk, but "
+        "it removes unique paragraphs at false_positive_rate.",
     )
     keep: Literal["first", "none"] = setting(
         "first",
-        "Whether the first of equal paragraphs stays, or none of them, as in CCNet's paper. Method bloom needs first.",
+        "Keep the first of equal paragraphs, or drop all, as in CCNet's paper. Method bloom needs first.",
     )
     false_positive_rate: Number = setting(
         1e-05,
-        "Of method bloom: most of the paragraphs that are not repeated and go all the same, as a share; ours, "
-        "24 bits for each different paragraph.",
+        "Method bloom: largest share of unique paragraphs removed by mistake; the default takes 24 bits per distinct "
+        "paragraph.",
         gt=0,
         lt=1,
     )
@@ -48,7 +48,7 @@ class ScoreSettings(Settings):
 
 
 class ParagraphsSettings(Settings):
-    """Paragraphs that are there twice or more in the whole corpus, taken out but where the first of each stands (CCNet,
+    """Removes paragraphs that are repeated in the whole corpus, except their first occurrence (CCNet,
     arXiv:1911.00359, section 3.1). Off unless `filters` lists it.
     """
 

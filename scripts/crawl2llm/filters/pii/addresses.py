@@ -87,7 +87,7 @@ def _has_suffix(last: str) -> bool:
 
 
 def leading_domain(text: str) -> str:
-    """The domain that a run of a domain's characters begins with: at least two labels, the last a public suffix; "" where there is none.
+    """The domain that a run of a domain's characters begins with: at least two labels, the last a public suffix; "" if there is none.
 
     A sentence that follows without a space (`example.com.The`, `example.comThe`) is left out.
     """

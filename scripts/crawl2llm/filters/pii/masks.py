@@ -53,7 +53,7 @@ class Masks:
         self.masked_counts: Counter[str] = Counter()
 
     def __call__(self, texts: Sequence[str], counted: bool = True) -> list[str] | None:
-        """The texts of one row with placeholders; None where the filter would drop a document with what they hold.
+        """The texts of one row with placeholders; None if the filter would drop a document with what they hold.
 
         Nobody says which language they are in: phone numbers are found with + or 00 alone. counted: whether `masked_counts` counts them.
         """

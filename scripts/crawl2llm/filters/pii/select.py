@@ -24,7 +24,7 @@ from crawl2llm.formats.documents import Writer, rows, shard_of
 
 
 class Task(SelectSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

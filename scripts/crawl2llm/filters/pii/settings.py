@@ -26,11 +26,11 @@ PersonalData = Annotated[
 
 
 class ScoreSettings(Settings):
-    """Finds personal data in every document, and says where it is."""
+    """Finds the places of personal data in every document."""
 
     kinds: list[Kind] = setting(
         KINDS,
-        "What is looked for. Dolma (arXiv:2402.00159, on content filtering) has e-mail addresses, IP addresses "
+        "Kinds to find. Dolma (arXiv:2402.00159, on content filtering) has e-mail addresses, IP addresses "
         "and phone numbers, FineWeb (datatrove formatters/pii.py) e-mail and public IP addresses, StarCoder "
         "(arXiv:2305.06161, section 4) also keys.",
         unique=True,
@@ -47,27 +47,25 @@ class ScoreSettings(Settings):
         ],
     ] = setting(
         {},
-        "Countries whose phone numbers without + are looked for, by the language of a document, in place of the "
-        "built-in list of that language (scripts/crawl2llm/filters/pii/phones.py); an empty list looks for "
-        "none.",
+        "Countries whose phone numbers without + are searched for, by language, replacing the built-in list "
+        "(scripts/crawl2llm/filters/pii/phones.py); [] searches for none.",
     )
 
 
 class SelectSettings(Settings):
-    """Replaces what was found by placeholders, and drops documents with too much of it; documents of curated sources stay."""
+    """Replaces finds by placeholders, and drops documents with too many; documents of curated sources stay."""
 
     actions: dict[
         PersonalData,
         Literal["mask", "drop", "keep"],
     ] = setting(
         {},
-        "By kind: `mask` puts a placeholder in its place, `drop` drops the document, `keep` leaves it there. A "
-        "kind that is not named is masked.",
+        "By kind: `mask` replaces it by a placeholder, `drop` drops the document, `keep` leaves it. Kinds not named "
+        "are masked.",
     )
     placeholder: str = setting(
         "<{kind}>",
-        "What stands in the place of a find; `{kind}` is its kind in capitals, such as EMAIL_ADDRESS. "
-        "`|||{kind}|||` is Dolma's.",
+        "Placeholder; `{kind}` is the kind in capitals, such as EMAIL_ADDRESS. Dolma uses `|||{kind}|||`.",
         source="dolma taggers/pii.py",
     )
     replacements: dict[
@@ -79,12 +77,12 @@ class SelectSettings(Settings):
         "FineWeb's (datatrove formatters/pii.py) the first.",
     )
     drop_from: int = setting(
-        1, "Finds of a kind whose action is drop from which on the document is dropped; fewer are masked.", ge=1
+        1, "Least number of finds of a `drop` kind that drops the document; fewer are masked.", ge=1
     )
     total_max: int | None = setting(
         None,
-        "Most finds of all kinds but those that are kept; a document with more is dropped. Dolma takes 5 "
-        "(arXiv:2402.00159, on content filtering); null drops none.",
+        "Most finds of all kinds, except kept kinds; a document with more is dropped. Dolma: 5 (arXiv:2402.00159, on "
+        "content filtering); null: no limit.",
         ge=0,
     )
 

@@ -32,7 +32,7 @@ SUMMARY_QUANTILES = (0.1, 0.5, 0.9)  # quantiles of the summary
 
 
 class Task(CalibrateSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def sample_scores(shards: list[list[Path]], settings: Task) -> pa.Table:
@@ -66,7 +66,7 @@ def language_cutoffs(
 
 
 def read_reference(path: str | None, names: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """What another run's quantiles.json says. Raises InputError where it is none, or lacks one of this run's scorers."""
+    """What another run's quantiles.json says. Raises InputError if it is none, or lacks one of this run's scorers."""
     if path is None:
         return None
     where = f"quality.calibrate.reference is {path!r}"
@@ -74,7 +74,7 @@ def read_reference(path: str | None, names: dict[str, dict[str, Any]]) -> dict[s
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         reference_scorers = content["scorers"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{where}, which is no {FILE} of quality.calibrate ({error})") from error
+        raise InputError(f"{where}, which is not a {FILE} of quality.calibrate ({error})") from error
     if missing_scorers := [
         name for name, facts in names.items() if reference_scorers.get(name, {}).get("better") != facts["better"]
     ]:
@@ -109,7 +109,7 @@ def roc_auc_by_scorer(
     """ROC-AUC of each scorer: curated documents of the sample against the crawl's, by what no scorer of the run learnt from.
 
     trained: the summary of quality.train, whose held-out documents are taken for its classifier. unseen: the ids of curated documents that
-    quality.lm did not learn from; None where it trained nothing.
+    quality.lm did not learn from; None if it trained nothing.
     """
     curated = scores["curated"].to_numpy(zero_copy_only=False)
     rows = {}

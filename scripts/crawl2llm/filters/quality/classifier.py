@@ -48,7 +48,7 @@ class Classifier:
     def train(cls, examples: Path, settings: TrainSettings) -> Classifier:
         """Train on a file of `label text` lines. One thread: with more, fastText's weights are not repeatable.
 
-        Raises InputError where training diverges.
+        Raises InputError if training diverges.
         """
         import fasttext
 

@@ -28,7 +28,7 @@ def one_line(text: str) -> str:
 class Model:
     """A fastText classifier: text on one line → score, or None for one without a known word.
 
-    entry: of `quality.fasttext.models`. Raises InputError where the file is no such model, and where it has no such label.
+    entry: of `quality.fasttext.models`. Raises InputError if the file is no such model, and where it has no such label.
     """
 
     def __init__(self, entry: ScorerModel) -> None:

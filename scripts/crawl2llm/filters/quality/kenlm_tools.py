@@ -1,4 +1,4 @@
-"""Compile KenLM's programs, which train n-gram language models and ask them: what `make kenlm-tools` does, once, where there is a network.
+"""Compile KenLM's programs, which train n-gram language models and ask them: what `make kenlm-tools` does, once, if there is a network.
 
 The archive of kenlm (envs/lock-kenlm.txt, by its hash) holds the source; its package for Python is not used. Boost has to be there: its
 headers and the libraries program_options, system, thread and unit_test_framework. The folder is there whole or not at all.

@@ -29,11 +29,11 @@ SIDE = ["source", "curated"]
 
 
 class Task(LmSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def language_by_id(manifests: list[Path], shard: str) -> dict[str, str]:
-    """id → language of a shard's documents by language.score; empty where no filter `language` comes before."""
+    """id → language of a shard's documents by language.score; empty if no filter `language` comes before."""
     if not manifests:
         return {}
     return labels_by_document.languages_by_id([surviving_texts.manifest_of_shard(manifests, shard)])

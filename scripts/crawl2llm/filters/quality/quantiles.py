@@ -16,13 +16,13 @@ POINTS = 1001  # of a table: steps of a tenth of a percent
 
 
 def quantile_table(scores: np.ndarray) -> list[float]:
-    """The POINTS scores at equal steps of probability, by linear interpolation; empty where there is no score. NaN does not count."""
+    """The POINTS scores at equal steps of probability, by linear interpolation; empty if there is no score. NaN does not count."""
     real_scores = scores[~np.isnan(scores)]
     return [float(value) for value in np.quantile(real_scores, np.linspace(0, 1, POINTS))] if len(real_scores) else []
 
 
 def quantiles_of(scores: np.ndarray, values: Sequence[float], better: str = "high") -> np.ndarray:
-    """The quantile in [0, 1] of each score by a table; NaN of NaN, and of all where the table is empty.
+    """The quantile in [0, 1] of each score by a table; NaN of NaN, and of all if the table is empty.
 
     Between two entries it is interpolated; a score that several entries have gets the middle of theirs. It never falls where the
     score rises (rises, where low scores are better).
@@ -74,7 +74,7 @@ METHODS = {
 
 
 def fuse_quantiles(quantiles: Mapping[str, np.ndarray], rule: dict[str, Any], documents: int) -> np.ndarray:
-    """One number for each document from the scorers' quantiles; higher is better, NaN where no scorer knows the document.
+    """One number for each document from the scorers' quantiles; higher is better, NaN if no scorer knows the document.
 
     rule: `method`, `weights` by scorer (1 where it has none; 0 leaves a scorer out) and `rank_constant`. documents: of the reference set.
     """

@@ -1,6 +1,6 @@
 """Score every document of a shard with the quality classifier.
 
-Signals: `id, source, curated, score`; the score is null where no classifier was trained.
+Signals: `id, source, curated, score`; the score is null if no classifier was trained.
 """
 
 from __future__ import annotations

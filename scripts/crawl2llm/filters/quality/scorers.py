@@ -37,7 +37,7 @@ def other_scorers(config: dict[str, Any]) -> list[str]:
 
 
 def trains_classifier(config: dict[str, Any]) -> bool:
-    """Whether the run trains a classifier: where it has no other scorer, and where it is to score beside them."""
+    """Whether the run trains a classifier: if it has no other scorer, or if it scores beside them."""
     return config["quality"]["calibrate"]["trained"] or not other_scorers(config)
 
 
@@ -51,14 +51,15 @@ def check_scorers(config: dict[str, Any]) -> None:
         if names.count(name) > 1 or name == TRAINED or name in RESERVED_NAMES:
             lm_name = f" or {LM}, which quality.lm.enabled adds" if quality["lm"]["enabled"] else ""
             raise InputError(
-                f"quality: a scorer is called {name!r}, which is taken; each has a name of its own, and none is one of "
+                f"quality: a scorer is called {name!r}, which is taken; names must be unique and different from "
                 f"{', '.join((TRAINED, *RESERVED_NAMES))}{lm_name}"
             )
     for entry in quality["fasttext"]["models"]:
         if ("label" in entry) == ("values" in entry):
             raise InputError(
-                f"quality.fasttext.models: {entry['name']} has {'both' if 'label' in entry else 'neither'} of label and values; "
-                "it has one of them: the label whose probability is the score, or a number for each label, for their expected value"
+                f"quality.fasttext.models: {entry['name']} has {'both' if 'label' in entry else 'neither'} of label "
+                f"and values; give one of them: the label whose probability is the score, or a number per label, for "
+                f"their expected value"
             )
     for entry in quality["transformers"]["models"]:
         _check_classifier(entry)
@@ -98,8 +99,8 @@ def _check_conditions(config: dict[str, Any]) -> None:
         measures = [key for key in ("min", "max", "quantile_min", "buckets") if key in condition]
         if len(measures) != 1:
             raise InputError(
-                f"quality.combine.require: the condition {condition!r} has {', '.join(measures) or 'no measure'}; it has one of "
-                "min, max, quantile_min and buckets"
+                f"quality.combine.require: the condition {condition!r} has {', '.join(measures) or 'no measure'}; "
+                f"give one of min, max, quantile_min and buckets"
             )
         if "buckets" in condition and condition["scorer"] != bucket_scorer(config):
             raise InputError(
@@ -141,8 +142,8 @@ def _check_classifier(entry: dict[str, Any]) -> None:
     except ValueError as error:
         raise InputError(f"{subject}, whose config.json cannot be read: {error}") from error
     if facts.get("auto_map"):
-        raise InputError(f"{subject}, whose config.json asks for code of its own (auto_map): such a model is not run")
+        raise InputError(f"{subject}, whose config.json asks for custom code (auto_map): such a model is not run")
     if "label" in entry and "values" in entry:
         raise InputError(
-            f"{subject}, and both label and values: it has one of them, or neither where the model has one output"
+            f"{subject}, with both label and values: give one of them, or neither if the model has one output"
         )

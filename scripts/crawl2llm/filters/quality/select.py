@@ -58,7 +58,7 @@ def crawl_scores(paths: list[Path], skipped_by: list[str]) -> Iterator[np.ndarra
 
 
 def top_fraction_threshold(parts: Callable[[], Iterable[np.ndarray]], fraction: float) -> float:
-    """The score at or above which the top `fraction` of the scores lies; 0 where there are none. parts: all scores, is called twice."""
+    """The score at or above which the top `fraction` of the scores lies; 0 if there are none. parts: all scores, is called twice."""
     cuts = fraction_cuts(lambda: (("", scores) for scores in parts()), np.array([fraction]))
     return float(cuts[""][0]) if cuts else 0.0
 
@@ -69,7 +69,7 @@ def pareto_draw(seed: int, identifier: str, alpha: float) -> float:
 
 
 class Task(SelectSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def judge_batch(signals: pa.RecordBatch, settings: Task, threshold: float | np.ndarray) -> pa.Table:

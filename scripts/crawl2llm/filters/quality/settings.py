@@ -13,15 +13,14 @@ class TrainSettings(Settings):
     max_negatives: int = setting(100000, "Most random pages to train on.", ge=1)
     min_examples: int = setting(
         10,
-        "Fewest documents of each side to train on; with fewer no classifier is trained, every document stays, "
-        "and the report says so.",
+        "Fewest training documents per class; with fewer, no classifier is trained, every document stays, and the "
+        "report says so.",
         ge=1,
     )
     heldout_fraction: Number = setting(0.1, "Share of both sides that is held out to measure ROC-AUC.", ge=0, lt=1)
     split_by: Literal["origin", "document"] = setting(
         "origin",
-        "What is held out as a whole, as in corpus.split: the host of a page and the file of a book, or each "
-        "document by itself.",
+        "Unit that is held out together, as in corpus.split: the host of a page or file of a book, or each document.",
     )
     learning_rate: Number = setting(0.1, "fastText's lr (its default for supervised training).", gt=0, le=10)
     dimensions: int = setting(100, "Size of the word vectors.", source="fastText's default", ge=1, le=1000)
@@ -42,7 +41,7 @@ class ScoreSettings(Settings):
 
 
 class NgramsSettings(Settings):
-    """What the trained classifier learnt, for the report. Off unless `number` is above 0."""
+    """Features that the trained classifier learnt, for the report. Off unless `number` is above 0."""
 
     number: int = setting(0, "Words and n-grams to show on either side; 0 does not look for them.", ge=0, le=1000)
     documents: int = setting(
@@ -63,7 +62,7 @@ class ScorerModel(Settings):
 
 
 class FasttextSettings(Settings):
-    """Scores every document by ready fastText classifiers. Runs where `models` names any."""
+    """Scores every document by ready fastText classifiers. Runs if `models` names any."""
 
     models: list[ScorerModel] = setting(
         [],
@@ -78,7 +77,7 @@ class FasttextSettings(Settings):
 
 
 class TransformersSettings(Settings):
-    """Scores every document by ready sequence classifiers of transformers, on a GPU or a CPU. Runs where `models` names any."""
+    """Scores every document by ready sequence classifiers of transformers, on a GPU or a CPU. Runs if `models` names any."""
 
     models: list[ScorerModel] = setting(
         [],
@@ -101,16 +100,15 @@ class TransformersSettings(Settings):
     max_characters: int = setting(20000, "Characters at a document's beginning that are tokenized.", ge=1)
     batch_tokens: int = setting(
         16384,
-        "Tokens of a batch, padding counted; batches are of texts of like length. Tracked, as it decides the "
-        "last digits.",
+        "Tokens of a batch, with padding; a batch has texts of similar length. Tracked, because it affects the last "
+        "digits.",
         ge=1,
     )
     precision: Literal["fp32", "bf16"] = setting("fp32", "Precision of the weights.")
     threads: int = setting(2, "CPU threads; they decide the last digits of sums on a CPU.", ge=1, le=1024)
     device: Literal["auto", "cuda", "cpu"] = setting(
         "auto",
-        "What runs the models: auto is a GPU where there is one. Scores are rounded to 6 digits; a GPU's may "
-        "differ in the last.",
+        "Device of the models; auto: a GPU if there is one. Scores have 6 digits; a GPU's may differ in the last.",
         placement=True,
     )
 
@@ -121,14 +119,13 @@ class LmSettings(Settings):
     """
 
     enabled: bool = setting(False, "Train them. Needs KenLM's programs: make kenlm-tools.")
-    sources: list[NonEmpty] = setting([], "Sources to learn from, by name; none names the curated ones.", unique=True)
+    sources: list[NonEmpty] = setting([], "Sources to learn from, by name; if empty, the curated sources.", unique=True)
     order: int = setting(
         5, "Longest n-gram, 5 as in cc_net.", source="Wenzek et al. 2020, arXiv:1911.00359, section 3.4", ge=2, le=6
     )
     prune: list[Annotated[int, Allowed(ge=0)]] = setting(
         [],
-        "For each order from 1 on, the count up to which its n-grams are left out (lmplz's --prune); none "
-        "leaves out nothing.",
+        "For each order from 1 on, the count up to which n-grams are omitted (lmplz's --prune); if empty, all stay.",
         max_length=6,
     )
     max_documents: int = setting(1000000, "Most documents to learn from, chosen by hash.", ge=1)
@@ -150,7 +147,7 @@ class KenlmModel(Settings):
 
 
 class KenlmSettings(Settings):
-    """Scores every document by its perplexity under KenLM models. Runs where `models` names any, and with quality.lm."""
+    """Scores every document by its perplexity under KenLM models. Runs if `models` names any, and with quality.lm."""
 
     models: list[KenlmModel] = setting(
         [],
@@ -165,13 +162,13 @@ class KenlmSettings(Settings):
 
 
 class CalibrateSettings(Settings):
-    """Learns how each scorer's scores are spread over the crawl, so that they can be combined, and compared with those of
-    another run. Runs where there is a scorer beside the trained classifier.
-    """
+    """Learns the distribution of each scorer's scores, to combine them and to compare runs. Runs if there is a
+    scorer besides the trained classifier."""
 
     trained: bool = setting(
         True,
-        "The classifier that the run trains is one of the scorers. With false, and another scorer, none is trained.",
+        "Use the classifier that the run trains as a scorer. If false and there is another scorer, no classifier is "
+        "trained.",
     )
     method: Literal["linear", "reciprocal_rank", "minimum", "maximum"] = setting(
         "linear",
@@ -180,16 +177,16 @@ class CalibrateSettings(Settings):
     )
     weights: dict[str, Number] = setting(
         {},
-        "Weight of a scorer in linear and reciprocal_rank, 1 where it has none. 0 leaves it out, of minimum and "
-        "maximum too; a negative one turns it round.",
+        "Weights of scorers in linear and reciprocal_rank; default 1. 0 excludes a scorer, from minimum and maximum "
+        "too; a negative weight inverts it.",
     )
     rank_constant: Number = setting(
         60, "k of reciprocal rank fusion: 1 / (k + rank).", source="Cormack et al. 2009, section 3", ge=0
     )
     reference: NonEmpty | None = setting(
         None,
-        "quantiles.json of another run's quality.calibrate: scores are mapped by its quantiles and cutoffs, and "
-        "mean the same as there. null: this run's own.",
+        "quantiles.json of another run's quality.calibrate: scores are mapped by its quantiles and cutoffs, so both "
+        "runs' scores are comparable. null: this run's quantiles.",
         file=True,
     )
     max_documents: int = setting(
@@ -197,8 +194,7 @@ class CalibrateSettings(Settings):
     )
     bucket_of: NonEmpty | None = setting(
         None,
-        "Scorer whose values part head, middle and tail, by language; null is the first of KenLM's by name, and "
-        "none without one.",
+        "Scorer whose values divide head, middle and tail, by language; null: the first KenLM scorer by name, if any.",
     )
     buckets: list[Annotated[Number, Allowed(gt=0, lt=1)]] = setting(
         [0.3, 0.6],

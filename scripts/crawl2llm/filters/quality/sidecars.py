@@ -21,7 +21,7 @@ CLASSIFIER = "quality.score"  # writes `score`, of TRAINED
 
 
 def sidecar_schema(names: Sequence[str], language: bool = False) -> pa.Schema:
-    """The columns of a sidecar with these scorers: float64, null where a scorer has nothing to say on a document."""
+    """The columns of a sidecar with these scorers: float64, null if a scorer has nothing to say on a document."""
     return pa.schema([*IDENTITY_COLUMNS, *([LANGUAGE] if language else []), *((name, pa.float64()) for name in names)])
 
 
@@ -50,9 +50,9 @@ def read_scorers(manifests: Sequence[Path]) -> dict[str, dict[str, Any]]:
 
 
 def join_sidecars(manifests: Sequence[Path]) -> pa.Table:
-    """The scores of a shard: id, source, curated, language (null where no step knows it) and a column for each scorer.
+    """The scores of a shard: id, source, curated, language (null if no step knows it) and a column for each scorer.
 
-    manifests: one of each step. Raises InputError where two sidecars are not of the same documents.
+    manifests: one of each step. Raises InputError if two sidecars are not of the same documents.
     """
     table: pa.Table | None = None
     for path in manifests:
@@ -75,7 +75,7 @@ def join_sidecars(manifests: Sequence[Path]) -> pa.Table:
 
 
 def scorer_values(table: pa.Table, name: str) -> np.ndarray:
-    """A scorer's column as float64; NaN where it is null."""
+    """A scorer's column as float64; NaN if it is null."""
     return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=float)
 
 

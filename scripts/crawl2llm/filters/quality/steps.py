@@ -32,7 +32,7 @@ def trains_language_models(config: Config) -> bool:
 
 
 def reads_languages_by_language(need: str, config: Config, task: str) -> bool:
-    """Languages are read where each keeps its own share."""
+    """Languages are read if each keeps its own share."""
     return need != "language.score" or config["quality"]["select"]["by"] == "language"
 
 

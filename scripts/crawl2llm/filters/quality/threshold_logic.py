@@ -52,7 +52,7 @@ def failure_columns(
 ) -> dict[str, list[Any]]:
     """The columns COLUMNS: of a document that no alternative keeps, the rules that it fails, and number and threshold of the first.
 
-    scores, quantiles: (documents,) by scorer, NaN where there is none.
+    scores, quantiles: (documents,) by scorer, NaN if there is none.
     """
     number = len(buckets)
     columns: dict[str, list[Any]] = {name: [None] * number for name in COLUMNS}

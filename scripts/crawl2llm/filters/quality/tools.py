@@ -40,7 +40,7 @@ KENLM = ExternalTool(
 
 
 def check_tools(config: dict[str, Any]) -> None:
-    """Raise InputError where a run trains or asks language models and the programs are not there."""
+    """Raise InputError if a run trains or asks language models and the programs are not there."""
     if "quality" in config["filters"] and scorers.scorer_names(config, "kenlm") and (reason := KENLM.problem()):
         is_trained = config["quality"]["lm"]["enabled"]
         key = "quality.lm.enabled is true" if is_trained else "quality.kenlm.models names models"

@@ -28,7 +28,7 @@ from crawl2llm.text.group_split import COLUMNS, Split
 
 
 def roc_auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Area under the ROC curve of scores, ties counted half (Mann-Whitney U). NaN where a side is empty."""
+    """Area under the ROC curve of scores, ties counted half (Mann-Whitney U). NaN if a side is empty."""
     if not len(positive) or not len(negative):
         return float("nan")
     ranks = rankdata(np.concatenate([positive, negative]))
@@ -42,7 +42,7 @@ Shards = list[tuple[Path, Path]]  # Parquet files of documents and of their verd
 
 
 class Task(TrainSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def eligible_documents(documents: Iterable[dict[str, Any]], settings: Task) -> Iterator[dict[str, Any]]:
@@ -80,7 +80,7 @@ def splits_by_side(shards: Shards, share: dict[bool, float], settings: Task) -> 
 
 
 def too_few_note(splits: dict[bool, Split], min_examples: int) -> str | None:
-    """Why no classifier can be trained, as a sentence for the report; None where it can."""
+    """Why no classifier can be trained, as a sentence for the report; None if it can."""
     train = {side: split.documents - split.summary["heldout"]["documents"] for side, split in splits.items()}
     if min(train.values()) >= min_examples:
         return None

@@ -48,7 +48,7 @@ def length_batches(lengths: Sequence[int], token_limit: int) -> Iterator[list[in
 def label_weights(entry: ScorerModel, names: dict[int, str], outputs: int) -> list[float] | None:
     """The number that each label's probability counts with; None for a head with one output, whose value is the score.
 
-    names: label by place. Raises InputError where labels or values do not fit the head.
+    names: label by place. Raises InputError if labels or values do not fit the head.
     """
     setting = f"quality.transformers.models: {entry.name}"
     labels = [names.get(place, f"LABEL_{place}") for place in range(outputs)]
@@ -56,7 +56,7 @@ def label_weights(entry: ScorerModel, names: dict[int, str], outputs: int) -> li
     if outputs == 1:
         if label_values:
             raise command_line.InputError(
-                f"{setting} has one output, which is the score: leave {'values' if entry.values else 'label'} out"
+                f"{setting} has one output, which is the score: omit {'values' if entry.values else 'label'}"
             )
         return None
     if label_values is None:
@@ -134,7 +134,7 @@ class Model:
 
 
 def score_or_none(value: float) -> float | None:
-    """A score as a column has it: None where there is none."""
+    """A score as a column has it: None if there is none."""
     return None if np.isnan(value) else float(value)
 
 

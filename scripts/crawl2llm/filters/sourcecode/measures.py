@@ -62,7 +62,7 @@ NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 def file_extension(path: str) -> str:
-    """`py` of `https://host/a/b.PY?x#L3`; "" where a path has none, and of a URL that is a host alone."""
+    """`py` of `https://host/a/b.PY?x#L3`; "" if a path has none, and of a URL that is a host alone."""
     bare = re.split(r"[?#]", path, maxsplit=1)[0]
     _, is_url, rest = bare.partition("://")
     name = (rest.partition("/")[2] if is_url else bare).rpartition("/")[2]

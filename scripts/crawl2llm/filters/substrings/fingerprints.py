@@ -34,7 +34,7 @@ def fingerprint_words(n: int) -> int:
 def window_fingerprints(batch: Batch, n: int) -> tuple[Hashes, Hashes]:
     """(the fingerprint of every window, those of all places, each place once).
 
-    (words - n + 1,), with 0 where a window is of two texts; (places,).
+    (words - n + 1,), with 0 if a window is of two texts; (places,).
     """
     if len(batch.words) < n:
         return NO_HASHES, NO_HASHES

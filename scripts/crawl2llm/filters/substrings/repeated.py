@@ -1,4 +1,4 @@
-"""Find the windows of words that are there twice or more, over all shards: those whose hash is in this part; and where each stays.
+"""Find the repeated windows of words, over all shards: those whose hash is in this part; and where each stays.
 
 Memory: 2 million windows, about 400 MB, whatever the corpus; disk is 48 bytes for each different window of a shard whose
 fingerprint is repeated.

@@ -1,4 +1,4 @@
-"""Sample the words of every document, so that a passage that is there twice has an n-gram of words in the sample that is there twice.
+"""Sample the words of every document, so that a repeated passage has a repeated n-gram of words in the sample.
 
 Documents of sources that skip this filter take no part. Memory: 2 million n-grams, about 180 MB, whatever the shard; a word in
 13 begins one where passages have 50 words.
@@ -29,7 +29,7 @@ def merge_counts(rows: Rows) -> Rows:
 
 
 class Task(SampleSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

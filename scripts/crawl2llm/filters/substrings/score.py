@@ -55,7 +55,7 @@ def removed_spans(text: str, is_removed: npt.NDArray[np.bool_]) -> list[Span]:
 
 
 class Task(ScoreSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

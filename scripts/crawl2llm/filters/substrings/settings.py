@@ -30,7 +30,7 @@ class RepeatedSettings(Settings):
     """Finds the windows that are repeated, over all shards."""
 
     keep: Literal["first", "none"] = setting(
-        "first", "Whether the first of equal passages stays, or none of them, as in RefinedWeb, which cuts all."
+        "first", "Keep the first of equal passages, or cut all, as RefinedWeb does."
     )
 
 
@@ -39,7 +39,7 @@ class ScoreSettings(Settings):
 
 
 class SubstringsSettings(Settings):
-    """Passages of many words that are there twice or more in the whole corpus, taken out but where the first of each stands
+    """Removes passages of many words that are repeated in the whole corpus, except their first occurrence
     (Lee et al. 2022, arXiv:2107.06499, section 4.1: exact substring duplication). Off unless `filters` lists it.
     """
 

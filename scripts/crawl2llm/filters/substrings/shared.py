@@ -1,4 +1,4 @@
-"""Find the n-grams of the sample that are there twice or more, over all shards: those whose hash is in this part.
+"""Find the repeated n-grams of the sample, over all shards: those whose hash is in this part.
 
 Memory: 2 million n-grams, about 360 MB, whatever the corpus; disk is 24 bytes for each different one of a shard.
 """

@@ -1,4 +1,4 @@
-"""Hash the windows of words that may be there twice: those whose fingerprint is there twice (filters/substrings/fingerprints.py).
+"""Hash the windows of words that may be repeated: those whose fingerprint is repeated (filters/substrings/fingerprints.py).
 
 Writes, of a shard, a row for each different window with its first place there. Memory: 2 million windows, about 360 MB, and the
 repeated fingerprints of the shard, 44 bytes each.
@@ -24,7 +24,7 @@ from crawl2llm.formats.hash_shuffle import Dealer, HashTable, read_answers
 
 
 class Task(WindowsSettings, SkippedBy):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

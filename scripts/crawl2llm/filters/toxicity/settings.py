@@ -51,16 +51,18 @@ class SelectSettings(Settings):
 
     terms_max: int | None = setting(
         None,
-        "Most different listed words of a document. C4 takes 0: any listed word drops it; null compares none.",
+        "Most distinct listed words in a document. C4: 0, any listed word drops it; null: no limit.",
         ge=0,
     )
     share_max: Share | None = setting(
         0.01,
-        "Most listed words by words, 0.01 as ROOTS for English (bigscience data-preparation "
-        "parameters_filtering.py, which has .001 to .1 for others); null compares none.",
+        "Most listed words by words, 0.01 as ROOTS for English (bigscience data-preparation parameters_filtering.py; "
+        ".001 to .1 in other languages); null: no limit.",
     )
     share_terms_min: int = setting(
-        2, "Fewest different listed words for that share to count: a text may be about one of them. ROOTS has 1.", ge=1
+        2,
+        "Fewest distinct listed words for that share to count, since a text may be about one of them. ROOTS: 1.",
+        ge=1,
     )
     threshold: Share = setting(
         0.4,

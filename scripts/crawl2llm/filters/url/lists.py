@@ -48,7 +48,7 @@ def list_entries(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def category_folders(folder: Path) -> list[Path]:
-    """The folders of categories: `folder` itself, or those in it. Raises InputError where there is none."""
+    """The folders of categories: `folder` itself, or those in it. Raises InputError if there is none."""
     folders = [
         place for place in [folder, *sorted(folder.glob("*/"))] if any((place / kind).is_file() for kind in KINDS)
     ]

@@ -15,8 +15,8 @@ class ScoreSettings(Settings):
     )
     domains: list[NonEmpty] = setting(
         [],
-        "Files of domains. One stands for itself and all hosts below it. A public suffix, such as `uk` or "
-        "`blogspot.com`, stands for that host alone; `.uk` and `*.uk` for all hosts below it.",
+        "Files of domains, each of which includes its subdomains. A public suffix, such as `uk`, matches that host "
+        "alone; `.uk` and `*.uk` match all hosts below it.",
         unique=True,
         file=True,
     )
@@ -24,7 +24,7 @@ class ScoreSettings(Settings):
         [], "Files of ends of hosts, such as `xxx` or `blogspot.com`, public suffixes too.", unique=True, file=True
     )
     words: list[NonEmpty] = setting(
-        [], "Files of words; a URL is split where neither a letter nor a digit stands.", unique=True, file=True
+        [], "Files of words; a URL is split at characters that are neither letters nor digits.", unique=True, file=True
     )
     expressions: list[NonEmpty] = setting(
         [],

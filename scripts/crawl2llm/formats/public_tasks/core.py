@@ -104,7 +104,7 @@ def few_shot_prompt(task: Core, rows: Sequence[Row], equal: Sequence[int], key: 
 
 
 def tokens_to_score(task: Core, row: Row, before: str, encode: Encode, first: int) -> list[tuple[list[int], list[int]]]:
-    """The tokens given and the tokens scored of each choice (context of a schema). first: the token given where there is no other."""
+    """The tokens given and the tokens scored of each choice (context of a schema). first: the token given if there is no other."""
     contexts, answers, _ = contexts_and_answers(task, row)
     pairs = []
     for context in contexts:

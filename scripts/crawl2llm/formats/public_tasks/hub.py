@@ -28,7 +28,7 @@ def copy_rows(name: str, preset: Preset) -> tuple[list[tuple[str, bytes]], list[
     """(name to show, JSON Lines) of the items and of the examples, as `Given.files_named`. No code of a data set runs: `datasets` has none
     of it.
 
-    Raises InputError where the hub cannot be reached or has no such data.
+    Raises InputError if the hub cannot be reached or has no such data.
     """
     import datasets
 

@@ -187,7 +187,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def definitions_folder() -> Path:
-    """The folder of lm-evaluation-harness's task definitions; nothing of it is imported. Raises InputError where it is not installed."""
+    """The folder of lm-evaluation-harness's task definitions; nothing of it is imported. Raises InputError if it is not installed."""
     spec = importlib.util.find_spec("lm_eval")
     if spec is None or not spec.submodule_search_locations:
         raise InputError("lm-evaluation-harness (lm_eval) is not installed: its task definitions are read from there")

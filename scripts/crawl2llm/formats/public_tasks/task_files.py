@@ -55,7 +55,7 @@ class TaskFiles:
                             self._keep_file(file.name, display_name, stream.read())
                     elif not path.is_dir() and not json_lines_stem(file.name):
                         allowed = f"a folder, {', '.join(LINES)} (bare or as {' or '.join(COMPRESSED)}), {', '.join(ARCHIVES)}"
-                        raise InputError(f"{KEY}: {path} is none of: {allowed}")
+                        raise InputError(f"{KEY}: {path} is not one of: {allowed}")
             except (OSError, tarfile.TarError) as error:
                 raise InputError(f"{KEY}: {path}: {error}") from error
 
@@ -93,9 +93,7 @@ def numbered_rows(display_name: str, data: bytes) -> Iterator[tuple[int, Row]]:
         except (ValueError, RecursionError) as error:
             raise InputError(f"{display_name}, line {number}: not JSON: {error}") from error
         if not isinstance(row, dict):
-            raise InputError(
-                f"{display_name}, line {number}: {type(row).__name__}; it must be a JSON object, one a line"
-            )
+            raise InputError(f"{display_name}, line {number}: {type(row).__name__}; each line must be a JSON object")
         yield number, row
 
 

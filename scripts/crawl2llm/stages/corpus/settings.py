@@ -11,8 +11,8 @@ class SplitSettings(Settings):
     validation_fraction: Number = setting(0.01, "Share of the documents held out from training.", gt=0, lt=1)
     split_by: Literal["origin", "document"] = setting(
         "origin",
-        "What is on one side of the split as a whole: the origin (the host of a page, the file of a book that "
-        "`chunk_words` cuts), or each document by itself, so that pieces of one book are on both sides.",
+        "Unit of the split: the origin (a page's host, the file of a book cut by `chunk_words`), or the document, "
+        "which may split a book.",
     )
     drop_near_duplicates: bool = setting(
         True,
@@ -21,8 +21,8 @@ class SplitSettings(Settings):
     )
     similarity: Number = setting(
         0.5,
-        "Jaccard similarity of shingle sets from which on that is so; dedup measures the pairs that agree in a "
-        "band, so many of those far below its own threshold are not seen (docs/stages/corpus.md).",
+        "Least Jaccard similarity of such near-duplicates. Pairs far below dedup's threshold are often missed "
+        "(docs/stages/corpus.md).",
         gt=0,
         le=1,
     )

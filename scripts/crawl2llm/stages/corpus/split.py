@@ -1,7 +1,7 @@
 """Choose the validation documents: by origin, so that no book and no host is in training and in validation.
 
 Writes `<shard>.parquet`: `id, split` (`train`, `validation`) of every document that all filters kept. How origins are chosen:
-text/group_split.py. A training document that is a near-duplicate of a validation document is counted; where it is to be dropped,
+text/group_split.py. A training document that is a near-duplicate of a validation document is counted; if it is to be dropped,
 its `split` is null, and the row has that document and the similarity. A corpus without a document ends here, with the stage that dropped
 the last ones and its reasons.
 """
@@ -149,7 +149,9 @@ def body(args: argparse.Namespace, settings: SplitSettings, manifest: Manifest) 
                 "a validation document may be left"
             )
         if len(leaked_documents.document) == total - held_number:
-            split.notes.append("every training document is a near-duplicate of a validation document: none was dropped")
+            split.notes.append(
+                "every training document is a near-duplicate of a validation document: no document was dropped"
+            )
         elif settings.drop_near_duplicates and len(leaked_documents.document):
             drop_leaks(files, sides, leaked_documents)
             dropped[LEAK] = len(leaked_documents.document)

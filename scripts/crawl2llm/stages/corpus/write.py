@@ -55,7 +55,7 @@ def verdict_rows(documents: Path, verdicts: list[Path], shard: str) -> dict[str,
 
     documents: the shard's Parquet file. verdicts: manifests of the steps that judged, in their order.
 
-    Raises InputError where a stage judged a document that did not reach it, or passed one over: then the verdicts do
+    Raises InputError if a stage judged a document that did not reach it, or passed one over: then the verdicts do
     not belong together.
     """
     dropped: dict[str, dict[str, Any]] = {}

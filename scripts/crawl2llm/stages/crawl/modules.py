@@ -63,7 +63,7 @@ def walk_modules(name: str, folders: Iterable[str] | None) -> Iterator[str]:
 
 
 def package_modules(name: str) -> list[str]:
-    """The public modules of a top-level package, itself first; empty where it is not installed."""
+    """The public modules of a top-level package, itself first; empty if it is not installed."""
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
@@ -168,7 +168,7 @@ def _run_process(job: Path, out: Path, home: Path, seconds: float) -> str | None
 def render_batch(batch: Batch, folder: Path, max_bytes: int, seconds: float) -> Path:
     """Render a batch into a JSON Lines file; after a crash or a hang, continue after the module that caused it.
 
-    Raises InputError where the process cannot even start.
+    Raises InputError if the process cannot even start.
     """
     home = folder / "home"
     home.mkdir(parents=True)

@@ -82,7 +82,7 @@ def text_blocks(text: str) -> list[tuple[str, str]]:
 
 
 def gold_text(page: Page) -> str:
-    """The page's main text: its title and blocks, one a line; empty where the page is all navigation or boilerplate."""
+    """The page's main text: its title and blocks, one a line; empty if the page is all navigation or boilerplate."""
     if page.variant in NO_MAIN_TEXT or not page.text:
         return ""
     return "\n".join([page.title, *(line for _, line in text_blocks(page.text))])

@@ -88,7 +88,7 @@ def check_packages(absent: list[str]) -> None:
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise InputError(
                 f"crawl.render.packages names {name!r}, and no package of that name is installed in this environment{hint}: "
-                "write the name that one imports, take it out, or install it"
+                "give its import name, remove it, or install it"
             )
 
 

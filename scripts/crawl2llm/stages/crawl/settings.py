@@ -46,8 +46,8 @@ class RenderSettings(Settings):
             "attr",
             "git",
         ],
-        "Installed packages to document, by the names that one imports; a missing one is an error, except of "
-        "the default, of which it is skipped and counted.",
+        "Installed packages to document, by import name. A missing package is an error; a missing package of the "
+        "default is skipped and counted.",
         unique=True,
     )
     max_pages_per_package: int = setting(1000, "Most modules of one package, the first in alphabetical order.", ge=1)

@@ -45,7 +45,7 @@ def strip_markup(text: str) -> str:
 def documents() -> Iterator[dict[str, str]]:
     """{id, text, title, url} of every topic, in the order of their names.
 
-    Raises InputError where this Python came without pydoc_data (some distributions split it off).
+    Raises InputError if this Python came without pydoc_data (some distributions split it off).
     """
     try:
         topics: dict[str, str] = import_module("pydoc_data.topics").topics

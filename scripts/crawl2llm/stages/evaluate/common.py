@@ -61,7 +61,7 @@ class Scorer:
         return measures, [{"source": source[line["document"]], **line} for line in lines]
 
     def bits_by_source(self, measures: Row) -> dict[str, float]:
-        """Bits per byte of each source. measures: of `score_texts`, which leaves them out where there is one."""
+        """Bits per byte of each source. measures: of `score_texts`, which leaves them out if there is one."""
         only_source = {self.texts[0].source: measures} if self.texts else {}
         return {name: part["bits_per_byte"] for name, part in measures.get("by_source", only_source).items()}
 

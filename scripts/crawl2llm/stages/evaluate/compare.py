@@ -46,7 +46,7 @@ def interval_verdict(low: float, high: float, lower_is_better: bool) -> str:
 def compare_scores(
     name: str, rows: Iterable[tuple[str, float, float, float]], settings: CompareSettings, salt: str
 ) -> dict[str, Any] | None:
-    """One measure of a second model less that of a first; None where they have nothing in common.
+    """One measure of a second model less that of a first; None if they have nothing in common.
 
     rows: (document, what the first and the second score, size) of each item; a measure is sum(scores) / sum(sizes).
     """

@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 def checkpoint_folder(trained: Manifest, below: Path) -> Path:
-    """The folder of a training's checkpoints. Raises InputError where it is not there.
+    """The folder of a training's checkpoints. Raises InputError if it is not there.
 
     Trainings on other files of the same sources have the same fingerprint: the losses of every step tell them apart.
     """
@@ -47,7 +47,7 @@ def checkpoint_folder(trained: Manifest, below: Path) -> Path:
 def curve_checkpoints(
     checkpoints: list[checkpoint.Checkpoint], step_interval: int, steps: int, folder: Path
 ) -> list[checkpoint.Checkpoint]:
-    """The checkpoints of every n-th step before the last. Raises InputError where one is not there."""
+    """The checkpoints of every n-th step before the last. Raises InputError if one is not there."""
     by_step = {saved_checkpoint.step: saved_checkpoint for saved_checkpoint in checkpoints}
     needed = range(step_interval, steps, step_interval)
     if absent := [step for step in needed if step not in by_step]:
@@ -73,7 +73,7 @@ def visit_checkpoints(
 ) -> None:
     """Give `measure` the step, the training tokens and the folder of each checkpoint of the curve, then of the model that it ended with.
 
-    model: manifest of pretrain.train. checkpoints_folder: folder of all runs' checkpoints. Raises InputError where a checkpoint is not
+    model: manifest of pretrain.train. checkpoints_folder: folder of all runs' checkpoints. Raises InputError if a checkpoint is not
     there.
     """
     trained, last = verify_weights(model)

@@ -67,7 +67,7 @@ def text_of(tokenizer: Tokenizer, document: Document, ids: Ids) -> str:
     """The text that a document's ids stand for: exactly what was encoded, for every tokenizer of tokenize.train is byte-level.
 
     ids: all of them, or the first ones; then the text ends with its last white space, so that no word is cut in two (without any, with
-    its last whole character). Raises ManifestError where the bytes of the text are not as many as tokenize.encode counted.
+    its last whole character). Raises ManifestError if the bytes of the text are not as many as tokenize.encode counted.
     """
     if len(ids) < document.tokens:
         text = str(tokenizer.decode(ids.tolist(), skip_special_tokens=False)).rstrip("\N{REPLACEMENT CHARACTER}")

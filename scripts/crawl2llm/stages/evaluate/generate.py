@@ -59,7 +59,7 @@ def generation_measures(rows: Sequence[Row]) -> Row:
 
 
 def answer_numbers(answers: Sequence[Row], seed: int) -> dict[str, Row]:
-    """The numbers of all answers, and of those of each file or pattern of the pairs where there are several."""
+    """The numbers of all answers, and of those of each file or pattern of the pairs if there are several."""
     kinds = sorted({row["of"] for row in answers})
     groups = {"all": answers}
     if len(kinds) > 1:

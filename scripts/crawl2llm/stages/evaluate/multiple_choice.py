@@ -137,7 +137,7 @@ def task_results(
 ) -> tuple[dict[str, Row], list[Row]]:
     """(numbers by task, a line for each item) of the tasks that have rows. samples: of lm-eval, by task.
 
-    Raises InputError where a log-likelihood is no finite number: of such choices the first would count as chosen.
+    Raises InputError if a log-likelihood is no finite number: of such choices the first would count as chosen.
     """
     numbers, lines = dict[str, Row](), list[Row]()
     for task in tasks:

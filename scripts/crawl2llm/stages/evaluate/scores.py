@@ -100,7 +100,7 @@ def core_score(results: dict[str, Row], tasks: Sequence[str], missing: Sequence[
 
 
 def check_finite(task: str, item: str, nats: Sequence[float]) -> None:
-    """Raise InputError where a log-likelihood is no finite number: of such choices the first would count as chosen."""
+    """Raise InputError if a log-likelihood is no finite number: of such choices the first would count as chosen."""
     if not all(math.isfinite(value) for value in nats):
         raise InputError(
             f"{task}, item {item}: the model's log-likelihoods are {list(nats)}; they must be finite numbers: its weights are damaged, "

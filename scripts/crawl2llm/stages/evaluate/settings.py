@@ -218,7 +218,7 @@ class CompareSettings(Settings):
 
     confidence: Number = setting(
         0.95,
-        "Of the intervals of the differences; one that holds 0 is a difference that is not to be told.",
+        "Of the intervals of the differences; a difference whose interval holds 0 is not significant.",
         ge=0.5,
         lt=1,
     )

@@ -33,7 +33,7 @@ class Text:
 def choose_texts(corpus: Iterable[Path], limit: int, seed: int) -> tuple[list[Text], int]:
     """(documents in the order of a hash of (seed, id) until they hold `limit` bytes, how many there are); empty texts do not count.
 
-    corpus: manifests of main's corpus.write. At least one document, where there is any; the choice depends neither on the shards nor on
+    corpus: manifests of main's corpus.write. At least one document, if there is any; the choice depends neither on the shards nor on
     any tokenizer. Memory: the chosen texts alone.
     """
     heap: list[tuple[float, str, Text]] = []  # the last document first

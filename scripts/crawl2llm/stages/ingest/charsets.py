@@ -74,7 +74,7 @@ def decode_as(body: bytes, charset: str) -> str:
 
 
 def parse_attributes(head: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
-    """(the attributes of a tag from byte `at` on, names in lower case, the first of each name; where they end)."""
+    """(the attributes of a tag from byte `at` on, names in lower case, the first of each name; if they end)."""
     values: dict[bytes, bytes] = {}
     while match := ATTRIBUTE.match(head, at):
         name, *quoted_or_not = match.groups()

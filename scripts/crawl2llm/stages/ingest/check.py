@@ -104,7 +104,7 @@ def origin_text(origin: dict[str, Any]) -> str:
 def copies_to_drop(group: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
     """The copies to drop among documents with one id, each with `kept_source` and `kept_file`. order: the names of the sources.
 
-    Raises InputError where they are not the same WARC record.
+    Raises InputError if they are not the same WARC record.
     """
     first, *copies = sorted(
         group, key=lambda document: (order.index(document["source"]), document["file"], document["row"])
@@ -152,8 +152,8 @@ def body(args: argparse.Namespace, settings: CheckSettings, manifest: Manifest) 
     if many:
         examples = "; ".join(origin_text(document) for group in origins_by_id.values() for document in group)
         raise command_line.InputError(
-            f"more than {MOST_REPEATED:,} records are in two files, such as {examples}: take one of them out of the `paths` in "
-            "ingest.extract.sources"
+            f"more than {MOST_REPEATED:,} records are in two files, such as {examples}: remove one of them from the "
+            f"`paths` in ingest.extract.sources"
         )
     repeated = [copy for group in origins_by_id.values() for copy in copies_to_drop(group, order)]
     repeated.sort(key=lambda copy: (copy["shard"], copy["row"]))

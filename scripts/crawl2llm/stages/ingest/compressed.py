@@ -96,7 +96,7 @@ class Part(io.RawIOBase):
         return self.size if self.wrong else self.at + self.left
 
     def _next_header(self) -> bool:
-        """Go to the next header, and read it; False where there is none. `wrong` is then what is wrong with the frame, or ""."""
+        """Go to the next header, and read it; False if there is none. `wrong` is then what is wrong with the frame, or ""."""
         if self.over:
             return False
         if self.left:
@@ -212,7 +212,7 @@ def _read_dictionary(stream: IO[bytes], end: int) -> zstandard.ZstdCompressionDi
 
 
 def _find_magic(stream: IO[bytes], at: int, size: int) -> int:
-    """Where the next magic number from `at` on is; the file's size where there is none."""
+    """Where the next magic number from `at` on is; the file's size if there is none."""
     while at < size:
         stream.seek(at)
         block = stream.read(1 << 20)

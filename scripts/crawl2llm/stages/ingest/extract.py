@@ -66,7 +66,7 @@ def source_reader(source: ExtractSource, settings: ExtractSettings) -> Reader:
 def files_of_shard(args: argparse.Namespace) -> tuple[list[str], str]:
     """(the shard's files, what they held when the run was planned; "" where nobody planned it).
 
-    Raises InputError where `--files`, which are those of one shard, are given for several.
+    Raises InputError if `--files`, which are those of one shard, are given for several.
     """
     if not args.sources:
         if args.also:
@@ -100,7 +100,7 @@ def files_to_read(
 
     Remote files are those of the shard in `--list`; of synthesized texts (`--synthesized`) its files are those whose
     number is this shard's, modulo the shards. Its files here are `source=root/./name` or `source=path`; of the demo crawl
-    (`--crawl`) those whose number in their source is this shard's, modulo the shards. Raises InputError where a name is not a source
+    (`--crawl`) those whose number in their source is this shard's, modulo the shards. Raises InputError if a name is not a source
     of the config.
     """
     sources = {source.name: source for source in settings.sources}
@@ -158,7 +158,7 @@ def read_copies(path: Path) -> Manifest:
 def listed_file(
     args: argparse.Namespace, source: ExtractSource, entry: dict[str, Any], copies: Manifest | None = None
 ) -> File:
-    """A file of the list: at a URL, its copy, or in a mirror's folder. Raises InputError where that has another file by now."""
+    """A file of the list: at a URL, its copy, or in a mirror's folder. Raises InputError if that has another file by now."""
     if not is_url(entry["url"]):
         path = Path(entry["url"])
         if not path.is_file():
@@ -167,7 +167,7 @@ def listed_file(
             return MissingFile(str(path), "no such file")
         if entry["mark"] and content_hash.hash_file(path) != entry["mark"]:
             raise command_line.InputError(
-                f"{path} is not the file that ingest.list found: run again with --forcerun ingest_list"
+                f"{path} has changed since ingest.list: run again with --forcerun ingest_list"
             )
         return path
     from crawl2llm.stages.ingest.remote import MissingFile, Remote
@@ -200,7 +200,7 @@ def pages_of_file(
 
 
 def check_limit(page: RejectedRecord, number: int, settings: ExtractSettings) -> None:
-    """Raises InputError where there are more of such than the config allows; null is any number. number: how many there are."""
+    """Raises InputError if there are more of such than the config allows; null is any number. number: how many there are."""
     key, label = LIMITS[page.reason]
     most = getattr(settings, key)
     if most is not None and number > most:

@@ -29,7 +29,7 @@ from crawl2llm.stages.ingest.transport import PIECE, Facts
 
 
 class Task(FetchSettings):
-    """What the program is given: what of ingest.extract it has to know."""
+    """The arguments of the program: what of ingest.extract it has to know."""
 
     texts: list[str] = setting(..., "The sources of kind text, which may be web pages.")
     max_missing_files: int = setting(..., "As ingest.extract.max_missing_files.")
@@ -59,7 +59,7 @@ def copy_file(url: str, facts: Facts, access: Any, page: bool, out: Path) -> Non
         size = handle.tell()
     if file.facts.bytes is not None and size != file.facts.bytes:
         partial.unlink()
-        raise TransferError(f"{url}: {size:,} bytes came, and the server said {file.facts.bytes:,}")
+        raise TransferError(f"{url}: {size:,} bytes arrived, and the server announced {file.facts.bytes:,}")
     partial.replace(out)
 
 
@@ -76,7 +76,7 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     progress = Progress(len(files), "files")
 
     def copy_entry(out: Path, entry: dict[str, Any]) -> str:
-        """Why the file cannot be had; "" where it was copied."""
+        """Why the file cannot be had; "" if it was copied."""
         try:
             facts, page = Facts(entry["bytes"], entry["mark"]), entry["source"] in settings.texts
             copy_file(entry["url"], facts, access_of(args.access, entry["source"]), page, out)
@@ -90,7 +90,7 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
         with worker_pool(settings.parallel) as pool:
             why = dict(zip(files, pool.map(copy_entry, files, files.values()), strict=True))
     except TransferError as error:
-        raise InputError(f"{error}; what came is kept, start the run again") from error
+        raise InputError(f"{error}; the received bytes are kept, start the run again") from error
     missing = {out: words for out, words in why.items() if words}
     if len(missing) > settings.max_missing_files:
         raise InputError(

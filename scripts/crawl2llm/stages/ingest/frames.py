@@ -40,7 +40,7 @@ class Grammar:
         return b"WARC/".startswith(sample[:5])
 
     def parse_header(self, data: bytearray) -> tuple[int, int] | None:
-        """(bytes of the record header at the beginning of `data`, length of its block), or None where there is no whole one."""
+        """(bytes of the record header at the beginning of `data`, length of its block), or None if there is no whole one."""
         end = END.search(data, 0, HEADER) if self.first.match(data) else None
         length = LENGTH.search(data, 0, end.end()) if end else None
         return (end.end(), int(length.group(1))) if end and length else None
@@ -69,7 +69,7 @@ ARC = ArcGrammar(LINE, rb"(?<!\r)\r*+\n")
 class Frame:
     """A record's bytes: its header with the blank line after it (ARC: its line), and its block.
 
-    The block is shorter than `length` where the file is cut, and empty where it would be larger than the limit.
+    The block is shorter than `length` where the file is cut, and empty if it would be larger than the limit.
     `offset`: its first byte in the decompressed file.
     """
 
@@ -91,7 +91,7 @@ class Window:
         self.ended = False
 
     def fill(self, size: int) -> bool:
-        """Have `size` bytes in `data`; False where the stream ends or is damaged before."""
+        """Have `size` bytes in `data`; False if the stream ends or is damaged before."""
         while len(self.data) < size and not self.wall and not self.ended:
             piece = next(self.pieces, None)
             if isinstance(piece, Damage):

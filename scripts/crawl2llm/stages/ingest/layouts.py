@@ -122,7 +122,7 @@ class UnreadableValueError(ValueError):
 
 
 def column_value(row: Any, column: str) -> Any:
-    """What a row has in a column; None where it has none. A string on the way is read as JSON (RedPajama has such).
+    """What a row has in a column; None if it has none. A string on the way is read as JSON (RedPajama has such).
 
     Raises UnreadableValueError if that string is not JSON.
     """
@@ -168,7 +168,7 @@ def is_lost(column: str, lost: Collection[str]) -> bool:
 
 
 def text_of(row: dict[str, Any], how: Layout) -> str | None:
-    """The text of a row; None where there is no string."""
+    """The text of a row; None if there is no string."""
     cell, _ = first_value(row, how.text)
     if how.structured and isinstance(cell, list | str):
         try:

@@ -1,7 +1,7 @@
 """List the remote files of a run: of a crawl's paths list, by pattern or by URL, with length and mark, for each shard.
 
 Writes `<shard>.json`: source, name, URL, bytes and mark (ETag, Last-Modified, or a digest in a mirror's folder) of each of the shard's
-files; bytes and mark are null where the server does not tell. A shard reads its own file alone, so a new listing runs only the shards
+files; bytes and mark are null if the server does not tell. A shard reads its own file alone, so a new listing runs only the shards
 again whose files differ.
 """
 
@@ -55,12 +55,12 @@ class ListedSource(ExtractSource):
 
 
 class Task(ListSettings):
-    """What the program is given."""
+    """The arguments of the program."""
 
     shards: int = setting(..., "As ingest.extract.shards.")
     sources: list[ListedSource] = setting(..., "Those that have remote files.")
-    lists: dict[str, str] = setting({}, "What each `@list` on this disk held when the run was planned, as a digest.")
-    data: str = setting(".", "What `{data}` stands for in these lists.")
+    lists: dict[str, str] = setting({}, "digest of each local `@list` when the run was planned")
+    data: str = setting(".", "value of `{data}` in these lists")
 
 
 def choose_by_hash(names: list[str], files: int | None, share: float | None) -> list[str]:
@@ -193,7 +193,7 @@ def ask_servers(files: list[ListedFile], access: Access) -> tuple[list[ListedFil
 
 
 def check_missing(shards: dict[str, list[dict[str, Any]]], missing: Missing, most: int) -> None:
-    """Raises InputError where a shard has more missing files than `most`: its ingest.extract would fail, perhaps hours later."""
+    """Raises InputError if a shard has more missing files than `most`: its ingest.extract would fail, perhaps hours later."""
     for shard, entries in shards.items():
         gone = [entry["url"] for entry in entries if entry["url"] in missing]
         if len(gone) > most:
@@ -209,7 +209,7 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     missing: Missing = {}
     for path, mark in settings.lists.items():
         if facts_on_disk(Path(path[1:])).mark != mark:
-            raise InputError(f"the list {path[1:]} is not what it was when the run was planned: run again")
+            raise InputError(f"the list {path[1:]} has changed since the run was planned: run again")
     for source in settings.sources:
         access = access_of(args.access, source.name)
         try:

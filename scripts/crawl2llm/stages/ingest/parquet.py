@@ -76,7 +76,7 @@ class ParquetReader(TextReader):
         return not any(name == path or name.startswith(f"{path}.") for name in self.layout.text)
 
     def schema_problem(self, schema: pa.Schema) -> tuple[str, str] | None:
-        """(reason, detail) why nothing of a file with these columns can be read; None where it can."""
+        """(reason, detail) why nothing of a file with these columns can be read; None if it can."""
         text_columns = [name for name in self.layout.text if _find_column(name, schema)[0]]
         missing = [name for name in self.layout.required if not _find_column(name, schema)[0]]
         if missing or not text_columns:
@@ -160,7 +160,7 @@ class ParquetReader(TextReader):
 
 
 def _find_column(name: str, schema: pa.Schema) -> tuple[str, pa.DataType | None]:
-    """(what `iter_batches` calls the column, its type) of a column or a path into a nested one; ("", None) where there is none.
+    """(what `iter_batches` calls the column, its type) of a column or a path into a nested one; ("", None) if there is none.
 
     What lies within a string of JSON is known when it is read: the string's column, and the type null.
     """
@@ -218,7 +218,7 @@ def _readable_rows(batch: pa.RecordBatch, limit: int) -> Iterator[tuple[dict[str
 
 
 def _read_value(array: pa.Array, name: str, limit: int, lost: dict[str, str | int]) -> Any:
-    """The value of an array of one row; None where it cannot be read, and then `lost` has why: what Python says of no UTF-8, a year above
+    """The value of an array of one row; None if it cannot be read, and then `lost` has why: what Python says of no UTF-8, a year above
     9999 or an unknown time zone, or its bytes where they are over `limit` (as Python's strings they may take four times as many).
 
     Of a nested column, what can be read of it. name: of the column.
@@ -244,7 +244,7 @@ def _read_value(array: pa.Array, name: str, limit: int, lost: dict[str, str | in
 
 
 def checked_stream(stream: Pages) -> Pages:
-    """The stream, at its begin. Raises OSError where a file's footer, whose length is before its last four bytes, is too long."""
+    """The stream, at its begin. Raises OSError if a file's footer, whose length is before its last four bytes, is too long."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(size - 8, 0))
     length = int.from_bytes(stream.read(4), "little")

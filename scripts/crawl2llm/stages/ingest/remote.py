@@ -75,7 +75,7 @@ class RetryPauses:
         self.number = 0
 
     def wait_after(self, error: TransientError) -> None:
-        """Wait after a failure. Raises TransferError where that was the last."""
+        """Wait after a failure. Raises TransferError if that was the last."""
         if not self.number:  # not from the last byte on: whoever reads may have been busy since
             self.since = time.monotonic()
         self.number += 1
@@ -121,7 +121,7 @@ class Transfer(io.RawIOBase):
         return self.at
 
     def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place. Raises TransferError where it counts from the end and the server does not tell the length."""
+        """Go to a place. Raises TransferError if it counts from the end and the server does not tell the length."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self.at}.get(whence)
         self.at = place + (self.length() if start is None else start)
         return self.at

@@ -8,9 +8,7 @@ from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, optiona
 
 
 class ListSettings(Settings):
-    """Lists the remote files of sources, of a crawl or at URLs, before they are read. It has no keys: it is there where a
-    source has such files.
-    """
+    """Lists the remote files of sources, of a crawl or at URLs, before they are read. No keys; runs if a source has such files."""
 
 
 class FetchSettings(Settings):
@@ -23,28 +21,26 @@ class FetchSettings(Settings):
 
 
 class TextSource(Settings):
-    """Files of texts: what their reader is told of them."""
+    """Settings of files of texts."""
 
     name: SourceName = setting(..., "The source's name, which every document of it bears.")
     kind: str = setting()
-    unwrap: bool | None = optional("Of text: whether hard-wrapped lines are joined.")
+    unwrap: bool | None = optional("Kind text: join hard-wrapped lines.")
     chunk_words: int | None = optional(
-        "Of text: words of the pieces that long texts are cut into, between paragraphs, and a longer paragraph between its lines.",
+        "Kind text: words per piece of a long text, cut between paragraphs; a longer paragraph is cut between lines.",
         ge=0,
     )
     preset: (
         Literal["fineweb", "c4", "pile", "dolma", "redpajama", "wikipedia", "wikipedia-structured", "code"] | None
     ) = optional(
-        "Of jsonl and parquet: the layout of a known data set (docs/stages/ingest.md). Of text: `code` keeps texts as they are, with "
-        "their indentation and blank lines."
+        "Kinds jsonl and parquet: the layout of a known data set (docs/stages/ingest.md). Kind text: `code` keeps "
+        "indentation and blank lines."
     )
-    text_key: NonEmpty | None = optional(
-        "Column of the text (`meta.text`: one within another); counts before the preset's."
-    )
+    text_key: NonEmpty | None = optional("Column of the text (`meta.text` is nested); overrides the preset's.")
     id_key: NonEmpty | None = optional("Column of the id, likewise.")
     url_key: NonEmpty | None = optional("Column of the address, likewise.")
     date_key: NonEmpty | None = optional("Column of the date, likewise.")
-    metadata_keys: list[NonEmpty] | None = optional("Columns that go into the metadata, likewise.", unique=True)
+    metadata_keys: list[NonEmpty] | None = optional("Columns to put into the metadata, likewise.", unique=True)
 
 
 class ExtractSource(TextSource):
@@ -52,11 +48,11 @@ class ExtractSource(TextSource):
 
     kind: Literal["crawl", "warc", "text", "jsonl", "parquet", "commoncrawl", "synthesized"] = setting(
         ...,
-        "`crawl` is the demo's own; `warc` are WARC, WET and ARC; `commoncrawl` files of Common Crawl; `synthesized` texts that a "
-        "model writes.",
+        "`crawl` is the demo's crawl; `warc` reads WARC, WET and ARC; `commoncrawl` files of Common Crawl; "
+        "`synthesized` texts that a model writes.",
     )
     step: Literal["synthesize.rephrase", "synthesize.seed"] | None = optional(
-        "Of synthesized: the step that writes them."
+        "Kind synthesized: the step that writes them."
     )
     # What the files are called and hold is tracked, not how they are found.
     paths: list[NonEmpty] | None = optional(
@@ -73,16 +69,14 @@ class ExtractSource(TextSource):
     )
     format: Literal["warc", "wet", "arc"] | None = optional("Of commoncrawl; without it: warc.", placement=True)
     files: int | None = optional(
-        "Of commoncrawl: how many of the files, chosen by hash; without it and `share`: all.", ge=1, placement=True
+        "Kind commoncrawl: number of files, chosen by hash; without it and `share`: all.", ge=1, placement=True
     )
-    share: Number | None = optional(
-        "Of commoncrawl: the share of the files, chosen by hash.", gt=0, le=1, placement=True
-    )
+    share: Number | None = optional("Kind commoncrawl: share of the files, chosen by hash.", gt=0, le=1, placement=True)
     base: NonEmpty | None = optional(
-        "Of commoncrawl: the URL or folder of a mirror; without it: https://data.commoncrawl.org/.", placement=True
+        "Kind commoncrawl: URL or folder of a mirror; without it: https://data.commoncrawl.org/.", placement=True
     )
     options: dict[str, Any] | None = optional(
-        "Of fsspec's file system, with `{env:NAME}` or `{file:PATH}` in the places of credentials.",
+        "Options of fsspec's file system, with `{env:NAME}` or `{file:PATH}` for credentials.",
         placement=True,
         secret=True,
     )
@@ -95,21 +89,21 @@ class ExtractSource(TextSource):
         ]
         | None
     ) = optional(
-        "Hosts, beside those that `paths` and `base` name, that files may come from by redirects and lists; without it: any.",
+        "Further hosts, besides those in `paths` and `base`, allowed in redirects and lists; without it: any.",
         min_length=1,
         placement=True,
     )
     patience: Number | None = optional("Seconds to wait for a server that is busy.", ge=1, placement=True)
     follow_links: bool | None = optional(
-        "Whether a pattern may find files that symbolic links take out of its folder.", placement=True
+        "Whether a pattern may match files outside its folder by symbolic links.", placement=True
     )
-    first_mb: Number | None = optional("Megabytes of each file, from its beginning, that are read.", gt=0)
+    first_mb: Number | None = optional("Megabytes to read from the beginning of each file.", gt=0)
     curated: bool | None = optional(
-        "Whether it skips the filters that judge what a text is like (docs/stages/ingest.md), and is what the quality classifier "
-        "learns to prefer."
+        "Skip the filters that judge quality (docs/stages/ingest.md), and train the quality classifier to prefer its "
+        "documents."
     )
     # The two below: documents are read alike. The filters are told which sources skip them (`exempts` in their steps.py).
-    licence: NonEmpty | None = optional("That of its texts, for the card of an exported model.", placement=True)
+    licence: NonEmpty | None = optional("Licence of its texts, for the card of an exported model.", placement=True)
     skip_filters: list[FilterName] | None = optional(
         "Filters that keep its documents whatever they measure.", unique=True, placement=True
     )
@@ -120,8 +114,8 @@ class ExtractSettings(Settings):
 
     shards: int = setting(
         4,
-        "Parts that the input files are spread over by a hash of their names; every later stage keeps this "
-        "number. A task does 8 of them, or more where that would be more than 256 tasks.",
+        "Shards of the input files, by a hash of their names, for all stages. A task takes 8 shards, or more to stay "
+        "below 257 tasks.",
         ge=1,
         le=4096,
     )
@@ -132,8 +126,8 @@ class ExtractSettings(Settings):
     )
     extractor: Literal["fast", "resiliparse", "trafilatura"] = setting(
         "fast",
-        "What finds the main text of HTML. `fast` judges each block of text by forests that are fitted on pages "
-        "with gold text; `trafilatura` is installed by hand (`pip install trafilatura==2.3.1 "
+        "Extractor of the main text of HTML. `fast` judges each block by forests that are fitted on pages with gold "
+        "text; `trafilatura` is installed by hand (`pip install trafilatura==2.3.1 "
         "lxml_html_clean==0.4.6`) and takes 13 to 24 times as long.",
     )
     markup: Literal["text", "markdown"] = setting(
@@ -143,7 +137,7 @@ class ExtractSettings(Settings):
     )
     main_content: bool = setting(True, "Extract main content only, not navigation and footers.")
     respect_noindex: bool = setting(
-        True, "Drop pages whose X-Robots-Tag header or robots meta tag says noindex or none."
+        True, "Drop pages whose X-Robots-Tag header or robots meta tag contains noindex or none."
     )
     licence: bool = setting(
         False,

@@ -19,7 +19,7 @@ TEXT = pa.schema([(name, pa.string()) for name in ("id", "text", "url", "metadat
 
 
 def file_of(number: int) -> str:
-    """The name of a file of texts. A bare number would be a shard's, and go where there are fewer shards (workflow/stale_results.py)."""
+    """The name of a file of texts. A bare number would be a shard's, and go if there are fewer shards (workflow/stale_results.py)."""
     return f"texts-{number:05d}.parquet"
 
 

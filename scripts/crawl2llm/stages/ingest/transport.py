@@ -28,7 +28,7 @@ from crawl2llm.stages.ingest.transfer_errors import MissingError, TransferError
 PIECE = 2**20  # bytes asked of a stream at a time
 BLOCK = 2**23  # bytes of one request to a store of objects
 SILENT_SECONDS = 60.0  # seconds without a byte after which a connection counts as broken
-KEYS = 'credentials come from the environment; a public bucket needs none with the option {"anon": true}'
+KEYS = 'credentials come from the environment; a public bucket needs no credentials with the option {"anon": true}'
 WRONG = "are the `options` of its source those that fsspec's file system of this place takes?"
 WHERE = "its source"  # whose secret is not there, in errors
 REDIRECTS = 10  # most of one request
@@ -46,7 +46,7 @@ class TransientError(Exception):
 
 @dataclass(frozen=True)
 class Facts:
-    """What a server says of a file; None where it does not. mark: ETag, or Last-Modified."""
+    """What a server says of a file; None if it does not. mark: ETag, or Last-Modified."""
 
     bytes: int | None = None
     mark: str | None = None
@@ -134,7 +134,7 @@ class Web:
                 place = urljoin(place, target)
                 why = self.access.why_refused(place, first)
             except ValueError:
-                why = "the server redirects to what is no URL"
+                why = "the server redirects to an invalid URL"
             if why:
                 raise MissingError(f"{self.url}: {why}")
         raise MissingError(f"{self.url}: the server redirects more than {REDIRECTS} times")
@@ -177,7 +177,7 @@ class Web:
             raise TransientError(error_text(error), nobody=is_nobody(error, self.url)) from error
 
     def read_facts(self) -> Facts:
-        """What the server says of the file before it sends any of it; nothing where it answers no HEAD request."""
+        """What the server says of the file before it sends any of it; nothing if it answers no HEAD request."""
         response = self.send_request("HEAD", {})
         response.close()
         if response.status in (404, 410):  # some servers answer so to HEAD alone

@@ -14,7 +14,7 @@ STEPS = ("align.reward", "align.train")
 MEASURES = {
     "heldout_preference_loss": ("Held-out loss", "of the method"),
     "heldout_accuracy": ("Held-out accuracy", "share of pairs whose preferred answer is ahead, ties half; kto: answers on the right side"),
-    "heldout_margin": ("Held-out margin", "mean reward of preferred answers, less that of the others"),
+    "heldout_margin": ("Held-out margin", "mean reward of preferred answers, minus that of rejected answers"),
     "heldout_answer_loss": ("Held-out loss on answers", "nats a token, of the good answers that held-out rows have"),
     "heldout_ended": ("Held-out answers that end", "share with an end token within max_new_tokens"),
     "heldout_answer_tokens": ("Held-out answers' length", "tokens, mean"),

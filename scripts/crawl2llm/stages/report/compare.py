@@ -26,7 +26,7 @@ from crawl2llm.stages.report.sweeps.read import input_digests
 
 
 class Task(CompareSettings):
-    """What the program is given: what variants set, too, which the complete config says as well."""
+    """The arguments of the program: what variants set, too, which the complete config says as well."""
 
     variants: dict[str, dict[str, Any]] = setting()
     main: dict[str, Any] = setting()

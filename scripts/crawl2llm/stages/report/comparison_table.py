@@ -20,7 +20,7 @@ MEASURES = {
     "heldout_questions": "Held-out questions",
     **generation_table.NAMES,
 }
-WORDS = {"better": "better", "worse": "worse", "unclear": "not to be told apart"}
+WORDS = {"better": "better", "worse": "worse", "unclear": "no significant difference"}
 PAIRS_SHOWN = 10  # comparisons, all pairs of five models, that the page shows whatever they are of
 CLASSES = {"better": "gained", "worse": "lost", "unclear": "muted"}
 
@@ -98,12 +98,14 @@ def table(run: Run, parents: dict[str, str | None] | None = None) -> dict[str, A
         "rows": rows,
         "more": folded,
         "about": (
-            "The first model less the second, on the items and documents that both answered: bits per byte, where less is better, and "
-            f"accuracy (ROUGE-L, chrF) in percent. Below it its {format_percent(confidence, 0)} interval by bootstrap over documents. "
-            f"Where that holds 0, these items cannot tell the two apart. Of so many comparisons, some {format_percent(1 - confidence, 0)} "
-            "are outside of it by chance alone."
+            "The first model minus the second, on the items and documents that both answered: bits per byte, of which "
+            "less is better, and accuracy (ROUGE-L, chrF) in percent. Below it "
+            f"its {format_percent(confidence, 0)} interval by bootstrap over documents. "
+            f"If the interval contains 0, there is no significant difference. Some {format_percent(1 - confidence, 0)} "
+            "of so many comparisons lie outside it by chance alone."
             + (
-                f" Without a column, for no two models are told apart: {', '.join(map(public_name, sorted(hidden)))}."
+                " Without a column, because no two models differ significantly: "
+                f"{', '.join(map(public_name, sorted(hidden)))}."
                 if hidden
                 else ""
             )

@@ -47,7 +47,7 @@ def compression_rows(run: Run, models: list[Model]) -> list[dict[str, Any]]:
     """Every model with a result, as numbers: `bytes` of its weights on the disk, whether they are
     `expanded` when it is loaded, `bits`, `centered` (the mean over the tasks), `speed`.
 
-    None where no model of the run is compressed. speed: what formats/generation_speed.py measured; empty where it did not.
+    None if no model of the run is compressed. speed: what formats/generation_speed.py measured; empty if it did not.
     """
     if not any(is_compressed(model) and run.task(model.step, model.task) for model in models):
         return []
@@ -119,7 +119,7 @@ def table(model_rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def figure(model_rows: list[dict[str, Any]]) -> str | None:
-    """Size on the disk against bits per byte, each point with its model's name and speed; None where fewer than two have both."""
+    """Size on the disk against bits per byte, each point with its model's name and speed; None if fewer than two have both."""
     points = [row for row in model_rows if row["bytes"] and row["bits"] is not None]
     if len(points) < 2:
         return None

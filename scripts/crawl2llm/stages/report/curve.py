@@ -15,7 +15,7 @@ Point = dict[str, Any]
 
 
 def points(run: Run) -> list[Point]:
-    """By step: `step`, `tokens`, `bits` (None where no validation was), `tasks` (numbers by task; none where no checkpoint was asked)."""
+    """By step: `step`, `tokens`, `bits` (None if no validation was), `tasks` (numbers by task; none if no checkpoint was asked)."""
     points_by_step: dict[int, Point] = {}
     tokens: dict[int, float] = {}
     for row in training_metrics(run, BASE_STEP):

@@ -30,7 +30,7 @@ def yaml_text(value: Any) -> str:
 def difference_tables(config: dict[str, Any] | None, models: list[Model]) -> list[dict[str, Any]]:
     """For each step that made several of `models`: {step, models, rows of (key, a value for each)}; no row where none differs.
 
-    config: complete; None where none is known. Placement keys, which decide no byte of a model, are left out.
+    config: complete; None if none is known. Placement keys, which decide no byte of a model, are left out.
     """
     step_tables = []
     for step in MAKERS if config else ():
@@ -52,4 +52,4 @@ def difference_tables(config: dict[str, Any] | None, models: list[Model]) -> lis
 
 def contents_entries(step_tables: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """The entry of the page's contents for what `difference_tables` returned."""
-    return [("differences", "What models differ in")] if step_tables else []
+    return [("differences", "Differences between models")] if step_tables else []

@@ -14,7 +14,7 @@ from crawl2llm.stages.report.page import NOTHING, format_bytes, format_percent
 
 
 def table(run: Run, page: Path) -> dict[str, Any]:
-    """`rows` of files, one of safetensors or of each GGUF type, none where nothing was exported; `about`. page: where links lead from."""
+    """`rows` of files, one of safetensors or of each GGUF type, none if nothing was exported; `about`. page: where links lead from."""
     rows = [
         row
         for manifest in run.manifests_of(EXPORT_STEP)

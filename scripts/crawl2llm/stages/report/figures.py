@@ -110,7 +110,7 @@ def line_chart(
     curves: Sequence[tuple[str, Sequence[float], Sequence[float], str]],
     zero: bool = False,
 ) -> str | None:
-    """Curves (label, x, y, colour) over one axis; None where no curve has a point.
+    """Curves (label, x, y, colour) over one axis; None if no curve has a point.
 
     A curve of up to 40 points shows the points; validation-like curves differ by marker as well as by colour.
     """
@@ -186,7 +186,7 @@ def histogram(
 ) -> str | None:
     """Stacked bars over bins: parts of (label, colour, bins of (low, high, count)), with an optional labelled threshold.
 
-    None where there is nothing to show.
+    None if there is nothing to show.
     """
     parts = [part for part in parts if any(count for *_, count in part[2])]
     if not parts:

@@ -58,7 +58,7 @@ def document_sizes(documents: Path) -> Iterator[tuple[str, int]]:
 
 
 def known_sizes(run: Run, shard: str) -> dict[str, int]:
-    """Bytes of text of the documents of a shard, by id; none where the shard is not there."""
+    """Bytes of text of the documents of a shard, by id; none if the shard is not there."""
     sizes_by_id: dict[str, int] = {}
     manifest = run.task("ingest.extract", shard)
     if manifest:
@@ -93,7 +93,7 @@ def funnel_rows(run: Run) -> list[dict[str, Any]]:
     """One row for each stage that ran: counts in, kept and dropped by reason, and bytes of text kept and dropped.
 
     Heuristic rules also have their `threshold`, `flagged`, all documents that they would drop, and `unique`, those that no
-    other rule would; `silent` counts the rules that flag nothing. `joins` is False where a stage
+    other rule would; `silent` counts the rules that flag nothing. `joins` is False if a stage
     did not get what the stage before it kept.
     """
     is_whole = len(run.manifests_of("corpus.write")) == len(
@@ -157,7 +157,7 @@ def read_evaluation(run: Run, model: str) -> dict[str, Any] | None:
 
 
 def model_facts(run: Run, model: Model) -> dict[str, Any]:
-    """A model: what it was made from and by which step, the summary of its training, and its evaluation; None where there is none."""
+    """A model: what it was made from and by which step, the summary of its training, and its evaluation; None if there is none."""
     manifest = run.task(model.step, model.task)
     identity = {"name": model.name, "from": model.parent, "step": model.step}
     return {

@@ -60,7 +60,7 @@ def sample_lines(filter_: str, sampler: DocumentSampler, mark: str) -> Iterator[
 
 
 class Task(InspectSettings, SelectSteps):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

@@ -48,7 +48,7 @@ VERDICT = ["id", "kept", "rule", "value", "threshold", "detail", "rules", "dupli
 class ShownDocument:
     """A document to show. near: for each rule whose threshold it is near: value, threshold, distance and place among the nearest.
 
-    random: its place in the random sample, from 0; None where it is not in it. other: of a pair of dedup that both stay, the other one.
+    random: its place in the random sample, from 0; None if it is not in it. other: of a pair of dedup that both stay, the other one.
     """
 
     id: str

@@ -11,7 +11,7 @@ from crawl2llm.formats.run_records import Run
 
 
 def table(run: Run, page: Path) -> dict[str, Any]:
-    """`link` from the page's folder to the index, None where report.inspect did not run; `marks`, of `mark_words.marks_for_page`, None
+    """`link` from the page's folder to the index, None if report.inspect did not run; `marks`, of `mark_words.marks_for_page`, None
     where the config names none.
 
     page: of the report.

@@ -40,7 +40,7 @@ class Shard:
         self.run, self.filter, self.shard, self.ids = run, filter_, shard, ids
 
     def table(self, step: str, columns: list[str] | None = None) -> pa.Table | None:
-        """The rows of a step's table of this shard, one for each verdict (null where it has none); None without such a table.
+        """The rows of a step's table of this shard, one for each verdict (null if it has none); None without such a table.
 
         columns: those that it has of these; None: all.
         """

@@ -52,7 +52,7 @@ def stratified_share(groups: Sequence[Group]) -> StratifiedShare:
     It is the stratified mean, sum of W_h p_h with W_h the group's share of the documents; its variance is
     sum of W_h^2 (N_h - n_h) / (N_h - 1) p_h (1 - p_h) / n_h (Cochran 1977, Sampling Techniques, 5.6 and 2.6). For the variance p_h leans
     by one document towards the share over all marks, itself with one right and one wrong document more, or a group without a wrong mark
-    would count as known for sure. Raises ValueError where a group has no marks.
+    would count as known for sure. Raises ValueError if a group has no marks.
     """
     total, marks = sum(group.documents for group in groups), sum(group.marked for group in groups)
     if not total or any(not group.marked for group in groups):
@@ -73,7 +73,7 @@ def effective_sample(groups: Sequence[Group]) -> tuple[float, float]:
     """(share that is right over all documents of the groups, size of a simple random sample that would know it as well).
 
     The size is p (1 - p) / variance, as Korn and Graubard (1998, Survey Methodology 24(2)) put an effective size into a binomial interval.
-    Infinite where every document is marked. Raises ValueError where a group has no marks.
+    Infinite where every document is marked. Raises ValueError if a group has no marks.
     """
     stratified = stratified_share(groups)
     return stratified.share, stratified.smooth * (
@@ -128,7 +128,7 @@ def mover_interval(groups: Sequence[Group]) -> tuple[float, float, float]:
 
 
 def precision(groups: Sequence[Group]) -> Estimate | None:
-    """The share of the groups' documents that are rightly there; None where one of them has no marks, or there are no documents."""
+    """The share of the groups' documents that are rightly there; None if one of them has no marks, or there are no documents."""
     filled = [group for group in groups if group.documents]
     if not filled or any(not group.marked for group in filled):
         return None
@@ -144,7 +144,7 @@ def recall(dropped: Sequence[Group], kept: Group, rules: Sequence[Group] | None 
     dropped: by rule; kept: `right` are rightly kept. rules: some of the rules alone: the share that they drop, first of all rules; those of
     all rules add up to the filter's recall. The interval is that of Webber (2013, Approximate Recall Confidence Intervals, ACM TOIS
     31(1)): posteriors of the number rightly dropped and of the number wrongly kept, under Jeffreys' prior, and the distribution of their
-    ratio by drawing from both. None where a group that has documents has no marks, or no mark says that
+    ratio by drawing from both. None if a group that has documents has no marks, or no mark says that
     a document should be dropped.
     """
     counted = [group for group in (dropped if rules is None else rules) if group.documents]

@@ -65,7 +65,7 @@ def current_marks(run: Run, filter_: str, marks: Iterable[Mark]) -> Iterator[Mar
 
 
 def group_sizes(run: Run, filter_: str) -> dict[tuple[str, str], int]:
-    """(verdict, rule) → documents, as report.inspect counted them. Raises InputError where its pages are of other verdicts."""
+    """(verdict, rule) → documents, as report.inspect counted them. Raises InputError if its pages are of other verdicts."""
     inspected = run.fact("report.inspect", "filters", filter_) or {}
     if inspected.get("run") != verdict_digest(run, filter_):
         raise InputError(
@@ -149,9 +149,9 @@ def uncertainty_notes(dropped: dict[str, Group], kept: Group, rules: list[Row]) 
             "are without them"
         )
     if not any(row.marked for row in dropped.values()) and dropped:
-        yield "no dropped document of the random sample is marked: nothing can be said of precision or recall"
+        yield "no dropped document of the random sample is marked: precision and recall cannot be estimated"
     elif kept.documents and not kept.marked:
-        yield "no kept document of the random sample is marked: nothing can be said of recall"
+        yield "no kept document of the random sample is marked: recall cannot be estimated"
     elif kept.marked and kept.marked == kept.right and kept.documents > kept.marked:
         most = 3 / kept.marked  # the rule of three: Hanley and Lippman-Hand 1983, JAMA 249(13)
         yield (

@@ -83,7 +83,7 @@ def figures(run: Run, model: Model) -> dict[str, str | None]:
     ]
     chart = line_chart(
         f"{model.anchor}-mix",
-        "What the training reads",
+        "The training text",
         "tokens seen",
         "share of the tokens (percent)",
         curves,

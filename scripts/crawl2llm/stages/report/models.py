@@ -79,7 +79,7 @@ def models_of_run(run: Run, listed: Iterable[dict[str, Any]] | None = None) -> l
 
 
 def parent_of(run: Run, step: str, task: str) -> str | None:
-    """The model that a result was made from, as its manifest says; None where it does not."""
+    """The model that a result was made from, as its manifest says; None if it does not."""
     manifest = run.task(step, task)
     for key in manifest.inputs if manifest else ():
         above, _, name = key.partition(" ")

@@ -20,7 +20,7 @@ NARROW = "\N{NO-BREAK SPACE}"  # between a number and its unit
 
 
 def format_integer(value: Any) -> str:
-    """`1234567` → `1,234,567`; `–` where there is no number."""
+    """`1234567` → `1,234,567`; `–` if there is no number."""
     amount = finite_number(value)
     return NOTHING if amount is None else f"{amount:,.0f}"
 
@@ -50,7 +50,7 @@ def format_significant(value: Any, digits: int = 4) -> str:
 
 
 def format_signed(value: Any, digits: int) -> str:
-    """A difference with its sign: `-1.25` with one digit → `−1.2`; `–` where there is no number."""
+    """A difference with its sign: `-1.25` with one digit → `−1.2`; `–` if there is no number."""
     amount = finite_number(value)
     return NOTHING if amount is None else f"{amount:+.{digits}f}".replace("-", "−")
 

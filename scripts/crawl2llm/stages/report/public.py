@@ -84,6 +84,7 @@ def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
         "rows": rows,
         "about": (
             "Definitions and metrics of lm-evaluation-harness; CORE as in DCLM. Accuracy ± standard error by bootstrap over items; below "
-            "it the centered score. What lies within two standard errors of chance is not to be told from guessing."
+            "it the centered score. A score within two standard errors of chance does not differ significantly from "
+            "guessing."
         ),
     }

@@ -73,7 +73,7 @@ MORE_CONTENTS = (
 
 
 class Task(RenderSettings):
-    """What the program is given."""
+    """The arguments of the program."""
 
     models: list[dict[str, str | None]] | None = setting(
         None, "Every model: its name, by whom it is made, and from which other. None: those that left a result."
@@ -84,7 +84,7 @@ def complete_config(configs: Sequence[str], variant: str) -> dict[str, Any] | No
     """The whole configuration of a variant; `configs` are config files, each laid over those before it, or the mapping that the workflow
     passes; None for nothing.
 
-    Raises InputError or ConfigError where it is neither.
+    Raises InputError or ConfigError if it is neither.
     """
     if not configs:
         return None

@@ -83,7 +83,7 @@ def pick_documents(
 
 
 def add_limits(run: Run, dropped: dict[tuple[str, ...], list[dict[str, Any]]]) -> None:
-    """Give each dropped document that is shown its verdict's threshold and rules (LIMIT_COLUMNS), None where there is no verdict."""
+    """Give each dropped document that is shown its verdict's threshold and rules (LIMIT_COLUMNS), None if there is no verdict."""
     near = run.fact("corpus.split", "near_duplicates", "similarity")
     for (stage, _), dropped_rows in dropped.items():
         step = {"ingest": FIRST_VERDICTS, "corpus": "corpus.heldout"}.get(stage, f"{stage}.select")
@@ -183,7 +183,7 @@ def first_shared_words(first_words: Sequence[str], second_words: Sequence[str]) 
 
 
 def words_within(words: list[str], limit: int) -> str:
-    """The words, as text of at most `limit` characters, cut at a word where there is more than one."""
+    """The words, as text of at most `limit` characters, cut at a word if there is more than one."""
     text = " ".join(words)
     if len(text) <= limit:
         return text

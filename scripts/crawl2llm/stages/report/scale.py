@@ -1,4 +1,4 @@
-"""Where thresholds stand on an axis: to scale, or on a logarithmic scale where their values span decades."""
+"""The places of thresholds on an axis: to scale, or on a logarithmic scale where their values span decades."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Axis:
         self.low = next((point for point in self.points if point > 0), 0.0)
 
     def position_of(self, value: float) -> float:
-        """Where a value stands, from 0 (left) to 1."""
+        """The place of a value, from 0 (left) to 1."""
         first, last = self.points[0], self.points[-1]
         if first == last:
             return 0.0

@@ -9,7 +9,7 @@ from crawl2llm.core.settings import Settings, setting
 
 
 class SelectSteps(Settings):
-    """What a step is told of the filters of a run (`select_settings` in steps.py)."""
+    """What a step gets to know about the filters of a run (`select_settings` in steps.py)."""
 
     steps: list[str] = setting(..., "Their select steps, in order.")
     select: dict[str, dict[str, Any]] = setting(..., "By step its settings.")

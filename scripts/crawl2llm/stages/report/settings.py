@@ -7,11 +7,12 @@ from crawl2llm.core.settings import NonEmpty, Number, Settings, section, setting
 
 
 class WhatifSettings(Settings):
-    """Counts what other thresholds of select steps would keep, from the scores that are there."""
+    """Counts documents that other thresholds of select steps would keep, from the existing scores."""
 
     points: int = setting(
         33,
-        "Thresholds of each rule that are asked about, that of now among them or beside them; 0 leaves the step out.",
+        "Thresholds to evaluate for each rule, besides the current threshold if it is not among them; 0 disables the "
+        "step.",
         ge=0,
         le=512,
     )
@@ -20,7 +21,7 @@ class WhatifSettings(Settings):
 class RenderSettings(Settings):
     """Renders the page."""
 
-    samples: int = setting(3, "Texts shown of what was kept and of each reason to drop.", ge=0, le=100)
+    samples: int = setting(3, "Texts shown of kept documents, and of each reason to drop.", ge=0, le=100)
     sample_characters: int = setting(700, "Characters of a text that are shown.", ge=100, le=20000)
     seed: int = setting(0, "Seed of the choice of the texts.", ge=0)
     alarm_share: Number | None = setting(
@@ -34,12 +35,12 @@ class RenderSettings(Settings):
 
 
 class InspectSettings(Settings):
-    """Pages for a person to mark documents on that filters kept or dropped, one page for each filter."""
+    """Pages on which a person marks documents that filters kept or dropped, one page per filter."""
 
     samples: int = setting(
         20,
-        "Documents in the random sample of each rule, and near each rule's threshold on each side; of what a "
-        "filter keeps, five times as many in the random sample. 0: no pages.",
+        "Documents sampled per rule at random, and on each side of its threshold; kept documents: five times as many. "
+        "0: no pages.",
         ge=0,
         le=100,
     )
@@ -59,19 +60,18 @@ class InspectSettings(Settings):
 
 
 class CompareSettings(Settings):
-    """Compares all variants on one page. Runs where the run has variants."""
+    """Compares all variants on one page. Runs if the run has variants."""
 
     confidence: Number = setting(
         0.95,
-        "Confidence of intervals; a verdict is wrong with the rest of the probability, over all comparisons of "
-        "a family together.",
+        "Confidence of intervals; 1 minus it bounds the probability of a false verdict in a family of comparisons.",
         gt=0.5,
         lt=1,
     )
     noise: Literal["pooled", "welch"] = setting(
         "pooled",
-        "How the noise between seeds is known: pooled over all settings, or welch, of the two that are compared "
-        "alone (Welch 1947), which needs 5 seeds each or more.",
+        "Noise between seeds: pooled over all settings, or welch, from the two compared settings alone (Welch 1947), "
+        "with at least 5 seeds each.",
     )
     power: Number = setting(
         0.8,

@@ -83,7 +83,7 @@ def earlier_variants(results: Path, whole: dict[str, Any] | None) -> VariantConf
 
 
 def folder_of(results: Path, step: str, config: dict[str, Any] | None, before: VariantConfigs, task: str = "") -> Path:
-    """The folder of a task's results: the variant's own or, where one before it has the same fingerprint and source files, that one's.
+    """The folder of a task's results: the variant's own or, if one before it has the same fingerprint and source files, that one's.
 
     Without a config it is main's where the variant has none of its own, and so it is where other names may be the same files.
     """
@@ -132,9 +132,7 @@ def outdated_steps(run: Run, results: Path) -> dict[str, str]:
         if number := len(late) - number:
             tasks = f"{number:,} of {len(manifests):,} tasks " if number < len(manifests) else ""
             why = (
-                f"an earlier {join_steps(moved)} than the one there now"
-                if moved
-                else f"what is outdated: {join_steps(through)}"
+                f"an earlier version of {join_steps(moved)}" if moved else f"outdated results of {join_steps(through)}"
             )
             reasons[step] = f"{tasks}made from {why}"
     return reasons
@@ -213,7 +211,7 @@ def newest_log(results: Path, step: str) -> Path | None:
 
 
 def unfinished_training(folder: Path, step: str, config: dict[str, Any] | None, task: str = "") -> Path | None:
-    """The folder beside whose checkpoints a training writes its losses; None where none began, or under another config.
+    """The folder beside whose checkpoints a training writes its losses; None if none began, or under another config.
 
     folder: of the step's results. task: the model, or "".
     """

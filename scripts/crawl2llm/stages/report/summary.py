@@ -180,12 +180,12 @@ def main(argv: list[str] | None = None) -> int:
     if compare_page.exists():
         print_lines([("variants", f"all compared: {compare_page}")])
     if args.open and not webbrowser.open(page.absolute().as_uri()):
-        return command_line.print_error(f"no browser was found: open {page.absolute()} yourself")
+        return command_line.print_error(f"no browser is available: open {page.absolute()}")
     return 0
 
 
 def total_seconds(results: Path) -> float | None:
-    """Seconds of all tasks that the report was made from, as it shows them; None where nothing was measured."""
+    """Seconds of all tasks that the report was made from, as it shows them; None if nothing was measured."""
     try:
         manifest = Manifest.read_unchecked(results / "report/render/manifest.json")
     except ManifestError:

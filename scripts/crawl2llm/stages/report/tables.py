@@ -86,7 +86,7 @@ def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[s
 
 
 def choice_note(tuned: dict[str, Any] | None, candidates: list[dict[str, Any]]) -> str:
-    """Why the tile is of this one of several fine-tuned models; "" where there are no several."""
+    """Why the tile is of this one of several fine-tuned models; "" if there are no several."""
     if len(candidates) < 2 or tuned is None:
         return ""
     if comparable := comparable_models(candidates):
@@ -156,7 +156,7 @@ def source_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def source_epochs(run: Run, source: str) -> float | None:
-    """How often the base model's training reads a source: as pretrain.mix drew it, else as all text; None where that is unknown."""
+    """How often the base model's training reads a source: as pretrain.mix drew it, else as all text; None if that is unknown."""
     mix = run.fact(MIX) or {}
     if mix:
         return finite_number(nested_value(mix, "groups", source, "epochs")) if mix["by"] == "source" else None
@@ -164,7 +164,7 @@ def source_epochs(run: Run, source: str) -> float | None:
 
 
 def missed_pairs_fact(run: Run, config: dict[str, Any] | None) -> Fact | None:
-    """The near-duplicate pairs that agree in no band, estimated; None where the run or its config does not tell."""
+    """The near-duplicate pairs that agree in no band, estimated; None if the run or its config does not tell."""
     counts = run.summary("dedup.select", "similarity")
     similarity_threshold = finite_number(nested_value(config, "dedup", "select", "threshold"))
     bands, rows = (nested_value(config, "dedup", "signature", key) for key in ("bands", "rows"))
@@ -184,7 +184,7 @@ def missed_pairs_fact(run: Run, config: dict[str, Any] | None) -> Fact | None:
 
 
 def threshold_rows(run: Run) -> list[dict[str, Any]]:
-    """By language and rule the threshold that heuristics.calibrate derived, beside that for all; none where the run has no such step."""
+    """By language and rule the threshold that heuristics.calibrate derived, beside that for all; none if the run has no such step."""
     derived = run.fact("heuristics.calibrate", "thresholds") or {}
     for_all = run.fact("heuristics.select", "thresholds") or {}
     documents = run.fact("heuristics.calibrate", "documents") or {}
@@ -202,7 +202,7 @@ def threshold_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def source_exempt_facts(run: Run) -> list[Fact]:
-    """Of each filter the documents that stayed because their source skips it (`skip_filters`); none where there are none."""
+    """Of each filter the documents that stayed because their source skips it (`skip_filters`); none if there are none."""
     facts = []
     for name in run.filters:
         why = "they took no part" if name == "dedup" else "it would have dropped them"

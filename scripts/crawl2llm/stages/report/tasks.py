@@ -16,7 +16,7 @@ COMPRESSORS = ("xz", "zstd")
 
 
 def read_baselines(run: Run, untrained: dict[str, Any] | None) -> dict[str, Any]:
-    """What stands beside the models' results: the tasks, what n-grams and compressors reach, and the evaluation of the untrained model."""
+    """What is shown beside the models' results: tasks, n-grams, compressors, and the evaluation of the untrained model."""
     facts = {key: run.summary("evaluate.items", key) for key in ("tasks", "heldout_text")}
     return {**facts, UNTRAINED: untrained}
 
@@ -62,7 +62,7 @@ def centered_text(result: Any) -> str:
 
 
 def second_line(result: dict[str, Any]) -> str:
-    """What stands below an accuracy: the centered score, and macro F1 of a classification."""
+    """The text below an accuracy: the centered score, and macro F1 of a classification."""
     return centered_text(result) + (f", F1 {result['macro_f1']:.2f}" if "macro_f1" in result else "")
 
 

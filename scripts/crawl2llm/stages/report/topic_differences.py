@@ -44,7 +44,7 @@ class Difference:
 
 
 def topic_difference(documents: npt.NDArray[np.int64], dropped: npt.NDArray[np.int64], topic: int) -> Difference | None:
-    """The difference of a topic from the others of its model; None where it has documents of fewer than PARTS_MIN parts of the hosts,
+    """The difference of a topic from the others of its model; None if it has documents of fewer than PARTS_MIN parts of the hosts,
     there are no others, or nothing was dropped.
 
     documents, dropped: [topics, parts], those that got to a filter and those that it dropped.

@@ -13,7 +13,7 @@ Tile = tuple[str, str, str, str]  # name, value, unit, what it was measured on
 
 
 def baseline_text(counts: dict[str, Any]) -> str:
-    """`; untrained 4.055, bigram 2.415, xz 1.944`: bits per byte of the same text without training; "" where none is known."""
+    """`; untrained 4.055, bigram 2.415, xz 1.944`: bits per byte of the same text without training; "" if none is known."""
     bits_by_name = nested_value(counts, "beside", "heldout_text", "bits_per_byte") or {}
     values = [(UNTRAINED, nested_value(counts, "beside", UNTRAINED, "heldout_text", "bits_per_byte"))]
     values += [(name, bits_by_name.get(name)) for name in (NGRAMS[-1], COMPRESSORS[0])]
@@ -38,7 +38,7 @@ def distance_from_baseline(counts: dict[str, Any], task: str, result: dict[str, 
 
 
 def task_tiles(counts: dict[str, Any]) -> list[Tile]:
-    """The tile of the base model's task that is furthest from what needs no training; none where no task was asked."""
+    """The tile of the base model's task that is furthest from what needs no training; none if no task was asked."""
     base = next((model["evaluation"] for model in counts["models"] if model["name"] == BASE), None)
     results = {name: result for name, result in (nested_value(base, "items") or {}).items() if name in NAMES}
     if not results:
@@ -57,7 +57,7 @@ def task_tiles(counts: dict[str, Any]) -> list[Tile]:
 
 
 def answer_tiles(tuned: dict[str, Any] | None) -> list[Tile]:
-    """The tile of a fine-tuned model's loss on held-out answers, before and after; none where it was not measured."""
+    """The tile of a fine-tuned model's loss on held-out answers, before and after; none if it was not measured."""
     before = finite_number(nested_value(tuned, "training", "heldout_loss_before"))
     after = finite_number(nested_value(tuned, "training", "heldout_loss_after"))
     if tuned is None or before is None or after is None:

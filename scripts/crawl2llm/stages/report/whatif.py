@@ -146,7 +146,7 @@ class Step:
 
 
 class Task(WhatifSettings, SelectSteps):
-    """What the program is given."""
+    """The arguments of the program."""
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

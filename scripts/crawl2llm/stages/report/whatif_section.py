@@ -109,7 +109,7 @@ def script_payload(counts: Mapping[str, Any], variant: str) -> dict[str, Any]:
 
 
 def section(run: Run, variant: str = "main") -> dict[str, Any] | None:
-    """What the template shows; None where the step did not run. `policy` goes into the page's content security policy."""
+    """What the template shows; None if the step did not run. `policy` goes into the page's content security policy."""
     counts = None
     for path in run.files("report.whatif", FILE):
         with run.guard_reading(path):

@@ -22,7 +22,7 @@ def check_named_steps(config: dict[str, Any], results: Path) -> None:
             key = f"ingest.extract.sources[{number}]"
             if step in key_of_step:
                 raise ConfigError(
-                    f"{key}.step is {step}, which {key_of_step[step]} has already: its texts would be there twice"
+                    f"{key}.step is {step}, which {key_of_step[step]} already uses: its texts would be repeated"
                 )
             key_of_step[step] = key
     for step in key_of_step:
@@ -31,8 +31,9 @@ def check_named_steps(config: dict[str, Any], results: Path) -> None:
         for folder in settings.seeds.corpus:
             if Path(folder).resolve().is_relative_to(results.resolve()):
                 raise ConfigError(
-                    f"{step}.seeds.corpus has {folder!r}, a result of this run, whose corpus would be made from itself: name that of an "
-                    "earlier run, or set the source and the seeds in a variant, which reads the corpus of main"
+                    f"{step}.seeds.corpus has {folder!r}, a result of this run, whose corpus would be made from "
+                    f"itself: name an earlier run's, or set the source and the seeds in a variant, which reads the "
+                    f"corpus of main"
                 )
 
 
@@ -46,9 +47,7 @@ def check_step(step: str, settings: RephraseSettings | SeedSettings) -> None:
         )
     for prompt, where in prompts_with_keys(step, settings):
         if "{text}" not in prompt:
-            raise InputError(
-                f"{where} is {prompt!r}; it must hold {{text}}, which stands for what the text is made from"
-            )
+            raise InputError(f"{where} is {prompt!r}; it must contain {{text}}, the place of the source text")
     for number, pattern in enumerate(settings.refusals):
         try:
             re.compile(pattern)
@@ -60,12 +59,13 @@ def check_step(step: str, settings: RephraseSettings | SeedSettings) -> None:
         )
     if settings.budget.money is not None and not (settings.prices.prompt or settings.prices.completion):
         raise InputError(
-            f"{step}.budget.money is {settings.budget.money}, and {step}.prices are 0: set what a million tokens cost"
+            f"{step}.budget.money is {settings.budget.money}, and {step}.prices are 0: set the price of a million "
+            f"tokens"
         )
 
 
 def prompts_with_keys(step: str, settings: RephraseSettings | SeedSettings) -> list[tuple[str, str]]:
-    """(prompt, its key) of a step's prompts. Raises InputError where there are none."""
+    """(prompt, its key) of a step's prompts. Raises InputError if there are none."""
     for key in ("styles", "formats", "audiences"):
         if getattr(settings, key, None) == {}:
             raise InputError(f"{step}.{key} is empty: name one or more")

@@ -45,7 +45,7 @@ class RequestQueue:
     def replies(self, requests: Iterable[TextRequest]) -> Iterator[tuple[TextRequest, Reply]]:
         """(text asked for, reply), in the order of `requests`.
 
-        Raises InputError where a request fails for good: no other is begun then, and the replies that came are kept.
+        Raises InputError if a request fails for good: no other is begun then, and the replies that came are kept.
         """
         rest = map(self._queued_request, requests)
         coming = next(rest, None)

@@ -84,7 +84,7 @@ class Writer(Endpoint):
     def reply(self, body: dict[str, Any]) -> Reply:
         """The reply to a request, kept on the disk before it is returned; a refusal of this one prompt is returned, and not kept.
 
-        Raises InputError where there is none after all attempts, and where the endpoint refuses to work at all.
+        Raises InputError if there is none after all attempts, and where the endpoint refuses to work at all.
         """
         why = "stopped"
         for attempt in range(self.attempts):

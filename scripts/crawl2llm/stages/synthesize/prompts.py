@@ -57,5 +57,5 @@ def fill_prompt(prompt: str, **values: str) -> str:
 
 
 def choose_by_hash(names: list[str], number: int, seed: int, key: str) -> list[str]:
-    """`number` of the names (all, where there are fewer) by the hash of (seed, key, name), in the order of that hash."""
+    """`number` of the names (all, if there are fewer) by the hash of (seed, key, name), in the order of that hash."""
     return sorted(names, key=lambda name: (uniform_hash(seed, f"{key}\x1f{name}", "style"), name))[:number]

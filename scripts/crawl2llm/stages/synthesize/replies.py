@@ -1,4 +1,4 @@
-"""What of a reply is a text, and why one is none: empty, cut, a refusal, a copy of what was given, another language."""
+"""Which part of a reply is a text, and why a reply has none: empty, cut, a refusal, a copy of what was given, another language."""
 
 from __future__ import annotations
 

@@ -112,9 +112,7 @@ def step_program(step: str, doc: str | None, kind: type[T], requests_about: Call
         with scratch_folder(args.manifest.parent / ".seeds") as aside:
             files, total = seeds.write_seeds(aside, lambda seed: sum(1 for _ in requests_of_seed(seed)))
             if not total:
-                raise InputError(
-                    f"{step}.seeds: of {seeds.counts['documents']:,} documents none is chosen that a text could be made from"
-                )
+                raise InputError(f"{step}.seeds: none of the {seeds.counts['documents']:,} documents can be used")
             queue = RequestQueue(writer, budget, settings, Progress(total, "texts asked for"))
             text_writer.write_texts(
                 queue, (request for seed in seeds.seeds_in_order(files) for request in requests_of_seed(seed))
@@ -164,8 +162,8 @@ def report_notes(text_writer: TextWriter) -> list[str]:
         sentences.append("No text came of the replies.")
     if text_writer.uncounted:
         sentences.append(
-            f"The endpoint did not say how many tokens {format_quantity(text_writer.uncounted, 'reply has', 'replies have')}: 4 bytes are "
-            "counted as one."
+            f"The endpoint did not report how many tokens "
+            f"{format_quantity(text_writer.uncounted, 'reply has', 'replies have')}: 4 bytes are counted as one."
         )
     return sentences
 

@@ -100,7 +100,7 @@ class Seeds:
         return uniform_hash(self.seed, row["id"], "seeds")
 
     def place_limit(self) -> float:
-        """The place up to which documents are chosen: by the share, and by the number where there is one. Reads the ids."""
+        """The place up to which documents are chosen: by the share, and by the number if there is one. Reads the ids."""
         share, number = self.settings.share, self.settings.number
         if number is None:
             return float(share)

@@ -15,12 +15,12 @@ class File(TextSource):
 
 
 class SeedSources(Settings):
-    """Which documents the texts are made from. Of corpora only training documents are, and none that a model wrote."""
+    """Documents that the texts are made from. From corpora: only training documents that no model wrote."""
 
     corpus: list[NonEmpty] = setting(
         [],
-        "Folders that corpus.write of an earlier run wrote, such as results/main/corpus/write. In a variant, "
-        "that of main may be named.",
+        "Folders from corpus.write of an earlier run, such as results/main/corpus/write. A variant may name main's "
+        "folder.",
         unique=True,
         file="manifests",
     )
@@ -36,9 +36,7 @@ class SeedSources(Settings):
 
 
 class BudgetLimits(Settings):
-    """The most that the replies may cost that the texts are made from, those that were on the disk counted too. The step ends
-    where it is spent, and what is there is used.
-    """
+    """Most that the replies may cost, stored replies included. Once it is spent, the step ends and uses the texts it has."""
 
     tokens: int | None = setting(None, "Tokens of prompts and replies together; null has no bound.", ge=1)
     money: Number | None = setting(None, "In the unit of the prices; null has no bound.", gt=0)
@@ -47,17 +45,19 @@ class BudgetLimits(Settings):
 class Prices(Settings):
     """What the endpoint costs, in any unit of money."""
 
-    prompt: Number = setting(0, "Of a million tokens of prompts.", ge=0, le=1000000)
-    completion: Number = setting(0, "Of a million tokens of replies.", ge=0, le=1000000)
+    prompt: Number = setting(0, "Price of a million tokens of prompts.", ge=0, le=1000000)
+    completion: Number = setting(0, "Price of a million tokens of replies.", ge=0, le=1000000)
 
 
 class TextSettings(EndpointSettings):
-    """What both steps have: what they write of, by which model, what of its replies is a text, and what that may cost."""
+    """Settings of both steps: the seeds, the model, the check of replies, and the budget."""
 
     seeds: SeedSources = section()
     model: NonEmpty | None = setting(None, "Name of the model that writes, as its endpoint calls it.")
     min_characters: int = setting(200, "Shorter passages are passed over.", ge=1, le=1000000)
-    temperature: Number = setting(0.7, "What the endpoint's model draws with; 0 takes the likeliest token.", ge=0, le=2)
+    temperature: Number = setting(
+        0.7, "Sampling temperature of the endpoint's model; 0 takes the likeliest token.", ge=0, le=2
+    )
     max_tokens: int = setting(1024, "Longest reply in tokens. One that is cut there is dropped.", ge=1, le=65536)
     request: dict[str, Any] = setting(
         {},
@@ -72,31 +72,33 @@ class TextSettings(EndpointSettings):
             "\\bI (?:can(?:no|'|’)?t|can not|won(?:'|’)t|will not) "
             "(?:help|assist|fulfil|fulfill|provide|comply|write|rewrite|rephrase|paraphrase|create|generate)\\b",
         ],
-        "Regular expressions; a reply with one in its first 300 characters, in any case, is no text.",
+        "Regular expressions; a reply that matches one in its first 300 characters, in any case, is a refusal.",
     )
     copy_max: Number = setting(
         0.8,
-        "Share of a reply's runs of 5 words that stand in the seed, or in the prompt, from which on it is a "
-        "copy and dropped; normalised as for dedup.",
+        "A reply is dropped as a copy if at least this share of its 5-grams is in the seed or prompt; normalised as "
+        "for dedup.",
         gt=0,
         le=1,
     )
     language: NonEmpty | None = setting(
         "bundled:lid.176.ftz",
-        "A fastText language model, as language.score.model; a reply in another language than its seed is "
-        "dropped, where both have a probability of 0.65 or more. null compares none.",
+        "A fastText language model, as language.score.model; a reply in another language than its seed is dropped if "
+        "both probabilities are at least 0.65. null: no check.",
         file=True,
         pinned=True,
     )
     budget: BudgetLimits = section()
     prices: Prices = section()
-    files: int = setting(4, "Files of texts, dealt out to the shards; all texts of a seed are in one.", ge=1, le=4096)
+    files: int = setting(
+        4, "Files of texts, distributed over the shards; all texts of a seed are in one file.", ge=1, le=4096
+    )
     seed: Seed = setting(0, "Seed of the choice of seeds, of styles and of the order.")
     requests: int = setting(8, "Requests at the same time.", ge=1, le=1024, placement=True)
     attempts: int = setting(
         10,
-        "Attempts at a request before the step fails, half a second apart at first and twice as long each time, "
-        "up to 45, or what the endpoint asks for by Retry-After, up to 600.",
+        "Attempts at a request before the step fails. Waits double from 0.5 to 45 seconds, or follow Retry-After, up "
+        "to 600.",
         ge=1,
         le=100,
         placement=True,
@@ -104,7 +106,7 @@ class TextSettings(EndpointSettings):
     seconds: Number = setting(300, "Most seconds that a request waits for an answer.", gt=0, le=86400, placement=True)
     cache: NonEmpty = setting(
         ".cache/synthesize",
-        "Folder of the replies, by a hash of what was asked; no reply that is there is asked for again.",
+        "Folder of the replies, by a hash of the request; a request with a stored reply is not repeated.",
         placement=True,
     )
 
@@ -132,7 +134,7 @@ class RephraseSettings(TextSettings):
             "question with `Question:` and every answer with `Answer:`, each on a line of its own. Ask nothing that "
             "the text does not answer. Reply with the conversation alone, in the language of the text.\n\n{text}",
         },
-        "The styles by name, each a prompt in which `{text}` stands for the passage.",
+        "The styles by name, each a prompt in which `{text}` is replaced by the passage.",
     )
     versions: int = setting(1, "Styles that each passage is written in, chosen by hash.", ge=1, le=100)
     passage_characters: int = setting(
@@ -154,7 +156,7 @@ class SeedSettings(TextSettings):
         "on. Your readers are {audience}. Explain what they need to know in an order that they can follow, with "
         "reasons and examples, and be correct. Do not mention the extract, and do not copy its sentences. Begin "
         "with the text itself, in the language of the extract.",
-        "What is asked for, with `{text}`, the extract, and `{format}` and `{audience}`.",
+        "The prompt, with `{text}` (the extract), `{format}` and `{audience}`.",
         pattern=r"\{text\}",
         form="text with {text}",
     )
@@ -193,9 +195,8 @@ class SeedSettings(TextSettings):
 
 
 class SynthesizeSettings(Settings):
-    """Texts that a model behind an OpenAI-compatible endpoint writes of documents that exist. A step is there where a source
-    of kind `synthesized` names it.
-    """
+    """Texts that a model behind an OpenAI-compatible endpoint writes from existing documents. A step runs if a
+    source of kind `synthesized` names it."""
 
     rephrase: RephraseSettings = section()
     seed: SeedSettings = section()

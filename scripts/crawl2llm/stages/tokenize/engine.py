@@ -47,7 +47,7 @@ def reference_engine(tokenizer: Tokenizer) -> Engine:
 
 
 def tiktoken_engine(tokenizer: Tokenizer) -> Engine:
-    """The same ids by tiktoken, in `thread_count` threads. Raises ranks.InexpressibleError where there is none.
+    """The same ids by tiktoken, in `thread_count` threads. Raises ranks.InexpressibleError if there is none.
 
     Unlike `encode_ordinary`, `encode_to_numpy` has no list of Python integers, lets other threads run, and answers with an
     exception, not with a panic, where the regular expression gives up: on a million spaces in a row. `tokenizers` encodes that text.
@@ -74,7 +74,7 @@ def tiktoken_engine(tokenizer: Tokenizer) -> Engine:
 def choose_engine(setting: str, tokenizer: Tokenizer) -> Engine:
     """The engine of `tokenize.encode.engine`; `auto` is tiktoken where it can be proven to give the same ids.
 
-    Raises InputError where tiktoken is asked for and cannot.
+    Raises InputError if tiktoken is asked for and cannot.
     """
     if setting == "tokenizers":
         return reference_engine(tokenizer)

@@ -111,7 +111,7 @@ def byte_ranks(tokenizer_json: dict[str, Any]) -> dict[bytes, int]:
         pairs.setdefault(b"".join(pair), pair)  # a pair that makes the same entry later is never reached, see above
     numbers = [rank_by_bytes[token] for token in pairs]
     if numbers != sorted(numbers) or len(pairs) + 256 != len(rank_by_bytes):
-        raise InexpressibleError("the order of its merges is not that of its entries")
+        raise InexpressibleError("the order of its merges differs from the order of its entries")
     for token, pair in pairs.items():
         if merge_below(token, rank_by_bytes, rank_by_bytes[token]) != pair:
             raise InexpressibleError(f"its entry {token!r} can come from more than one pair")

@@ -39,8 +39,8 @@ class EncodeSettings(Settings):
 
     engine: Literal["auto", "tiktoken", "tokenizers"] = setting(
         "auto",
-        "What encodes; all give the same ids. auto is tiktoken, which is faster, where it is proven to do so "
-        "for this tokenizer, else tokenizers.",
+        "Encoder; all give the same ids. auto: tiktoken, which is faster, if it is proven equal for this tokenizer, "
+        "else tokenizers.",
     )
 
 

@@ -121,7 +121,7 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
     total = sum(part.summary["train"]["bytes"] for part in corpus)
     if not total:
         raise command_line.InputError(
-            "the corpus has no training text: none of its documents is in the training split (corpus.split)"
+            "the corpus has no training text: no document is in the training split (corpus.split)"
         )
     entries = vocabulary_size.vocabulary_entries(settings.vocabulary, total)
     texts = [part.file(f"train/{shard}.parquet") for part, shard in zip(corpus, shards, strict=True)]

@@ -100,7 +100,7 @@ def tfidf_matrix(sample: Sample, idf: dict[str, float]) -> csr_matrix:
 
 
 def fit_topics(sample: Sample, settings: TrainSettings, topic: str) -> FittedTopics | None:
-    """Topics of a sample, the largest first; None where it has too few terms for any. topic: what their names begin with."""
+    """Topics of a sample, the largest first; None if it has too few terms for any. topic: what their names begin with."""
     from sklearn.cluster import KMeans
     from sklearn.decomposition import TruncatedSVD
     from threadpoolctl import threadpool_limits

@@ -10,41 +10,39 @@ class TrainSettings(Settings):
 
     clusters: int = setting(
         0,
-        "Topics, of each language where they are by language, and fewer where the sample has less than 20 "
-        "documents for each; 0 looks for none.",
+        "Number of topics (per language if `by` is language), at most one per 20 sampled documents; 0: no topics.",
         ge=0,
         le=99,
     )
     by: Literal["all", "language"] = setting(
         "language",
-        "Whether each language of language.score has topics of its own, or all documents share theirs: in a "
-        "crawl in several languages these would be the languages.",
+        "Separate topics for each language of language.score; with shared topics, those of a multilingual crawl would "
+        "just be its languages.",
     )
     documents: int = setting(10000, "Documents of the sample, chosen by hash; about 8 kB of memory each.", ge=1)
     least: int = setting(
         100,
-        "Fewest documents of the sample that a language needs for topics of its own; those of other languages "
-        "are `other`.",
+        "Fewest sampled documents for a language to have topics; documents of smaller languages are `other`.",
         ge=40,
     )
     characters: int = setting(5000, "Characters at a document's beginning that decide its topic.", ge=1)
     terms: int = setting(
         10000,
-        "Terms of a model: words, and pairs of characters in scripts without spaces; those that are in most "
-        "documents of the sample, but not in more than half of it.",
+        "Terms of a model: words, and pairs of characters in scripts without spaces; those in the most documents of "
+        "the sample, except terms in more than half of it.",
         ge=10,
     )
     dimensions: int = setting(
         50, "Dimensions that TF-IDF is reduced to before k-means (latent semantic analysis).", ge=2
     )
     map: int = setting(
-        500, "Documents on the map of each of the three largest languages (t-SNE); 0 draws none.", ge=0, le=5000
+        500, "Documents on the map of each of the three largest languages (t-SNE); 0: no map.", ge=0, le=5000
     )
     seed: int = setting(0, "Seed of the sample, of k-means and of the map.", ge=0)
 
 
 class ScoreSettings(Settings):
-    """Says the topic of every document."""
+    """Assigns a topic to every document."""
 
 
 class CountSettings(Settings):
@@ -52,7 +50,7 @@ class CountSettings(Settings):
 
 
 class TopicsSettings(Settings):
-    """Clusters of documents with the same words, and what each filter takes away of them. Off unless `topics.train.clusters`
+    """Clusters of documents with the same words, and how many documents of each every filter drops. Off unless `topics.train.clusters`
     is above 0. docs/stages/topics.md.
     """
 

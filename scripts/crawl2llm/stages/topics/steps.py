@@ -11,7 +11,7 @@ def finds_topics(config: Config) -> bool:
 
 
 def reads_languages_by_language(need: str, config: Config, task: str) -> bool:
-    """Languages are read where each has topics of its own."""
+    """Languages are read if each has topics of its own."""
     return need != "language.score" or config["topics"]["train"]["by"] == "language"
 
 

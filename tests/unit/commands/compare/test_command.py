@@ -149,7 +149,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for words, said in (
         (["compare", str(tmp_path / "none"), str(tmp_path)], "neither a folder of results nor a record"),
         (["compare", str(tmp_path / "a.json"), str(tmp_path)], "no record of format 2"),
-        (["record", str(tmp_path / "none")], "is no folder"),
+        (["record", str(tmp_path / "none")], "is not a folder"),
         (["record", str(tmp_path)], "no step has finished there"),
     ):
         assert main(words) == 1 and said in capsys.readouterr().err

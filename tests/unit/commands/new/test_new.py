@@ -221,7 +221,7 @@ def test_the_config_is_valid_explicit_and_commented(folder: Path, capsys: pytest
 
     Path("mine.yaml").write_text("mine")
     assert main(["mine.yaml", "--from", "book.txt"]) == 1
-    assert "mine.yaml is there already" in capsys.readouterr().err
+    assert "mine.yaml exists already" in capsys.readouterr().err
     assert Path("mine.yaml").read_text() == "mine"
 
 

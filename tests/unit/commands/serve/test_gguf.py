@@ -283,8 +283,8 @@ def test_a_header_is_read_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert describe_file(hostile(tmp_path / "good", header(letters))) == {"context": 128, "chats": False}
     for name, body, words in (
         ("twice", header(CRASHES), "the process that read its header was ended by SIGABRT"),
-        ("zeros", b"GGUF" + bytes(100), "it is no GGUF file that llama.cpp can read"),
-        ("context", header(letters, context=0), "its context_length is '0', which is no number of tokens"),
+        ("zeros", b"GGUF" + bytes(100), "it is not a GGUF file that llama.cpp can read"),
+        ("context", header(letters, context=0), "its context_length is '0', which is not a number of tokens"),
     ):
         export = hostile(tmp_path / name, body)
         assert describe_file(export) == {}
@@ -356,7 +356,7 @@ def test_what_cannot_be_served(results: Path, tmp_path: Path, capsys: pytest.Cap
         return capsys.readouterr().err
 
     assert "gguf has no file of type 'q4_k_m'; it has f32, q8_0" in refused("--model", "gguf", "--type", "q4_k_m")
-    assert "sft has no types: it is no export as GGUF" in refused("--model", "sft", "--type", "q8_0")
+    assert "sft has no types: it is not a GGUF export" in refused("--model", "sft", "--type", "q8_0")
     assert "there is no model 'x'; there are base, sft, gguf, whole" in refused("--model", "x")
     assert "--draft and --lookup are of models that transformers runs" in refused("--model", "gguf", "--lookup")
     damaged = tmp_path / "main"

@@ -66,6 +66,6 @@ def test_the_longest_runs_with_their_places(tmp_path: Path) -> None:
 def test_a_text_that_shares_nothing_is_said_in_words() -> None:
     told = {"covered": 0, "words": 1, "longest": 0, "not_read": 0, "matches": []}
     (line,) = attribution.attribution_lines(told, 8)
-    assert line.startswith("none of the 1 word stands in the training text in runs of 8 words or more")
+    assert line.startswith("none of the 1 word is in the training text in runs of 8 words or more")
     first, longest = attribution.attribution_lines({**told, "covered": 9, "words": 12, "longest": 9}, 8)
-    assert first.startswith("9 of 12 words (75%) stand in") and longest == "the longest run has 9 words"
+    assert first.startswith("9 of 12 words (75%) are in") and longest == "the longest run has 9 words"

@@ -201,7 +201,7 @@ def test_a_takedown_of_nothing_runs_nothing(results: Results, capsys: pytest.Cap
         (["trace", "--tokens", "00009:1"], "the training stream has 00000:demo"),
         (["trace", "--tokens", "00009:1"], "SHARD:SOURCE:OFFSET, such as 00000:demo:1234"),
         (["trace", "--step", "1", "--variant", "other"], "--variant is 'other'; the config has main"),
-        (["trace", "--step", "1", "--directory", "/nowhere"], "--directory is /nowhere, which is no folder"),
+        (["trace", "--step", "1", "--directory", "/nowhere"], "--directory is /nowhere, which is not a folder"),
         (["who-wrote", "too short"], "the text has 2 words and --words is 8"),
         (["who-wrote", "a b c", "--words", "1"], "--words is 1; it must be 2 or more"),
     ],

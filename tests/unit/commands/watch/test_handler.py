@@ -15,6 +15,8 @@ from crawl2llm.commands.watch.handler import Handler, plain_error
 SMK = "/x y/rules/common.smk"
 MISSING = "MissingRuleException:\nNo rule to produce {} (if you use input functions make sure that they don't raise unexpected exceptions)."
 
+NEITHER = "is neither a rule nor a file that a rule makes"
+
 
 @pytest.mark.parametrize(
     ("text", "shown"),
@@ -27,9 +29,9 @@ MISSING = "MissingRuleException:\nNo rule to produce {} (if you use input functi
         ("WorkflowError:\nnot this\nnor that", "error: not this\nnor that"),
         ('WorkflowError in rule a in file "x.smk", line 3:\nodd', 'WorkflowError in rule a in file "x.smk", line 3:\nodd'),
         ("MissingRuleException:\nNo rule to produce x", "MissingRuleException:\nNo rule to produce x"),
-        (MISSING.format("pretrain_trian"), "error: pretrain_trian is no rule, nor a file that one makes (did you mean pretrain_train?)"),
-        (MISSING.format("pretrain.train"), "error: pretrain.train is no rule, nor a file that one makes (did you mean pretrain_train?)"),
-        (MISSING.format("results/x.json"), "error: results/x.json is no rule, nor a file that one makes"),
+        (MISSING.format("pretrain_trian"), f"error: pretrain_trian {NEITHER} (did you mean pretrain_train?)"),
+        (MISSING.format("pretrain.train"), f"error: pretrain.train {NEITHER} (did you mean pretrain_train?)"),
+        (MISSING.format("results/x.json"), f"error: results/x.json {NEITHER}"),
     ],
 )  # fmt: skip
 def test_refusals_are_plain_and_everything_else_is_as_it_was(text: str, shown: str) -> None:

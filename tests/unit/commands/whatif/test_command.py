@@ -111,7 +111,7 @@ def test_nothing_is_written(results: Results, complete: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        ("heuristics.select.gopher_quality.words_min", "is no edit: write KEY=VALUE"),
+        ("heuristics.select.gopher_quality.words_min", "is not an edit: write KEY=VALUE"),
         ("dedup.signature.bands=3", "is no key of a select step"),
         ("pii.select.drop_from=3", "the run does not use pii"),
         ("heuristics.select.gopher_quality.word_min=3", "did you mean heuristics.select.gopher_quality.words_min?"),

@@ -85,7 +85,7 @@ def test_what_is_wrong_is_named(corpus: Path, tmp_path: Path, capsys: pytest.Cap
     assert "a.jsonl, line 1: no text in 'text'; it has id, body: name the column by --text-key" in said(
         str(corpus), "--items", own
     )
-    assert "is where the corpus lies" in said(str(corpus), "--items", own, "--out", str(corpus))
+    assert "is the corpus folder" in said(str(corpus), "--items", own, "--out", str(corpus))
     assert "allowed are .jsonl" in said(str(corpus / "notes.md"), "--items", own)
     (corpus / "a.jsonl").write_text('{"body": ')
     assert "a.jsonl, line 1: not JSON" in said(str(corpus), "--text-key", "body", "--items", own)

@@ -73,7 +73,7 @@ def test_texts_are_those_of_the_ids_or_an_error(tmp_path: Path) -> None:
     assert list(sets_.texts_by_id(path, ["a", "d"])) == ["text a", "text d"]
     assert list(sets_.texts_by_id(path, [])) == []
     for moved in (["d", "a"], ["a", "x"], ["x"]):
-        with pytest.raises(InputError, match="is not where it was"):
+        with pytest.raises(InputError, match="has moved"):
             list(sets_.texts_by_id(path, moved))
 
 

@@ -136,7 +136,7 @@ def test_the_digest_of_a_folder_is_compared_before_it_is_read(regression: Path) 
         (lambda folder: (folder / "config.json").unlink(), "no config.json"),
         (lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), "no .*safetensors"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "no tokenizer"),
-        (lambda folder: (folder / "config.json").write_text(json.dumps({"auto_map": {"a": "b.C"}})), "code of its own"),
+        (lambda folder: (folder / "config.json").write_text(json.dumps({"auto_map": {"a": "b.C"}})), "custom code"),
     ],
 )
 def test_what_cannot_be_loaded_is_refused_before_a_run(

@@ -108,7 +108,7 @@ def test_same_bytes_whatever_the_environment(crawl: Manifest, tmp_path: Path, mo
 def test_a_package_that_is_not_installed_is_an_error_unless_the_default_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = r"crawl.render.packages names 'nunpy', .* \(did you mean 'numpy'\?\): write the name that one imports"
+    words = r"crawl.render.packages names 'nunpy', .* \(did you mean 'numpy'\?\): give its import name"
     with pytest.raises(InputError, match=words):
         run(tmp_path / "misspelt", workers=1, packages=["bisect", "nunpy"])
     package = modules.package_modules

@@ -239,7 +239,7 @@ def test_files_in_folders_and_archives_are_the_same(tmp_path: Path) -> None:
     [
         ("copa", {"label": 2}, "copa.jsonl, line 3: column 'label' is 2; it must be one of 0, 1"),
         ("copa", {"premise": " "}, "line 3: column 'premise' is \" \"; it must be text that is not empty"),
-        ("copa", "no object", "line 3: str; it must be a JSON object"),
+        ("copa", "no object", "line 3: str; each line must be a JSON object"),
         (
             "sciq",
             {},

@@ -172,7 +172,7 @@ def test_a_file_of_a_mirror_that_is_not_as_it_was_listed_fails_the_task(
     Manifest.remove_with_copy(tmp_path / "00000.manifest.json")
     argv = ["--config", fingerprint("ingest.extract", whole), "--list", str(tmp_path / "list/manifest.json")]
     assert extract.main([*argv, "--manifest", str(tmp_path / "00000.manifest.json")]) == 1
-    assert f"{one} is not the file that ingest.list found" in capsys.readouterr().err
+    assert f"{one} has changed since ingest.list" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_as_it_was_listed_fails_the_task(
@@ -276,7 +276,7 @@ def test_a_list_here_of_urls(server: Server, tmp_path: Path, capsys: pytest.Capt
     status, documents, _ = run(tmp_path / "b", whole)
     assert status == 0 and len(documents) == 3
     assert listing.main(["--config", before, "--manifest", str(tmp_path / "c/manifest.json")]) == 1
-    assert f"the list {place} is not what it was when the run was planned" in capsys.readouterr().err
+    assert f"the list {place} has changed since the run was planned" in capsys.readouterr().err
 
 
 def test_a_long_list_is_no_part_of_a_command_line(tmp_path: Path) -> None:

@@ -137,5 +137,5 @@ def test_the_page_has_them_all(measured: Path) -> None:
         assert f"<h3>{heading}</h3>" in text
     found = comparison_table.table(Run.read(manifests_of(measured)))
     assert found["heads"] == ["Answers: ROUGE-L"] and found["about"].endswith(
-        "no two models are told apart: CORE: copa."
+        "no two models differ significantly: CORE: copa."
     )

@@ -76,7 +76,7 @@ def test_says_which_model_is_better_and_what_each_goes_on_with() -> None:
         None,
         Path("report.html"),
     )
-    said = "sft with base model: worse on bits per byte (+0.136); not to be told apart on 2 measures"
+    said = "sft with base model: worse on bits per byte (+0.136); no significant difference on 2 measures"
     assert [words for name, words in rows if name == "compared"] == [said], (
         "two that are not made from each other stand on the page"
     )

@@ -161,7 +161,7 @@ def test_models_compared(run_folder: Path) -> None:
     assert cells == [
         ("+0.100", "+0.050 to +0.150", "worse", "lost"),
         ("+5.0", "+1.0 to +9.0", "better", "gained"),
-        ("+0.0", "too few documents", "not to be told apart", "muted"),
+        ("+0.0", "too few documents", "no significant difference", "muted"),
     ]
     assert made["rows"][1]["cells"][1]["change"] == ""
     assert not comparison_table.table(

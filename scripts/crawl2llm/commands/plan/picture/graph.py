@@ -23,7 +23,7 @@ class Box:
 
     tasks: how many it has, `tasks_to_run` of which the plan runs. reasons: (words, tasks) as `crawl2llm plan` prints them. changes: every
     key, module and file that differs from what its result was made with, in full; differs: the same from main's, of a variant. about,
-    gpu_hours: the estimate in words, empty where nothing runs or no GPU is used.
+    gpu_hours: the estimate in words, empty if nothing runs or no GPU is used.
     """
 
     variant: str
@@ -64,7 +64,7 @@ class Graph:
 
 
 def keys_above(edges: Iterable[Edge]) -> dict[str, set[str]]:
-    """Key → the keys of all boxes that it reads from, through others too. Raises ValueError where the edges go in a circle."""
+    """Key → the keys of all boxes that it reads from, through others too. Raises ValueError if the edges go in a circle."""
     needs: dict[str, list[str]] = {}
     for source, target in edges:
         needs.setdefault(target, []).append(source)

@@ -91,7 +91,7 @@ def crossing_x(points: list[tuple[float, float]], y: float) -> float:
 
 
 def choose_gutter(passed: list[tuple[int, int]], columns: int, near: int) -> int:
-    """The gutter of an edge, one for all rows that it passes, where they are free of boxes anyway: a straight line.
+    """The gutter of an edge, one for all rows that it passes, if they are free of boxes anyway: a straight line.
 
     passed: for each row, how many boxes graphlay has left of the edge, and how many there are. near: the column that it leads to.
     """

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Summary:
-    """What stands above a plan's picture, in words. gpu_hours: empty where no GPU is used. estimate: what the numbers were made from."""
+    """The text above a plan's picture. gpu_hours: empty if no GPU is used. estimate: what the numbers were made from."""
 
     title: str
     folder: str
@@ -52,7 +52,7 @@ def page_layouts(graph: Graph) -> dict[str, tuple[Graph, Picture]]:
 
 
 def variant_notes(graph: Graph) -> dict[str, str]:
-    """What stands beside a variant's name: how much of it is its own."""
+    """The text beside a variant's name: how much of it is its own."""
     box_counts = Counter(box.variant for box in graph.boxes.values())
     return {name: f"{box_counts[name]} of its own" for name in graph.variants if name != "main"}
 

@@ -95,7 +95,7 @@ class GraphBuilder:
         )
 
     def stale_reason(self, variant: str, step: str, task_names: list[str]) -> str | None:
-        """Why results that no task of the plan makes are not up to date, in words; None where they are."""
+        """Why results that no task of the plan makes are not up to date, in words; None if they are."""
         config = self.project.variants[variant]
         for task in task_names:
             if not Path(self.project.manifest_path(variant, step, task)).exists():

@@ -34,7 +34,7 @@ NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]/ "), frozenset("mwMW→@%")
 
 
 def escape_text(text: str) -> str:
-    """Text that may stand in XML, escaped; names of files may hold anything."""
+    """Text escaped for XML; names of files may hold anything."""
     whole = text.encode("utf-8", "replace").decode("utf-8")
     visible = "".join(
         " " if unicodedata.category(char) in ("Cc", "Cs") or char in "\ufffe\uffff" else char for char in whole
@@ -95,7 +95,7 @@ def amount_text(box: Box) -> str:
 
 
 def cost_text(box: Box) -> str:
-    """`1m20s · 0.40 GPU-h`; empty where nothing runs."""
+    """`1m20s · 0.40 GPU-h`; empty if nothing runs."""
     return " · ".join(filter(None, [box.about, f"{box.gpu_hours} GPU-h" if box.gpu_hours else ""]))
 
 
@@ -174,7 +174,7 @@ def ground_svg(graph: Graph, picture: Picture) -> Iterator[str]:
 
 
 def heading_svg(graph: Graph, picture: Picture, notes: dict[str, str]) -> Iterator[str]:
-    """The names of the variants over their columns. notes: what stands beside a name."""
+    """The names of the variants over their columns. notes: the text beside a name."""
     for variant, rect in picture.variants:
         note = notes.get(variant, "")
         name = fit_text(variant, 13, rect.width - 70 if note else rect.width)
@@ -194,7 +194,7 @@ def legend_svg(graph: Graph, x: float, y: float) -> Iterator[str]:
 
 
 def standalone_svg(graph: Graph, picture: Picture, title: str, note: str = "") -> str:
-    """A file of its own. note: a line below the title, which are both left out where there is no title."""
+    """A file of its own. note: a line below the title, which are both left out if there is no title."""
     style = re.sub(r"\s*\n\s*", "\n", STYLE.read_text(encoding="utf-8"))
     top = 52.0 if note else 0.0
     variants = HEAD if len(picture.variants) > 1 else 0.0

@@ -73,7 +73,7 @@ class Curve:
         self.points = np.zeros(0)
 
     def split_rows(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """(values, which rows are dropped whatever the threshold); a value is NaN where the threshold does not decide."""
+        """(values, which rows are dropped whatever the threshold); a value is NaN if the threshold does not decide."""
         assert self.ask.measure, self.ask.key
         values, failing = self.ask.measure(rows)
         owned = np.sum([rows.rule_fires(rule) for rule in self.ask.rules], axis=0)

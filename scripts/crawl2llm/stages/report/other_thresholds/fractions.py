@@ -59,7 +59,7 @@ class Fraction(Curve):
         self.cuts = fraction_cuts(parts, self.points)
 
     def measure(self, rows: Rows) -> MeasuredRows:
-        """The least of the points that keeps each row; infinite where none does."""
+        """The least of the points that keeps each row; infinite if none does."""
         scores = rows.values("score")
         out = np.where(np.isnan(scores), np.nan, np.inf)
         groups = [self.by.group_of.get(label, "") if self.by else ALL for label in rows.label_names]

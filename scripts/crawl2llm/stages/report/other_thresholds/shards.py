@@ -36,7 +36,7 @@ class Tables:
         paths_by_name = {path.name: path for path in self.manifests_of(step)}
         path = paths_by_name.get(f"{shard}.manifest.json", paths_by_name.get("manifest.json"))
         if path is None:
-            raise InputError(f"--manifests has none of {step} for the shard {shard}")
+            raise InputError(f"--manifests has no manifest of {step} for the shard {shard}")
         return path
 
     def table(self, step: str, shard: str) -> Path:
@@ -52,8 +52,8 @@ class Tables:
 class Shard:
     """The documents of a shard, in their order. sources, labels: codes, (documents,), into the names beside them.
 
-    labels are of language.score, "" where a document has none. sizes: bytes of text as it was extracted; tokens: those in the corpus,
-    0 of a document that is not there. Both are empty where they are not asked for.
+    labels are of language.score, "" if a document has none. sizes: bytes of text as it was extracted; tokens: those in the corpus,
+    0 of a document that is not there. Both are empty if they are not asked for.
     """
 
     ids: pa.Array
@@ -72,7 +72,7 @@ class Shard:
         return self.id_places(ids, str(path))
 
     def id_places(self, ids: pa.ChunkedArray, name: str) -> np.ndarray:
-        """The place of each id; InputError where one is no document of the shard."""
+        """The place of each id; InputError if one is no document of the shard."""
         indices = pc.index_in(ids, value_set=self.ids)
         if indices.null_count:
             raise InputError(
@@ -129,7 +129,7 @@ def encoded_lists(tables: Tables, shard: str) -> Iterator[tuple[str, Path]]:
 def aligned_batches(paths: Sequence[Path], columns: Sequence[list[str] | None]) -> Iterator[list[pa.RecordBatch]]:
     """The rows of tables that list the same documents in the same order, GROUP at most at a time, one batch of each table.
 
-    Raises InputError where they do not.
+    Raises InputError if they do not.
     """
     readers = [batches(path, names, GROUP) for path, names in zip(paths, columns, strict=True)]
     pending: list[pa.RecordBatch | None] = [None] * len(readers)

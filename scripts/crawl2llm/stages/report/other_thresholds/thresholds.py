@@ -28,8 +28,8 @@ MeasuredRows = tuple[np.ndarray, np.ndarray | None]
 class RuleThreshold:
     """A threshold that can be asked about.
 
-    key: as in the config. rules: the rules of the verdicts that it decides. now: None where the rule is off. measure: (values, which rows
-    fail whatever the threshold or None) of some rows, of which a value that is NaN never fails; None where no document is measured by
+    key: as in the config. rules: the rules of the verdicts that it decides. now: None if the rule is off. measure: (values, which rows
+    fail whatever the threshold or None) of some rows, of which a value that is NaN never fails; None if no document is measured by
     itself. about: what one has to know, in sentences.
     """
 

@@ -62,7 +62,7 @@ def compare_model(
     """One model of all variants: `settings`, `measures` with values and differences to main, `pairs` of any two by bits per byte; and the
     comparison of each measure.
 
-    Empty where main or all others have no such model, or main holds out no text. Raises ManifestError where the variants were evaluated on
+    Empty where main or all others have no such model, or main holds out no text. Raises ManifestError if the variants were evaluated on
     other documents.
     """
     manifests = {name: manifest for name, variant in variants.items() if (manifest := variant.common_evaluation(model))}
@@ -232,7 +232,7 @@ def compare_settings(
     seeds: Mapping[str, Mapping[str, Any]],
     options: CompareSettings,
 ) -> Row:
-    """compare.json. Raises ManifestError where variants were evaluated on other documents."""
+    """compare.json. Raises ManifestError if variants were evaluated on other documents."""
     rows = {name: variant_row(variant, settings, seeds[name]) for name, variant in variants.items()}
     first: dict[str, str] = {}
     for name, variant in variants.items():

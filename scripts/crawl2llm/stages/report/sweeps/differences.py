@@ -71,7 +71,7 @@ class Comparison:
 
     def setting_rows(self) -> list[Row]:
         """Of each setting: `mean`, `seeds` (trainings), `deviation` between them (None for one), `stderr_seeds` (by the pooled noise; None
-        where there is none), `stderr_documents`.
+        if there is none), `stderr_documents`.
         """
         out = []
         for place, setting_values in enumerate(self.by_setting):
@@ -89,7 +89,7 @@ class Comparison:
         return out
 
     def error_parts(self, first_place: int, second_place: int) -> tuple[Part | None, Part]:
-        """The errors of the difference of two settings: of seeds (None where it is not known), of documents."""
+        """The errors of the difference of two settings: of seeds (None if it is not known), of documents."""
         first, second = self.by_setting[first_place], self.by_setting[second_place]
         numbers = (len(first), len(second))
         draws = self.draws[:, second_place] - self.draws[:, first_place]

@@ -134,7 +134,7 @@ def parallel_figure(keys: Sequence[str], rows: Sequence[tuple[str, Sequence[Any]
         for name, setting_values, measure in shown_rows
     )
     return figure_svg(
-        "parallel", "Settings and what came of them", f"{unit} of each setting. {spoken}.", draw, height=3.4, width=WIDE
+        "parallel", "Settings and their results", f"{unit} of each setting. {spoken}.", draw, height=3.4, width=WIDE
     )
 
 

@@ -21,7 +21,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Noise:
-    """What seeds change. variance: of one training's measure among trainings of its setting; freedom: Σ (seeds − 1), 0 where no setting
+    """What seeds change. variance: of one training's measure among trainings of its setting; freedom: Σ (seeds − 1), 0 if no setting
     has two. shared: how much of it is by chance of the documents, for these are the same in `documents` of `difference` too.
     """
 
@@ -85,7 +85,7 @@ def between_seeds(noise: Noise, seeds: tuple[int, int]) -> Part:
 
 
 def welch_part(first: Sequence[float], second: Sequence[float]) -> Part | None:
-    """The same by each setting's own variance (Welch 1947); None where one of them has a single training."""
+    """The same by each setting's own variance (Welch 1947); None if one of them has a single training."""
     if min(len(first), len(second)) < 2:
         return None
     parts = [Part(float(np.var(values, ddof=1)) / len(values), len(values) - 1) for values in (first, second)]

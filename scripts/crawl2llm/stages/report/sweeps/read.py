@@ -121,7 +121,7 @@ class Costs:
 
     def variant_costs(self, variant: str) -> Row:
         """Seconds and GPU-hours of the tasks that a variant ran itself (`own`), of all that its results were made by (`all`), and of its
-        pre-training; None where nothing was measured.
+        pre-training; None if nothing was measured.
         """
         total = {"own": [0.0, 0.0], "all": [0.0, 0.0], "training": [0.0, 0.0]}
         measured, own_tasks = 0, 0
@@ -148,7 +148,7 @@ class Costs:
         return {**rows, "tasks": measured, "tasks_own": own_tasks} if measured else {"tasks": 0, "tasks_own": 0}
 
     def _task_cost(self, manifest: Path) -> tuple[float, int] | None:
-        """(seconds, GPUs) of a task; None where it was not measured."""
+        """(seconds, GPUs) of a task; None if it was not measured."""
         path = next(task_costs.work_benchmarks([task_costs.benchmark_path(manifest)]))
         if not path.exists():
             return None

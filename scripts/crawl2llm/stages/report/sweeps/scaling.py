@@ -32,7 +32,7 @@ OPERATIONS = 6  # floating-point operations of a parameter and token: Kaplan et 
 
 @dataclass(frozen=True)
 class Law:
-    """The constants. A and α are None where sizes do not vary enough, B and β where tokens do not: E then holds that part too."""
+    """The constants. A and α are None if sizes do not vary enough, B and β where tokens do not: E then holds that part too."""
 
     E: float
     A: float | None
@@ -50,7 +50,7 @@ class Law:
         return out
 
     def optimum(self, operations: float) -> tuple[float, float] | None:
-        """(parameters, tokens) with the lowest loss for so many operations, C = 6 N D; None where one of the two powers is not known.
+        """(parameters, tokens) with the lowest loss for so many operations, C = 6 N D; None if one of the two powers is not known.
 
         N = G (C/6)^(β/(α+β)), D = C / (6 N), G = (α A / (β B))^(1/(α+β)): Hoffmann et al., equation 4.
         """
@@ -185,7 +185,7 @@ def identifiable_powers(parameters: Sequence[float], tokens: Sequence[float]) ->
 
 
 def fit_law(parameters: Sequence[float], tokens: Sequence[float], losses: Sequence[float]) -> Law | None:
-    """The law of these points; None where neither power is identifiable. Losses are positive, of any unit (E, A and B have it)."""
+    """The law of these points; None if neither power is identifiable. Losses are positive, of any unit (E, A and B have it)."""
     by_size, by_tokens = identifiable_powers(parameters, tokens)
     if not (by_size or by_tokens):
         return None
@@ -286,6 +286,6 @@ def why_no_law(parameters: Sequence[float], tokens: Sequence[float]) -> str:
     if min(sizes, lengths) < DISTINCT:
         return f"{counts_text}, and both vary: {DISTINCT} of each are needed, or one that stays the same"
     return (
-        f"the {places} pairs of size and tokens are too few, or lie on one line: which of the two changed the loss cannot be told. "
-        "Train each size on several numbers of tokens"
+        f"the {places} pairs of size and tokens are too few, or lie on one line, so the effects of size and tokens "
+        "cannot be separated. Train each size on several numbers of tokens"
     )

@@ -30,7 +30,7 @@ def check_same_text(manifests: Mapping[str, Manifest]) -> None:
 
 
 def text_measures(manifests: Mapping[str, Manifest], model: str, groups: Groups) -> list[Measure]:
-    """Bits per byte on all documents, then on those of each source where there are several; lower is better."""
+    """Bits per byte on all documents, then on those of each source if there are several; lower is better."""
     rows = {variant: manifest.rows(f"{model}.heldout.jsonl") for variant, manifest in manifests.items()}
     documents: dict[str, Row] = {row["document"]: row for row in next(iter(rows.values())) if row["bytes"]}
     names = list(documents)

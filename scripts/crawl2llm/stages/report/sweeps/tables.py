@@ -23,13 +23,13 @@ Row = dict[str, Any]
 WORDS = {
     verdicts.BETTER: "better",
     verdicts.WORSE: "worse",
-    verdicts.UNCLEAR: "not to be told apart",
+    verdicts.UNCLEAR: "no significant difference",
     verdicts.UNKNOWN: "noise between trainings unknown",
 }
 VERDICTS_AGAINST_MAIN = {
     verdicts.BETTER: "better than main",
     verdicts.WORSE: "worse than main",
-    verdicts.UNCLEAR: "not to be told apart from main",
+    verdicts.UNCLEAR: "no significant difference from main",
     verdicts.UNKNOWN: "noise between trainings unknown",
 }
 SIGNS = {verdicts.BETTER: "▲ ", verdicts.WORSE: "▼ ", verdicts.UNCLEAR: "", verdicts.UNKNOWN: "? "}
@@ -90,7 +90,7 @@ def difference_text(name: str, difference: float | None) -> str:
 
 
 def total_error(row: Row) -> float:
-    """The standard error of a setting's mean: of seeds, where it is known, and of documents."""
+    """The standard error of a setting's mean: of seeds, if it is known, and of documents."""
     return float(((row["stderr_seeds"] or 0) ** 2 + row["stderr_documents"] ** 2) ** 0.5)
 
 
@@ -120,7 +120,7 @@ def verdict_rows(model: Row, settings: Mapping[str, Row], options: CompareSettin
         )
         if comparison is None:
             cells = [
-                cell("what the others are compared with", "", "plain muted"),
+                cell("the baseline", "", "plain muted"),
                 cell(NOTHING, 0.0),
                 cell(NOTHING, ""),
                 cell(NOTHING, ""),
@@ -237,7 +237,7 @@ def axis_rows(axes: Sequence[Row]) -> list[Row]:
 
 
 def best_rows(model: Row) -> list[Row]:
-    """The best setting by each measure, and whether it is told apart from main."""
+    """The best setting by each measure, and whether it differs significantly from main."""
     rows = []
     for measure in model["measures"]:
         means = [setting_row["mean"] for setting_row in measure["settings"]]

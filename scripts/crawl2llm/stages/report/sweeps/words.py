@@ -99,8 +99,9 @@ def about_verdicts(base: Row, options: CompareSettings) -> str:
     return (
         f"The error of a difference has two parts: the noise between trainings with other seeds, {noise_words}, and that of the documents, "
         f"by a bootstrap over the same documents for both. A verdict is given where the p-value, corrected for {family} "
-        f"{singular_or_plural(family, 'comparison')} (Holm), is at most {1 - options.confidence:.2g}. Would be seen from: the smallest "
-        f"difference that these seeds and documents would show with probability {format_percent(options.power, 0)}."
+        f"{singular_or_plural(family, 'comparison')} (Holm), is at most {1 - options.confidence:.2g}. Detectable "
+        f"from: the smallest difference that these seeds and documents would show with probability "
+        f"{format_percent(options.power, 0)}."
     )
 
 
@@ -159,10 +160,10 @@ def formula_rows(options: CompareSettings) -> list[tuple[str, str]]:
             f"Holm 1979: the chance of one false verdict or more in a family of comparisons is at most {level}.",
         ),
         (
-            "What would be seen",
+            "Detectable difference",
             f"Power {format_percent(options.power, 0)} by the noncentral t distribution (Cohen 1988), at the level of the correction's "
-            "first step. More seeds make the seeds' part smaller, not that of documents. The noise that was measured is taken for the "
-            "true one.",
+            "first step. More seeds reduce the error of the seeds, not that of the documents. The measured noise is "
+            "taken as the true noise.",
         ),
         (
             "Scaling law",
@@ -170,7 +171,7 @@ def formula_rows(options: CompareSettings) -> list[tuple[str, str]]:
             f"Operations are {scaling.OPERATIONS} N D.",
         ),
         (
-            "What it cannot tell",
+            "Limits",
             "A verdict holds for this size of model and so many tokens. Among many settings the best one looks better than it is. Seeds "
             "change what `sweep.seed_keys` names, and nothing else.",
         ),
