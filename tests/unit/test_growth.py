@@ -406,6 +406,7 @@ ELSEWHERE = {
     "crawl2llm.commands.plan.words.": "prints",
     "crawl2llm.commands.plan.command.print_plan": "prints",
     "crawl2llm.filters.url.lists.Hashes.__init__": "hashes",
+    "crawl2llm.commands.keys.": "of the schema",
     "crawl2llm.commands.watch.": "prints; a log's line is short",
     **dict.fromkeys(OF_THE_MACHINE, "of the machine"),
     **dict.fromkeys(OF_THE_PROJECT, "a file of the project"),

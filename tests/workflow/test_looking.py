@@ -33,9 +33,10 @@ LOOKS = {  # command: its options in a folder of a run
     "who-wrote": [["a text"]],
     "forget": [["--domain", "example.com"]],
     "record": [[]],
+    "keys": [[], ["seed"]],
 }
 WRITES = {"new", "report", "decontaminate", "docs"}  # what they write is what they are for
-TALKS = {"serve", "sample"}  # they load a model, and their own tests say what they do
+TALKS = {"serve", "sample", "gpu-check"}  # they load a model, and their own tests say what they do
 CASES = [(command, options) for command, rows in LOOKS.items() for options in rows]
 
 

@@ -104,6 +104,25 @@ def test_snakemake_does_not_ask_when_the_executor_is_imported(calls: Path, tmp_p
     assert done.returncode == 0 and "--slurm-partition" in done.stdout and calls.read_text() == ""
 
 
+def test_pandas_is_imported_by_the_report_that_needs_it_alone(calls: Path, tmp_path: Path) -> None:
+    """The report is the executor's own: without an answer of sacct it has no rows, and says so."""
+    does = (
+        "import snakemake.cli, sys, logging, snakemake_executor_plugin_slurm as plugin; assert 'pandas' not in sys.modules; "
+        "plugin.create_efficiency_report(0.8, 'a-run', None, logging.getLogger()); assert 'pandas' in sys.modules; "
+        "print(sys.modules['snakemake_executor_plugin_slurm.efficiency_report'].__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", does],
+        cwd=tmp_path,
+        env=local_plugin.project_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and done.stdout.strip().endswith("efficiency_report.py"), done.stderr
+    assert "sacct" in calls.read_text()
+
+
 def test_the_executor_asks_by_itself(calls: Path, tmp_path: Path) -> None:
     """Without this the test above would see nothing."""
     asks = (

@@ -130,7 +130,7 @@ def test_another_threshold_is_told_with_what_it_changed(
     assert f"{WORDS}: 30 → 60" in said and f"heuristics.select.kept: {before} → {after}" in said
     # What stands behind it is of the verdicts before, and the config has other settings than it was made with.
     assert not found["outdated"]["a"] and not found["other_settings"]["a"]
-    assert "earlier heuristics.select" in found["outdated"]["b"]["corpus.write"]
+    assert "an earlier version of heuristics.select" in found["outdated"]["b"]["corpus.write"]
     assert found["other_settings"]["b"] == ["heuristics.select"]
     assert "B is not of one run: " in said and "A is not of one run" not in said
     assert "B has results of other settings or code than its config has now: heuristics.select" in said

@@ -163,7 +163,7 @@ def test_a_prompt_without_the_text_and_two_sources_of_a_step_are_refused(tmp_pat
     made = config(seeds={"corpus": [str(where)]})
     made["ingest"]["extract"]["sources"].append({"name": "more", "kind": "synthesized", "step": STEP})
     with pytest.raises(
-        ConfigError, match=r"sources\[2\]\.step is synthesize\.rephrase, which .*sources\[1\] has already"
+        ConfigError, match=r"sources\[2\]\.step is synthesize\.rephrase, which .*sources\[1\] already uses"
     ):
         check_project(Project(configuration.validate(made)))
 
