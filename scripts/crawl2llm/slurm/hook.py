@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.commands import preflight
 from crawl2llm.core import retries
 from crawl2llm.slurm import executor, guard, pace, queue
 
@@ -55,6 +54,8 @@ def before_submission(workflow: Any) -> None:
         if not slurm:
             submitted.unlink()  # nothing is left: the next run on this machine asks nothing
         else:
+            from crawl2llm.commands import preflight  # here: each job on a node reads this file too, and submits nothing
+
             report = preflight.preflight_report(workflow, workflow.executor_settings)
             logger.info(report.table())
             for line in report.warnings:
