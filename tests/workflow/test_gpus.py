@@ -89,7 +89,7 @@ def trainings() -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_trainings_of_variants_have_gpus_of_their_own(tmp_path: Path) -> None:
     """Three trainings on two GPUs: each sees one, two run at the same time, and never two on one GPU."""
     seen: list[dict[str, set[str]]] = []

@@ -12,7 +12,7 @@ import pytest
 from crawl2llm.core.root import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_of_a_tiny_model(tmp_path: Path) -> None:
     """In a process of its own, whose environment the benchmark changes."""
     cases = ["bf16", "compiled, stage 1, muon in bf16", "deepspeed"]

@@ -63,7 +63,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
     return json.loads((folder / "found.json").read_text()), done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_contender_trains_without_the_projects_other_libraries(found: tuple[dict[str, Any], str]) -> None:
     result, said = found
     assert said.startswith("No GPU is here") and result["machine"]["gpu"] is None

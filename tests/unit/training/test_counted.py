@@ -61,7 +61,7 @@ def row(processes: int, case: tuple[dict[str, Any], dict[str, Any]], sizes: dict
     return f"| {place} | {how} | {settings.get('loss_chunk') or '–'} | {numbers} |"
 
 
-@pytest.mark.parametrize("processes", CASES)
+@pytest.mark.parametrize("processes", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_the_estimate_is_what_the_engine_holds(processes: int) -> None:
     wrong, rows = [], []
     for case, sizes in zip(CASES[processes], counted(processes), strict=True):
