@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import math
 from collections import Counter
+from functools import cache
 
 import numpy as np
 import pytest
@@ -55,21 +56,24 @@ def test_no_more_tokens_than_are_wanted() -> None:
     assert (model.tokens, list(model.single)) == (6, [1, 1, 1, 1, 1, 1, 0])
 
 
-TEXTS = [text.encode() for text in tiny.pages().values()]
+@cache
+def texts() -> list[bytes]:
+    """Pages, as bytes; made when they are needed, which every worker that collects the tests would otherwise wait for."""
+    return [text.encode() for text in tiny.pages().values()]
 
 
 def test_xz() -> None:
-    whole = b"".join(TEXTS)
+    whole = b"".join(texts())
     packed = lzma.compress(whole, preset=9 | lzma.PRESET_EXTREME)
-    assert compressors.xz_bits_per_byte(TEXTS) == pytest.approx(8 * len(packed) / len(whole))
+    assert compressors.xz_bits_per_byte(texts()) == pytest.approx(8 * len(packed) / len(whole))
     assert compressors.xz_bits_per_byte([]) is None and compressors.xz_bits_per_byte([b""]) is None
 
 
 def test_zstd_with_a_dictionary() -> None:
-    with_one, size = compressors.zstd_bits_per_byte(TEXTS[:5], TEXTS[5:])
-    without, none = compressors.zstd_bits_per_byte(TEXTS[:5], [])
-    alone = sum(len(zstandard.ZstdCompressor(level=19).compress(text)) for text in TEXTS[:5])
+    with_one, size = compressors.zstd_bits_per_byte(texts()[:5], texts()[5:])
+    without, none = compressors.zstd_bits_per_byte(texts()[:5], [])
+    alone = sum(len(zstandard.ZstdCompressor(level=19).compress(text)) for text in texts()[:5])
     assert size > 50_000 and none == 0
-    assert without == pytest.approx(8 * alone / sum(map(len, TEXTS[:5])), rel=0.01)
+    assert without == pytest.approx(8 * alone / sum(map(len, texts()[:5])), rel=0.01)
     assert with_one is not None and without is not None and with_one < 0.9 * without
-    assert compressors.zstd_bits_per_byte([], TEXTS)[0] is None
+    assert compressors.zstd_bits_per_byte([], texts())[0] is None

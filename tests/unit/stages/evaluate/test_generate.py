@@ -57,9 +57,11 @@ def test_answers_and_samples(inputs: Inputs, tmp_path: Path) -> None:
         assert row["nats"] == pytest.approx(nats, abs=1e-3) and row["tokens"] == len(written)
     nats, tokens = (sum(row[key] for row in rows) for key in ("nats", "tokens"))
     assert found["answers"]["all"]["self_perplexity"] == pytest.approx(math.exp(nats / tokens), rel=1e-4)
-    # Fewer questions are some of the same, with the same answers.
+    # Fewer questions are some of the same, with the same answers; in a batch of another size products are rounded in another order.
     few = generated(inputs, inputs["pairs"][0], tmp_path / "few", questions=2)
-    assert lines(tmp_path / "few/base.answers.jsonl") == rows[:2] and few["samples"] is None
+    assert few["samples"] is None
+    for row, wanted in zip(lines(tmp_path / "few/base.answers.jsonl"), rows[:2], strict=True):
+        assert row == wanted | {"nats": pytest.approx(wanted["nats"], abs=1e-3)}
     again = generated(inputs, inputs["pairs"][0], tmp_path / "again", questions=6, samples=3)
     assert again == found and lines(tmp_path / "again/base.texts.jsonl") == lines(tmp_path / "base.texts.jsonl")
 
