@@ -22,6 +22,7 @@ import yaml
 from crawl2llm.chain import config, config_schema
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.filters.quality import tools
+from crawl2llm.training import model_check
 from tests.workflow.conftest import ROOT, TINY
 from tests.workflow.expectations import TABLE, made_expectation, matrix
 from tests.workflow.plan import planned
@@ -100,8 +101,15 @@ def test_every_filter_can_be_skipped_by_a_source() -> None:
     assert skipped == list(FILTERS)
 
 
+@pytest.fixture(scope="module")
+def answers_about_models() -> None:
+    """What the plans of all cases ask about their models, answered by one process: each by itself would import transformers."""
+    trees = (changed(path, entry["to"], **entry.get("also", {})) for path, entry in CASES.values() if "train." in path)
+    model_check.prefetch_answers(map(config.validate, trees))
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_leaf(complete: Path, case: str) -> None:
+def test_leaf(complete: Path, answers_about_models: None, case: str) -> None:
     path, entry = CASES[case]
     if path in KENLM and (why := tools.KENLM.problem()):
         pytest.skip(why)

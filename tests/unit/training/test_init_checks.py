@@ -17,6 +17,7 @@ from crawl2llm.chain.project import Project
 from crawl2llm.core.atomic_folder import CHECKPOINT, seal_folder
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
+from crawl2llm.training import model_check
 from crawl2llm.workflow.project_checks import check_project
 
 SHAPE = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 128}
@@ -51,44 +52,60 @@ def of_checkpoint(folder: Path, step: int = 40, **facts: Any) -> Path:
     return folder
 
 
-def refused(folder: Path, keys: dict[str, Any] | None = None, shape: dict[str, Any] | None = None) -> str:
-    """The refusal of a whole config before its run; "" for none."""
+def complete_config(folder: Path, keys: dict[str, Any] | None, shape: dict[str, Any] | None) -> dict[str, Any]:
     train = {"start_from": str(folder), "steps": 60, "global_batch_tokens": 1024, "micro_batch": 1, **(keys or {})}
     tree = {
         "tokenize": {"train": {"vocabulary": 600}},
         "pretrain": {"train": {**train, "model": {"tie_embeddings": True, **SHAPE, **(shape or {})}}},
     }
+    return configuration.validate(tree)
+
+
+def refused(folder: Path, keys: dict[str, Any] | None = None, shape: dict[str, Any] | None = None) -> str:
+    """The refusal of a whole config before its run; "" for none."""
     try:
-        check_project(Project(configuration.validate(tree), [{"main": {}}, {"main": {"00000": ""}}]))
+        check_project(Project(complete_config(folder, keys, shape), [{"main": {}}, {"main": {"00000": ""}}]))
     except InputError as error:
         return str(error)
     return ""
 
 
+SUITABLE: list[dict[str, Any]] = [
+    {},
+    {"context": 256, "layers": "auto", "hidden_size": "auto", "heads": "auto"},
+    {"overrides": {"rms_norm_eps": 1e-6, "rope_parameters": {"rope_theta": 5e5}}},
+]
+OTHERS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"layers": 4}, {}, "num_hidden_layers is 2 in its config.json, and 4 in this run"),
+    ({"heads": 8, "kv_heads": 8}, {}, "num_attention_heads is 4 in its config.json, and 8 in this run"),
+    ({"tie_embeddings": False}, {}, "tie_word_embeddings is True in its config.json, and False in this run"),
+    ({}, {"head_dim": 128}, "head_dim is 128 in its config.json, and 16 in this run"),
+    ({"overrides": {"rms_norm_eps": 0.1}}, {}, "rms_norm_eps is 1e-06 in its config.json, and 0.1 in this run"),
+    ({"type": "qwen3"}, {}, "model_type is 'llama' in its config.json, and pretrain.train.model.type is 'qwen3'"),
+    ({}, {"vocab_size": 800}, "its vocabulary has 800 entries, and tokenize.train.vocabulary is 600"),
+    (GPT2, {"model_type": "gpt2", "n_embd": 96}, "n_embd is 96 in its config.json, and 64 in this run"),
+]
+
+
+@pytest.fixture(scope="module")
+def answers_about_models() -> None:
+    """What the checks ask about these models, answered by one process: each by itself would import transformers."""
+    shapes = [*SUITABLE, *(shape for shape, _, _ in OTHERS)]
+    model_check.prefetch_answers(complete_config(Path("a"), None, shape) for shape in shapes)
+
+
 @pytest.mark.parametrize("made", [of_model, of_checkpoint])
-def test_what_suits_is_taken(tmp_path: Path, made: Any) -> None:
+def test_what_suits_is_taken(tmp_path: Path, answers_about_models: None, made: Any) -> None:
     """Also where the context is another, keys are `auto`, the vocabulary has fewer entries than were asked for."""
     folder = made(tmp_path / "a", vocab_size=590)
-    assert refused(folder) == ""
-    assert refused(folder, shape={"context": 256, "layers": "auto", "hidden_size": "auto", "heads": "auto"}) == ""
-    assert refused(folder, shape={"overrides": {"rms_norm_eps": 1e-6, "rope_parameters": {"rope_theta": 5e5}}}) == ""
+    assert [refused(folder, shape=shape) for shape in SUITABLE] == ["", "", ""]
 
 
-@pytest.mark.parametrize(
-    ("shape", "there", "said"),
-    [
-        ({"layers": 4}, {}, "num_hidden_layers is 2 in its config.json, and 4 in this run"),
-        ({"heads": 8, "kv_heads": 8}, {}, "num_attention_heads is 4 in its config.json, and 8 in this run"),
-        ({"tie_embeddings": False}, {}, "tie_word_embeddings is True in its config.json, and False in this run"),
-        ({}, {"head_dim": 128}, "head_dim is 128 in its config.json, and 16 in this run"),
-        ({"overrides": {"rms_norm_eps": 0.1}}, {}, "rms_norm_eps is 1e-06 in its config.json, and 0.1 in this run"),
-        ({"type": "qwen3"}, {}, "model_type is 'llama' in its config.json, and pretrain.train.model.type is 'qwen3'"),
-        ({}, {"vocab_size": 800}, "its vocabulary has 800 entries, and tokenize.train.vocabulary is 600"),
-        (GPT2, {"model_type": "gpt2", "n_embd": 96}, "n_embd is 96 in its config.json, and 64 in this run"),
-    ],
-)
+@pytest.mark.parametrize(("shape", "there", "said"), OTHERS)
 @pytest.mark.parametrize("made", [of_model, of_checkpoint])
-def test_another_model_is_refused(tmp_path: Path, made: Any, shape: Any, there: Any, said: str) -> None:
+def test_another_model_is_refused(
+    tmp_path: Path, answers_about_models: None, made: Any, shape: Any, there: Any, said: str
+) -> None:
     folder = made(tmp_path / "a", **there)
     assert refused(folder, shape=shape) == f"pretrain.train.start_from is {str(folder)!r}: {said}"
 
