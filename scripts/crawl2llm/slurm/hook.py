@@ -54,7 +54,7 @@ def before_submission(workflow: Any) -> None:
         if not slurm:
             submitted.unlink()  # nothing is left: the next run on this machine asks nothing
         else:
-            from crawl2llm.commands import preflight  # here: each job on a node reads this file too, and submits nothing
+            from crawl2llm.commands import preflight  # here, since each job reads this file too
 
             report = preflight.preflight_report(workflow, workflow.executor_settings)
             logger.info(report.table())
