@@ -2,8 +2,10 @@
 
 Snakemake imports all executors, whichever a run has, and this one (2.8.0) asks `scontrol show config` then, for the help of one option: it
 waits 10 s for a controller that is down. It also imports pandas, for a report that only `--slurm-efficiency-report` writes: a quarter of
-the time that Snakemake takes to start, and it starts twice in each job. `make install` puts this file and `crawl2llm_unasked.pth`, which imports it at each start of
-Python, into the environment. It needs the standard library alone, and imports none of it before the executor: every start of Python waits.
+the time that Snakemake takes to start, and it starts twice in each job.
+
+`make install` puts this file and `crawl2llm_unasked.pth`, which imports it at each start of Python, into the environment. It needs the
+standard library alone, and imports none of it before the executor: every start of Python waits.
 """
 
 # mypy: allow-untyped-defs
