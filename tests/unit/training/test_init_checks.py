@@ -61,7 +61,7 @@ def complete_config(folder: Path, keys: dict[str, Any] | None, shape: dict[str, 
     return configuration.validate(tree)
 
 
-def refused(folder: Path, keys: dict[str, Any] | None = None, shape: dict[str, Any] | None = None) -> str:
+def refusal_of(folder: Path, keys: dict[str, Any] | None = None, shape: dict[str, Any] | None = None) -> str:
     """The refusal of a whole config before its run; "" for none."""
     try:
         check_project(Project(complete_config(folder, keys, shape), [{"main": {}}, {"main": {"00000": ""}}]))
@@ -98,7 +98,7 @@ def answers_about_models() -> None:
 def test_what_suits_is_taken(tmp_path: Path, answers_about_models: None, made: Any) -> None:
     """Also where the context is another, keys are `auto`, the vocabulary has fewer entries than were asked for."""
     folder = made(tmp_path / "a", vocab_size=590)
-    assert [refused(folder, shape=shape) for shape in SUITABLE] == ["", "", ""]
+    assert [refusal_of(folder, shape=shape) for shape in SUITABLE] == ["", "", ""]
 
 
 @pytest.mark.parametrize(("shape", "there", "said"), OTHERS)
@@ -107,7 +107,7 @@ def test_another_model_is_refused(
     tmp_path: Path, answers_about_models: None, made: Any, shape: Any, there: Any, said: str
 ) -> None:
     folder = made(tmp_path / "a", **there)
-    assert refused(folder, shape=shape) == f"pretrain.train.start_from is {str(folder)!r}: {said}"
+    assert refusal_of(folder, shape=shape) == f"pretrain.train.start_from is {str(folder)!r}: {said}"
 
 
 @pytest.mark.parametrize(
@@ -115,35 +115,35 @@ def test_another_model_is_refused(
 )
 def test_a_checkpoint_after_the_last_step_is_refused(tmp_path: Path, keys: dict[str, Any]) -> None:
     folder = of_checkpoint(tmp_path / "a")
-    assert re.search(r"after step 40, and this run ends at step [34]0: set more", refused(folder, keys))
-    assert refused(folder, {"steps": None, "epochs": 1}) == ""  # the corpus decides
+    assert re.search(r"after step 40, and this run ends at step [34]0: set more", refusal_of(folder, keys))
+    assert refusal_of(folder, {"steps": None, "epochs": 1}) == ""  # the corpus decides
 
 
 def test_another_optimizer_is_refused(tmp_path: Path) -> None:
     """Where the checkpoint says whose state it has; those of earlier versions do not."""
     muon = {"optimizer": "muon", "zero_stage": 0}
-    said = refused(of_checkpoint(tmp_path / "a"), muon)
+    said = refusal_of(of_checkpoint(tmp_path / "a"), muon)
     assert "has the state of the optimizer adamw, and pretrain.train.optimizer is 'muon'" in said
-    assert refused(of_checkpoint(tmp_path / "old", optimizer=""), muon) == ""
-    assert refused(of_model(tmp_path / "model"), muon) == ""
+    assert refusal_of(of_checkpoint(tmp_path / "old", optimizer=""), muon) == ""
+    assert refusal_of(of_model(tmp_path / "model"), muon) == ""
 
 
 def test_a_folder_of_neither_is_refused_with_what_was_meant(tmp_path: Path) -> None:
     said = f"is {str(tmp_path)!r}: a folder with neither *.safetensors nor checkpoint.json"
-    assert refused(tmp_path).endswith(said)
+    assert refusal_of(tmp_path).endswith(said)
     step = of_checkpoint(tmp_path / "step-000040")
-    assert refused(tmp_path).endswith(f"; did you mean {step}?")
+    assert refusal_of(tmp_path).endswith(f"; did you mean {step}?")
     model = of_model(tmp_path / "model")
-    assert refused(tmp_path).endswith(f"; did you mean {model} or {step}?")
+    assert refusal_of(tmp_path).endswith(f"; did you mean {model} or {step}?")
 
 
 def test_what_is_damaged_is_refused(tmp_path: Path) -> None:
     model, step = of_model(tmp_path / "model"), of_checkpoint(tmp_path / "step-000040")
     (model / "config.json").write_text("[1")
-    assert "no readable config.json there" in refused(model)
+    assert "no readable config.json there" in refusal_of(model)
     (step / "model/config.json").write_text("{}")
-    assert "the checkpoint is not complete (model/config.json changed size or is missing)" in refused(step)
-    assert "no folder of a model or of a checkpoint" in refused(step / CHECKPOINT)
+    assert "the checkpoint is not complete (model/config.json changed size or is missing)" in refusal_of(step)
+    assert "no folder of a model or of a checkpoint" in refusal_of(step / CHECKPOINT)
 
 
 def test_it_needs_no_torch() -> None:

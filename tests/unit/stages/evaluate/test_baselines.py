@@ -5,7 +5,6 @@ from __future__ import annotations
 import lzma
 import math
 from collections import Counter
-from functools import cache
 
 import numpy as np
 import pytest
@@ -56,7 +55,6 @@ def test_no_more_tokens_than_are_wanted() -> None:
     assert (model.tokens, list(model.single)) == (6, [1, 1, 1, 1, 1, 1, 0])
 
 
-@cache
 def texts() -> list[bytes]:
     """Pages, as bytes; made when they are needed, which every worker that collects the tests would otherwise wait for."""
     return [text.encode() for text in tiny.pages().values()]

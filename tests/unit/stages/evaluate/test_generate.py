@@ -61,7 +61,7 @@ def test_answers_and_samples(inputs: Inputs, tmp_path: Path) -> None:
     few = generated(inputs, inputs["pairs"][0], tmp_path / "few", questions=2)
     assert few["samples"] is None
     for row, wanted in zip(lines(tmp_path / "few/base.answers.jsonl"), rows[:2], strict=True):
-        assert row == wanted | {"nats": pytest.approx(wanted["nats"], abs=1e-3)}
+        assert row == wanted | {"nats": pytest.approx(wanted["nats"], abs=1.5e-4)}  # they are rounded to 1e-4
     again = generated(inputs, inputs["pairs"][0], tmp_path / "again", questions=6, samples=3)
     assert again == found and lines(tmp_path / "again/base.texts.jsonl") == lines(tmp_path / "base.texts.jsonl")
 
