@@ -116,7 +116,7 @@ def test_what_looks_at_a_complete_run_leaves_it_as_it_is(
     for command, rows in LOOKS.items():
         if command in ("plan", "preflight", "status", "marks"):
             continue
-        more = [] if command in ("verify", "export") else config
+        more = [] if command in ("verify", "export", "keys") else config
         for options in rows:
             __main__.main([command, *options, *more])
             said = capsys.readouterr()
