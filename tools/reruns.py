@@ -22,18 +22,19 @@ CODE = ROOT / "scripts" / "crawl2llm"
 
 
 @cache
-def steps_by_module() -> dict[Path, list[str]]:
-    """Module → the steps whose results it decides."""
-    steps_of: dict[Path, list[str]] = {}
+def steps_by_module() -> dict[str, list[str]]:
+    """Module, as a path below the project's root → the steps whose results it decides."""
+    steps_of: dict[str, list[str]] = {}
     for step in STEPS:
-        for path in import_closure(program_of(step)):
-            steps_of.setdefault(path, []).append(step)
+        for name in import_closure(program_of(step)):
+            steps_of.setdefault(name, []).append(step)
     return steps_of
 
 
 def rerun_text(path: Path) -> str:
     """Which steps run again if this module is edited, in words."""
-    steps = [] if is_plumbing(str(path.relative_to(ROOT))) else steps_by_module().get(path, [])
+    name = str(path.relative_to(ROOT))
+    steps = [] if is_plumbing(name) else steps_by_module().get(name, [])
     other_steps = [step for step in STEPS if step not in steps]
     if not steps or not other_steps:
         return "every step" if steps else "nothing"

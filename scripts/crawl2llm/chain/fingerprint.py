@@ -49,12 +49,12 @@ _cached = Cache(CACHE, shared=ROOT / "scripts/crawl2llm/chain/__pycache__" / CAC
 
 
 @cache
-def _meaning_and_imports(path: Path) -> tuple[str, tuple[str, ...]]:
-    """(hash of the meaning, imported project modules) of a source file, from the cache where its bytes are known."""
-    raw = path.read_bytes()
+def _meaning_and_imports(name: str, root: Path) -> tuple[str, tuple[str, ...]]:
+    """(hash of the meaning, imported project modules) of a source file below `root`, from the cache if its bytes are known."""
+    raw = (root / name).read_bytes()
     mark = hashlib.sha256(OWN_BYTES + raw).hexdigest()
     if mark not in _cached.values:
-        meaning, imports = code_meaning.parse_source(raw.decode(), path)
+        meaning, imports = code_meaning.parse_source(raw.decode(), root / name)
         _cached.keep_value(mark, [digest(meaning), imports])
     meaning_digest, imports = _cached.values[mark]
     return meaning_digest, tuple(imports)
@@ -66,27 +66,30 @@ def save_hashes() -> None:
 
 
 @cache
-def _files_run_by(module: str, root: Path) -> tuple[Path, ...]:
-    """The files that an import of `module`, or of all that a pattern stands for, runs, plumbing left out: their own, and the __init__.py of
-    their packages.
+def _files_run_by(module: str, root: Path) -> tuple[str, ...]:
+    """The files that an import of `module`, or of all that a pattern matches, runs, without plumbing: the modules' and the __init__.py of
+    their packages; paths below `root`.
     """
     code, name = root / CODE_FOLDER, module.replace(".", "/")
     stems = [path.with_suffix("") for path in sorted(code.glob(f"{name}.py"))] if "*" in name else [code / name]
     packages = [folder / "__init__.py" for stem in stems for folder in (stem, *stem.parents) if code in folder.parents]
     paths = (*(stem.with_suffix(".py") for stem in stems), *packages)
-    return tuple(path for path in paths if path.is_file() and not is_plumbing(str(path.relative_to(root))))
+    names = (str(path.relative_to(root)) for path in paths if path.is_file())
+    return tuple(name for name in names if not is_plumbing(name))
 
 
-def import_closure(module: str, root: Path = ROOT) -> list[Path]:
-    """The files of `module` and of every project module that it imports, sorted; no plumbing, and nothing that plumbing imports."""
-    seen: set[Path] = set()
+def import_closure(module: str, root: Path = ROOT) -> list[str]:
+    """The files of `module` and of every project module that it imports, as sorted paths below `root`; no plumbing, and nothing that
+    plumbing imports.
+    """
+    files: set[str] = set()
     queue = [module]
     while queue:
-        for path in _files_run_by(queue.pop(), root):
-            if path not in seen:
-                seen.add(path)
-                queue += _meaning_and_imports(path)[1]
-    return sorted(seen)
+        for name in _files_run_by(queue.pop(), root):
+            if name not in files:
+                files.add(name)
+                queue += _meaning_and_imports(name, root)[1]
+    return sorted(files)
 
 
 def resource_files(module: str, root: Path = ROOT) -> list[Path]:
@@ -100,7 +103,7 @@ def resource_files(module: str, root: Path = ROOT) -> list[Path]:
     if not beside:  # as in most folders, whose modules need not be read for it
         return []
     texts = {path: path.read_text(encoding="utf-8") for path in files if path.suffix == ".py"}
-    taking_part = set(import_closure(module, root))
+    taking_part = {root / name for name in import_closure(module, root)}
     naming = {path: {each for each, text in texts.items() if path.name in text} for path in beside}
     return [path for path in beside if not naming[path] or naming[path] & taking_part]
 
@@ -112,7 +115,7 @@ def code_hashes(module: str, root: Path = ROOT) -> dict[str, str]:
     `plumbing` is the number that declares by hand what no hash shows (chain/unhashed.py).
     """
     hashes = {"plumbing": str(VERSION)}
-    hashes |= {str(path.relative_to(root)): _meaning_and_imports(path)[0] for path in import_closure(module, root)}
+    hashes |= {name: _meaning_and_imports(name, root)[0] for name in import_closure(module, root)}
     for path in resource_files(module, root):
         hashes[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     return hashes

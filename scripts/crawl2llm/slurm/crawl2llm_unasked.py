@@ -1,8 +1,9 @@
-"""Imports SLURM's executor without the question that it asks a controller, and without pandas, in every Python of an environment.
+"""What Snakemake imports at each start and a run does not need comes when it is needed, in every Python of an environment.
 
-Snakemake imports all executors, whichever a run has, and this one (2.8.0) asks `scontrol show config` then, for the help of one option: it
-waits 10 s for a controller that is down. It also imports pandas, for a report that only `--slurm-efficiency-report` writes: a quarter of
-the time that Snakemake takes to start, and it starts twice in each job.
+Snakemake imports all executors, whichever a run has, and that of SLURM (2.8.0) asks `scontrol show config` then, for the help of one
+option: it waits 10 s for a controller that is down. It also imports pandas, for a report that only `--slurm-efficiency-report` writes.
+Snakemake opens source files by smart_open, which imports requests and the libraries of every cloud that are installed, also for a local
+path. Both take half of the time in which Snakemake starts, and it starts twice in each job.
 
 `make install` puts this file and `crawl2llm_unasked.pth`, which imports it at each start of Python, into the environment. It needs the
 standard library alone, and imports none of it before the executor: every start of Python waits.
@@ -13,44 +14,83 @@ standard library alone, and imports none of it before the executor: every start 
 import sys
 
 
+def execute_without_scontrol(module, execute):
+    """Import the executor without an answer from `scontrol`, so that its help recommends less, and without its report and pandas."""
+    import subprocess
+    from importlib import import_module
+
+    check_output = subprocess.check_output
+    report = f"{module.__name__}.efficiency_report"
+
+    def refuse_scontrol(command, *args, **more):
+        if command and command[0] == "scontrol":
+            raise subprocess.CalledProcessError(1, command)
+        return check_output(command, *args, **more)
+
+    def create_efficiency_report(*args, **more):
+        return import_module(report).create_efficiency_report(*args, **more)
+
+    subprocess.check_output = refuse_scontrol
+    sys.modules[report] = late = type(sys)(report)
+    late.create_efficiency_report = create_efficiency_report
+    try:
+        execute(module)
+    finally:
+        subprocess.check_output = check_output
+        del sys.modules[report]
+
+
+def execute_without_clouds(module, execute):
+    """Import smart_open.transport with local files alone: others are registered when a path first names another place."""
+    import importlib
+
+    late, import_module = [], importlib.import_module
+
+    def import_later(name, *args):
+        if not name.startswith("smart_open."):
+            return import_module(name, *args)
+        late.append(name)
+        raise ImportError(name)  # register_transport leaves out what cannot be imported
+
+    importlib.import_module = import_later
+    try:
+        execute(module)
+    finally:
+        importlib.import_module = import_module
+    get_transport = module.get_transport
+
+    def get_transport_of_all(scheme):
+        if late and scheme not in module._REGISTRY:
+            for name in late:
+                module.register_transport(name)
+            late.clear()
+            module.SUPPORTED_SCHEMES = tuple(sorted(module._REGISTRY))
+        return get_transport(scheme)
+
+    module.get_transport = get_transport_of_all
+
+
+EXECUTE = {
+    "snakemake_executor_plugin_slurm": execute_without_scontrol,
+    "smart_open.transport": execute_without_clouds,
+}
+
+
 class Finder:
-    """Finds the executor, and no other module; its import gets no answer from `scontrol`: its help then recommends less."""
+    """Finds the modules of EXECUTE and no others."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        """The executor's spec as Python finds it, with a loader that answers in the place of `scontrol`; None for any other module."""
-        if name != "snakemake_executor_plugin_slurm":
+        """The module's spec as Python finds it, with a loader that leaves something for later; None for any other module."""
+        if name not in EXECUTE:
             return None
-        import subprocess
+        from functools import partial
         from importlib.machinery import PathFinder
 
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or spec.loader is None:
             return None
-        execute, check_output = spec.loader.exec_module, subprocess.check_output
-        report = f"{name}.efficiency_report"
-
-        def refuse_scontrol(command, *args, **more):
-            if command and command[0] == "scontrol":
-                raise subprocess.CalledProcessError(1, command)
-            return check_output(command, *args, **more)
-
-        def create_efficiency_report(*args, **more):
-            from importlib import import_module
-
-            return import_module(report).create_efficiency_report(*args, **more)
-
-        def execute_unasked(module):
-            subprocess.check_output = refuse_scontrol
-            sys.modules[report] = late = type(sys)(report)
-            late.create_efficiency_report = create_efficiency_report
-            try:
-                execute(module)
-            finally:
-                subprocess.check_output = check_output
-                del sys.modules[report]
-
-        spec.loader.exec_module = execute_unasked
+        spec.loader.exec_module = partial(EXECUTE[name], execute=spec.loader.exec_module)
         return spec
 
 

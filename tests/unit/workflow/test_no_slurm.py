@@ -123,6 +123,24 @@ def test_pandas_is_imported_by_the_report_that_needs_it_alone(calls: Path, tmp_p
     assert "sacct" in calls.read_text()
 
 
+def test_libraries_of_remote_files_are_imported_when_a_path_names_one(tmp_path: Path) -> None:
+    """And all that smart_open registers by itself is there then."""
+    by_itself = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if f.__module__ != 'crawl2llm_unasked']; "
+    does = (
+        "import sys, smart_open; from smart_open import transport; "
+        "assert smart_open.parse_uri('/a/b').uri_path == '/a/b' and 'requests' not in sys.modules; "
+        "assert smart_open.parse_uri('https://a/b').scheme == 'https' and 'requests' in sys.modules; "
+    )
+    shown = "from smart_open import transport; print(transport.SUPPORTED_SCHEMES, sorted(transport._ERRORS))"
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code + shown], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+        for code in (does, by_itself)
+    ]
+    assert "https" in printed[0] and printed[0] == printed[1]
+
+
 def test_the_executor_asks_by_itself(calls: Path, tmp_path: Path) -> None:
     """Without this the test above would see nothing."""
     asks = (
