@@ -130,7 +130,8 @@ def body(args: argparse.Namespace, settings: BandSettings, manifest: Manifest) -
             progress.add(len(takes_part))
 
         ends = Spill(folder / "pairs", parts, ENDS)
-        needs = Spill(folder / "wanted", 1 + all_shards[-1].number // SHARDS_SORTED, np.int64)
+        blocks = np.unique([shard.number // SHARDS_SORTED for shard in all_shards])  # numbers of earlier shards begin far above
+        needs = Spill(folder / "wanted", len(blocks), np.int64)
         for range_ in range(hashes.parts):
             range_buckets = Buckets(hashes.part(range_), settings.max_candidates)
             part = part_of(range_buckets.documents, parts)
@@ -141,7 +142,7 @@ def body(args: argparse.Namespace, settings: BandSettings, manifest: Manifest) -
                 part = part_of(pairs["low"], parts)
                 ends.add(part, pairs)
                 keys = document_part_keys(pairs, part, parts)
-                needs.add(shards_and_rows(keys // parts)[0] // SHARDS_SORTED, keys)
+                needs.add(np.searchsorted(blocks, shards_and_rows(keys // parts)[0] // SHARDS_SORTED), keys)
 
         with Writer(out, PAIR, GROUP) as writer:
             for number in range(parts):
