@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import pytest
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.pretrain import plan
 from crawl2llm.training.parameters import count_model_parameters
-from crawl2llm.training.processes import environments, free_port
 from tests.unit.stages.pretrain.side_by_side import CASES as COMMON
 from tests.unit.stages.pretrain.side_by_side import MORE, named
 from tests.unit.training.typed import shape_settings, train_settings
@@ -37,18 +35,9 @@ BOTH = [pytest.param(one.values[1], marks=one.marks) for one in cases(lambda nam
 
 def side_by_side(program: str, processes: int, *options: str) -> None:
     """Run a program of these tests as one process group."""
-    command = [sys.executable, "-m", f"tests.unit.stages.pretrain.{program}", *options]
-    started = [
-        subprocess.Popen(command, env={**os.environ, **place}, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        for place in environments(0, 1, processes, "127.0.0.1", free_port())
-    ]
-    try:
-        for process in started:
-            _, errors = process.communicate(timeout=900)
-            assert process.returncode == 0, errors
-    finally:
-        for process in started:
-            process.kill()
+    command = [sys.executable, "-m", "tests.unit.stages.pretrain.copied_group", program, str(processes), *options]
+    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
