@@ -276,7 +276,8 @@ PIECE = st.sampled_from([
     "<body>", "</body>",
 ])  # fmt: skip
 PROGRAM = """
-import json, re, sys, time
+import json, sys, time
+from tests.unit.peak_memory import peak_bytes
 from tests.unit.stages.ingest.test_bounds import allowed, repeated, work
 work("<p>words</p>", sys.argv[2])  # what is imported at the first page
 begin = time.process_time()
@@ -284,9 +285,7 @@ for line in sys.stdin:
     page = repeated(json.loads(line), int(sys.argv[1]))
     work(page, sys.argv[2])
     work(allowed(page), sys.argv[2])
-# Not ru_maxrss, in which the memory of the process that started this one counts.
-peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read()).group(1))
-print(time.process_time() - begin, peak // 1024)
+print(time.process_time() - begin, peak_bytes() >> 20)
 """
 
 

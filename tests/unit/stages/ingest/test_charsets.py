@@ -263,12 +263,12 @@ def test_byte_order_mark_of_damaged_pages() -> None:
 def test_large_page_in_another_charset_takes_little_memory() -> None:
     """A process of its own: the decoder's memory is not Python's. 16 MB of bytes are 32 MB of text (two bytes a character)."""
     code = """
-import resource
+from tests.unit.peak_memory import peak_bytes
 from crawl2llm.stages.ingest.charsets import decode_text
 body = "Слово ".encode("cp1251") * 2_700_000
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_bytes()
 assert decode_text(body, "utf-8")[1] == "windows-1251"
-print(len(body), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+print(len(body), peak_bytes() - before)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     size, peak = map(int, done.stdout.split())
