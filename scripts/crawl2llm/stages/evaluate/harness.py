@@ -160,8 +160,10 @@ def evaluate_tasks(
 ) -> dict[str, Any]:
     """What lm-eval finds on tasks: definitions, or paths of YAML files. rows_by_task: the rows of a task that are put, if not all are."""
     import lm_eval
+    from lm_eval import evaluator
     from lm_eval.tasks import TaskManager
 
+    evaluator.add_env_info = lambda results: None  # it lists packages, compilers and GPUs for seconds, which records have
     for name in ("lm_eval", "datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)
     evaluation: dict[str, Any] = lm_eval.simple_evaluate(
