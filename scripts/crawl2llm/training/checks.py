@@ -44,6 +44,7 @@ def check_settings(train: TrainSettings, processes: int) -> None:
     offload.check_offload(engine_settings, key)
     check_document_masking(train)
     check_early_stop(train)
+    check_shard_over(train)
     check_async_checkpoints(train.async_checkpoints, train.engine)
     degrees = parallel.Degrees.of_settings(train)
     parallel.check_degrees(degrees, processes, train)
@@ -68,6 +69,23 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The names that a person may have meant, as words for an error; "" where none is near."""
     close = difflib.get_close_matches(name, list(names), n=3)
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
+
+
+def check_shard_over(train: TrainSettings) -> None:
+    """InputError if nothing is shared out that nodes could have whole, or not by FSDP2 alone."""
+    if train.shard_over == "all":
+        return
+    degrees = parallel.Degrees.of_settings(train)
+    for key, value, allowed in (
+        ("engine", train.engine, train.engine == "torch"),
+        ("zero_stage", train.zero_stage, train.zero_stage > 0),
+        ("parallel", degrees, not degrees),
+    ):
+        if not allowed:
+            raise InputError(
+                f"{SECTION}.shard_over is node, and {SECTION}.{key} is {value}: with engine torch, zero_stage 1 to 3 and nothing under "
+                f"parallel, processes of a node share out the weights; change {SECTION}.{key}, or set {SECTION}.shard_over to all"
+            )
 
 
 def check_heads(model: TrainModel) -> None:

@@ -30,6 +30,7 @@ class EngineSettings:
     gradient_clipping: float
     min_learning_rate_ratio: float = 0.0
     decay: float = 0.2
+    shard_over: str = "all"
     epsilon: float = 1e-8
     optimizer: str = "adamw"
     muon_learning_rate: float = 0.02

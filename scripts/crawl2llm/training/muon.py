@@ -97,7 +97,7 @@ class Muon(torch.optim.AdamW):
     def _process_group(self, matrix: torch.Tensor) -> dist.ProcessGroup | None:
         """The processes among which the matrix is shared out, or which have it all; None for a process alone."""
         if isinstance(matrix, DTensor):
-            return matrix.device_mesh.get_group()
+            return matrix.device_mesh.get_group(matrix.device_mesh.ndim - 1)
         return self.matrix_group or (dist.group.WORLD if dist.is_initialized() else None)
 
     def _whole_updates(
@@ -169,10 +169,12 @@ def local_part(value: torch.Tensor) -> torch.Tensor:
 
 
 def sharded_dimension(matrix: torch.Tensor) -> int | None:
-    """0 if each process has some of the rows, 1 of the columns; None for a matrix that all have whole. One dimension of processes."""
-    if not isinstance(matrix, DTensor) or matrix.placements[0].is_replicate():
+    """0 if each process has some of the rows, 1 of the columns; None for a matrix that all have whole. By the last dimension of processes:
+    those of others have the same.
+    """
+    if not isinstance(matrix, DTensor) or matrix.placements[-1].is_replicate():
         return None
-    return int(matrix.placements[0].dim)  # type: ignore[attr-defined]
+    return int(matrix.placements[-1].dim)  # type: ignore[attr-defined]
 
 
 def row_ranges(rows: int, processes: int) -> list[range]:

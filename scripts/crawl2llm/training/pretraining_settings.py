@@ -340,6 +340,13 @@ class TrainSettings(TrainingSettings):
         "What the processes share out (ZeRO, arXiv:1910.02054): 1 the optimizer, 2 the gradients too, 3 the "
         "weights too; 0 nothing. docs/engines.md has what it means under engine torch.",
     )
+    shard_over: Literal["all", "node"] = setting(
+        "all",
+        "Processes over which zero_stage 1 to 3 shares out, of engine torch: all, or those of each node, between which "
+        "only the gradients' sums go (hybrid sharding): for networks between nodes that are slower than inside them, "
+        "if a node has room.",
+        placement=True,
+    )
     threads: int = setting(
         2,
         "CPU threads of each process, also on a machine with fewer cores; tracked because it changes the order "

@@ -73,6 +73,7 @@ def plan_resources(
         selective_checkpointing=train.selective_checkpointing,
         async_checkpoints=train.async_checkpoints,
         parallel=Degrees.of_settings(train),
+        nodes=train.nodes,
         sequences=gcd(whole, *(each for _, each in summary.get("batch_ramp", ()))),
         largest=whole,
     )

@@ -213,6 +213,7 @@ class Run:
             micro_batch=self.micro_batch,
             processes=self.processes,
             parallel=self.place.degrees,
+            nodes=self.processes // int(os.environ["LOCAL_WORLD_SIZE"]),
             activation_checkpointing=settings.activation_checkpointing,
             selective_checkpointing=settings.selective_checkpointing,
             async_checkpoints=settings.async_checkpoints,

@@ -12,7 +12,7 @@ import pytest
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.pretrain import plan
-from crawl2llm.training import memory, resource_plan
+from crawl2llm.training import checks, memory, resource_plan
 from crawl2llm.training.estimate.shape import shape_per_process
 from crawl2llm.training.parallel import Degrees, Place, check_degrees, check_model
 from crawl2llm.training.pretraining_settings import PlanSettings
@@ -41,7 +41,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]
 
 def alone(found: dict[int, dict[str, Any]], name: str) -> dict[str, Any]:
     """The single process that a case is compared with: of the same model and precision; FSDP has weights in bf16."""
-    _, stage, kind = name.rsplit("-", 2)
+    _, stage, kind = name.replace("node.", "").replace("node", "fp32").rsplit("-", 2)
     one: dict[str, Any] = found[1][f"alone-1-{min(1, int(stage)) if kind == 'bf16' else 0}-{kind}"]
     return one
 
@@ -190,6 +190,29 @@ def test_processes_and_settings_that_do_not_allow_it(
 ) -> None:
     with pytest.raises(InputError, match=said):
         check_degrees(Degrees(**degrees), processes, train_settings(**TORCH | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"engine": "deepspeed", "zero_stage": 1}, "shard_over is node, and pretrain.train.engine is deepspeed"),
+        ({}, "shard_over is node, and pretrain.train.zero_stage is 0.*or set pretrain.train.shard_over to all"),
+        ({"zero_stage": 3, "parallel": {"tensor": 2}}, "shard_over is node, and pretrain.train.parallel is tensor 2"),
+    ],
+)
+def test_what_nodes_cannot_have_whole(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        checks.check_shard_over(train_settings(**TORCH | {"shard_over": "node"} | changes))
+
+
+def test_a_node_that_shares_out_alone_needs_the_memory_of_its_processes() -> None:
+    shape = memory.Shape(parameters=50_000_000, layers=8, hidden=512, intermediate=2048, vocabulary=8192, context=512)
+
+    def parts(processes: int, nodes: int, **keys: str) -> dict[str, int]:
+        at = placed(processes=processes, nodes=nodes, sequences=64)
+        return memory.memory_parts(shape, engine_settings(engine="torch", zero_stage=3, **keys), at, True)
+
+    assert parts(16, 2, shard_over="node") == parts(8, 1) != parts(16, 2)
 
 
 LLAMA = {"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4}

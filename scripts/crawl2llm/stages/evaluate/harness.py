@@ -163,7 +163,8 @@ def evaluate_tasks(
     from lm_eval import evaluator
     from lm_eval.tasks import TaskManager
 
-    evaluator.add_env_info = lambda results: None  # it lists packages, compilers and GPUs for seconds, which records have
+    # It lists packages, compilers and GPUs for seconds, which records have.
+    evaluator.add_env_info = lambda results: None
     for name in ("lm_eval", "datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)
     evaluation: dict[str, Any] = lm_eval.simple_evaluate(

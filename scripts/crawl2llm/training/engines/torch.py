@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
@@ -66,7 +67,7 @@ class Torch(engine.Engine):
         if self.cut and job.parallel.pipeline > 1:
             self.runs = Stage(self.model, self.cut, bool(self.low) and not self.zero)
         if self.zero:
-            self._shard_model()
+            self._shard_model(job)
             if job.device.type == "cpu" and dist.get_world_size() > 1:
                 malloc_tuning.map_large()  # weights that are gathered and freed would leave holes between activations
         parameters = dict(self.model.named_parameters())
@@ -97,13 +98,20 @@ class Torch(engine.Engine):
         self.copy: StagedState | None = None
         self._finish_setup(job)
 
-    def _shard_model(self) -> None:
+    def _shard_model(self, job: engine.Job) -> None:
         """FSDP2 for each block, and for what is around them."""
-        mesh = self.cut.shared if self.cut else init_device_mesh(self.device.type, (dist.get_world_size(),))
+        mesh = self.cut.shared if self.cut else self._sharding_mesh(job)
         policy = MixedPrecisionPolicy(self.low, torch.float32)
         for block in initial.decoder_layers(self.model):
             fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.zero == 3)
         fully_shard(self.runs, mesh=mesh, mp_policy=policy, reshard_after_forward=None if self.zero == 3 else False)
+
+    def _sharding_mesh(self, job: engine.Job) -> DeviceMesh:
+        """The processes that share out the weights: all, or those of a node, in a second dimension after the nodes."""
+        world, of_node = dist.get_world_size(), int(os.environ["LOCAL_WORLD_SIZE"])
+        if job.settings.shard_over == "all" or of_node == world:
+            return init_device_mesh(self.device.type, (world,))
+        return init_device_mesh(self.device.type, (world // of_node, of_node), mesh_dim_names=("nodes", "node"))
 
     def _build_optimizer(self, job: engine.Job, fused: bool) -> torch.optim.Optimizer:
         optimizer = super()._build_optimizer(job, fused)
@@ -160,6 +168,7 @@ class Torch(engine.Engine):
         elif isinstance(self.runs, FSDPModule):
             self.runs.set_is_last_backward(last)
             self.runs.set_requires_gradient_sync(last or self.zero > 1)
+            self.runs.set_requires_all_reduce(last)  # between nodes, if each has all weights
             self.runs.set_reshard_after_backward(last or self.zero == 3)
 
     def _backward(self, loss: torch.Tensor, last: bool) -> None:

@@ -22,7 +22,7 @@ TRANSIENT_PARTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where a training runs. processes: of all nodes.
+    """Where a training runs. processes: of all nodes; nodes: those between which nothing is shared out (shard_over), else 1.
 
     sequences: of a global batch, what every step has a multiple of, which processes have to share out; largest: those of the largest step;
     None: not known.
@@ -31,6 +31,7 @@ class Placement:
     micro_batch: int
     processes: int
     activation_checkpointing: bool
+    nodes: int = 1
     selective_checkpointing: bool = False
     async_checkpoints: bool = False
     parallel: Degrees = field(default_factory=Degrees)
@@ -43,11 +44,12 @@ def training_setup(settings: EngineSettings, placement: Placement, cuda: bool) -
     degrees, micro_batch = placement.parallel, placement.micro_batch
     processes = max(1, placement.processes // (degrees.tensor * degrees.pipeline))
     at_once = micro_batch * processes // degrees.sequence
+    nodes = placement.nodes if settings.shard_over == "node" else 1
     return Training(
         micro_batch=micro_batch,
         precision=settings.precision,
         zero_stage=settings.zero_stage,
-        processes=processes,
+        processes=max(1, processes // nodes),
         recomputed=placement.activation_checkpointing,
         selective=placement.selective_checkpointing,
         chunk=settings.loss_chunk,

@@ -35,7 +35,7 @@ CASES = {  # by the number of processes: what every run of the tests trains
         *("tensor-2-0-fp32", "tensor-2-3-bf16", "sequence-2-0-fp32", "sequence-2-3-muon", "pipeline-2-0-fp32", "pipeline-2-1-bf16"),
         *("pipeline-2-0-ema", "expert-2-0-mixtral.muon"),
     ],
-    4: ["tensor-2-1-fp32", "pipeline-2-0-fp32", "tensor-2+pipeline-2-0-muon"],
+    4: ["tensor-2-1-fp32", "pipeline-2-0-fp32", "tensor-2+pipeline-2-0-muon", "alone-1-2-node", "alone-1-3-node.muon"],
 }  # fmt: skip
 MORE = {  # and those that are tried beside: every type that is allowed
     1: [f"alone-1-0-{kind}" for kind in ("again", "untied", *TYPES)],
@@ -81,7 +81,7 @@ def batch(step: int) -> torch.Tensor:
 
 class Case:
     """A placement: `tensor-2+pipeline-2-0-fp32` is its degrees, the ZeRO stage, and a precision, another model, another optimizer (or
-    both), `ema`: an EMA of the weights, or `again`: activations are computed again."""
+    both), `ema`: an EMA of the weights, `again`: activations are computed again, or `node`: two nodes share out the weights each."""
 
     def __init__(self, name: str) -> None:
         degrees, stage, kind = name.rsplit("-", 2)
@@ -91,8 +91,15 @@ class Case:
         self.config, self.recomputed = shape(kind), kind == "again"
         precision = "bf16" if kind == "bf16" else "fp32"
         moves, mean = "muon" if kind.endswith("muon") else "adamw", 0.6 if kind == "ema" else None
+        self.of_node = dist.get_world_size() // (2 if kind.startswith("node") else 1)
         self.settings = settings(
-            engine="torch", zero_stage=int(stage), precision=precision, optimizer=moves, z_loss=1e-3, ema=mean
+            engine="torch",
+            zero_stage=int(stage),
+            precision=precision,
+            optimizer=moves,
+            z_loss=1e-3,
+            ema=mean,
+            shard_over="node" if kind.startswith("node") else "all",
         )
         self.place = parallel.Place(dist.get_rank(), dist.get_world_size(), self.degrees)
 
@@ -100,6 +107,7 @@ class Case:
         """An engine with a model that has its initial weights."""
         parallel.check_degrees(self.degrees, self.place.processes, self.settings.pretraining)
         parallel.check_model(self.degrees, self.config, CONTEXT, BATCH)
+        os.environ["LOCAL_WORLD_SIZE"] = str(self.of_node)
         values = partial(initial.random_weights, self.config, 7)
         micro = SEQUENCES // BATCH // self.place.data_processes
         job = engine.Job(
