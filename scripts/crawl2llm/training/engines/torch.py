@@ -249,12 +249,12 @@ class Torch(engine.Engine):
 
     def save(self, folder: Path) -> None:
         """Safetensors, whose keys are `kind/NAME`: a part of each process."""
-        malloc_tuning.release_free_pages()  # the files are made in memory
+        malloc_tuning.release_free_pages()  # whole weights may be gathered next, beside them
         torch_files.write_state(self._checkpoint_state(), folder)
 
     def stage_checkpoint(self) -> Callable[[Path], list[str]]:
         """As `engine.Engine.stage_checkpoint`: the files are those of `save`."""
-        malloc_tuning.release_free_pages()  # as for `save`
+        malloc_tuning.release_free_pages()  # the copy would be beside them
         state = self._checkpoint_state()
         self.copy = self.copy or StagedState(state)
         self.copy.copy_state(state)

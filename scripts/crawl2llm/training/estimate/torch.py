@@ -11,9 +11,6 @@ from crawl2llm.training.estimate import shape as model
 from crawl2llm.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
 from crawl2llm.training.malloc_tuning import MAPPED_BYTES
 
-# Copies of a process's state while its file is written: safetensors' `save` makes bytes of each tensor, and one string of them all
-# (checkpoint/filesystem.py, _write_files_from_queue).
-FILE_COPIES = 2
 # What glibc's heap adds on a CPU, measured on 3 shapes with the launcher's GLIBC_TUNABLES. Of activations and logits, where all blocks come
 # from it: 0.66 to 0.82 of them, 1.1 with recomputation; one process of FSDP2 leaves holes of the size of its weights beside.
 HEAP_SHARE, HEAP_RECOMPUTED = 0.78, 1.1
@@ -200,16 +197,15 @@ def step_moments(shape: Shape, how: Training) -> list[dict[str, int]]:
         moments.append(
             base | {"weights": weights + gathered, "buffers": (how.number_bytes + 4) * shape.outside_parameters}
         )
-    if not how.cuda:  # whose checkpoint is made in the memory of the host
-        times = FILE_COPIES + how.async_checkpoints  # the copy that is written while the state changes
-        state_of = 4 * shape.updated_parameters * (3 + how.ema) - 4 * (
-            shape.matrices + how.ema * shape.value_parameters
-        )
-        saved = times * state_of // how.processes
-        if how.async_checkpoints:
+    if not how.cuda:
+        saved = 0
+        if (
+            how.async_checkpoints
+        ):  # the copy that is written while the state changes; files are written tensor by tensor
+            state_of = 4 * shape.updated_parameters * (3 + how.ema)
+            saved = (state_of - 4 * (shape.matrices + how.ema * shape.value_parameters)) // how.processes
             moments = [moment | {"checkpoint": saved} for moment in moments]
-        if not maps_large_blocks(how):  # what that took stays in the heap while the weights are gathered
-            saved += 4 * shape.parameters
+        saved += 4 * shape.parameters  # weights that are gathered for a model's files
         buckets = ends if not how.zero_stage and how.processes > 1 else 0
         moments.append(base | {"gradients": buckets, "checkpoint": saved})
     return moments
