@@ -104,7 +104,7 @@ PLUMBING = {
     "scripts/crawl2llm/training/causality.py": "refuses models that cannot be built or are not causal",
     "scripts/crawl2llm/training/checkpoint_integrity.py": "finds damage; a training goes on from the checkpoint before, to the same bytes",
     "scripts/crawl2llm/training/checks.py": "refuses settings that cannot work together",
-    "scripts/crawl2llm/training/compiler.py": "refuses to start where layers cannot be compiled",
+    "scripts/crawl2llm/training/compiler.py": "refuses to start where layers cannot be compiled, and says where they are kept",
     "scripts/crawl2llm/training/cost_estimate.py": "what a plan says of hours and price; in the record, not in the manifest",
     "scripts/crawl2llm/training/estimate/": "estimates memory",
     "scripts/crawl2llm/training/gpus.py": "memory and peak of GPUs, for what a plan says of a machine",

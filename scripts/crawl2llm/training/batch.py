@@ -31,6 +31,11 @@ def micro_batches(batch: Batch) -> tuple[Sequence[MicroBatch], torch.Tensor | No
     return batch, shares[0], shares[1]
 
 
+def pin_for(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor on the CPU, page-locked if it is for a GPU: its copy there then goes on while the program does."""
+    return tensor.pin_memory() if device.type == "cuda" else tensor
+
+
 def read_mask(targets: torch.Tensor) -> torch.Tensor:
     """Which inputs are of a text, and not padding behind it: bool [n, length]. targets: int64 [n, length], those of a text end with one
     that counts.

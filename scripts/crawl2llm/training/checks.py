@@ -48,7 +48,17 @@ def check_settings(train: TrainSettings, processes: int) -> None:
     check_async_checkpoints(train.async_checkpoints, train.engine)
     degrees = parallel.Degrees.of_settings(train)
     parallel.check_degrees(degrees, processes, train)
+    check_autocast(train, degrees)
     schedule.check_schedule(train, processes // degrees.replica_size)
+
+
+def check_autocast(train: TrainSettings, degrees: parallel.Degrees) -> None:
+    """InputError for copies of weights (training/engines/weight_copies.py) that processes would have parts of."""
+    if degrees and not train.zero_stage and not train.autocast and train.precision != "fp32":
+        raise InputError(
+            f"{SECTION}.autocast is false, and {SECTION}.parallel is set with {SECTION}.zero_stage 0: "
+            "set autocast to true, or zero_stage to 1, 2 or 3"
+        )
 
 
 def check_architecture(kind: str) -> None:

@@ -1,4 +1,4 @@
-"""Refuse to start a training whose layers cannot be compiled here: torch.compile needs a compiler and Python's headers, and says so late.
+"""What torch.compile needs of a machine: a compiler and Python's headers, whose lack it says late, and a folder for what it compiled.
 
 For a GPU, Triton compiles a small C program for each kernel; for a CPU, Inductor compiles the kernels themselves, as C++.
 """
@@ -6,6 +6,7 @@ For a GPU, Triton compiles a small C program for each kernel; for a CPU, Inducto
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import shutil
 import socket
@@ -14,12 +15,35 @@ import sysconfig
 from pathlib import Path
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import digest
 
 # By the device: the language, the variable that names a compiler, and those that are looked for without it. Sources: triton
 # runtime/build.py, torch _inductor/config.py (cpp.cxx).
 COMPILERS = {"cuda": ("c", "CC", ("gcc", "clang")), "cpu": ("c++", "CXX", ("g++",))}
 SECONDS = 60  # that the trial may take
 REMEDY = "or set compile_layers to false"
+
+
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+CACHE_FOLDER = Path(".cache/compiled")  # below a run's working directory
+PROCESSOR = Path("/proc/cpuinfo")
+
+
+def cache_variables(folder: Path = CACHE_FOLDER) -> dict[str, str]:
+    """The variable that has all jobs of a run share what torch.compile made; none if a person has set it.
+
+    By default torch keeps it in /tmp, so that each node, and each job where /tmp is its own, compiles again and times again which form of a
+    kernel is fastest. Each kind of processor has its folder: C++ is compiled for the one at hand (-march=native), and what it is called by
+    does not say for which.
+    """
+    if CACHE_VARIABLE in os.environ:
+        return {}
+    try:
+        lines = PROCESSOR.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    kind = sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))})
+    return {CACHE_VARIABLE: str(folder.absolute() / digest("\n".join([platform.machine(), *kind]))[:8])}
 
 
 def check_compiler(device: str, key: str = "pretrain.train.compile_layers") -> None:

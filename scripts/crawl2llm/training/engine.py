@@ -94,11 +94,15 @@ class Engine(ABC):
     def __init__(self, job: Job) -> None:
         """Build the model and its optimizer."""
 
+    def weights(self) -> dict[str, torch.nn.Parameter]:
+        """What the optimizer updates, by name: the model's parameters, unless an engine has the model compute with copies of them."""
+        return dict(self.model.named_parameters())
+
     def _build_optimizer(self, job: Job, fused: bool) -> torch.optim.Optimizer:
         """The optimizer over `model`: torch's AdamW, or Muon beside it."""
         settings, whole_model = job.settings, job.empty_model()  # a sharded parameter does not always show its shape
         names = {id(p): name for name, p in whole_model.named_parameters()}
-        parameters = dict(self.model.named_parameters())
+        parameters = self.weights()
         groups = model.parameter_groups(whole_model, settings)
         for group in groups:
             group["params"] = [

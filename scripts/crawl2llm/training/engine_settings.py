@@ -42,6 +42,7 @@ class EngineSettings:
     reduce_dtype: str = "auto"
     loss_chunk: int = 0
     compile_layers: bool = False
+    autocast: bool = True
     document_masking: bool = False
     ema: float | None = None
     loss_scale_power: int = 16

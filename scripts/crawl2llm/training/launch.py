@@ -25,7 +25,7 @@ from crawl2llm.chain.halving import parse_task
 from crawl2llm.core import console, parent_watch
 from crawl2llm.core.console import print_line
 from crawl2llm.core.retries import SlurmError, ask_slurm
-from crawl2llm.training import hang_detector, heartbeat
+from crawl2llm.training import compiler, hang_detector, heartbeat
 from crawl2llm.training.processes import (
     RANKS,
     RESUBMIT,
@@ -211,7 +211,7 @@ def main(argv: list[str] | None = None) -> int:
         locks = take_gpus(args)
     except gpu_slots.GpuWaitInterrupted:
         return RESUBMIT
-    os.environ.update(gpu_slots.allocator_variables())
+    os.environ.update(gpu_slots.allocator_variables() | compiler.cache_variables())
     if not args.processes:
         environment = {name: value for name, value in os.environ.items() if name not in RANKS} | malloc_variables()
         return supervise([(command, environment)], step=step, say=say, locks=locks)

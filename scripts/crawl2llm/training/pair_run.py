@@ -43,6 +43,7 @@ from crawl2llm.training import (
     schedule,
     start_from,
 )
+from crawl2llm.training.batch import pin_for
 from crawl2llm.training.callback import Callback
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.by_name import ENGINES
@@ -258,7 +259,11 @@ class Run:
     def update_by(self, step: int, batch: Any) -> engine.Update:
         """The update of a step with the rate `self.rate`. batch: of `next_batch`. A collective call."""
         return self.engine.step(
-            [tuple(part.to(self.device) for part in micro_batch) for micro_batch in batch], self.rate
+            [
+                tuple(pin_for(part, self.device).to(self.device, non_blocking=True) for part in micro_batch)
+                for micro_batch in batch
+            ],
+            self.rate,
         )
 
     def take_step(self, state: RunState, batch: Any) -> None:

@@ -329,6 +329,13 @@ class TrainSettings(TrainingSettings):
         "Precision of weights and activations; master weights and optimizer are fp32. bf16 is for GPUs: most "
         "CPUs compute it slowly. fp16, with dynamic loss scaling, is for GPUs that have no bf16 (V100, T4).",
     )
+    autocast: bool = setting(
+        True,
+        "How engine torch computes in bf16 or fp16 at zero_stage 0: true by autocast, with fp32 between the layers; "
+        "false with a copy of the weights in that precision, as at all other stages and under deepspeed: faster on a "
+        "GPU, with less memory.",
+        unless_default=True,
+    )
     engine: Literal["deepspeed", "torch"] = setting(
         "deepspeed",
         "What trains: DeepSpeed's ZeRO, or torch's own DDP (zero_stage 0) and FSDP2 (1 to 3). docs/engines.md "

@@ -50,6 +50,7 @@ from crawl2llm.training import (
     spikes,
     start_from,
 )
+from crawl2llm.training.batch import pin_for
 from crawl2llm.training.callback import Callback
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.by_name import ENGINES
@@ -244,7 +245,7 @@ class Run:
             raise InputError(
                 f"the shards hold token {tokens.max()}, but {self.args.tokenizer} has {self.vocabulary} entries"
             )
-        return torch.from_numpy(tokens)
+        return pin_for(torch.from_numpy(tokens), self.device)
 
     def step_windows(self, step: int) -> data.Tokens:
         """The windows of a step's global batch, the same for any number of processes."""

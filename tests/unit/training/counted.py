@@ -62,11 +62,13 @@ def main() -> int:
         """Applies every update: whether it may be is a value, and there are none."""
 
         def _update(self, fits: Any) -> tuple[float | None, bool]:
-            parameters = list(self.model.parameters())
+            parameters = list(self.weights().values())
             total: Any = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
             total = total.full_tensor() if hasattr(total, "full_tensor") else total
             torch.nn.utils.clip_grads_with_norm_(parameters, 1.0, total)
             self.optimizer.step()
+            if self.copies:
+                self.copies.refresh()
             self.optimizer.zero_grad()
             return 1.0, True
 
@@ -89,7 +91,7 @@ def main() -> int:
         how = memory.Training(
             micro_batch=micro, precision=train.precision, zero_stage=train.zero_stage, processes=processes,
             recomputed=place.activation_checkpointing, selective=place.selective_checkpointing, chunk=train.loss_chunk,
-            accumulated=steps > 1, cuda=True,
+            accumulated=steps > 1, cuda=True, autocast=train.autocast,
         )  # fmt: skip
         validated = estimate.validation_moment(shape, how)
         fused_cross_entropy.CACHE, live = fused_cross_entropy.GPU_BYTES, Live()

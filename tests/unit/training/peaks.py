@@ -87,7 +87,7 @@ def options(tree: dict[str, Any], given: tuple[Path, Path], folder: Path) -> lis
     train = tree["pretrain"]["train"]
     own = ["--config", fingerprint("pretrain.train", tree), "--tokens", str(given[0]), "--tokenizer", str(given[1])]
     own += ["--manifest", str(folder / "out/manifest.json"), f"--micro-batch={train['micro_batch']}", "--device=cpu"]
-    for key in ("activation_checkpointing", "selective_checkpointing", "async_checkpoints"):
+    for key in ("activation_checkpointing", "selective_checkpointing", "async_checkpoints", "checkpoint_every"):
         own.append(f"--{key.replace('_', '-')}={str(train[key]).lower()}")
     return [*own, "--tensorboard=false", "--wandb=disabled"]
 

@@ -52,3 +52,25 @@ def test_a_compiler_that_fails(plain: None, monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
     with pytest.raises(InputError, match=r"does not compile a program with Python.h: .*no-such-header"):
         compiler.check_compiler("cpu")
+
+
+def test_jobs_share_what_was_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In the run's folder, apart for each kind of processor; unless a person has a place for it."""
+    monkeypatch.delenv(compiler.CACHE_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compiler, "PROCESSOR", tmp_path / "cpuinfo")
+    places = []
+    for text in (
+        "model name: A\nflags: sse avx2\nMHz: 1",
+        "model name: A\nflags: sse avx2\nMHz: 2",
+        "model name: B\nflags: sse",
+    ):
+        compiler.PROCESSOR.write_text(text)
+        (place,) = compiler.cache_variables().values()
+        places.append(Path(place))
+    compiler.PROCESSOR.unlink()  # no Linux
+    places.append(Path(compiler.cache_variables()[compiler.CACHE_VARIABLE]))
+    assert places[0] == places[1] and len(set(places)) == 3
+    assert {place.parent for place in places} == {tmp_path / ".cache/compiled"}
+    monkeypatch.setenv(compiler.CACHE_VARIABLE, "elsewhere")
+    assert compiler.cache_variables() == {}

@@ -17,6 +17,7 @@ NONE = {"micro_batch": 8, "accumulation": 2, "activation_checkpointing": False, 
 AGAIN = NONE | {"activation_checkpointing": True}
 SELECTIVE = NONE | {"activation_checkpointing": True, "selective_checkpointing": True}
 ONCE = {"accumulation": 1}
+COPIES = {"zero_stage": 0, "autocast": False}
 LOW, FULL = {"precision": "bf16"}, {"precision": "fp32"}
 # The bounds that docs/memory.md gives: estimate / counted - 1.
 STEP, VALIDATION = (-0.06, 0.06), (-0.03, 0.16)
@@ -26,6 +27,8 @@ CASES: dict[int, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (LOW | {"zero_stage": 0}, AGAIN),
         (FULL | {"zero_stage": 0}, AGAIN),
         (LOW | {"zero_stage": 0, "loss_chunk": 512}, AGAIN),
+        (LOW | COPIES, NONE),
+        (LOW | COPIES | {"loss_chunk": 512}, AGAIN),
     ],
     4: [
         (LOW | {"zero_stage": 1}, NONE),
@@ -55,6 +58,7 @@ def row(processes: int, case: tuple[dict[str, Any], dict[str, Any]], sizes: dict
     if placement["selective_checkpointing"]:
         how = "selective"
     place = f"{processes}, {settings['zero_stage']}, {settings['precision']}"
+    place += "" if settings.get("autocast", True) else " copies"
     estimate, held = sizes["estimate"], sizes["counted"]
     pairs = (held["step"], estimate["step"], held["validation"], estimate["validation"])
     numbers = " | ".join(f"{size / 1e6:.0f}" for size in pairs)

@@ -24,6 +24,7 @@ DEEP = {"hidden_size": 128, "intermediate_size": 384, "layers": 10, "heads": 4, 
 WIDE = {"hidden_size": 512, "intermediate_size": 1408, "layers": 5, "heads": 8, "kv_heads": 4, "context": 128}
 BROAD = {"hidden_size": 256, "intermediate_size": 704, "layers": 4, "heads": 4, "kv_heads": 4, "context": 256}
 AGAIN = {"activation_checkpointing": True}
+BESIDE = {"async_checkpoints": True, "checkpoint_every": 1}  # the copy is there while steps are taken
 
 
 def torch(stage: int, precision: str, processes: int, shape: dict[str, Any], micro: int, **more: Any) -> dict[str, Any]:
@@ -52,8 +53,8 @@ MORE = {
     "torch: 3, fp32, 2, selective": torch(3, "fp32", 2, DEEP, 8, **AGAIN, selective_checkpointing=True),
     "torch: 0, fp32, 1, a chunk": torch(0, "fp32", 1, BROAD, 8, loss_chunk=512),
     "torch: 3, fp32, 2, a mean": torch(3, "fp32", 2, WIDE, 4, ema=0.99),
-    "torch: 3, fp32, 2, beside": torch(3, "fp32", 2, WIDE, 4, async_checkpoints=True),
-    "torch: 0, fp32, 1, beside": torch(0, "fp32", 1, WIDE, 4, async_checkpoints=True),
+    "torch: 3, fp32, 2, beside": torch(3, "fp32", 2, WIDE, 4, **BESIDE),
+    "torch: 0, fp32, 1, beside": torch(0, "fp32", 1, WIDE, 4, **BESIDE),
     "torch: 3, fp32, 2, muon": torch(3, "fp32", 2, WIDE, 4, optimizer="muon"),
     "torch: 0, fp32, 2, muon": torch(0, "fp32", 2, BROAD, 8, optimizer="muon"),
 }

@@ -31,7 +31,10 @@ from crawl2llm.stages.ingest.extract import DAMAGE
 from crawl2llm.stages.report.cautions import LEAST_HELD_OUT
 from crawl2llm.stages.tokenize.settings import TrainSettings
 from crawl2llm.training.cost_estimate import MFU
+from crawl2llm.training.pretraining_settings import ResolvedSettings
 
+MICRO_BATCH = 16  # most sequences that a GPU takes at once: of the largest model that is chosen, 52 of 80 GB
+LOSS_CHUNK = 4096  # tokens whose logits are there at once, as measured on an H100 (docs/engines.md)
 LEAST_SHARE = 0.1  # least share of the text for a language to be kept without being named
 SHARDS = 64
 
@@ -142,10 +145,41 @@ def empty_corpus_text(samples: list[tuple[Source, Sample]], patterns: list[str],
     )
 
 
+def speed_lines(train: ResolvedSettings, gpus: int) -> list[str]:
+    """What pretrain.train and finetune.train compute with, on a CPU or on so many GPUs of a node, as lines of the config."""
+    if not gpus:
+        return [f"    precision: {train.precision} # for GPUs: `crawl2llm new --gpus N`"]
+    keys = {
+        "processes": gpus,
+        "micro_batch": max(1, min(MICRO_BATCH, train.global_batch_tokens // train.model.context // gpus)),
+        "engine": "torch",
+        "zero_stage": int(gpus > 1),
+        "precision": "bf16",
+        **({} if gpus > 1 else {"autocast": False}),
+        "compile_layers": True,
+        "loss_chunk": LOSS_CHUNK,
+        "save_dtype": "bf16",
+    }
+    return [
+        *[f"    {key}: {yaml_text(value)}" for key, value in keys.items()],
+        "",
+        "finetune:",
+        "  train:",
+        "    engine: torch",
+        "    precision: bf16",
+    ]
+
+
 def config_text(
-    samples: list[tuple[Source, Sample]], languages: list[str], estimate: Estimate, name: str, shards: int, digits: int
+    samples: list[tuple[Source, Sample]],
+    languages: list[str],
+    estimate: Estimate,
+    name: str,
+    shards: int,
+    digits: int,
+    gpus: int = 0,
 ) -> str:
-    """The config as YAML with comments."""
+    """The config as YAML with comments. gpus: of a node, on which it is to train; 0: it trains on a CPU."""
     train, model = estimate.settings, estimate.settings.model
     assert train.steps is not None  # as epochs are auto
     trained = train.steps * train.global_batch_tokens
@@ -235,7 +269,7 @@ def config_text(
         f"    learning_rate: {train.learning_rate}",
         f"    warmup: {train.warmup}",
         f"    validation_tokens: {train.validation_tokens}",
-        f"    precision: {train.precision} # bf16 on GPUs, and save_dtype",
+        *speed_lines(train, gpus),
         "",
     ]
     return "\n".join(lines)
@@ -319,6 +353,13 @@ def argument_parser() -> argparse.ArgumentParser:
         help="split numbers into groups of up to so many digits (0: not at all); for an export as GGUF "
         f"{' or '.join(map(str, gguf_support.PRE))} (default: %(default)s)",
     )
+    parser.add_argument(
+        "--gpus",
+        type=int,
+        choices=[0, 1, 2, 4, 8],
+        default=0,
+        help="write settings that are fast on so many GPUs of a node (docs/engines.md); 0: for a CPU",
+    )
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     return parser
 
@@ -345,9 +386,8 @@ def main(argv: list[str] | None = None) -> int:
     if not any(sample.kept_documents[name] for _, sample in samples for name in languages):
         raise InputError(empty_corpus_text(samples, args.patterns, languages))
     shards = max(1, min(SHARDS, sum(len(source.files) for source, _ in samples)))
-    content = config_text(
-        samples, languages, estimate_run(samples, languages, shards), str(args.config), shards, args.digits
-    )
+    estimate = estimate_run(samples, languages, shards)
+    content = config_text(samples, languages, estimate, str(args.config), shards, args.digits, args.gpus)
     import yaml
 
     configuration.validate(yaml.safe_load(content), source=str(args.config))

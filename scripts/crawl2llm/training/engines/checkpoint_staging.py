@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.checkpoint import DefaultSavePlanner, HuggingFaceStorageWriter
+from torch.distributed.checkpoint import DefaultSavePlanner
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
 from crawl2llm.training.engines.model_parallel import local_part
+from crawl2llm.training.engines.stream_writer import StreamWriter
 
 
 class StagingPlanner(DefaultSavePlanner):
@@ -33,7 +34,7 @@ class StagedState:
     """This process's part of a state in memory of the CPU, page-locked where the state is a GPU's. Built by all processes together."""
 
     def __init__(self, state: Mapping[str, torch.Tensor]) -> None:
-        rank, writer = dist.get_rank(), HuggingFaceStorageWriter("", save_distributed=True)
+        rank, writer = dist.get_rank(), StreamWriter("")
         self.planner = StagingPlanner()
         self.planner.set_up_planner(dict(state), writer.storage_meta(), rank == 0)
         plans: list[Any] = [None] * dist.get_world_size()
@@ -61,7 +62,6 @@ class StagedState:
 
     def write(self, folder: Path) -> list[str]:
         """Write the copy into a folder, onto the disk (fsync); the names of the files. No collective call: for a thread of its own."""
-        writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
-        result_future = writer.write_data(self.plan, self.planner)
+        result_future = StreamWriter(folder).write_data(self.plan, self.planner)
         result_future.wait()
-        return sorted({result.storage_data.relative_path for result in result_future.value()})
+        return sorted({result.storage_data for result in result_future.value()})

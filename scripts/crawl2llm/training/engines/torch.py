@@ -2,7 +2,7 @@
 
 What the `zero_stage` of the config means here, of fp32 weights, their gradients and the optimizer's state:
 
-0  every process has all (DDP); bf16 and fp16 by autocast, the products of experts too
+0  every process has all (DDP); bf16 and fp16 by autocast, the products of experts too, or without it by copies (weight_copies.py)
 1  each process has its part of all three between steps; weights are gathered once a step, gradients scattered once a step
 2  gradients are scattered after each micro-batch
 3  weights are gathered layer by layer too, in the forward pass and again in the backward pass
@@ -41,6 +41,7 @@ from crawl2llm.training.engines.model_parallel import ModelShard
 from crawl2llm.training.engines.pipe import Pipe, Stage
 from crawl2llm.training.engines.saved_parameters import saved_parameters
 from crawl2llm.training.engines.torch_files import shard_like
+from crawl2llm.training.engines.weight_copies import WeightCopies
 from crawl2llm.training.muon import Muon, local_part
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class Torch(engine.Engine):
         self.zero, self.clipping = job.settings.zero_stage, job.settings.gradient_clipping
         self.low, self.device = loss_scale.LOW_PRECISION.get(job.settings.precision), job.device
         self.scaling = loss_scale.loss_scale_for(job.settings)
-        if self.low and not self.zero and mixture.mixture_of(job.config):
+        self.casts = bool(self.low) and not self.zero and job.settings.autocast
+        if self.casts and mixture.mixture_of(job.config):
             layers.autocast_products()
         self.model = job.empty_model()
         self.names = {name: value.shape for name, value in self.model.named_parameters()}
@@ -65,7 +67,7 @@ class Torch(engine.Engine):
             layers.recompute_activations(self.model, job.selective)
         self.runs: nn.Module = self.model
         if self.cut and job.parallel.pipeline > 1:
-            self.runs = Stage(self.model, self.cut, bool(self.low) and not self.zero)
+            self.runs = Stage(self.model, self.cut, self.casts)
         if self.zero:
             self._shard_model(job)
             if job.device.type == "cpu" and dist.get_world_size() > 1:
@@ -78,15 +80,18 @@ class Torch(engine.Engine):
         if self.cut and job.parallel.pipeline > 1:
             hidden = self.low if self.low and self.zero else torch.float32
             self.pipe = Pipe(self.runs, self.cut, hidden, job.config.vocab_size, job.config.hidden_size)
-        if not self.zero and not self.cut and dist.get_world_size() > 1:
+        self.copies: WeightCopies | None = None
+        if self.low and not self.zero and not self.casts:
+            self.copies = WeightCopies(self.model, self.low, dist.get_world_size())
+        elif not self.zero and not self.cut and dist.get_world_size() > 1:
             places = [job.device] if job.device.type == "cuda" else None
             for parameter in self.model.parameters():
                 if parameter.requires_grad:
                     parameter.grad = torch.zeros_like(parameter)  # which DDP takes into its buckets
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._build_optimizer(job, fused=True)
-        kept = self.model.named_parameters() if job.settings.ema else ()
-        self.ema = {name: parameter.detach().clone() for name, parameter in kept}
+        kept = self.weights() if job.settings.ema else {}
+        self.ema = {name: parameter.detach().clone() for name, parameter in kept.items()}
         # As the optimizer would at its first step: a checkpoint has it all from the start.
         for group in self.optimizer.param_groups:
             for parameter in group["params"]:
@@ -113,6 +118,10 @@ class Torch(engine.Engine):
             return init_device_mesh(self.device.type, (world,))
         return init_device_mesh(self.device.type, (world // of_node, of_node), mesh_dim_names=("nodes", "node"))
 
+    def weights(self) -> dict[str, nn.Parameter]:
+        """As `engine.Engine.weights`; beside copies the masters."""
+        return self.copies.masters if self.copies else super().weights()
+
     def _build_optimizer(self, job: engine.Job, fused: bool) -> torch.optim.Optimizer:
         optimizer = super()._build_optimizer(job, fused)
         if self.cut:
@@ -131,8 +140,8 @@ class Torch(engine.Engine):
             return self.runs(input_ids=inputs, use_cache=False, **more)
 
     def mixed_precision(self) -> contextlib.AbstractContextManager[Any]:
-        """Around a forward pass whose weights are fp32: without ZeRO in bf16 or fp16; FSDP2 has copies of the weights."""
-        if self.low is None or self.zero:
+        """Around a forward pass whose weights are fp32: without ZeRO in bf16 or fp16, unless there are copies of the weights."""
+        if not self.casts:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, self.low)
 
@@ -163,7 +172,9 @@ class Torch(engine.Engine):
         return losses
 
     def _begin_micro_batch(self, last: bool) -> None:
-        if isinstance(self.runs, nn.parallel.DistributedDataParallel):
+        if self.copies:
+            self.copies.begin_micro_batch(last)
+        elif isinstance(self.runs, nn.parallel.DistributedDataParallel):
             self.runs.require_backward_grad_sync = last
         elif isinstance(self.runs, FSDPModule):
             self.runs.set_is_last_backward(last)
@@ -176,9 +187,11 @@ class Torch(engine.Engine):
         (loss * self.scaling.value if self.scaling else loss).backward()
 
     def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
-        parameters = list(self.model.parameters())
         if self.cut:
             return self._update_parts(self.cut, fits)
+        if self.copies:
+            self.copies.finish_gradients()
+        parameters = list(self.weights().values())
         total = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         total = total.full_tensor() if isinstance(total, DTensor) else total
         norm = float(total)
@@ -190,8 +203,13 @@ class Torch(engine.Engine):
                 # The norm that is on the device already: to bring a number there makes the host wait once more.
                 nn.utils.clip_grads_with_norm_(parameters, self.clipping, total.float())
             self.optimizer.step()
-        # DDP's stay, in its buckets: in all but the last micro-batch there would be others beside them.
-        self.optimizer.zero_grad(set_to_none=not isinstance(self.runs, nn.parallel.DistributedDataParallel))
+            if self.copies:
+                self.copies.refresh()
+        # Those of several processes stay, in their buckets: in all but the last micro-batch there would be others beside them.
+        in_buckets = isinstance(self.runs, nn.parallel.DistributedDataParallel) or bool(
+            self.copies and self.copies.buckets
+        )
+        self.optimizer.zero_grad(set_to_none=not in_buckets)
         return norm, applied
 
     @staticmethod
@@ -219,7 +237,7 @@ class Torch(engine.Engine):
 
     def update_ema(self, weight: float) -> None:
         """As `engine.Engine.update_ema`."""
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in self.weights().items():
             local_part(self.ema[name]).lerp_(local_part(parameter.detach()), weight)
 
     @contextlib.contextmanager
@@ -232,24 +250,26 @@ class Torch(engine.Engine):
             self._swap_ema()
 
     def _swap_ema(self) -> None:
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in self.weights().items():
             weight, ema = local_part(parameter.detach()), local_part(self.ema[name])
             before = weight.clone()
             weight.copy_(ema)
             ema.copy_(before)
+        if self.copies:
+            self.copies.refresh()
 
     def ema_weights(self) -> engine.Weights:
         """As `master_weights`, of the EMA."""
         return self._whole_weights(self.ema)
 
     def _begin_ema(self) -> None:
-        for name, parameter in self.model.named_parameters() if self.ema else ():
+        for name, parameter in self.weights().items() if self.ema else ():
             local_part(self.ema[name]).copy_(local_part(parameter.detach()))
 
     def _checkpoint_state(self) -> dict[str, torch.Tensor]:
         """Weights and optimizer state by `kind/NAME`; a process's parts where they are sharded. Of what is trained."""
         state = {}
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in self.weights().items():
             if not parameter.requires_grad:
                 continue
             state[f"{engine.WEIGHT}/{name}"] = parameter.detach()
@@ -258,12 +278,12 @@ class Torch(engine.Engine):
 
     def save(self, folder: Path) -> None:
         """Safetensors, whose keys are `kind/NAME`: a part of each process."""
-        malloc_tuning.release_free_pages()  # the files are made in memory
+        malloc_tuning.release_free_pages()  # whole weights may be gathered next, beside them
         torch_files.write_state(self._checkpoint_state(), folder)
 
     def stage_checkpoint(self) -> Callable[[Path], list[str]]:
         """As `engine.Engine.stage_checkpoint`: the files are those of `save`."""
-        malloc_tuning.release_free_pages()  # as for `save`
+        malloc_tuning.release_free_pages()  # the copy would be beside them
         state = self._checkpoint_state()
         self.copy = self.copy or StagedState(state)
         self.copy.copy_state(state)
@@ -284,12 +304,14 @@ class Torch(engine.Engine):
             has_ema = torch_files.adopt_tensors(
                 state, names, saved_parameters(checkpoint, self.names, folder), checkpoint.path
             )
+        if self.copies:
+            self.copies.refresh()
         if not has_ema:  # of a run without, it begins here
             self._begin_ema()
 
     def master_weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
-        every = self.model.named_parameters()
+        every = self.weights().items()
         return self._whole_weights({name: value.detach() if value.requires_grad else value for name, value in every})
 
     def _whole_weights(self, tensors: dict[str, torch.Tensor]) -> engine.Weights:

@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint import CheckpointException, HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint import CheckpointException, HuggingFaceStorageReader
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checkpoint_integrity, engine
 from crawl2llm.training.ema import EMA
+from crawl2llm.training.engines.stream_writer import StreamWriter
 
 State = dict[str, torch.Tensor]
 
@@ -26,7 +27,7 @@ State = dict[str, torch.Tensor]
 def write_state(state: State, folder: Path) -> None:
     """Write a state into a folder, a part by each process. A collective call."""
     try:
-        dcp.save(state, storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+        dcp.save(state, storage_writer=StreamWriter(folder))
     except CheckpointException as failed:  # which is no Exception
         raise RuntimeError(str(failed)) from failed
 

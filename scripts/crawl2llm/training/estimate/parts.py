@@ -58,6 +58,7 @@ def training_setup(settings: EngineSettings, placement: Placement, cuda: bool) -
         cuda=cuda,
         async_checkpoints=placement.async_checkpoints,
         compiled=cuda and settings.compile_layers,
+        autocast=settings.autocast,
         rounded=is_quantize_aware(settings),
         offload_optimizer=settings.offload_optimizer,
         offload_parameters=settings.offload_parameters,

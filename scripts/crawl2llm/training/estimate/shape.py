@@ -76,12 +76,18 @@ class Training:
     offload_optimizer: str = "none"  # where master weights and optimizer are, if not on the GPU (offload_optimizer)
     offload_parameters: str = "none"  # where weights are that no layer needs (offload_parameters)
     compiled: bool = False  # layers are compiled (compile_layers) for a GPU
+    autocast: bool = True  # of engine torch at stage 0
     rounded: bool = False  # the layers multiply with a rounded copy of their weights (quantize_aware)
 
     @property
     def number_bytes(self) -> int:
         """Bytes of a number that is computed with."""
         return 4 if self.precision == "fp32" else 2
+
+    @property
+    def casts(self) -> bool:
+        """Whether engine torch computes by autocast, with fp32 between the layers."""
+        return self.autocast and not self.zero_stage and self.number_bytes == 2
 
     @property
     def shard_count(self) -> int:

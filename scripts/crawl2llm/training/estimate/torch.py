@@ -11,9 +11,6 @@ from crawl2llm.training.estimate import shape as model
 from crawl2llm.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
 from crawl2llm.training.malloc_tuning import MAPPED_BYTES
 
-# Copies of a process's state while its file is written: safetensors' `save` makes bytes of each tensor, and one string of them all
-# (checkpoint/filesystem.py, _write_files_from_queue).
-FILE_COPIES = 2
 # What glibc's heap adds on a CPU, measured on 3 shapes with the launcher's GLIBC_TUNABLES. Of activations and logits, where all blocks come
 # from it: 0.66 to 0.82 of them, 1.1 with recomputation; one process of FSDP2 leaves holes of the size of its weights beside.
 HEAP_SHARE, HEAP_RECOMPUTED = 0.78, 1.1
@@ -24,14 +21,21 @@ KERNEL_BYTES = 16_000_000  # bytes of oneDNN's kernels and buffers for bf16 on a
 
 
 def state_bytes(shape: Shape, how: Training) -> tuple[int, int]:
-    """Bytes of (fp32 weights, optimizer with the EMA of the weights) that a process has at all times.
+    """Bytes of (weights, optimizer with the EMA of the weights) that a process has at all times.
 
-    DDP: all. FSDP2: rows over processes (fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param); what fills a matrix up to the same number
-    of rows everywhere is not counted. AdamW has two moments, Muon one of its matrices. A model of values has no EMA.
+    DDP: all, and without autocast a copy in low precision beside. FSDP2: rows over processes (fsdp/_fully_shard/_fsdp_param.py,
+    _init_sharded_param); what fills a matrix up to the same number of rows everywhere is not counted. AdamW has two moments, Muon one of
+    its matrices. A model of values has no EMA.
     """
     share = shape.updated_parameters // how.shard_count
     less = 4 * (shape.matrices + how.ema * shape.value_parameters) // how.shard_count
-    return 4 * shape.parameters // how.shard_count, (8 + 4 * how.ema) * share - less
+    copies = how.number_bytes * shape.parameters * keeps_copies(how)
+    return copies + 4 * shape.parameters // how.shard_count, (8 + 4 * how.ema) * share - less
+
+
+def keeps_copies(how: Training) -> bool:
+    """Whether there are copies of the weights in low precision at all times (training/engines/weight_copies.py)."""
+    return how.number_bytes == 2 and not how.zero_stage and not how.autocast
 
 
 def weight_copies(shape: Shape, how: Training) -> int:
@@ -48,8 +52,8 @@ def weight_copies(shape: Shape, how: Training) -> int:
     if not how.zero_stage and how.number_bytes == 4:
         inside = shape.layer_parameters if how.recomputed else shape.parameters - shape.outside_parameters
         return 4 * inside * how.rounded
-    if not how.zero_stage:
-        return how.number_bytes * shape.parameters
+    if keeps_copies(how):  # among the weights
+        return 0
     if how.zero_stage < 3:
         return how.number_bytes * shape.parameters
     return how.number_bytes * (shape.outside_parameters + shape.layer_parameters * (2 if how.processes > 1 else 1))
@@ -71,7 +75,7 @@ def gradient_bytes(shape: Shape, how: Training) -> tuple[int, int]:
 
 def backward_buffers(shape: Shape, how: Training) -> int:
     """Bytes that the layers' backward passes need beside what is there when the first begins."""
-    tokens, low, cast = how.micro_batch * shape.context, how.number_bytes, how.number_bytes == 2 and not how.zero_stage
+    tokens, low, cast = how.micro_batch * shape.context, how.number_bytes, how.casts
     table = shape.vocabulary * shape.hidden
     inner = 2 * low * tokens * shape.intermediate  # gradients of activations
     if not how.zero_stage:  # and that of one matrix, under autocast in bf16 and fp32
@@ -118,7 +122,7 @@ def pass_moments(shape: Shape, how: Training, base: dict[str, int]) -> list[dict
     done again; without it the graph keeps them. What FSDP2 reduced last, the root's gradients in fp32, stays until the step's last
     backward pass ends (_fsdp_state.py, _root_post_backward_final_callback).
     """
-    cast, table = how.number_bytes == 2 and not how.zero_stage, shape.vocabulary * shape.hidden
+    cast, table = how.casts, shape.vocabulary * shape.hidden
     activations, logits = model.forward_activations(shape, how, cast), model.logit_bytes(shape, how)
     reduced = 4 * shape.outside_parameters if how.zero_stage > 1 and how.accumulated and how.processes > 1 else 0
     copy_bytes = weight_copies(shape, how)
@@ -165,7 +169,7 @@ def step_moments(shape: Shape, how: Training) -> list[dict[str, int]]:
     """
     weights, optimizer = state_bytes(shape, how)
     begins, ends = gradient_bytes(shape, how)
-    cast, table = how.number_bytes == 2 and not how.zero_stage, how.number_bytes * shape.vocabulary * shape.hidden
+    cast, table = how.casts, how.number_bytes * shape.vocabulary * shape.hidden
     activations, logits = model.backward_activations(shape, how, cast), model.logit_bytes(shape, how)
     base = {
         "program": CONTEXT if how.cuda else PROGRAM,
@@ -200,16 +204,15 @@ def step_moments(shape: Shape, how: Training) -> list[dict[str, int]]:
         moments.append(
             base | {"weights": weights + gathered, "buffers": (how.number_bytes + 4) * shape.outside_parameters}
         )
-    if not how.cuda:  # whose checkpoint is made in the memory of the host
-        times = FILE_COPIES + how.async_checkpoints  # the copy that is written while the state changes
-        state_of = 4 * shape.updated_parameters * (3 + how.ema) - 4 * (
-            shape.matrices + how.ema * shape.value_parameters
-        )
-        saved = times * state_of // how.processes
-        if how.async_checkpoints:
+    if not how.cuda:
+        saved = 0
+        if (
+            how.async_checkpoints
+        ):  # the copy that is written while the state changes; files are written tensor by tensor
+            state_of = 4 * shape.updated_parameters * (3 + how.ema)
+            saved = (state_of - 4 * (shape.matrices + how.ema * shape.value_parameters)) // how.processes
             moments = [moment | {"checkpoint": saved} for moment in moments]
-        if not maps_large_blocks(how):  # what that took stays in the heap while the weights are gathered
-            saved += 4 * shape.parameters
+        saved += 4 * shape.parameters  # weights that are gathered for a model's files
         buckets = ends if not how.zero_stage and how.processes > 1 else 0
         moments.append(base | {"gradients": buckets, "checkpoint": saved})
     return moments

@@ -21,6 +21,8 @@ from crawl2llm.commands.new.sample import read_sample, sampled_files
 from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.ingest.files import File
+from crawl2llm.training import checks
+from crawl2llm.training.pretraining_settings import TrainSettings
 
 SHARED = Path(os.environ.get("CRAWL2LLM_DATA", root.ROOT.parent / "shared" / "data"))
 ENGLISH = (
@@ -223,6 +225,19 @@ def test_the_config_is_valid_explicit_and_commented(folder: Path, capsys: pytest
     assert main(["mine.yaml", "--from", "book.txt"]) == 1
     assert "mine.yaml exists already" in capsys.readouterr().err
     assert Path("mine.yaml").read_text() == "mine"
+
+
+@pytest.mark.parametrize(("gpus", "stage"), [(1, 0), (8, 1)])
+def test_for_gpus_the_fast_settings_are_written(folder: Path, gpus: int, stage: int) -> None:
+    """Whatever this machine has, and so that they are planned."""
+    assert main(["mine.yaml", "--from", "rows.*", "--languages", "en", "--gpus", str(gpus)]) == 0
+    made = configuration.validate(yaml.safe_load(Path("mine.yaml").read_text(encoding="utf-8")))
+    train = TrainSettings.model_validate(made["pretrain"]["train"])
+    checks.check_settings(train, gpus)
+    assert (train.engine, train.zero_stage, train.precision, train.save_dtype) == ("torch", stage, "bf16", "bf16")
+    assert train.compile_layers and train.loss_chunk == 4096 and train.autocast == (gpus > 1)
+    tuned = made["finetune"]["train"]
+    assert (tuned["engine"], tuned["precision"]) == ("torch", "bf16")
 
 
 def test_files_without_text_are_refused_with_the_reasons(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,12 +32,14 @@ from tests.unit.training.typed import engine_settings
 
 STEPS, HALF = 4, 2
 MICRO, ACCUMULATION = 2, 2  # sequences of a micro-batch, and micro-batches of a step, over all processes
+COPIES = "_copies"
 LONG = "CRAWL2LLM_LONG"  # see tests/conftest.py
 CASES = [
     *product(("deepspeed", "torch"), (0, 1, 3), ("fp32",), ("adamw",)),
     *product(("deepspeed", "torch"), (3,), ("bf16",), ("adamw",)),
     *product(("deepspeed", "torch"), (0,), ("fp32",), ("muon",)),
     ("torch", 3, "fp32", "muon"),
+    ("torch", 0, "bf16_copies", "adamw"),  # autocast: false
 ]
 MORE = [
     *product(("deepspeed", "torch"), (2,), ("fp32",), ("adamw",)),
@@ -45,6 +47,7 @@ MORE = [
     *product(("deepspeed", "torch"), (0,), ("bf16",), ("muon",)),
     *product(("torch",), (1, 2), ("fp32",), ("muon",)),
     ("torch", 3, "bf16", "muon"),
+    ("torch", 0, "bf16_copies", "muon"),
 ]
 CPU = torch.device("cpu")
 DEVICE = torch.device("cuda", 0) if sys.argv[2:] == ["cuda"] else CPU
@@ -152,7 +155,12 @@ def went_on(found: checkpoint.Checkpoint, wanted: EngineSettings, name: str = ""
 def case(name: str, stage: int, precision: str, optimizer: str, place: Path, others: Path | None) -> dict[str, Any]:
     """One engine under one stage and precision. place: for its checkpoint; others: where the same case of other processes has one."""
     join_group(DEVICE, 1)
-    wanted = settings(zero_stage=stage, precision=precision, optimizer=optimizer)
+    wanted = settings(
+        zero_stage=stage,
+        precision=precision.removesuffix(COPIES),
+        autocast=COPIES not in precision,
+        optimizer=optimizer,
+    )
     built = made(name, wanted)
     begun = state(built.master_weights())
     local = [getattr(value, "ds_tensor", getattr(value, "_local_tensor", value)) for value in built.model.parameters()]
@@ -198,7 +206,8 @@ def case(name: str, stage: int, precision: str, optimizer: str, place: Path, oth
     sizes = {name: value.shape for name, value in initial.empty_model(shape()).named_parameters()}
     neutral = [(name, kinds["weight"].reshape(sizes[name])) for name, kinds in saved_parameters(whole, sizes, place)]
     found["neutral"] = state(iter(neutral))[0] == half
-    both = name == "torch" and not (stage and optimizer == "muon")  # which DeepSpeed does not have
+    # What DeepSpeed has too.
+    both = name == "torch" and COPIES not in precision and not (stage and optimizer == "muon")
     if both:
         (theirs,) = checkpoint.complete_checkpoints(place.with_name(place.name.replace("torch", "deepspeed")))
         found["adopted"] = went_on(theirs, wanted, "torch")
