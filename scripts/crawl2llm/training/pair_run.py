@@ -257,6 +257,7 @@ class Run:
 
     def update_by(self, step: int, batch: Any) -> engine.Update:
         """The update of a step with the rate `self.rate`. batch: of `next_batch`. A collective call."""
+        self.engine.expect_documents(batch)
         return self.engine.step(
             [tuple(part.to(self.device) for part in micro_batch) for micro_batch in batch], self.rate
         )

@@ -269,6 +269,7 @@ class Run:
         rate = schedule.learning_rate(state.step, self.plan.steps, self.engine_settings)
         fits = self.spikes.may_update if self.spikes else None
         scale = self.engine.loss_scale()
+        self.engine.expect_documents(batch)
         state.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
         state.loss = reduce_loss(state, self.device, self.processes)
         applied, norm = state.update.applied, state.update.norm
