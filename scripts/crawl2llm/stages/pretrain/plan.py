@@ -17,7 +17,7 @@ from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.settings import AUTO
-from crawl2llm.training import auto, cost_estimate, data, init_checks, packing, resource_plan, schedule, sizes
+from crawl2llm.training import auto, cost_estimate, init_checks, resource_plan, schedule, sizes
 from crawl2llm.training.measures import flops_per_token
 from crawl2llm.training.parameters import ParameterCounts, count_model_parameters
 from crawl2llm.training.pretraining_settings import PlanSettings, ResolvedSettings, TrainSettings
@@ -85,6 +85,14 @@ def training_facts(train: TrainSettings, tokens: int | None, vocabulary: int) ->
     }
 
 
+def add_packing(summary: dict[str, Any], tokens: list[Path]) -> None:
+    """Add to the summary what best fit makes of the documents of the whole stream, whatever mix reads it, and log it."""
+    from crawl2llm.training import data, packing  # numpy: what a command imports of this module needs none
+
+    summary["packing"] = packing.Packing(data.open_split(tokens, "train"), summary["shape"]["context"]).totals
+    log.info("%s", packing.totals_text(summary["packing"]))
+
+
 def checkpoint_bytes(train: TrainSettings, counts: ParameterCounts) -> int:
     """Bytes of the weights and moments in a checkpoint, of all processes; names and headers beside them are not counted.
 
@@ -119,8 +127,8 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     train = task_settings(TrainSettings, args, settings.train, TRAIN)
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     summary = training_facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
-    if train.packing == packing.BEST_FIT:
-        summary["packing"] = packing.Packing(data.open_split(args.tokens, "train"), summary["shape"]["context"]).totals
+    if train.packing != "stream":
+        add_packing(summary, args.tokens)
     last = cost_estimate.read_last_training(args.manifest.parents[1] / "train")
     manifest.summary = summary
     try:
@@ -134,8 +142,6 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     manifest.run["plan"] = resources if resources["gpu"] and not last else {key: resources[key] for key in LASTING}
     for line in resource_plan.plan_lines(summary, resources):
         log.info("%s", line)
-    if "packing" in summary:
-        log.info("%s", packing.totals_text(summary["packing"]))
     if not resources["fits"]:
         log.warning("%s", resources["refusal"])
     return []
