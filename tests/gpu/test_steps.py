@@ -46,6 +46,9 @@ CASES: dict[str, dict[str, Any]] = {
     "compiled, recomputed": {**COMPILED, "loss_chunk": 300, "recomputed": True},
     "compiled, some recomputed": {**COMPILED, "recomputed": True, "selective": True},
     "in pieces": {**LOW, "loss_chunk": 300},
+    "documents": {**LOW, "document_masking": True},
+    "documents, compiled, stage 3": {**COMPILED, "document_masking": True, "zero_stage": 3},
+    "documents, some recomputed": {**LOW, "document_masking": True, "recomputed": True, "selective": True},
     "muon": {**LOW, "optimizer": "muon"},
     "muon, compiled, stage 3": {**COMPILED, "optimizer": "muon", "zero_stage": 3},
     "ema": {**LOW, "ema": 0.9},
@@ -125,7 +128,9 @@ def check(
 def test_a_step_learns_what_it_learns_on_the_cpu(gpu: torch.device, case: str) -> None:
     changes = CASES[case]
     measured = losses(build("llama", gpu, **changes), gpu)
-    check(measured, on_the_cpu("llama", changes.get("optimizer", "adamw")), bool(changes))
+    check(
+        measured, on_the_cpu("llama", changes.get("optimizer", "adamw"), "document_masking" in changes), bool(changes)
+    )
     assert measured[-1][0] < measured[0][0] - 0.5
 
 
@@ -141,6 +146,7 @@ def test_a_step_waits_for_the_device_once(gpu: torch.device, case: str) -> None:
     """For the norm of the gradient; whoever reads the loss waits once more."""
     built = build("llama", gpu, **CASES[case])
     tokens = batch(gpu)
+    built.expect_documents(batch(CPU))
     for _ in range(3):
         built.step(tokens, 0.002)
     torch.cuda.synchronize()
@@ -155,9 +161,13 @@ def test_a_step_waits_for_the_device_once(gpu: torch.device, case: str) -> None:
     assert len(waits) <= 1, waits
 
 
-@pytest.mark.parametrize("changes", [LOW, COMPILED], ids=["eager", "compiled"])
-def test_attention_is_a_fused_kernel(gpu: torch.device, changes: dict[str, Any]) -> None:
-    built = build("llama", gpu, **changes)
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [("llama", LOW), ("llama", COMPILED), ("llama", {**LOW, "document_masking": True}), ("mistral", LOW)],
+    ids=["eager", "compiled", "documents", "sliding window"],
+)
+def test_attention_is_a_fused_kernel(gpu: torch.device, kind: str, changes: dict[str, Any]) -> None:
+    built = build(kind, gpu, **changes)
     built.step(batch(gpu), 0.002)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         built.step(batch(gpu), 0.002)

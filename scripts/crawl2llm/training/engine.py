@@ -18,7 +18,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training import heartbeat, initial, layers, masking, mixture, model
+from crawl2llm.training import heartbeat, initial, layers, masking, mixture, model, varlen
 from crawl2llm.training.batch import IGNORE, Batch, micro_batches, read_mask
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.fused_cross_entropy import (
@@ -88,6 +88,8 @@ class Engine(ABC):
     optimizer: torch.optim.Optimizer
     micro_batches: int  # of the step that is under way
     experts: mixture.Mixture | None  # None: the model has no experts
+    varlen = False  # whether attention stays within documents without a mask
+    room: int | None = None  # of documents in a micro-batch, for it; None: not known
     scaling: LossScale | None = None  # of fp16, by an engine that scales the loss itself
 
     @abstractmethod
@@ -139,13 +141,15 @@ class Engine(ABC):
                 more["position_ids"] = masking.document_positions(inputs, self.border)
             elif places:
                 more["position_ids"] = places[0]
+            borders = self._document_arguments(inputs, more.get("position_ids"))
             mask = None if weight is None or share is None else read_mask(targets)
             read = None if mask is None else mask | ~mask.any()  # of no token the routers' loss would be 0 / 0
             with (
-                layers.without_packing_search("position_ids" not in more, inputs.device.type),
+                layers.without_packing_search("position_ids" not in more or bool(borders), inputs.device.type),
+                varlen.without_mask(bool(borders)),
                 mixture.masked_router_loss(self.model, read),
             ):
-                loss, output = self._micro_batch_loss(inputs, targets, more, scale)
+                loss, output = self._micro_batch_loss(inputs, targets, more | borders, scale)
             total += loss.detach() / len(batch)
             guarded_loss = keep_nonfinite_gradient(loss)
             if weight is not None:
@@ -159,6 +163,17 @@ class Engine(ABC):
         heartbeat.set_phase("update")
         return Update(total, None if weight is None else balance, *self._update(fits and partial(fits, total)))
 
+    def expect_documents(self, batch: Batch) -> None:
+        """See, of a step's batch on the CPU, how many documents attention has to have room for: else the device would be asked."""
+        if self.varlen:
+            self.room = varlen.room_for_documents(batch, self.border, self.room or 0)
+
+    def _document_arguments(self, inputs: torch.Tensor, positions: torch.Tensor | None) -> dict[str, Any]:
+        """What variable-length attention takes of a micro-batch; {} if it has no part in it."""
+        if not self.varlen or (positions is None and not varlen.needs_borders(self.model.config, inputs.shape[1])):
+            return {}
+        return varlen.document_arguments(inputs, positions, self.room)
+
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of every group for the next update."""
         for group, (scale, decay) in zip(self.optimizer.param_groups, self.scales, strict=True):
@@ -169,6 +184,9 @@ class Engine(ABC):
         settings, self.experts = job.settings, mixture.mixture_of(job.config)
         self.z_loss, self.compiled = settings.z_loss, settings.compile_layers
         self.border = job.config.eos_token_id if settings.document_masking else None  # of documents
+        self.varlen = not job.parallel and varlen.can_run(job.config, job.device, settings.precision)
+        if self.varlen:
+            varlen.enable(self.model)
         if self.compiled:
             layers.compile_layers(self.model)
         rows = settings.loss_chunk

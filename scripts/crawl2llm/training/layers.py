@@ -15,7 +15,7 @@ from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint
 from transformers import PreTrainedModel, masking_utils
 from transformers.utils import output_capturing
 
-from crawl2llm.training import initial, masking
+from crawl2llm.training import initial, masking, varlen
 
 BACKEND = "inductor"
 # Results that are kept: they cost most to compute. Norms, rotations and activations are computed again, which reads memory and hardly
@@ -27,7 +27,7 @@ SAVED_OPERATORS = frozenset(
         "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention",
         "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable",
     )
-)  # fmt: skip
+) | {varlen.OPERATOR}  # fmt: skip
 
 
 def _checkpoint_policy(_: Any, operator: Any, *args: Any, **more: Any) -> CheckpointPolicy:

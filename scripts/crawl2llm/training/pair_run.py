@@ -258,6 +258,7 @@ class Run:
 
     def update_by(self, step: int, batch: Any) -> engine.Update:
         """The update of a step with the rate `self.rate`. batch: of `next_batch`. A collective call."""
+        self.engine.expect_documents(batch)
         return self.engine.step(
             [
                 tuple(pin_for(part, self.device).to(self.device, non_blocking=True) for part in micro_batch)

@@ -271,6 +271,13 @@ class TrainSettings(TrainingSettings):
     beta2: Number = setting(0.95, "AdamW's decay of the gradient's square.", source="GPT-3", ge=0, lt=1)
     epsilon: Number = setting(1e-08, "AdamW's term in the denominator.", source="GPT-3", gt=0, le=1)
     gradient_clipping: Number = setting(1.0, "Largest norm of the gradient (GPT-3); 0 does not clip.", ge=0)
+    packing: Literal["stream", "best_fit"] = setting(
+        "stream",
+        "How documents are put into windows. stream: one after another, cut where a window ends. best_fit: whole, "
+        "except those longer than a window; the room that is left has the beginning of another document.",
+        source="Ding et al. 2024, arXiv:2404.10830",
+        unless_default=True,
+    )
     document_masking: bool = setting(
         False,
         "Attention stays within a document of a packed window, and positions begin at 0 in each.",

@@ -49,6 +49,7 @@ from crawl2llm.training import (
     schedule,
     spikes,
     start_from,
+    window_readers,
 )
 from crawl2llm.training.batch import pin_for
 from crawl2llm.training.callback import Callback
@@ -117,7 +118,9 @@ class Run:
                     self.micro_batch,
                 )
         self.engine_settings = EngineSettings.of_pretraining(self.settings)
-        self.mix = mix_reader.MixReader(args.mix[0], self.stream, self.plan, settings.seed) if args.mix else None
+        mix = args.mix[0] if args.mix else None
+        self.reader = window_readers.open_reader(settings.packing, self.stream, self.plan, settings.seed, mix)
+        self.mix = self.reader if isinstance(self.reader, mix_reader.MixReader) else None
         self.accumulation = schedule.accumulation_steps(self.plan, self.micro_batch, self.place.data_processes)
         self.next_batch = data.ReadAhead(self.read_batch)
 
@@ -240,7 +243,7 @@ class Run:
         mine = data.process_share(
             self.step_windows(step), self.place.data_rank, self.place.data_processes, self.micro_batch
         )
-        tokens = self.mix.read(mine) if self.mix else data.read_windows(self.stream, mine, self.plan.context)
+        tokens = self.reader.read(mine)
         if tokens.max() >= self.vocabulary:
             raise InputError(
                 f"the shards hold token {tokens.max()}, but {self.args.tokenizer} has {self.vocabulary} entries"
@@ -250,16 +253,11 @@ class Run:
     def step_windows(self, step: int) -> data.Tokens:
         """The windows of a step's global batch, the same for any number of processes."""
         first, sequences = self.plan.window_span(step)
-        if self.mix:
-            return self.mix.windows_at(first + self.state.ahead, sequences)
-        return data.windows_from(first + self.state.ahead, sequences, self.plan.windows, self.settings.seed)
+        return self.reader.windows_at(first + self.state.ahead, sequences)
 
     def document_ids(self, step: int) -> list[str]:
         """The ids of the documents of a step's global batch."""
-        windows = self.step_windows(step)
-        if self.mix:
-            return self.mix.document_ids(self.args.tokens, windows)
-        return data.document_ids(self.args.tokens, windows, self.plan.context)
+        return self.reader.document_ids(self.args.tokens, self.step_windows(step))
 
     def take_step(self, state: RunState, batch: torch.Tensor) -> None:
         """One optimizer update.
@@ -273,6 +271,7 @@ class Run:
         rate = schedule.learning_rate(state.step, self.plan.steps, self.engine_settings)
         fits = self.spikes.may_update if self.spikes else None
         scale = self.engine.loss_scale()
+        self.engine.expect_documents(batch)
         state.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
         state.loss = reduce_loss(state, self.device, self.processes)
         applied, norm = state.update.applied, state.update.norm

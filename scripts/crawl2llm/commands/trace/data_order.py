@@ -16,10 +16,13 @@ import numpy as np
 from crawl2llm.chain import steps
 from crawl2llm.commands.trace.results import Results, row_of_document
 from crawl2llm.core.errors import InputError
-from crawl2llm.training import auto, data, mix_reader, schedule
+from crawl2llm.training import auto, data, mix_reader, schedule, window_readers
 from crawl2llm.training.data import Tokens
+from crawl2llm.training.mix_reader import MixReader
+from crawl2llm.training.packing import STREAM
 from crawl2llm.training.pretraining_settings import TrainSettings
 from crawl2llm.training.schedule import Plan
+from crawl2llm.training.window_readers import StreamReader
 
 TRAIN = "pretrain.train"
 AT_ONCE = 1 << 20  # windows whose steps are compared together
@@ -40,7 +43,8 @@ class DataOrder:
     """The order in which a training read its stream.
 
     tokens: manifests of tokenize.encode. mix: the manifest of pretrain.mix, where the run has it. first, last: the steps that it took.
-    rollbacks: where it went back (`from`, `to`, and `sequences` that it left out). Raises InputError for a mix of another stream.
+    rollbacks: where it went back (`from`, `to`, and `sequences` that it left out). packing: of pretrain.train. Raises InputError for a mix
+    of another stream or packing.
     """
 
     def __init__(
@@ -51,12 +55,15 @@ class DataOrder:
         mix: Path | None = None,
         steps: tuple[int, int] | None = None,
         rollbacks: Sequence[dict[str, Any]] = (),
+        packing: str = STREAM,
     ) -> None:
         self.tokens, self.plan, self.context, self.seed = tokens, plan, plan.context, seed
         self.stream = data.open_split(tokens, "train")
         self.first, self.last = steps or (1, plan.steps)
         self.rollbacks = rollbacks
-        self.mix = mix_reader.MixReader(mix, self.stream, plan, seed) if mix else None
+        self.reader = window_readers.open_reader(packing, self.stream, plan, seed, mix)
+        self.mix = self.reader if isinstance(self.reader, MixReader) else None
+        self.packed = None if packing == STREAM or isinstance(self.reader, StreamReader) else self.reader
 
     def check_step(self, step: int) -> None:
         """InputError for a step that the training did not take."""
@@ -67,18 +74,15 @@ class DataOrder:
         """The windows of a step's global batch, [sequences]; of a step that was taken again, those of the last time."""
         first, sequences = self.plan.window_span(step)
         ahead = sum(each["sequences"] for each in self.rollbacks if step > each["to"])
-        if self.mix:
-            return self.mix.windows_at(first + ahead, sequences)
-        return data.windows_from(first + ahead, sequences, self.plan.windows, self.seed)
+        return self.reader.windows_at(first + ahead, sequences)
 
     def places_of(self, windows: Tokens) -> list[tuple[int, int]]:
         """The places [start, end) in the stream that windows hold, in order, without those that lie in others."""
-        if self.mix:
-            spans = [
-                (start, start + size) for window in windows.tolist() for start, size in self.mix.window_pieces(window)
-            ]
-        else:
+        if isinstance(self.reader, StreamReader):
             spans = [(window * self.context, (window + 1) * self.context + 1) for window in windows.tolist()]
+        else:
+            read_pieces = self.reader.window_pieces
+            spans = [(start, start + size) for window in windows.tolist() for start, size in read_pieces(window)]
         out: list[tuple[int, int]] = []
         for start, end in sorted(set(spans)):
             if out and start <= out[-1][1]:
@@ -89,6 +93,8 @@ class DataOrder:
 
     def windows_holding(self, start: int, end: int) -> Tokens:
         """The windows, in order, that hold any of the tokens [start, end) of the stream."""
+        if self.packed:
+            return self.packed.windows_holding(start, end)
         if not self.mix:
             return _windows_between(start, end, self.context, self.plan.windows)
         window_groups = []
@@ -185,6 +191,7 @@ def training_order(results: Results) -> DataOrder:
         mix,
         step_range,
         manifest.summary.get("rolled_back", ()),
+        settings.packing,
     )
 
 

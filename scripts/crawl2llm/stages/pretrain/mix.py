@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, scratch_folder, write_atomically
 from crawl2llm.core.phrases import and_more
 from crawl2llm.stages.pretrain.mix_parts import Parts, add_by_document, add_by_source, by_language, by_quality, by_topic
-from crawl2llm.training import auto, mix_reader, schedule
+from crawl2llm.training import auto, data, mix_reader, schedule
 from crawl2llm.training.mix_order import MixOrder, largest_deviation
 from crawl2llm.training.mix_shares import SECTION, Group, Phase, last_steps, plan_phases, requested_shares
+from crawl2llm.training.packing import BEST_FIT, Packing, add_totals
 from crawl2llm.training.pretraining_settings import MixSettings, ResolvedSettings, TrainSettings
 
 WARM = 10  # batches before a share is compared with what it should be: in the first, one window more or less is much
@@ -123,6 +125,12 @@ def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
             names, borders_ = by_quality(args.tokens, args.signals, mix.buckets)
             add_by_document(args.tokens, parts, names)
         groups, sizes = parts.write(spans, plan.context)
+    packings: list[Packing] = []
+    if train.packing == BEST_FIT:
+        stream, group_tokens = data.open_split(args.tokens, "train"), [group.tokens for group in groups]
+        packings = mix_reader.pack_groups(stream, plan.context, np.load(spans, mmap_mode="r"), group_tokens, sizes)
+        windows_packed = map(mix_reader.count_windows, packings)
+        groups = [replace(group, windows=number) for group, number in zip(groups, windows_packed, strict=True)]
     planned_phases, capped = plan_phases(mix, groups, plan, train.decay)
     order = MixOrder(planned_phases, [group.name for group in groups], [group.windows for group in groups], train.seed)
     whole = plan.window_span(plan.steps + 1)[0]
@@ -134,7 +142,9 @@ def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
         for group, size in zip(groups, sizes, strict=True)
     ]
     write_atomically(
-        facts, json.dumps(mix_reader.mix_facts(group_facts, planned_phases, tokens, plan.context), indent=1) + "\n"
+        facts,
+        json.dumps(mix_reader.mix_facts(group_facts, planned_phases, tokens, plan.context, train.packing), indent=1)
+        + "\n",
     )
     manifest.summary = {
         "by": mix.by,
@@ -153,6 +163,7 @@ def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
         "held": capped,
         "deviation": {"largest": largest, "group": groups[group].name, "windows": windows, "after_steps": WARM},
         "spans": int(np.sum(sizes)),
+        **({"packing": totals} if (totals := add_totals(packings)) else {}),
     }
     log_mix(manifest.summary, mix)
     return [facts, spans]

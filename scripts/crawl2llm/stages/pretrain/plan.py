@@ -85,6 +85,14 @@ def training_facts(train: TrainSettings, tokens: int | None, vocabulary: int) ->
     }
 
 
+def add_packing(summary: dict[str, Any], tokens: list[Path]) -> None:
+    """Add to the summary what best fit makes of the documents of the whole stream, whatever mix reads it, and log it."""
+    from crawl2llm.training import data, packing  # numpy: what a command imports of this module needs none
+
+    summary["packing"] = packing.Packing(data.open_split(tokens, "train"), summary["shape"]["context"]).totals
+    log.info("%s", packing.totals_text(summary["packing"]))
+
+
 def checkpoint_bytes(train: TrainSettings, counts: ParameterCounts) -> int:
     """Bytes of the weights and moments in a checkpoint, of all processes; names and headers beside them are not counted.
 
@@ -119,6 +127,8 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     train = task_settings(TrainSettings, args, settings.train, TRAIN)
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     summary = training_facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
+    if train.packing != "stream":
+        add_packing(summary, args.tokens)
     last = cost_estimate.read_last_training(args.manifest.parents[1] / "train")
     manifest.summary = summary
     try:

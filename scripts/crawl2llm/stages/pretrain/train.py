@@ -30,8 +30,10 @@ from crawl2llm.training import (
     mix_reader,
     mixture,
     model,
+    packing,
     program,
     token_staging,
+    window_readers,
 )
 from crawl2llm.training.callback import Callback
 from crawl2llm.training.callbacks import early_stop, roll_back, skipped_steps
@@ -145,6 +147,8 @@ def log_start(run: Run) -> None:
         f"{sizes['total']:,}", f"{sizes['non_embedding']:,}", f"{plan.steps:,}", f"{plan.tokens_per_step:,}",
         plan.epochs, run.processes, run.device.type, run.kind, run.settings.zero_stage, run.settings.precision,
     )  # fmt: skip
+    if totals := run.reader.packing_totals():
+        log.info("%s", packing.totals_text(totals))
     done = run.state.done
     if done and (own_folder := run.folder / f"step-{done:06d}").is_dir():  # not at the beginning of a branch
         log.info("%s", checkpoint_folders.resume_line(own_folder, done, plan.steps))
@@ -187,6 +191,8 @@ def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest
         + early_stop.report_notes(state, plan.steps)
     )
     notes += mixture.report_notes(run.engine.model.config)
+    if totals := run.reader.packing_totals():
+        notes.append(packing.totals_text(totals))
     if not scores:
         notes.append("The corpus has no validation documents: there is no validation loss.")
     notes += checkpoint_folders.code_change_notes(list(run.changed))
@@ -200,6 +206,7 @@ def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest
         "steps": done,
         "epochs": tokens / plan.context / plan.windows,
         **mix_reader.manifest_summary(run.mix, rows, done),
+        **window_readers.manifest_summary(run.reader),
         "global_batch_tokens": plan.tokens_per_step,
         "learning_rate": settings.learning_rate,
         "loss": losses[-1]["loss"] if losses else None,

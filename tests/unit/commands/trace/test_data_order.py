@@ -37,34 +37,33 @@ def plain(encoded: list[Path], **more: Any) -> DataOrder:
     return DataOrder(encoded, plan, 0, **more)
 
 
-def of_mix(whole: tuple[Any, ...], folder: Path) -> DataOrder:
+def of_mix(whole: tuple[Any, ...], folder: Path, packing: str = "stream") -> DataOrder:
     """With a mix by source, in two phases."""
-    draw(folder, whole, "source", {"until": 0.5, "shares": {"books": 0.8}}, {"temperature": 1}, steps=STEPS)
-    return plain(whole[0], mix=folder / "pretrain/mix/manifest.json")
+    phases = {"until": 0.5, "shares": {"books": 0.8}}, {"temperature": 1}
+    draw(folder, whole, "source", *phases, steps=STEPS, packing=packing)
+    return plain(whole[0], mix=folder / "pretrain/mix/manifest.json", packing=packing)
 
 
-@pytest.mark.parametrize("kind", ["plain", "mix", "rolled back"])
+@pytest.mark.parametrize("kind", ["plain", "mix", "rolled back", "packed", "packed mix"])
 def test_steps_and_documents_are_those_of_the_trainer(kind: str, whole: tuple[Any, ...], tmp_path: Path) -> None:
     rolled = [{"from": 24, "to": 10, "sequences": 56}]
-    found = of_mix(whole, tmp_path) if kind == "mix" else plain(whole[0], rollbacks=rolled if "back" in kind else ())
+    packing = "best_fit" if "packed" in kind else "stream"
+    if "mix" in kind:
+        found = of_mix(whole, tmp_path, packing)
+    else:
+        found = plain(whole[0], rollbacks=rolled if "back" in kind else (), packing=packing)
     read: dict[str, list[int]] = {}
     for step in range(1, STEPS + 1):
         first, number = found.plan.window_span(step)
         first += 56 if kind == "rolled back" and step > 10 else 0
-        windows = (
-            found.mix.windows_at(first, number)
-            if found.mix
-            else data.windows_from(first, number, found.plan.windows, 0)
-        )
+        windows = found.reader.windows_at(first, number)
         assert found.windows_of(step).tolist() == windows.tolist()
-        trainers = (
-            found.mix.document_ids(whole[0], windows) if found.mix else data.document_ids(whole[0], windows, CONTEXT)
-        )
+        trainers = found.reader.document_ids(whole[0], windows)
         pieces = list(found.pieces_in(found.places_of(windows)))
         assert list(dict.fromkeys(piece.document for piece in pieces)) == trainers
         for name in trainers:
             read.setdefault(name, []).append(step)
-    for document in whole[3]:
+    for document in whole[3][:: 10 if packing == "best_fit" else 1]:
         piece = found.place_of(document["id"])
         assert piece is not None and piece.end - piece.start == len(document["tokens"])
         assert found.stream.read(piece.start, len(document["tokens"])).tolist() == document["tokens"]

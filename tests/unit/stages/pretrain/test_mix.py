@@ -17,6 +17,7 @@ import pytest
 
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.pretrain import mix
+from crawl2llm.stages.pretrain import plan as plan_step
 from crawl2llm.training import data, mix_reader, schedule
 from crawl2llm.training.pretraining_settings import ResolvedSettings
 from tests.unit.stages.pretrain.conftest import TINY, write_indexed
@@ -88,13 +89,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], list[Pa
 
 
 def draw(
-    folder: Path, whole: tuple[Any, ...], by: str, *phases: dict[str, Any], steps: int = 60, **more: Any
+    folder: Path,
+    whole: tuple[Any, ...],
+    by: str,
+    *phases: dict[str, Any],
+    steps: int = 60,
+    packing: str = "stream",
+    **more: Any,
 ) -> tuple[dict[str, Any], mix_reader.MixReader, schedule.Plan]:
     """(the step's summary, what a training reads, the plan of that training) of a mix of a `corpus`, whose manifest is below `folder`."""
     encoded, languages, qualities, _ = whole
     tokenizer, file = folder / "tokenizer/manifest.json", folder / "config.yaml"
     Manifest("tokenize.train", "test", summary={"vocabulary": 2048}).write(tokenizer, [])
     train = {"model": {"context": CONTEXT}, "global_batch_tokens": 4 * CONTEXT, "steps": steps, "epochs": None}
+    train["packing"] = packing
     section, out = {"by": by, "phases": list(phases), **more}, folder / "pretrain/mix/manifest.json"
     file.write_text(json.dumps({"pretrain": {"mix": section, "train": train}}))
     signals = {"source": [], "language": languages, "quality": qualities}[by]
@@ -102,7 +110,7 @@ def draw(
     assert mix.main(["--config", str(file), "--manifest", str(out), *words]) == 0
     stream = data.open_split(encoded, "train")
     plan = schedule.make_plan(cast(ResolvedSettings, train_settings(**train)), len(stream))
-    return Manifest.read(out).summary, mix_reader.MixReader(out, stream, plan, 0), plan
+    return Manifest.read(out).summary, mix_reader.MixReader(out, stream, plan, 0, packing), plan
 
 
 @pytest.fixture
@@ -111,17 +119,19 @@ def drawn(whole: tuple[Any, ...], tmp_path: Path) -> Drawn:
     return partial(draw, tmp_path, whole)
 
 
+def group_of(by: str, document: Document, summary: dict[str, Any]) -> str:
+    """The group of a document."""
+    if by != "quality":
+        return str(document["source"] if by == "source" else document["language"] or "unknown")
+    above = sum((document["score"] or 0) * (1 << 16) // 1 >= border * (1 << 16) for border in summary["borders"])
+    return "unscored" if document["score"] is None else f"q{1 + above}"
+
+
 def groups_of(by: str, documents: list[Document], summary: dict[str, Any]) -> dict[str, list[int]]:
     """The tokens of each group, packed in the stream's order: by a plain loop."""
     found: dict[str, list[int]] = {}
     for document in documents:
-        name = document["source"] if by == "source" else document["language"] or "unknown"
-        if by == "quality":
-            above = sum(
-                (document["score"] or 0) * (1 << 16) // 1 >= border * (1 << 16) for border in summary["borders"]
-            )
-            name = "unscored" if document["score"] is None else f"q{1 + above}"
-        found.setdefault(name, []).extend(document["tokens"])
+        found.setdefault(group_of(by, document, summary), []).extend(document["tokens"])
     return found
 
 
@@ -143,6 +153,30 @@ def test_windows_are_those_of_a_group_packed_by_itself(drawn: Drawn, whole: Any,
         name: each["trained"] for name, each in summary["groups"].items()
     }
     assert plan.tokens_until(200) == counts.sum() == summary["tokens"]
+
+
+@pytest.mark.parametrize("by", ["source", "language", "quality"])
+def test_windows_of_a_group_are_packed_by_best_fit(drawn: Drawn, whole: Any, by: str, tmp_path: Path) -> None:
+    summary, found, plan = drawn(by, {"temperature": 2}, max_epochs=1000, steps=200, packing="best_fit")
+    documents, read = whole[3], found.order.windows_at(0, 800)
+    tokens = found.read(read.reshape(4, 200)).reshape(800, CONTEXT + 1)
+    ends = np.cumsum([len(document["tokens"]) for document in documents])
+    for window, group, row in zip(read.tolist(), found.order.group_of(read).tolist(), tokens.tolist(), strict=True):
+        text: list[int] = []
+        for start, size in (pieces := list(found.window_pieces(window))):
+            number = int(np.searchsorted(ends, start, side="right"))
+            document, place = documents[number], start - int(ends[number]) + len(documents[number]["tokens"])
+            assert group_of(by, document, summary) == found.names[group]
+            text += document["tokens"][place : place + size]
+            whole_or_rest = place % CONTEXT == 0 and place + size == len(document["tokens"])
+            assert whole_or_rest or size == CONTEXT or (place, start) == (0, pieces[-1][0]), "or what fills the window"
+        assert row[1:] == text and row[0] in (0, row[1])
+    assert summary["packing"]["documents"] == len(documents) == sum(each.totals["documents"] for each in found.packings)
+    planned: dict[str, Any] = {"shape": {"context": CONTEXT}}
+    plan_step.add_packing(planned, whole[0])
+    assert planned["packing"]["tokens"] == summary["packing"]["tokens"], "also without a mix"
+    with pytest.raises(mix_reader.InputError, match=r"another pretrain\.train\.packing than stream"):
+        mix_reader.MixReader(tmp_path / "pretrain/mix/manifest.json", data.open_split(whole[0], "train"), plan, 0)
 
 
 def test_buckets_of_quality_have_as_many_tokens_and_rising_scores(drawn: Drawn, whole: Any) -> None:
@@ -191,8 +225,10 @@ def test_a_training_of_another_length_is_refused(drawn: Drawn, whole: Any, tmp_p
 
 
 @pytest.fixture
-def two_phases(sourced: list[Path], tmp_path: Path) -> tuple[list[Path], Path]:
-    """(manifests of the two shards of `sourced`, with their tokens, and that of a mix of them for the training TINY).
+def two_phases(sourced: list[Path], tmp_path: Path, request: pytest.FixtureRequest) -> tuple[list[Path], Path, Any]:
+    """(manifests of the two shards of `sourced`, with their tokens, that of a mix of them for the training TINY, with which changes).
+
+    The parameter is those changes.
 
     Books are 80 % until half of the tokens, then 20 %.
     """
@@ -207,19 +243,28 @@ def two_phases(sourced: list[Path], tmp_path: Path) -> tuple[list[Path], Path]:
     Manifest("tokenize.train", "test", summary={"vocabulary": 300}).write(tokenizer, [])
     phases = [{"until": 0.5, "shares": {"books": 0.8}}, {"shares": {"books": 0.2}}]
     file = tmp_path / "config.yaml"
-    file.write_text(json.dumps({"pretrain": {"mix": {"phases": phases}, "train": TINY}}))
+    file.write_text(json.dumps({"pretrain": {"mix": {"phases": phases}, "train": TINY | request.param}}))
     words = ["--tokens", *map(str, encoded), "--tokenizer", str(tokenizer)]
     assert mix.main(["--config", str(file), "--manifest", str(out), *words]) == 0
-    return encoded, out
+    return encoded, out, request.param
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["torch", pytest.param("deepspeed", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "two_phases",
+    [
+        {"engine": "torch"},
+        pytest.param({"engine": "deepspeed"}, marks=pytest.mark.long),
+        pytest.param({"engine": "torch", "packing": "best_fit"}, marks=pytest.mark.long),
+    ],
+    indirect=True,
+    ids=str,
+)
 def test_a_training_reads_the_mix_and_resumes_in_it(
-    start: Any, tmp_path: Path, two_phases: tuple[list[Path], Path], engine: str
+    start: Any, tmp_path: Path, two_phases: tuple[list[Path], Path, Any]
 ) -> None:
     """Two processes; killed in the second phase and resumed: the same bytes. One process, and other micro-batches: the same windows."""
-    (encoded, mixed_), changes = two_phases, {"engine": engine}
+    encoded, mixed_, changes = two_phases
     option = ("--mix", str(mixed_))
     whole, killed, alone, plain = (tmp_path / name for name in ("whole", "killed", "alone", "plain"))
     finish(start(whole, 2, changes, *option, tokens=encoded))

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig, masking_utils
 
-from crawl2llm.training import engine, initial, masking
+from crawl2llm.training import engine, initial, masking, pair_batches, varlen
 from crawl2llm.training.engines.torch import Torch
 from tests.unit.training.typed import engine_settings
 
@@ -118,3 +118,42 @@ def test_documents_are_those_that_transformers_finds() -> None:
     found = masking.document_numbers(places)
     assert torch.equal(found, masking_utils.find_packed_sequence_indices(places)) and int(found.max()) > 3
     assert not masking.document_numbers(torch.arange(CONTEXT)[None]).any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [("llama", {"document_masking": True}), ("mistral", {"document_masking": True}), ("mistral", {})],
+)
+def test_variable_length_attention_in_a_step(
+    kind: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a GPU has it, here with SDPA for each document: the step is that under masks, and validation runs as before."""
+    more, tokens = (
+        {"sliding_window": 6},
+        torch.randint(0, 8, (2, 2, CONTEXT + 1), generator=torch.Generator().manual_seed(0)),
+    )
+    pieces = [(torch.arange(1, size).numpy(), size - 4, 0) for size in (9, 7, 12, 8)]
+    packed = [pair_batches.packed_micro_batch([pieces[:2], pieces[2:]], 0), pair_batches.packed_micro_batch([], 0)]
+    updates, held_out = [], []
+    for can_run in (False, True):
+        monkeypatch.setattr(varlen, "can_run", lambda *_, can_run=can_run: can_run)
+        made = built(kind, "cpu", more=more, **changes)
+        for batch in (tokens, packed):
+            if batch is packed:
+                made.border = None
+            made.expect_documents(batch)
+            update = made.step(batch, 0.01)
+            updates.append((float(update.loss), update.norm))
+        assert (made.model.config._attn_implementation == varlen.NAME) == can_run
+        held_out.append(built(kind, "cpu", more=more, **changes).evaluate(tokens[0, :, :-1], tokens[0, :, 1:]))
+    assert updates[2:] == [pytest.approx(each, abs=2e-5) for each in updates[:2]]
+    assert torch.equal(*held_out)
+
+
+def test_variable_length_attention_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(varlen, "can_run", lambda *_: True)
+    made = built("mistral", "meta", Unasked, more={"sliding_window": 6}, document_masking=True)
+    made.expect_documents(torch.zeros(2, 2, CONTEXT + 1, dtype=torch.int64))
+    assert made.room == 2 * CONTEXT
+    assert made.step(torch.zeros(2, 2, CONTEXT + 1, dtype=torch.int64, device="meta"), 0.01).loss.is_meta
