@@ -99,12 +99,12 @@ class LossEngine(engine.Engine):
                 yield slots.SlotDrawer(self.next_logits, device, choice, at_once, captured=False, agree=agree)
             else:
                 # Within a precision, weights are cast once for all tokens.
-                with self._whole_weights(), getattr(self, "mixed_precision", nullcontext)():
+                with self._gathered_weights(), getattr(self, "mixed_precision", nullcontext)():
                     following = partial(sampling.next_logits, self.model)
                     yield slots.SlotDrawer(following, device, choice, at_once)
 
     @contextmanager
-    def _whole_weights(self) -> Iterator[None]:
+    def _gathered_weights(self) -> Iterator[None]:
         """Forward passes of the model itself, with weights that FSDP2 gathers once and without its hooks, which order streams: a graph
         cannot capture that, and processes need not make as many. To be entered by all.
         """
