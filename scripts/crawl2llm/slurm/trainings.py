@@ -197,6 +197,7 @@ def shape_for(shape: estimate.Shape, settings: Any, step: str) -> estimate.Shape
     tuned_shape = replace(
         tuned_shape,
         cached_layers=shape.layers,
+        drawn_rows=settings.answers_at_once,
         reward_parameters=sum(reward_parameters(judge, body) for judge in judges),
     )
     return with_value_model(tuned_shape) if settings.method == model_registry.PPO else tuned_shape

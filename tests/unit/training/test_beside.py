@@ -49,16 +49,20 @@ def test_keys_and_values_of_drawn_answers() -> None:
         return logits, cache
 
     draws = torch.rand(ANSWERS, TOKENS, dtype=torch.float64)
-    found = sampling.generate_answers(
-        following, [[1, 2, 3, 4, 5]] * ANSWERS, draws, 1.0, 95 + 1, lambda going: bool(going.any())
-    )
-    assert [len(ids) for ids in found] == [TOKENS] * ANSWERS
+    found = sampling.draw_together(following, [[1, 2, 3, 4, 5]] * ANSWERS, draws, sampling.Choice(end=95 + 1))
+    assert [len(answer.ids) for answer in found] == [TOKENS] * ANSWERS
     cache, logits = kept
     held = sum(part.numel() * part.element_size() for layer in cache.layers for part in (layer.keys, layer.values))
     drawn = Shape(**{**vars(shape(context=PROMPT + TOKENS - 1)), "cached_layers": 3})
     layer = keys_and_values(drawn, how()) - held
     assert layer == held // 3  # which is once more there while it grows
-    assert sampling_bytes(drawn, how()) == ANSWERS * 96 * (logits.element_size() + 2 * 8)
+    more = replace(drawn, drawn_rows=2 * ANSWERS)
+    assert keys_and_values(more, how()) == 2 * keys_and_values(drawn, how())
+    assert (
+        sampling_bytes(more, how())
+        == 2 * sampling_bytes(drawn, how())
+        == 2 * ANSWERS * 96 * (logits.element_size() + 2 * 8)
+    )
 
 
 @pytest.mark.parametrize("recomputed", [False, True])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ import torch
 from crawl2llm.commands.gpu_check import models
 from crawl2llm.commands.gpu_check.lines import Line
 from crawl2llm.commands.gpu_check.place import Place
-from crawl2llm.training import initial, sampling
+from crawl2llm.training import initial, sampling, slots
 
 PROMPT = 32
 
@@ -26,19 +25,18 @@ def check(place: Place) -> Iterator[Line]:
             initial.empty_model(config), place.device, models.draw_weights(config, place.device)
         )
     model = model.to(torch.bfloat16).eval()
-    following = partial(sampling.next_logits, model)
     for answers in (1, 4) if place.tiny else (1, 32):
         prompts = torch.randint(1, vocabulary, (answers, PROMPT)).tolist()
-        draws = torch.rand(answers, most, dtype=torch.float64, device=place.device)
-        seconds = 0.0
-        for draw in (draws[:, :2], draws):  # the first to warm up
+        draws, seconds = torch.rand(answers, most, dtype=torch.float64), 0.0
+        drawer = slots.drawer_for(model, sampling.Choice(end=-1), answers)
+        for _ in range(2):  # the first time to warm up, and to capture
             place.wait()
             start = time.perf_counter()
-            written = sampling.generate_answers(following, prompts, draw, 1.0, -1, lambda going: True)
+            written = drawer.draw(prompts, draws)
             place.wait()
             seconds = time.perf_counter() - start
-        rate = sum(map(len, written)) / seconds
+        rate = sum(len(answer.ids) for answer in written) / seconds
         what = "1 answer" if answers == 1 else f"{answers} answers at once"
         yield Line("sampling", what, f"{rate:,.0f} tokens/s", values={"tokens_per_second": rate})
-    del model, following
+    del model, drawer
     models.release(place)

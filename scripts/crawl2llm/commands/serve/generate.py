@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crawl2llm.chain.model_registry import BASE, LANGUAGE_MODELS
 from crawl2llm.chain.steps import folder_of
@@ -16,6 +17,9 @@ from crawl2llm.commands.serve.speculative import Speculation
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import model_loading, quantized_weights
 from crawl2llm.training.template import CHAT
+
+if TYPE_CHECKING:
+    from crawl2llm.training.slots import SlotDrawer, TogetherDrawer
 
 BASE_MANIFEST = "pretrain/train/manifest.json"
 LEAST_TEMPERATURE = 1e-5  # below it a temperature is 0, as vLLM's is: logits over it are no numbers any more
@@ -85,6 +89,7 @@ class Model:
             self.template = ChatTemplate(
                 self.tokenizer.get_chat_template(), self.tokenizer.special_tokens_map, str(folder / CHAT)
             )
+        self.drawer: SlotDrawer | TogetherDrawer | None = None
         self.ahead = (speculation_options or Speculation()).generate_options(manifest, self.model, self.tokenizer)
 
     def chat_ids(self, messages: chat_tokens.Messages) -> list[int]:
@@ -112,12 +117,46 @@ class Model:
         self, generation: GenerationRequest, say: Callable[[str], None], stopped: threading.Event
     ) -> AnswerEnd:
         """Generate, and `say` each piece of text as soon as it is there, until an end, or `stopped` is set."""
-        import torch
         from tokenizers.decoders import DecodeStream
-        from transformers import StoppingCriteria, StoppingCriteriaList
+
+        from crawl2llm.training.slots import SLOT_TYPES
 
         stream, backend = DecodeStream(skip_special_tokens=True), self.tokenizer.backend_tokenizer
         writer = Writer(lambda token: stream.step(backend, token) or "", generation, say)
+        if self.ahead or self.model.config.model_type not in SLOT_TYPES:
+            self._generate_by_transformers(generation, writer, stopped)
+        else:
+            self._draw_answer(generation, writer, stopped)
+        return AnswerEnd(
+            "stop" if writer.found_stop or writer.last_token == self.tokenizer.eos_token_id else "length", writer.tokens
+        )
+
+    def _draw_answer(self, generation: GenerationRequest, writer: Writer, stopped: threading.Event) -> None:
+        """Hand token after token to `writer`, by the generator that alignments and evaluations have."""
+        from crawl2llm.training.sampling import Choice, draw_table
+        from crawl2llm.training.slots import drawer_for
+
+        temperature = generation.temperature if generation.temperature >= LEAST_TEMPERATURE else 0.0
+        choice = Choice(self.tokenizer.eos_token_id, temperature, generation.top_p)
+        if self.drawer is None:
+            self.drawer = drawer_for(self.model, choice, slots=1, stride=1)
+        self.drawer.set_choice(choice)
+        seed = secrets.randbits(63) if generation.seed is None else generation.seed
+
+        def write_tokens(_: int, ids: list[int]) -> bool:
+            writer.take_tokens(ids)
+            return not (stopped.is_set() or writer.found_stop)
+
+        draws = draw_table(seed, [("serve",)], generation.max_tokens)
+        self.drawer.draw([generation.prompt], draws, write_tokens)
+        writer.end()
+
+    def _generate_by_transformers(
+        self, generation: GenerationRequest, writer: Writer, stopped: threading.Event
+    ) -> None:
+        """The same by transformers' `generate`, which drafts tokens, and runs types whose state it alone passes on."""
+        import torch
+        from transformers import StoppingCriteria, StoppingCriteriaList
 
         class Stops(StoppingCriteria):
             def __call__(self, input_ids: Any, scores: Any, **options: Any) -> Any:
@@ -135,9 +174,6 @@ class Model:
                 stopping_criteria=StoppingCriteriaList([Stops()]), eos_token_id=self.tokenizer.eos_token_id,
                 pad_token_id=self.tokenizer.pad_token_id, **sampling, **self.ahead,
             )  # fmt: skip
-        return AnswerEnd(
-            "stop" if writer.found_stop or writer.last_token == self.tokenizer.eos_token_id else "length", writer.tokens
-        )
 
 
 class Writer:
@@ -160,8 +196,12 @@ class Writer:
         if self.awaits_prompt:
             self.awaits_prompt = False
             return
-        for token in value.reshape(-1).tolist():
-            if self.found_stop:  # several come at once where they were said ahead
+        self.take_tokens(value.reshape(-1).tolist())
+
+    def take_tokens(self, tokens: Sequence[int]) -> None:
+        """Several tokens, as they come where they were said ahead; none after a stop text."""
+        for token in tokens:
+            if self.found_stop:
                 return
             self.take_token(token)
 

@@ -12,9 +12,10 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 
 from crawl2llm.stages.align.chunked_logprobs import ChunkedHead
-from crawl2llm.training import engine, layers, sampling
+from crawl2llm.training import engine, layers, sampling, slots
 from crawl2llm.training.batch import MicroBatch
 from crawl2llm.training.engines.by_name import ENGINES
+from crawl2llm.training.sampling import Choice
 
 # What a micro-batch adds to the loss of this process's step: fp32 logits [n, length, vocabulary] and int64 targets [n, length] → a number.
 # With `loss_chunk` log-probabilities of the targets, fp32 [n, length], stand in the place of logits; of a reward model scores, [n, 1].
@@ -80,8 +81,50 @@ class LossEngine(engine.Engine):
             self.model.train()
             self.reshard_weights()
 
+    @contextmanager
+    def answer_drawer(
+        self, choice: Choice, device: torch.device, at_once: int
+    ) -> Iterator[slots.SlotDrawer | slots.TogetherDrawer]:
+        """What draws answers of the model as it is, on its device; calls of it are collective.
+
+        at_once: answers that are drawn in slots at once. 0, or a type that cannot (slots.SLOT_TYPES): all of a call together.
+        """
+        with self.generation_mode():
+            if not at_once or not slots.can_use_slots(self.model):
+                yield slots.TogetherDrawer(self.next_logits, device, choice, sampling.any_unfinished)
+            elif (
+                hasattr(self, "engine") or getattr(self, "zero", 0) == 3
+            ):  # a part of the weights is gathered for each layer
+                agree = partial(slots.largest_of_processes, device)
+                yield slots.SlotDrawer(self.next_logits, device, choice, at_once, captured=False, agree=agree)
+            else:
+                # Within a precision, weights are cast once for all tokens.
+                with self._gathered_weights(), getattr(self, "mixed_precision", nullcontext)():
+                    following = partial(sampling.next_logits, self.model)
+                    yield slots.SlotDrawer(following, device, choice, at_once)
+
+    @contextmanager
+    def _gathered_weights(self) -> Iterator[None]:
+        """Forward passes of the model itself, with weights that FSDP2 gathers once and without its hooks, which order streams: a graph
+        cannot capture that, and processes need not make as many. To be entered by all.
+        """
+        removed: list[tuple[Any, Any]] = []
+        for module in self.model.modules():
+            if isinstance(module, FSDPModule):
+                module.unshard()
+            for hooks in (module._forward_pre_hooks, module._forward_hooks):
+                removed.append((hooks, hooks.copy()))
+                for key in [key for key, hook in hooks.items() if "fsdp" in getattr(hook, "__module__", "")]:
+                    del hooks[key]
+        try:
+            yield
+        finally:
+            for hooks, before in removed:
+                hooks.clear()
+                hooks.update(before)
+
     def next_logits(
-        self, inputs: torch.Tensor, mask: torch.Tensor, places: torch.Tensor, cache: Any
+        self, inputs: torch.Tensor, mask: torch.Tensor | None, places: torch.Tensor, cache: Any
     ) -> tuple[torch.Tensor, Any]:
         """(fp32 logits [n, vocabulary] behind the last of token ids [n, length], keys and values up to there). A collective call.
 

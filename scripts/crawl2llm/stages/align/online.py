@@ -114,6 +114,7 @@ class RewardRun(Alignment):
         return replace(
             shape,
             cached_layers=shape.layers,
+            drawn_rows=self.settings.answers_at_once,
             reward_parameters=sum(p.numel() for model in judges for p in model.parameters()),
         )
 
@@ -153,6 +154,7 @@ class RewardRun(Alignment):
         rows = [self.batches.rows[number] for number in self.batches.step_indices(step)]
         generations = settings.generations
         batch, table = self._draw_answers(step, rows, mine)
+        idle = self.idle_share()
         reference = self.reference_logprobs(batch)
         rewards = table[:, 0].reshape(len(rows), generations)
         flat = (rewards.std(1) == 0).double().mean() if generations > 1 else 0.0
@@ -162,7 +164,12 @@ class RewardRun(Alignment):
         self.step_sums = torch.zeros(2, dtype=torch.float64)
         update = self.engine.step_by(batch, self.rate, self._batch_losses(mine, batch, reference, advantages))
         kl, total = self.sum_over_processes(self.step_sums).tolist()
-        self.extra_metrics = {**self.reward_means(table), "kl": kl / max(1.0, total), "flat_groups": float(flat)}
+        self.extra_metrics = {
+            **self.reward_means(table),
+            **idle,
+            "kl": kl / max(1.0, total),
+            "flat_groups": float(flat),
+        }
         return update
 
     def _draw_answers(self, step: int, rows: Sequence[Row], mine: Parts) -> tuple[list[MicroBatch], torch.Tensor]:
@@ -171,12 +178,24 @@ class RewardRun(Alignment):
         """
         generations, batch = self.settings.generations, list[MicroBatch]()
         table = torch.zeros(len(rows) * generations, len(self.rewards.names) + 3, dtype=torch.float64)
-        for part in mine:
-            part_rows, keys = [rows[place] for place, _ in part], [("answer", step, *numbers) for numbers in part]
-            answers = self.sample_answers(part_rows, keys, self.settings.temperature)
+        parts = [
+            ([rows[place] for place, _ in part], [("answer", step, *numbers) for numbers in part]) for part in mine
+        ]
+        drawn = self.sample_parts(parts, self.settings.temperature)
+        for part, (part_rows, _), answers in zip(mine, parts, drawn, strict=True):
             batch.append(self.make_micro_batch(part_rows, answers))
             table[[place * generations + answer for place, answer in part]] = self.answer_rewards(part_rows, answers)
         return batch, self.sum_over_processes(table)
+
+    def idle_share(self) -> dict[str, float]:
+        """Of the positions that all processes computed for the answers drawn last, the share of padding and of what came behind an end: as
+        `idle_positions`; empty if they were not drawn in slots. A collective call.
+        """
+        if self.positions is None:
+            return {}
+        counts = torch.tensor([self.positions.idle, self.positions.computed], dtype=torch.float64)
+        idle, computed = self.sum_over_processes(counts).tolist()
+        return {"idle_positions": idle / max(1.0, computed)}
 
     def _kl_penalties(
         self, answers: int, mine: Parts, batch: Sequence[MicroBatch], reference: Sequence[torch.Tensor]
@@ -251,12 +270,12 @@ class RewardRun(Alignment):
         if not rows:
             return {}
         table = torch.zeros(len(rows), len(self.rewards.names) + 3, dtype=torch.float64)
-        for turn in deal_micro_batches(range(len(rows)), self.processes, self.batches.size):
-            part = turn[self.rank]
-            part_rows = [rows[number] for number in part]
-            answers = self.sample_answers(
-                part_rows, [("heldout", row["id"]) for row in part_rows], self.settings.temperature
-            )
+        mine = [turn[self.rank] for turn in deal_micro_batches(range(len(rows)), self.processes, self.batches.size)]
+        parts = [
+            ([rows[number] for number in part], [("heldout", rows[number]["id"]) for number in part]) for part in mine
+        ]
+        drawn = self.sample_parts(parts, self.settings.temperature)
+        for part, (part_rows, _), answers in zip(mine, parts, drawn, strict=True):
             table[part] = self.answer_rewards(part_rows, answers)
         out = {f"heldout_{name}": value for name, value in self.reward_means(self.sum_over_processes(table)).items()}
         tokens = sum(scored for _, scored, _ in self.heldout_pieces)

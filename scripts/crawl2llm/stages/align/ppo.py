@@ -89,6 +89,7 @@ class PPORun(RewardRun):
         settings, mine = self.settings, self.batches.answer_numbers(step, self.rank)
         rows = [self.batches.rows[number] for number in self.batches.step_indices(step)]
         batch, table = self._draw_answers(step, rows, mine)
+        idle = self.idle_share()
         scores = table[:, 0] - settings.missing_end_penalty * (1 - table[:, -2])
         estimates = [
             self._estimate_batch(answers, of, scores[[place * settings.generations + answer for place, answer in part]])
@@ -107,7 +108,7 @@ class PPORun(RewardRun):
             updates.append(self.engine.step_valued(batch, self.rate, batch_losses))
         sums = (self.sum_over_processes(self.step_sums) / tokens / len(updates)).tolist()
         loss_values = zip(("policy_loss", "value_loss", "clipped"), sums, strict=True)
-        self.extra_metrics = {**self.reward_means(table), **totals, **dict(loss_values)}
+        self.extra_metrics = {**self.reward_means(table), **idle, **totals, **dict(loss_values)}
         return replace(updates[-1], loss=torch.stack([update.loss for update in updates]).mean())
 
     def _estimate_batch(self, batch: MicroBatch, reference: torch.Tensor, scores: torch.Tensor) -> AnswerEstimate:

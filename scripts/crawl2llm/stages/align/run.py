@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -18,7 +18,7 @@ from crawl2llm.stages.align.engine import LossEngine, engine_class
 from crawl2llm.stages.align.heldout_measures import HeldoutMeasures
 from crawl2llm.stages.align.pairs import Row
 from crawl2llm.stages.align.settings import RewardSettings, TrainSettings
-from crawl2llm.training import checkpoint, sampling
+from crawl2llm.training import checkpoint, sampling, slots
 from crawl2llm.training.batch import MicroBatch
 from crawl2llm.training.engine import Engine, Job
 from crawl2llm.training.heldout import Piece
@@ -135,6 +135,7 @@ class Alignment(MeasuredRun):
 
     where, program = STEP, "crawl2llm.stages.align.train"
     settings: TrainSettings
+    positions: slots.Positions | None = None  # of the answers that were drawn last, in slots
 
     def check_settings(self, config: Any) -> None:
         """As `Run.check_settings`, of `loss_chunk` too."""
@@ -160,17 +161,29 @@ class Alignment(MeasuredRun):
         self, rows: Sequence[Row], keys: Sequence[tuple[Any, ...]], temperature: float
     ) -> list[list[int]]:
         """The tokens of an answer to each row, drawn by its key; 0: always the likeliest. Shared out by the caller. A collective call."""
-        max_tokens = self.settings.max_new_tokens
-        draws = np.array([sampling.uniform_draws(self.settings.seed, key, max_tokens) for key in keys]).reshape(
-            len(rows), max_tokens
-        )
-        prompts = [self.batches.prompt_ids(row) for row in rows]
-        end = self.tokenizer.eos_token_id
-        with self.engine.generation_mode():
-            uniforms = torch.from_numpy(draws).to(self.device)
-            return sampling.generate_answers(
-                self.engine.next_logits, prompts, uniforms, temperature, end, sampling.any_unfinished
-            )
+        return self.sample_parts([(rows, keys)], temperature)[0]
+
+    def sample_parts(
+        self, parts: Sequence[tuple[Sequence[Row], Sequence[tuple[Any, ...]]]], temperature: float
+    ) -> list[list[list[int]]]:
+        """The same of several parts, each rows and their keys: drawn in slots if `answers_at_once` says so, or on a GPU; otherwise one part
+        after the other. A collective call.
+        """
+        at_once = self.settings.answers_at_once
+        if not at_once and self.device.type == "cuda":
+            at_once = self.batches.size * self.batches.rows_each
+        choice = sampling.Choice(self.tokenizer.eos_token_id, temperature)
+        sizes = [len(rows) for rows, _ in parts]
+        calls = [([row for rows, _ in parts for row in rows], [key for _, keys in parts for key in keys])]
+        answers: list[list[int]] = []
+        with self.engine.answer_drawer(choice, self.device, at_once) as drawer:
+            for rows, keys in calls if isinstance(drawer, slots.SlotDrawer) else parts:
+                draws = sampling.draw_table(self.settings.seed, keys, self.settings.max_new_tokens)
+                prompts = [self.batches.prompt_ids(row) for row in rows]
+                answers += [answer.ids for answer in drawer.draw(prompts, draws)]
+        self.positions = drawer.positions if isinstance(drawer, slots.SlotDrawer) else None
+        ends = list(accumulate(sizes))
+        return [answers[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
     def write_extra_files(self, out: Path) -> list[Path]:
         """Write the answers to the fixed prompts, before and after; the file."""

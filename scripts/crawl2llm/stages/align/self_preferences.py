@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from crawl2llm.core.console import Progress
@@ -19,12 +17,13 @@ from crawl2llm.stages.align.endpoint import EndpointJudge
 from crawl2llm.stages.align.reward_model import RewardModel
 from crawl2llm.stages.align.rewards import ENDPOINT, Rewards
 from crawl2llm.stages.align.settings import PairsSettings, RewardEntry
-from crawl2llm.training import quantized_weights, sampling
+from crawl2llm.training import quantized_weights, sampling, slots
 from crawl2llm.training.model_loading import context_of, load_model, model_name, verify_weights
 from crawl2llm.training.question_cuts import cut_prompt
 from crawl2llm.training.template import Template
 
 AT_ONCE = 64  # answers
+SLOT_BATCHES = 16  # of so many answers, those that end give their rows to others
 KEY = "align.pairs.rewards"
 Row = dict[str, Any]
 
@@ -62,7 +61,9 @@ def sample_preferences(
     rewards.move_to(model.device)
     answer_count, max_tokens = settings.answers, settings.max_new_tokens
     context = context_of(model.config)
-    next_logits = partial(sampling.next_logits, model)
+    choice = sampling.Choice(tokenizer.eos_token_id, settings.temperature)
+    drawer = slots.drawer_for(model, choice, AT_ONCE)
+    at_once = AT_ONCE * (SLOT_BATCHES if isinstance(drawer, slots.SlotDrawer) else 1)
 
     def fitting_prompts() -> Iterator[tuple[str, Row, list[int]]]:
         for split, row in questions:
@@ -79,20 +80,11 @@ def sample_preferences(
 
     progress = Progress(None, "prompts")
     remaining = fitting_prompts()
-    while batch := list(islice(remaining, max(1, AT_ONCE // answer_count))):
+    while batch := list(islice(remaining, max(1, at_once // answer_count))):
         keys = [("pair", row["question"], number) for _, row, _ in batch for number in range(answer_count)]
-        draws = np.array([sampling.uniform_draws(settings.seed, key, max_tokens) for key in keys])
-        prompts = [ids for *_, ids in batch for _ in range(answer_count)]
-        uniforms = torch.from_numpy(draws).to(model.device)
-        answers = sampling.generate_answers(
-            next_logits,
-            prompts,
-            uniforms,
-            settings.temperature,
-            tokenizer.eos_token_id,
-            lambda going: bool(going.any()),
-        )
-        texts = [str(tokenizer.decode(ids, skip_special_tokens=True)).strip() for ids in answers]
+        draws = sampling.draw_table(settings.seed, keys, max_tokens)
+        answers = drawer.draw([ids for *_, ids in batch for _ in range(answer_count)], draws)
+        texts = [str(tokenizer.decode(answer.ids, skip_special_tokens=True)).strip() for answer in answers]
         texts_by_prompt = [
             [text for text in texts[place * answer_count : (place + 1) * answer_count] if text]
             for place in range(len(batch))

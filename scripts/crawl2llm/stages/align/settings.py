@@ -205,6 +205,15 @@ class TrainSettings(RowTrainingSettings, AdapterSettings):
         gt=0,
         le=10,
     )
+    answers_at_once: int = setting(
+        0,
+        "Answers that a process draws at once: the row of one that has ended goes to the next prompt. More are faster, "
+        "and need memory for their keys and values. 0: those of a micro-batch, which a CPU draws to the end of the "
+        "longest. The last digits differ.",
+        ge=0,
+        le=4096,
+        unless_default=True,
+    )
     kl_coefficient: Number = setting(
         0.04,
         "Of grpo, rloo, reinforce and ppo: what a nat of divergence from the model that it is made from costs; "

@@ -6,45 +6,34 @@ Another number of texts at a time can move the last digits of logits, as any oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from transformers import LogitsProcessor, LogitsProcessorList, TopPLogitsWarper
+from transformers import LogitsProcessor, LogitsProcessorList
 
 from crawl2llm.stages.evaluate.settings import GenerateSettings
 from crawl2llm.training.checks import MASKED_TYPES
 from crawl2llm.training.model_loading import context_of
-from crawl2llm.training.sampling import sample_tokens, uniform_draws
+from crawl2llm.training.sampling import Answer, Choice, token_nats, uniform_draws
+from crawl2llm.training.slots import SLOT_TYPES, SlotDrawer, drawer_for
 
 Row = dict[str, Any]
 STRETCH = 4096  # prompts whose tokens are held at once
 
 
 class Picker(LogitsProcessor):
-    """Picks the next token of each text, and keeps the nats that it has by the model.
+    """Picks the next token of each text by draws [texts, most tokens], and keeps its nats: for types that transformers alone can run."""
 
-    seeds: of texts that are sampled; None takes the likeliest token each time. A sampled text is a function of its seed alone, whatever is
-    sampled beside it.
-    """
-
-    def __init__(self, seeds: Sequence[int] | None, max_tokens: int, temperature: float, top_p: float) -> None:
+    def __init__(self, choice: Choice, draws: torch.Tensor) -> None:
+        self.choice, self.draws = choice, draws
         self.nats: list[torch.Tensor] = []
-        self.temperature = temperature if seeds else 0.0
-        self.draws = torch.tensor(
-            [uniform_draws(seed, ("evaluate.generate",), max_tokens).tolist() for seed in seeds or ()]
-        )
-        self.nucleus = TopPLogitsWarper(top_p) if seeds and top_p < 1 else None
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """scores: the model's logits [texts, vocabulary]; returned as 0 for the token that is picked and -inf for all others."""
-        logits = scores.float()
-        if self.nucleus:  # of the tempered distribution
-            logits = self.nucleus(input_ids, logits / self.temperature) * self.temperature
-        at = self.draws[:, len(self.nats)].double().to(scores.device) if self.temperature else logits.new_zeros(0)
-        tokens = sample_tokens(logits, at, self.temperature)[:, None]
-        self.nats.append(-scores.float().log_softmax(-1).gather(1, tokens)[:, 0])
-        return torch.full_like(scores, -torch.inf).scatter_(1, tokens, 0.0)
+        tokens = self.choice.pick_tokens(scores.float(), self.draws[:, len(self.nats)])
+        self.nats.append(token_nats(scores.float(), tokens))
+        return torch.full_like(scores, -torch.inf).scatter_(1, tokens[:, None], 0.0)
 
 
 class Writer:
@@ -59,18 +48,43 @@ class Writer:
         """(place in `prompts`, what the model writes after it), of each STRETCH of them the shortest first.
 
         Of each text: `text`, `tokens`, `nats` of these by the model itself, `ended` by itself, `cut` prompt. seeds: of sampled texts, one
-        for each prompt; None is greedy. A prompt that leaves no room in the context is cut on its left.
+        for each prompt, on which alone the text depends; None is greedy. A prompt that leaves no room in the context is cut on its left.
         """
+        temperature = self.settings.temperature if seeds else 0.0
+        choice = Choice(self.tokenizer.eos_token_id, temperature, self.settings.top_p, with_nats=True)
         for start in range(0, len(prompts), STRETCH):
             stretch = prompts[start : start + STRETCH]
             full_ids = [self.tokenizer(prompt)["input_ids"] or [self.tokenizer.eos_token_id] for prompt in stretch]
             ids = [row[-(self.context - self.max_new_tokens) :] for row in full_ids]
-            for batch in self.length_batches([len(row) for row in ids]):
-                batch_seeds = [seeds[start + place] for place in batch] if seeds else None
-                for place, row in zip(
-                    batch, self._write_batch([ids[place] for place in batch], batch_seeds), strict=True
-                ):
-                    yield start + place, {**row, "cut": len(ids[place]) < len(full_ids[place])}
+            longest = max(map(len, ids)) + self.max_new_tokens
+            drawer = drawer_for(self.model, choice, max(1, self.settings.batch_tokens // longest))
+            batches: Iterable[list[int]] = self.length_batches([len(row) for row in ids])
+            if isinstance(drawer, SlotDrawer):
+                batches = [list(range(len(ids)))]
+            for batch in batches:
+                draws = self._draws_of([seeds[start + place] for place in batch] if seeds else None, len(batch))
+                rows = [ids[place] for place in batch]
+                if self.model.config.model_type in SLOT_TYPES:
+                    answers = drawer.draw(rows, draws)
+                else:
+                    answers = self._draw_by_transformers(rows, choice, draws)
+                for place, answer in zip(batch, answers, strict=True):
+                    yield start + place, {**self._text_row(answer), "cut": len(ids[place]) < len(full_ids[place])}
+
+    def _draws_of(self, seeds: list[int] | None, texts: int) -> torch.Tensor:
+        """float64 [texts, max_new_tokens] by the seeds of texts, rounded to fp32."""
+        if seeds is None:
+            return torch.zeros(texts, self.max_new_tokens, dtype=torch.float64)
+        rows = [uniform_draws(seed, ("evaluate.generate",), self.max_new_tokens).tolist() for seed in seeds]
+        return torch.tensor(rows, dtype=torch.float32).double()
+
+    def _text_row(self, answer: Answer) -> Row:
+        return {
+            "text": str(self.tokenizer.decode(answer.ids, skip_special_tokens=True)).strip(),
+            "tokens": len(answer.ids),
+            "nats": round(sum(answer.nats), 4),
+            "ended": answer.ids[-1] == self.tokenizer.eos_token_id,
+        }
 
     def length_batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Places of prompts of these lengths, in tokens, that are written together; at least one.
@@ -89,21 +103,20 @@ class Writer:
         if batch:
             yield batch
 
-    def _write_batch(self, ids: list[list[int]], seeds: list[int] | None) -> Iterator[Row]:
-        end, width = self.tokenizer.eos_token_id, max(map(len, ids))
+    def _draw_by_transformers(self, ids: list[list[int]], choice: Choice, draws: torch.Tensor) -> list[Answer]:
+        """Answers of a type whose state transformers passes on in its own way."""
+        end, width = choice.end, max(map(len, ids))
         input_ids = torch.tensor([[end] * (width - len(row)) + row for row in ids], device=self.model.device)
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids], device=self.model.device)
-        picker = Picker(seeds, self.max_new_tokens, self.settings.temperature, self.settings.top_p)
+        picker = Picker(choice, draws.to(self.model.device))
         with torch.no_grad():
             out = self.model.generate(
                 input_ids, attention_mask=mask, max_new_tokens=self.max_new_tokens, do_sample=False, eos_token_id=end,
                 pad_token_id=self.tokenizer.pad_token_id, logits_processor=LogitsProcessorList([picker]),
             )  # fmt: skip
-        for output_ids, nats in zip(out[:, width:].tolist(), torch.stack(picker.nats, 1).tolist(), strict=True):
-            count = output_ids.index(end) + 1 if end in output_ids else len(output_ids)
-            yield {
-                "text": str(self.tokenizer.decode(output_ids[:count], skip_special_tokens=True)).strip(),
-                "tokens": count,
-                "nats": round(sum(nats[:count]), 4),
-                "ended": output_ids[count - 1] == end,
-            }
+        answers = [Answer() for _ in ids]
+        for answer, row, nats in zip(
+            answers, out[:, width:].tolist(), torch.stack(picker.nats, 1).tolist(), strict=True
+        ):
+            answer.add_tokens(row, nats, end, self.max_new_tokens)
+        return answers

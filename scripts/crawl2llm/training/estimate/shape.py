@@ -34,6 +34,7 @@ class Shape:
     trained: int = 0  # parameters that are updated, where it is not all of them: an adapter's
     value_parameters: int = 0  # of a model of values, which are among the others, and of which no EMA is kept
     cached_layers: int = 0  # layers that keep keys and values of the answers that the model gives while it trains
+    drawn_rows: int = 0  # of these answers, those that are drawn at once; 0: those of a micro-batch
     reward_parameters: int = 0  # of the reward models that score these, which each process has whole, in fp32
 
     @property
@@ -195,12 +196,12 @@ def with_value_model(shape: Shape) -> Shape:
 
 
 def keys_and_values(shape: Shape, how: Training) -> int:
-    """Bytes of keys and values of a micro-batch of answers, when the last tokens are drawn.
+    """Bytes of keys and values of the answers that are drawn at once, when the last tokens are.
 
     2 · tokens · width of keys of each layer that keeps them, prompts among the tokens, and of one layer once more: torch.cat makes them
     one token longer (transformers, cache_utils.py, DynamicLayer.update). They are there without activations.
     """
-    tokens = how.micro_batch * shape.context
+    tokens = (shape.drawn_rows or how.micro_batch) * shape.context
     return 2 * how.number_bytes * tokens * (shape.kv or shape.width or shape.hidden) * (shape.cached_layers + 1)
 
 
@@ -209,7 +210,7 @@ def sampling_bytes(shape: Shape, how: Training) -> int:
 
     (training/sampling.py, chosen).
     """
-    return (4 + 2 * 8) * how.micro_batch * shape.vocabulary
+    return (4 + 2 * 8) * (shape.drawn_rows or how.micro_batch) * shape.vocabulary
 
 
 def muon_bytes(shape: Shape, how: Training) -> int:

@@ -68,9 +68,10 @@ def plain(base: Path, pairs: Path, given: dict[str, Any], steps: int) -> list[di
             for answer in range(given["generations"]):
                 draws = sampling.uniform_draws(0, ("answer", step, place, answer), given["max_new_tokens"])
                 following = partial(sampling.next_logits, model)
-                (drawn,) = sampling.generate_answers(
-                    following, [prompt], torch.from_numpy(draws)[None], 1.0, end, lambda going: bool(going.any())
+                (answer_drawn,) = sampling.draw_together(
+                    following, [prompt], torch.from_numpy(draws)[None], sampling.Choice(end)
                 )
+                drawn = answer_drawn.ids
                 said = reward(row["question"], batches.answer_text(drawn), row.get("answer"))
                 score = said - given["missing_end_penalty"] * (drawn[-1] != end)
                 ids, many = prompt + drawn, len(drawn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from crawl2llm.stages.evaluate import writer
 from crawl2llm.stages.evaluate.settings import GenerateSettings
 from crawl2llm.stages.evaluate.writer import Writer
+from crawl2llm.training import slots
 from crawl2llm.training.model_loading import load_tokenizer
+from crawl2llm.training.sampling import Choice, next_logits
 
 SETTINGS = {"max_new_tokens": 12, "temperature": 1.0, "top_p": 1.0, "batch_tokens": 4096}
 PROMPTS = [
@@ -78,9 +82,9 @@ def test_together_as_alone(kind: str, tokenizer: Any) -> None:
     end = plain(lm, tokenizer(PROMPTS[2])["input_ids"], 12, -1)[0][4]
     tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
     assert tokenizer.eos_token_id == end
-    writer = Writer(lm, tokenizer, GenerateSettings(**SETTINGS))
+    plain_writer = Writer(lm, tokenizer, GenerateSettings(**SETTINGS))
     whole = [tokenizer(prompt)["input_ids"] or [end] for prompt in PROMPTS]
-    ids = [row[-(writer.context - writer.max_new_tokens) :] for row in whole]
+    ids = [row[-(plain_writer.context - plain_writer.max_new_tokens) :] for row in whole]
     expected = [plain(lm, row, 12, end) for row in ids]
     assert len({len(tokens) for tokens, _ in expected}) > 1
     for found in (written(lm, tokenizer), written(lm, tokenizer, batch_tokens=1)):
@@ -88,7 +92,7 @@ def test_together_as_alone(kind: str, tokenizer: Any) -> None:
             assert row["text"] == tokenizer.decode(tokens, skip_special_tokens=True).strip()
             assert row["tokens"] == len(tokens) and row["ended"] == (tokens[-1] == end)
             assert row["nats"] == pytest.approx(nats, abs=2e-3)
-            assert row["cut"] == (cut and writer.context == 64)
+            assert row["cut"] == (cut and plain_writer.context == 64)
 
 
 def test_sampled_texts_depend_on_their_seed_alone(tokenizer: Any) -> None:
@@ -101,11 +105,28 @@ def test_sampled_texts_depend_on_their_seed_alone(tokenizer: Any) -> None:
     assert greedy == [row["text"] for row in written(lm, tokenizer, seeds, temperature=2.0, top_p=1e-6)] != together
 
 
+def test_in_slots_as_together(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: all prompts of a stretch at once, in as many slots as `batch_tokens` has room for."""
+    lm, seeds = model("llama", tokenizer), [3, 1, 4, 1, 5, 9, 2]
+    together = [written(lm, tokenizer), written(lm, tokenizer, seeds, top_p=0.9)]
+    sizes = list[int]()
+
+    def in_slots(lm: Any, choice: Choice, count: int) -> slots.SlotDrawer:
+        sizes.append(count)
+        return slots.SlotDrawer(partial(next_logits, lm), lm.device, choice, count, stride=5)
+
+    monkeypatch.setattr(writer, "drawer_for", in_slots)
+    for rows, more in zip(together, ({}, {"seeds": seeds, "top_p": 0.9}), strict=True):
+        for row, expected in zip(written(lm, tokenizer, batch_tokens=200, **more), rows, strict=True):
+            assert row == {**expected, "nats": pytest.approx(expected["nats"], abs=2e-3)}
+    assert sizes == [3, 3]
+
+
 def test_a_batch_holds_no_more_tokens_than_the_key_says(tokenizer: Any) -> None:
-    writer = Writer(model("llama", tokenizer), tokenizer, GenerateSettings(**{**SETTINGS, "batch_tokens": 60}))
+    narrow = Writer(model("llama", tokenizer), tokenizer, GenerateSettings(**{**SETTINGS, "batch_tokens": 60}))
     lengths = [5, 40, 1, 5, 5, 18, 200]
-    found = list(writer.length_batches(lengths))
+    found = list(narrow.length_batches(lengths))
     assert found == [[2, 0, 3], [4, 5], [1], [6]]
-    assert list(writer.length_batches([])) == []
+    assert list(narrow.length_batches([])) == []
     apart = Writer(model("mamba", tokenizer), tokenizer, GenerateSettings(**SETTINGS))
     assert list(apart.length_batches([5, 7, 5, 1])) == [[3], [0, 2], [1]]
