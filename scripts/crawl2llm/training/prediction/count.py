@@ -70,11 +70,7 @@ class Recorder(TorchDispatchMode):
             _local(leaf).untyped_storage() for leaf in tree_leaves((args, out)) if isinstance(leaf, torch.Tensor)
         ]
         flops = _flops(function, name, args, kwargs or {}, out)
-        part = ATTENTION if "attention" in name else PRODUCTS if flops else ELEMENTWISE
-        if part == ELEMENTWISE and self._is_of_logits((args, out)):
-            part = LOSS
-        if self.update:
-            part = OPTIMIZER
+        part = self._part_of(name, flops, (args, out))
         single = bool(flops) and any(
             leaf.dtype == torch.float32 for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)
         )
@@ -93,6 +89,16 @@ class Recorder(TorchDispatchMode):
             )
         )
         return out
+
+    def _part_of(self, name: str, flops: float, values: Any) -> str:
+        """The part of the step that an operation on `values` belongs to."""
+        if self.update:
+            return OPTIMIZER
+        if "attention" in name:
+            return ATTENTION
+        if flops:
+            return PRODUCTS
+        return LOSS if self._is_of_logits(values) else ELEMENTWISE
 
     def _is_of_logits(self, values: Any) -> bool:
         return any(
@@ -159,8 +165,8 @@ def _flops(function: Any, name: str, args: Any, kwargs: Any, out: Any) -> float:
         pairs = query.shape[2] * key.shape[2] / (2 if named.get("is_causal") else 1)
         return 4 * query.shape[0] * query.shape[1] * pairs * query.shape[3] * (2.5 if backward else 1)
     if name == "_grouped_mm":  # each row, or in a gradient of weights each column, belongs to one expert
-        one = out.shape[0] if out.ndim == 3 else 1
-        return 2.0 * out.numel() / one * args[0].shape[-1]
+        experts = out.shape[0] if out.ndim == 3 else 1
+        return 2.0 * out.numel() / experts * args[0].shape[-1]
     if function.overloadpacket in flop_registry:
         return float(flop_registry[function.overloadpacket](*args, **kwargs, out_val=out))
     return 0.0

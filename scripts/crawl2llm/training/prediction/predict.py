@@ -43,8 +43,8 @@ Count = Callable[[int], list[Operation]]  # operations of a step by the number o
 
 def whole_step(count: Count, layers: int, rates: Rates, compiled: bool) -> dict[str, float]:
     """Seconds of a step of one micro-batch by part, of a model of so many layers."""
-    one, two = (step_seconds(count(number), rates, compiled) for number in (1, 2))
-    return {part: one.get(part, 0.0) + (layers - 1) * (two[part] - one.get(part, 0.0)) for part in two}
+    single, double = (step_seconds(count(number), rates, compiled) for number in (1, 2))
+    return {part: single.get(part, 0.0) + (layers - 1) * (double[part] - single.get(part, 0.0)) for part in double}
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def best_changes(
     accumulation = predictor.summary["global_batch_tokens"] // (
         train.micro_batch * train.processes * train.nodes * predictor.summary["shape"]["context"]
     )
-    found = []
+    gains = []
     for settings in possible_changes(train, accumulation):
         changed = train.model_copy(update=settings)
         try:
@@ -203,8 +203,8 @@ def best_changes(
             continue
         gain = predictor.predict(changed)["tokens_per_second"] / base["tokens_per_second"] - 1
         if gain >= LEAST_GAIN:
-            found.append({"settings": settings, "gain": round(gain, 4)})
-    return sorted(found, key=lambda change: -change["gain"])[:MOST_CHANGES]
+            gains.append({"settings": settings, "gain": round(gain, 4)})
+    return sorted(gains, key=lambda change: -change["gain"])[:MOST_CHANGES]
 
 
 def step_correction(checked: Checked, rates: Rates, train: TrainSettings) -> float:

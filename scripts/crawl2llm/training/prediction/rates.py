@@ -104,8 +104,8 @@ def read_check(path: Path, gpu: gpus.Gpu) -> Checked:
         name = next((each["name"] for (check, _), each in values.items() if check == "machine" and "name" in each), "")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{KEY} is {str(path)!r}, which is no JSON of crawl2llm gpu-check: {error}") from error
-    found = gpus.find(name)
-    if found is None or found.name != gpu.name:
+    checked_gpu = gpus.find(name)
+    if checked_gpu is None or checked_gpu.name != gpu.name:
         raise InputError(
             f"{KEY} is {str(path)!r}, which is of {name or 'no GPU'!r}, and the training is planned for {gpus.with_article(gpu.name)}"
         )
@@ -113,8 +113,8 @@ def read_check(path: Path, gpu: gpus.Gpu) -> Checked:
     def slowest(check: str, begin: str) -> float | None:
         rates = [
             each["rates"]
-            for (one, what), each in values.items()
-            if one == check and what.startswith(begin) and "rates" in each
+            for (checked, what), each in values.items()
+            if checked == check and what.startswith(begin) and "rates" in each
         ]
         return min(rates[0]) if rates else None
 
