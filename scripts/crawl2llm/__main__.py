@@ -26,6 +26,10 @@ COMMANDS = {  # name: (module with main(argv), what it does)
         "crawl2llm.commands.gpu_check.command",
         "what the GPUs of this machine can do, before a training spends hours on them",
     ),
+    "tune": (
+        "crawl2llm.commands.tune.command",
+        "try micro-batches and recomputation on this machine, and say what to put into the config",
+    ),
     "export": ("crawl2llm.training.export", "which checkpoints there are; one of them as a model for transformers"),
     "serve": (
         "crawl2llm.commands.serve.command",

@@ -36,7 +36,7 @@ LOOKS = {  # command: its options in a folder of a run
     "keys": [[], ["seed"]],
 }
 WRITES = {"new", "report", "decontaminate", "docs"}  # what they write is what they are for
-TALKS = {"serve", "sample", "gpu-check"}  # they load a model, and their own tests say what they do
+TALKS = {"serve", "sample", "gpu-check", "tune"}  # they load a model, and their own tests say what they do
 CASES = [(command, options) for command, rows in LOOKS.items() for options in rows]
 
 

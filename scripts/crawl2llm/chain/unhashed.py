@@ -127,6 +127,7 @@ PLUMBING = {
     "scripts/crawl2llm/training/numa.py": "says which cores a process runs on",
     "scripts/crawl2llm/training/nvml.py": "reads what a GPU says of itself",
     "scripts/crawl2llm/training/pair_settings.py": "declares entries of finetune.pairs; their values are in the fingerprint",
+    "scripts/crawl2llm/training/prediction/": "predicts how fast a training is; in the record, not in the manifest",
     "scripts/crawl2llm/training/pretraining_settings.py": "declares the settings of pretrain.train; their values are in the fingerprint",
     "scripts/crawl2llm/training/processes.py": "watches the processes of a training and passes signals on",
     "scripts/crawl2llm/training/program.py": "runs a training's program in each of its processes",

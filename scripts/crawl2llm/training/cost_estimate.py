@@ -16,6 +16,7 @@ from crawl2llm.training.parameters import count_model_parameters, model_of_summa
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
 MFU = 0.35  # assumed where none was measured: what trainings of models of a billion parameters report; smaller models reach less
+ASSUMED = "assumed"
 THREAD_FLOPS = 30e9  # assumed FLOP/s of a thread in fp32: two x86-64 cores reach 40 to 80 GFLOP/s (training/auto.py)
 # Time with activation checkpointing: a forward pass more, 2 of then 8 operations a parameter and token.
 RECOMPUTE_FACTOR = 4 / 3
@@ -54,6 +55,15 @@ def read_last_training(folder: Path) -> dict[str, Any] | None:
     }
 
 
+def read_prediction(folder: Path) -> dict[str, Any] | None:
+    """The predicted speed in the record of pretrain.plan's results in `folder`; None without one."""
+    try:
+        predicted = record.read(folder / "manifest.json")["plan"]["predicted"]
+        return predicted if isinstance(predicted, dict) and {"of", "mfu", "basis"} <= predicted.keys() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def is_comparable(last: dict[str, Any], summary: dict[str, Any], train: TrainSettings, gpu: gpus.Gpu | None) -> bool:
     """Whether a training that is planned may be as fast as the last one (see `read_last_training`): of the same product and precision, and
     about as large. On a CPU, with as many threads too.
@@ -84,10 +94,12 @@ def estimate_cost(
     plan_settings: PlanSettings,
     gpu: gpus.Gpu | None,
     last: dict[str, Any] | None,
+    predicted: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Hours, GPU-hours and money, and what they were made from; the latter alone where the GPU's peak for the precision is not known.
 
-    last: as `read_last_training` returns it; used if `is_comparable`.
+    last: as `read_last_training` returns it; used if `is_comparable`. predicted: of prediction/predict.py, used if nothing was measured
+    and if it is `predicted_of` this training.
     """
     mismatch_text = ""
     if last and not is_comparable(last, summary, train, gpu):
@@ -111,8 +123,10 @@ def estimate_cost(
             mfu, mfu_basis = plan_settings.mfu, "set"
         elif last and last.get("mfu"):
             mfu, mfu_basis = last["mfu"], last_training_basis(last, train.engine)
+        elif predicted and predicted["of"] == predicted_of(summary, train, gpu):
+            mfu, mfu_basis = predicted["mfu"], f"predicted by {predicted['basis']}{mismatch_text}"
         else:
-            mfu, mfu_basis, slowdown = MFU, f"assumed{mismatch_text}", longer
+            mfu, mfu_basis, slowdown = MFU, f"{ASSUMED}{mismatch_text}", longer
         basis = f"an MFU of {mfu:.0%}, {mfu_basis}"
         rate = mfu * peak / slowdown
     if not operations:
@@ -127,6 +141,16 @@ def estimate_cost(
         **price_hours(operations / rate / processes / 3600, processes if gpu else 0, plan_settings),
     }
     return estimate
+
+
+def predicted_of(summary: dict[str, Any], train: TrainSettings, gpu: gpus.Gpu) -> dict[str, Any]:
+    """What a predicted speed is of; of another training it says nothing."""
+    names = (
+        "engine", "zero_stage", "precision", "micro_batch", "processes", "nodes", "compile_layers", "loss_chunk", "optimizer",
+        "muon_precision", "activation_checkpointing", "selective_checkpointing",
+    )  # fmt: skip
+    of = {name: getattr(train, name) for name in names}
+    return {"gpu": gpu.name, "shape": summary["shape"], "global_batch_tokens": summary["global_batch_tokens"], **of}
 
 
 def price_hours(hours: float, gpus: int, plan_settings: PlanSettings) -> dict[str, Any]:

@@ -35,8 +35,8 @@ class Kind:
 
 
 # Memory is what NVIDIA's data sheets name the card by; drivers report some 5 % more (85.5e9 bytes of an H100 of 80 GB), which is left
-# as a reserve. Peaks are of NVIDIA's data sheets (nvidia.com/en-us/data-center: A100, H100, H200, GH200 Grace Hopper, HGX B200 and GB200
-# NVL72); where a sheet has the figure with sparsity, half of it. H100 PCIe and NVL are those of torchtitan too
+# as a reserve. Peaks are of NVIDIA's data sheets (nvidia.com/en-us/data-center: A100, H100, H200, GH200 Grace Hopper, HGX B200, GB200
+# NVL72 and L40S); where a sheet has the figure with sparsity, half of it. H100 PCIe and NVL are those of torchtitan too
 # (torchtitan/tools/utils.py); H200 NVL and GH200 are taken from H100 NVL and H100 SXM, which have the same chip, and were not looked up.
 # Cards and modules of one chip differ in clock and power. What is not here, such as a MIG slice, has no MFU.
 KINDS = {
@@ -51,6 +51,7 @@ KINDS = {
     "gh200-144gb": Kind(144, 989e12, "GH200 144G HBM3e"),
     "b200": Kind(180, 2250e12, "B200"),
     "gb200": Kind(186, 2500e12, "GB200"),
+    "l40s": Kind(48, 362e12, "L40S"),
 }
 
 

@@ -77,9 +77,15 @@ class PlanSettings(Settings):
     mfu: Number | None = setting(
         None,
         "Share of the GPU's peak that training is expected to use; null: what the last training in the folder "
-        "measured, else 0.35.",
+        "measured, else what pretrain.plan predicts, else 0.35.",
         gt=0,
         le=1,
+        placement=True,
+    )
+    gpu_check: NonEmpty | None = setting(
+        None,
+        "JSON that `crawl2llm gpu-check --json` wrote on such a GPU: what it measured is taken for predictions, in "
+        "the place of the data sheet.",
         placement=True,
     )
     gpu_hour_price: Number | None = setting(

@@ -5,6 +5,7 @@ One definition for the step pretrain.plan, `crawl2llm plan`, the preflight and t
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from math import gcd
 from typing import Any
@@ -54,11 +55,13 @@ def plan_resources(
     profile_gpu: str = "",
     last: dict[str, Any] | None = None,
     has: float | None = None,
+    predicted: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What a training with this summary takes where it runs.
 
     train: pretrain.train with its placement; plan_settings: pretrain.plan. has: bytes of memory, in the place of the GPU's or of what this
-    machine has free. Raises InputError for a GPU of which nothing is known, and for processes that pretrain.train.parallel does not allow.
+    machine has free. last, predicted: see `cost_estimate.estimate_cost`. Raises InputError for a GPU of which nothing is
+    known, and for processes that pretrain.train.parallel does not allow.
     """
     gpu = gpus.training_gpu(plan_settings, train.device, profile_gpu)
     processes, cuda = train.processes * train.nodes, gpu is not None
@@ -103,7 +106,7 @@ def plan_resources(
             memory.refusal_error("pretrain.train", parts, has, processes_here, estimate["changes"], where, bound)
         )
         estimate["largest"] = max(parts, key=lambda name: parts[name])
-    return estimate | cost_estimate.estimate_cost(summary, train, plan_settings, gpu, last)
+    return estimate | cost_estimate.estimate_cost(summary, train, plan_settings, gpu, last, predicted)
 
 
 def max_checkpoints(summary: dict[str, Any], train: TrainSettings) -> int:
@@ -199,8 +202,30 @@ def plan_lines(summary: dict[str, Any], estimate: dict[str, Any]) -> list[str]:
         out.append(f"{estimate['hours_per_billion_tokens']:,.2g} hours for a billion tokens, by {estimate['basis']}")
     else:
         out.append(f"hours are not known: {estimate['basis']}")
+    out += predicted_lines(estimate.get("predicted"))
     more = f", and a checkpoint more for every {estimate['keep_every']:,} steps" if estimate["keep_every"] else ""
     out.append(
         f"a checkpoint {format_bytes(summary['checkpoint_bytes'])}; with the model at most {format_bytes(estimate['disk'])} of disk{more}"
     )
     return out
+
+
+def predicted_lines(predicted: dict[str, Any] | None) -> list[str]:
+    """What prediction/predict.py says, for people; [] without it."""
+    if not predicted:
+        return []
+    both = (("compiled", "compiled"), ("eager", "not compiled"))
+    rates = [
+        f"{words} {predicted[name]['tokens_per_second']:,.0f} ({predicted[name]['mfu']:.0%} MFU)"
+        for name, words in both
+    ]
+    shares = ", ".join(f"{part} {share:.0%}" for part, share in predicted["shares"].items() if share >= 0.005)
+    lines = [
+        f"predicted, not measured: {predicted['tokens_per_second']:,.0f} tokens/s; {', '.join(rates)}; of a step {shares}"
+    ]
+    if changes := [
+        f"{', '.join(f'{key}: {json.dumps(value)}' for key, value in change['settings'].items())} ({change['gain']:+.0%})"
+        for change in predicted["changes"]
+    ]:
+        lines.append(f"what would change most, predicted, in pretrain.train: {'; '.join(changes)}")
+    return lines

@@ -8,29 +8,16 @@ from copy import deepcopy
 from typing import Any
 
 import torch
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from crawl2llm.commands.gpu_check.place import Place
 from crawl2llm.training import engine, initial
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.torch import Torch
+from crawl2llm.training.prediction.checked_models import SIZES as SIZES
+from crawl2llm.training.prediction.checked_models import llama_config as llama_config
 
 RATE = 3e-4
-# hidden size, layers, heads, key and value heads, feed-forward: a tiny one for CPUs; GPT-3's (arXiv:2005.14165, table 2.1); TinyLlama.
-SIZES = {
-    "tiny": (64, 2, 4, 4, 192), "125M": (768, 12, 12, 12, 2048), "350M": (1024, 24, 16, 16, 2816), "760M": (1536, 24, 16, 16, 4096),
-    "1B": (2048, 22, 32, 4, 5632), "4 layers": (256, 4, 4, 2, 704), "4 wide layers": (2048, 4, 32, 4, 5632),
-}  # fmt: skip
-
-
-def llama_config(size: str, vocabulary: int, context: int) -> Any:
-    """A Llama of SIZES, its embedding tied to its head."""
-    hidden, layers, heads, kv_heads, intermediate = SIZES[size]
-    return AutoConfig.for_model(
-        "llama", hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=layers, num_attention_heads=heads,
-        num_key_value_heads=kv_heads, vocab_size=vocabulary, use_cache=False, max_position_embeddings=context,
-        tie_word_embeddings=True, bos_token_id=0, eos_token_id=0, pad_token_id=None,
-    )  # fmt: skip
 
 
 def draw_weights(config: Any, device: Any, seed: int = 0) -> Iterator[tuple[str, Any]]:

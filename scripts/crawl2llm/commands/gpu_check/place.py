@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from crawl2llm.commands.gpu_check.data_sheets import SHEETS, Sheet
 from crawl2llm.training import gpus
+from crawl2llm.training.prediction.data_sheets import SHEETS, Sheet
 
 
 @dataclass(frozen=True)

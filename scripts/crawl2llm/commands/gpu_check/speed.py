@@ -13,9 +13,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from crawl2llm.commands.gpu_check.data_sheets import COPY_SHARE, FP8_SHARE, LINK_SHARE, PRODUCT_SHARE
 from crawl2llm.commands.gpu_check.lines import SKIPPED, SLOW, Line, at_least, slow_places
 from crawl2llm.commands.gpu_check.place import Place, uuid_of
+from crawl2llm.training.prediction.data_sheets import COPY_SHARE, FP8_SHARE, LINK_SHARE, PRODUCT_SHARE
 
 NCCL_LOG = "nccl.log"  # in the scratch folder; NCCL writes there if the worker asked for it
 INTERFACE = re.compile(r"NET/(?:IB|Socket|[\w-]+) : Using [^\n]*|via (?:P2P|SHM|NET)/[\w/]+")

@@ -18,6 +18,7 @@ from crawl2llm.commands.gpu_check.lines import OK, SKIPPED, SLOW, WRONG, Line, s
 from crawl2llm.commands.gpu_check.place import Place, uuid_of
 from crawl2llm.training import initial, measures, memory, model
 from crawl2llm.training.engine_settings import EngineSettings
+from crawl2llm.training.prediction.checked_models import CONTEXT, VOCABULARY
 
 COMPILED = {"compile_layers": True}
 FUSED = {**COMPILED, "loss_chunk": 4096}
@@ -31,7 +32,7 @@ CASES: dict[str, tuple[int, dict[str, Any], float]] = {
 }
 KIND_OF_FLOORS = "h100"
 MOST_WAITS = 1  # for the norm of the gradient
-VOCABULARY, CONTEXT, WARMUP, TIMES = 32_768, 2048, 2, 6
+WARMUP, TIMES = 2, 6
 
 
 def count_waits(step: Callable[[], Any]) -> int:

@@ -48,8 +48,15 @@ def summary_and_placement(
     plan_facts = plan_summary(config, tokens, entries)
     train = TrainSettings.model_validate(config["pretrain"]["train"])
     plan_settings = PlanSettings.model_validate(config["pretrain"]["plan"])
+    predicted = cost_estimate.read_prediction(folder.with_name("plan"))
     return plan_facts, resource_plan.plan_resources(
-        plan_facts, train, plan_settings, profile_gpu, cost_estimate.read_last_training(folder), **more
+        plan_facts,
+        train,
+        plan_settings,
+        profile_gpu,
+        cost_estimate.read_last_training(folder),
+        predicted=predicted,
+        **more,
     )
 
 

@@ -2,12 +2,15 @@
 
 The manifest's summary has what the input alone decides. What the machine and its placement decide is in the log: memory of a process by its
 parts, whether it fits, hours, GPU-hours, money; what of it does not change from one moment to the next is in the record, `run.json`, under
-`plan`. No model is built.
+`plan`. No model has values: where nothing was measured on the GPU, its speed is predicted from a step that is counted
+(training/prediction).
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +20,7 @@ from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.settings import AUTO
-from crawl2llm.training import auto, cost_estimate, init_checks, resource_plan, schedule, sizes
+from crawl2llm.training import auto, cost_estimate, gpus, init_checks, resource_plan, schedule, sizes
 from crawl2llm.training.measures import flops_per_token
 from crawl2llm.training.parameters import ParameterCounts, count_model_parameters
 from crawl2llm.training.pretraining_settings import PlanSettings, ResolvedSettings, TrainSettings
@@ -131,8 +134,15 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
         add_packing(summary, args.tokens)
     last = cost_estimate.read_last_training(args.manifest.parents[1] / "train")
     manifest.summary = summary
+    plan_resources = partial(
+        resource_plan.plan_resources, summary, plan_settings=settings, profile_gpu=args.profile_gpu, last=last
+    )
     try:
-        resources = resource_plan.plan_resources(summary, train, settings, args.profile_gpu, last)
+        resources = plan_resources(train=train)
+        if predicted := predict_speed(
+            summary, train, settings, args.profile_gpu, resources, lambda each: plan_resources(train=each)["fits"]
+        ):
+            resources = plan_resources(train=train, predicted=predicted) | {"predicted": predicted}
     except InputError as error:
         if settings.gpu:  # a name that a person wrote
             raise
@@ -145,6 +155,31 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     if not resources["fits"]:
         log.warning("%s", resources["refusal"])
     return []
+
+
+def predict_speed(
+    summary: dict[str, Any], train: TrainSettings, plan_settings: PlanSettings, profile_gpu: str, resources: dict[str, Any],
+    fits: Callable[[TrainSettings], bool],
+) -> dict[str, Any] | None:  # fmt: skip
+    """What prediction/predict.py says of a training on a GPU whose speed is assumed so far; None where it cannot say.
+
+    It takes seconds, and torch. resources: as `resource_plan.plan_resources`. Raises InputError for pretrain.plan.gpu_check.
+    """
+    gpu = gpus.training_gpu(plan_settings, train.device, profile_gpu)
+    if gpu is None or resources["refused"] or cost_estimate.ASSUMED not in resources["basis"]:
+        return None
+    try:
+        from crawl2llm.training.prediction import predict
+
+        return predict.predict_training(summary, train, plan_settings, gpu, fits)
+    except InputError as error:
+        if predict.KEY in str(error):
+            raise
+        why = str(error)
+    except Exception as error:  # not every architecture runs without values, and a plan must not end for it
+        why = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    log.info("the speed is assumed, and not predicted: %s", why)
+    return None
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

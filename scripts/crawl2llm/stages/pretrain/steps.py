@@ -58,7 +58,11 @@ STEPS = {
     ),
     # What the training will take, from which checkpoint it starts, too.
     "pretrain.plan": Step(
-        extra_settings=training_settings, extra_paths=TRAINING_PATHS, files_of="pretrain.train", inputs=TOKEN_INPUTS
+        extra_settings=training_settings,
+        extra_paths=TRAINING_PATHS,
+        files_of="pretrain.train",
+        inputs=TOKEN_INPUTS,
+        environment="train",
     ),
     # Where variants are judged while they train (sweep.halving); a task reads those of the rung before.
     "pretrain.rung": Step(

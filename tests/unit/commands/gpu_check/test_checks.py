@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from crawl2llm.commands.gpu_check import attention, data_sheets, models, numerics, speed, steps
+from crawl2llm.commands.gpu_check import attention, models, numerics, speed, steps
 from crawl2llm.commands.gpu_check.lines import OK, SLOW
 from crawl2llm.training import gpus, initial
+from crawl2llm.training.prediction import data_sheets
 
 
 class GpusOfANode:

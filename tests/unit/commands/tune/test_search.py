@@ -1,0 +1,58 @@
+"""Which settings are tried after which."""
+
+from __future__ import annotations
+
+from crawl2llm.commands.tune.command import best_lines
+from crawl2llm.commands.tune.search import Setting, Trial, search
+from tests.unit.training.typed import train_settings
+
+
+def speeds(setting: Setting) -> Trial:
+    """A GPU with room for a micro-batch of 16, or 64 where all is computed again, that gains little above 8."""
+    room = {"nothing": 16, "all but products": 32, "all": 64}[setting.recomputation]
+    if setting.micro_batch > room:
+        return Trial(setting, note="memory runs out")
+    slower = {"nothing": 1.0, "all but products": 0.9, "all": 0.7}[setting.recomputation]
+    return Trial(
+        setting, 1000 * slower * (2 if setting.compile_layers else 1) * setting.micro_batch / (1 + setting.micro_batch)
+    )
+
+
+def tried(first: Setting, most: int = 64, compiled: bool = False) -> list[Trial]:
+    return list(search(first, most, compiled, speeds))
+
+
+def test_the_micro_batch_is_doubled_while_it_gains() -> None:
+    trials = tried(Setting(2))
+    sizes = [trial.setting.micro_batch for trial in trials if trial.setting.recomputation == "nothing"]
+    assert sizes == [2, 4, 8, 16, 32] and not trials[4].speed
+    again = [trial.setting.micro_batch for trial in trials if trial.setting.recomputation == "all but products"]
+    assert again == [32, 64], "it begins where more room may pay"
+    assert len({trial.setting for trial in trials}) == len(trials)
+
+
+def test_what_does_not_fit_is_halved_and_a_step_has_no_room_for_more() -> None:
+    trials = tried(Setting(64))
+    assert [trial.setting.micro_batch for trial in trials][:3] == [64, 32, 16]
+    assert max(trial.setting.micro_batch for trial in tried(Setting(2), most=8)) == 8
+
+
+def test_compiled_layers_are_tried_if_that_is_wanted() -> None:
+    trials = tried(Setting(8), compiled=True)
+    assert [trial.setting.compile_layers for trial in trials] == [False] + [True] * (len(trials) - 1)
+    keys, lines = best_lines(trials, train_settings(micro_batch=8))
+    assert (
+        keys == {"micro_batch": 16, "compile_layers": True}
+        and "+112%" in lines[0]
+        and "    compile_layers: true" in lines
+    )
+
+
+def test_it_ends_when_no_time_is_left() -> None:
+    assert list(search(Setting(8), 64, False, lambda _: None)) == []
+
+
+def test_nothing_to_change_and_nothing_that_fits() -> None:
+    train = train_settings(micro_batch=8)
+    assert best_lines([Trial(Setting(8), 10.0)], train) == ({}, ["the config's own settings are the fastest of these"])
+    assert "nothing fits" in best_lines([Trial(Setting(8), note="memory runs out")], train)[1][0]
