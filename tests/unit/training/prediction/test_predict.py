@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import predicted_steps
+from crawl2llm.core import record
+from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.pretrain import plan
 from crawl2llm.training import cost_estimate, gpus, resource_plan
 from crawl2llm.training.prediction import predict
@@ -101,3 +104,16 @@ def test_what_cannot_be_counted_is_assumed(monkeypatch: pytest.MonkeyPatch, capl
     assert found is None and cost_estimate.ASSUMED in resources["basis"]
     parallel = train.model_copy(update={"processes": 2, "parallel": train.parallel.model_copy(update={"tensor": 2})})
     assert planned(parallel)[2] is None
+
+
+def test_a_later_plan_reads_the_prediction_in_the_record(tmp_path: Path) -> None:
+    assert cost_estimate.read_prediction(tmp_path) is None
+    Manifest("pretrain.plan", "test", summary={}).write(tmp_path / "manifest.json", [])
+    predicted = {"of": {"gpu": "h100"}, "mfu": 0.4, "basis": "the data sheet"}
+    for plan_record, expected in (
+        ({"predicted": predicted}, predicted),
+        ({"predicted": {"mfu": 0.4}}, None),
+        ({}, None),
+    ):
+        record.write(tmp_path / "manifest.json", "{}", {"plan": plan_record})
+        assert cost_estimate.read_prediction(tmp_path) == expected
