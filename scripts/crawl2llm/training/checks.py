@@ -82,7 +82,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def check_shard_over(train: TrainSettings) -> None:
-    """InputError if nothing is shared out that nodes could have whole, or not by FSDP2 alone."""
+    """InputError if shard_over is node without engine torch, zero_stage 1 to 3, or with parallel."""
     if train.shard_over == "all":
         return
     degrees = parallel.Degrees.of_settings(train)

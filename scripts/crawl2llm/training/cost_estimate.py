@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from crawl2llm.core import record
-from crawl2llm.core.manifest import Manifest, ManifestError
+from crawl2llm.core.manifest import Manifest, ManifestError, canonical_json, digest
 from crawl2llm.training import gpus
+from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.measures import flops_per_token, peak_of
 from crawl2llm.training.parameters import count_model_parameters, model_of_summary
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
@@ -99,7 +101,7 @@ def estimate_cost(
     """Hours, GPU-hours and money, and what they were made from; the latter alone where the GPU's peak for the precision is not known.
 
     last: as `read_last_training` returns it; used if `is_comparable`. predicted: of prediction/predict.py, used if nothing was measured
-    and if it is `predicted_of` this training.
+    and if its `of` is the `speed_key` of this training.
     """
     mismatch_text = ""
     if last and not is_comparable(last, summary, train, gpu):
@@ -123,7 +125,7 @@ def estimate_cost(
             mfu, mfu_basis = plan_settings.mfu, "set"
         elif last and last.get("mfu"):
             mfu, mfu_basis = last["mfu"], last_training_basis(last, train.engine)
-        elif predicted and predicted["of"] == predicted_of(summary, train, gpu):
+        elif predicted and predicted["of"] == speed_key(summary, train, gpu):
             mfu, mfu_basis = predicted["mfu"], f"predicted by {predicted['basis']}{mismatch_text}"
         else:
             mfu, mfu_basis, slowdown = MFU, f"{ASSUMED}{mismatch_text}", longer
@@ -143,14 +145,15 @@ def estimate_cost(
     return estimate
 
 
-def predicted_of(summary: dict[str, Any], train: TrainSettings, gpu: gpus.Gpu) -> dict[str, Any]:
-    """What a predicted speed is of; of another training it says nothing."""
+def speed_key(summary: dict[str, Any], train: TrainSettings, gpu: gpus.Gpu) -> str:
+    """A digest of what a predicted speed holds for: the GPU, the model, the batch, and all that an engine knows."""
     names = (
-        "engine", "zero_stage", "precision", "micro_batch", "processes", "nodes", "compile_layers", "loss_chunk", "optimizer",
-        "muon_precision", "activation_checkpointing", "selective_checkpointing",
+        "micro_batch", "processes", "nodes", "activation_checkpointing", "selective_checkpointing", "async_checkpoints",
     )  # fmt: skip
-    of = {name: getattr(train, name) for name in names}
-    return {"gpu": gpu.name, "shape": summary["shape"], "global_batch_tokens": summary["global_batch_tokens"], **of}
+    placement = {name: getattr(train, name) for name in names} | {"parallel": dict(train.parallel)}
+    engine = asdict(replace(EngineSettings.of_pretraining(train), pretraining=None))
+    sizes = {"gpu": gpu.name, "shape": summary["shape"], "global_batch_tokens": summary["global_batch_tokens"]}
+    return digest(canonical_json([sizes, placement, engine]))
 
 
 def price_hours(hours: float, gpus: int, plan_settings: PlanSettings) -> dict[str, Any]:

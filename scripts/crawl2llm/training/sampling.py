@@ -145,6 +145,7 @@ def draw_together(
     nats = torch.zeros((rows, most if choice.with_nats else 0), device=device)
     going = torch.full((rows,), bool(prompts), device=device)
     answers, cache = [Answer() for _ in prompts], None
+    heard = dict(enumerate(answers))  # those whose listener wants more
     for number in range(most):
         logits, cache = following(inputs, mask, places, cache)
         draw = draws[:, number] if len(prompts) else torch.zeros(rows, dtype=torch.float64, device=device)
@@ -155,14 +156,15 @@ def draw_together(
         going &= tokens != choice.end
         if (number + 1) % stride == 0 or number + 1 == most:
             if listen:
-                _hear_tokens(answers, going, drawn[:, : number + 1], choice.end, listen)
+                _hear_tokens(heard, going, drawn[:, : number + 1], choice.end, listen)
             if not goes_on(going):
                 break
         inputs, places = tokens[:, None], places[:, -1:] + 1
         mask = torch.cat([mask, torch.ones((rows, 1), dtype=torch.int64, device=device)], 1)
-    answers = [Answer() for _ in prompts]
     for answer, ids, values in zip(answers, drawn[:, : number + 1].tolist(), nats.tolist(), strict=False):
-        answer.add_tokens(ids, values, choice.end, most)
+        if not listen:
+            answer.add_tokens(ids, [], choice.end, most)
+        answer.nats = values[: len(answer.ids)]
     return answers
 
 
@@ -179,12 +181,16 @@ def _pad_left(prompts: Sequence[Sequence[int]], end: int) -> tuple[torch.Tensor,
 
 
 def _hear_tokens(
-    answers: Sequence[Answer], going: torch.Tensor, drawn: torch.Tensor, end: int, listen: Listener
+    answers: dict[int, Answer], going: torch.Tensor, drawn: torch.Tensor, end: int, listen: Listener
 ) -> None:
-    """Hand each answer's new tokens to `listen`, which may end it. going: bool [answers]. drawn: int64 [answers, so far]."""
-    most = drawn.shape[1]
-    for number, (answer, ids) in enumerate(zip(answers, drawn.tolist(), strict=True)):
-        if answer.is_finished(end, most):
-            continue
-        if not listen(number, answer.add_tokens(ids[len(answer.ids) :], [], end, most)):
+    """Hand the new tokens of answers, by number, to `listen`, which may end one; those that have ended are left out from then on.
+
+    going: bool [answers]. drawn: int64 [answers, so far].
+    """
+    rows, most = drawn.tolist(), drawn.shape[1]
+    for number, answer in list(answers.items()):
+        goes_on = listen(number, answer.add_tokens(rows[number][len(answer.ids) :], [], end, most))
+        if not goes_on:
             going[number] = False
+        if not goes_on or answer.ids[-1:] == [end]:
+            del answers[number]

@@ -70,3 +70,5 @@ def test_what_is_drawn_before_the_host_looks_changes_nothing() -> None:
     assert heard == [answer.ids for answer in once]
     ended = sampling.draw_together(following, prompts[1:2], draws[:1], GREEDY, listen=lambda number, ids: ids != [2])
     assert ended[0].ids == [3, 2]
+    first_ended = sampling.draw_together(following, prompts, draws, GREEDY, listen=lambda number, ids: number > 0)
+    assert [answer.ids for answer in first_ended] == [once[0].ids[:1], once[1].ids, once[2].ids]

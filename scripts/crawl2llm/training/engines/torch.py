@@ -113,8 +113,8 @@ class Torch(engine.Engine):
 
     def _sharding_mesh(self, job: engine.Job) -> DeviceMesh:
         """The processes that share out the weights: all, or those of a node, in a second dimension after the nodes."""
-        world, of_node = dist.get_world_size(), int(os.environ["LOCAL_WORLD_SIZE"])
-        if job.settings.shard_over == "all" or of_node == world:
+        world = dist.get_world_size()
+        if job.settings.shard_over == "all" or (of_node := int(os.environ["LOCAL_WORLD_SIZE"])) == world:
             return init_device_mesh(self.device.type, (world,))
         return init_device_mesh(self.device.type, (world // of_node, of_node), mesh_dim_names=("nodes", "node"))
 

@@ -22,7 +22,7 @@ TRANSIENT_PARTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where a training runs. processes: of all nodes; nodes: those between which nothing is shared out (shard_over), else 1.
+    """Where a training runs. processes: of all nodes; nodes: how many they are on, which counts with shard_over node.
 
     sequences: of a global batch, what every step has a multiple of, which processes have to share out; largest: those of the largest step;
     None: not known.

@@ -119,7 +119,7 @@ class Predictor:
         settings = replace(EngineSettings.of_pretraining(train), learning_rate=1e-3, hidden_size=self.model.hidden_size)
         key = (
             layers, train.micro_batch, train.activation_checkpointing, train.selective_checkpointing,
-            *(getattr(settings, name) for name in ("zero_stage", "precision", "loss_chunk", "optimizer", "muon_precision")),
+            replace(settings, engine="torch", compile_layers=False, pretraining=None),
         )  # fmt: skip
         if key not in self.counted:
             shape = self.model.model_copy(update={"layers": layers})
@@ -267,5 +267,5 @@ def predict_training(
         both[name] = {key: predicted[key] for key in ("tokens_per_second", "mfu")}
     return {
         **base, **both, "basis": rates.basis, "changes": best_changes(predictor, train, base, fits),
-        "of": cost_estimate.predicted_of(summary, train, gpu),
+        "of": cost_estimate.speed_key(summary, train, gpu),
     }  # fmt: skip

@@ -106,10 +106,24 @@ def test_what_cannot_be_counted_is_assumed(monkeypatch: pytest.MonkeyPatch, capl
     assert planned(parallel)[2] is None
 
 
+@pytest.mark.parametrize(
+    "change", [{"autocast": False}, {"document_masking": True}, {"shard_over": "node"}, {"nodes": 2}]
+)
+def test_a_prediction_is_not_that_of_other_settings(change: dict[str, Any]) -> None:
+    train = train_settings(
+        model=SMALL, tokens=10**9, global_batch_tokens=2**17, precision="bf16", device="cuda", engine="torch"
+    )
+    summary, gpu = {"shape": {}, "global_batch_tokens": 2**17}, gpus.find("h100")
+    assert gpu
+    key = cost_estimate.speed_key(summary, train, gpu)
+    assert key == cost_estimate.speed_key(summary, train.model_copy(), gpu)
+    assert key != cost_estimate.speed_key(summary, train.model_copy(update=change), gpu)
+
+
 def test_a_later_plan_reads_the_prediction_in_the_record(tmp_path: Path) -> None:
     assert cost_estimate.read_prediction(tmp_path) is None
     Manifest("pretrain.plan", "test", summary={}).write(tmp_path / "manifest.json", [])
-    predicted = {"of": {"gpu": "h100"}, "mfu": 0.4, "basis": "the data sheet"}
+    predicted = {"of": "0123456789abcdef", "mfu": 0.4, "basis": "the data sheet"}
     for plan_record, expected in (
         ({"predicted": predicted}, predicted),
         ({"predicted": {"mfu": 0.4}}, None),
