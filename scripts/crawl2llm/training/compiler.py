@@ -1,4 +1,4 @@
-"""What torch.compile needs of a machine: a compiler and Python's headers, whose lack it says late, and a folder for what it compiled.
+"""Checks that torch.compile has a compiler and Python's headers, and names the folder of what it compiled.
 
 For a GPU, Triton compiles a small C program for each kernel; for a CPU, Inductor compiles the kernels themselves, as C++.
 """
@@ -32,9 +32,8 @@ PROCESSOR = Path("/proc/cpuinfo")
 def cache_variables(folder: Path = CACHE_FOLDER) -> dict[str, str]:
     """The variable that has all jobs of a run share what torch.compile made; none if a person has set it.
 
-    By default torch keeps it in /tmp, so that each node, and each job where /tmp is its own, compiles again and times again which form of a
-    kernel is fastest. Each kind of processor has its folder: C++ is compiled for the one at hand (-march=native), and what it is called by
-    does not say for which.
+    torch's default is in /tmp, so each node compiles again and times kernels again. Each kind of processor has a folder: C++ is compiled
+    for the one at hand (-march=native), and the names in the cache do not say for which.
     """
     if CACHE_VARIABLE in os.environ:
         return {}

@@ -65,9 +65,8 @@ class SlotCache(Cache):
         self.places = torch.zeros(slots, dtype=torch.int64, device=device)
         self.numbers = torch.arange(slots, device=device)
         self.rows, self.visible, self.width = slots, length, 0
-        self.targets: tuple[torch.Tensor, torch.Tensor] | None = (
-            None  # slots, and the row of the prompts that goes to each
-        )
+        # Slots, and the row of the prompts that goes to each; None: not prompts but a token of each row is read.
+        self.targets: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def __len__(self) -> int:
         return max(1, len(self.kept))

@@ -70,7 +70,7 @@ def needs_borders(config: PreTrainedConfig, length: int) -> bool:
 
 
 def room_for_documents(batch: Batch, border: int | None, before: int = 0) -> int:
-    """How many documents the micro-batch of a batch on the CPU has that has most, rounded up to a power of two; at least `before`.
+    """The most documents in a micro-batch of a batch on the CPU, rounded up to a power of two; at least `before`.
 
     Few numbers, so that few shapes are compiled. border: the end-of-text token, with which a document begins; None: positions say it.
     """

@@ -76,15 +76,16 @@ def run_trials(
         measurer, deadline = Measurer(summary, train, device), time.monotonic() + seconds
         on_cpu = train.model_copy(update={"device": device.type})
 
-        def measure(setting: Setting) -> Trial | None:
-            if time.monotonic() > deadline:
-                return None
+        def measure(setting: Setting) -> Trial:
             with contextlib.suppress(InputError):  # of a GPU that has no name here
                 if note := estimate_note(summary, on_cpu, plan_settings, setting):
                     return Trial(setting, note=note)
             return measurer.measure(setting)
 
-        yield from search(first, most, compiled, measure)
+        for trial in search(first, most, compiled, measure):
+            yield trial
+            if time.monotonic() > deadline:
+                return
 
 
 def trial_row(trial: Trial) -> str:

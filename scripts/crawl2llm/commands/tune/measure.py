@@ -50,10 +50,7 @@ class Measurer:
     def __init__(self, summary: dict[str, Any], train: TrainSettings, device: torch.device) -> None:
         self.summary, self.train, self.device = summary, train, device
         shape = model_of_summary(summary["shape"])
-        numbers = [
-            name for name in ("intermediate_size", "layers", "heads", "kv_heads") if getattr(shape, name) is not None
-        ]
-        self.config = model.build_config(shape, summary["shape"]["vocabulary"], 0, numbers)
+        self.config = model.build_config(shape, summary["shape"]["vocabulary"], 0, model.SHAPE)
         self.context: int = summary["shape"]["context"]
 
     def accumulation(self, setting: Setting) -> int:

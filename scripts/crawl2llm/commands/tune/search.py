@@ -49,8 +49,8 @@ class Trial:
         return {**vars(self.setting), **{key: value for key, value in vars(self).items() if key != "setting"}}
 
 
-def search(first: Setting, most: int, compiled: bool, measure: Callable[[Setting], Trial | None]) -> Iterator[Trial]:
-    """Trials from the config's setting `first` on, each measured once, until `measure` returns None: no time is left.
+def search(first: Setting, most: int, compiled: bool, measure: Callable[[Setting], Trial]) -> Iterator[Trial]:
+    """Trials from the config's setting `first` on, each measured once, when it is wanted.
 
     With each kind of recomputation the micro-batch is doubled, up to `most`, as long as it fits and gains, or halved until it fits.
     compiled: all but the first have compiled layers.
@@ -58,14 +58,10 @@ def search(first: Setting, most: int, compiled: bool, measure: Callable[[Setting
     known: dict[Setting, Trial] = {}
 
     def take(setting: Setting) -> Iterator[Trial]:
-        """The trial of a setting, if it is a new one. Raises StopSearch if no time is left."""
-        if setting in known:
-            return
-        trial = measure(setting)
-        if trial is None:
-            raise _NoTimeError
-        known[setting] = trial
-        yield trial
+        """The trial of a setting, if it is a new one."""
+        if setting not in known:
+            known[setting] = measure(setting)
+            yield known[setting]
 
     def climb(start: Setting) -> Iterator[Trial]:
         """The micro-batches of one kind of recomputation."""
@@ -83,18 +79,11 @@ def search(first: Setting, most: int, compiled: bool, measure: Callable[[Setting
                 return
             setting = larger
 
-    try:
-        yield from take(first)
-        base = replace(first, compile_layers=first.compile_layers or compiled)
-        yield from climb(replace(base, activation_checkpointing=False, selective_checkpointing=False))
-        for selective in (True, False):
-            best = max(known.values(), key=lambda trial: trial.speed).setting
-            larger = min(most, 2 * best.micro_batch)
-            start = replace(base, micro_batch=larger, activation_checkpointing=True, selective_checkpointing=selective)
-            yield from climb(start)
-    except _NoTimeError:
-        return
-
-
-class _NoTimeError(Exception):
-    """The search ends."""
+    yield from take(first)
+    base = replace(first, compile_layers=first.compile_layers or compiled)
+    yield from climb(replace(base, activation_checkpointing=False, selective_checkpointing=False))
+    for selective in (True, False):
+        best = max(known.values(), key=lambda trial: trial.speed).setting
+        larger = min(most, 2 * best.micro_batch)
+        start = replace(base, micro_batch=larger, activation_checkpointing=True, selective_checkpointing=selective)
+        yield from climb(start)

@@ -130,9 +130,8 @@ def body(args: argparse.Namespace, settings: BandSettings, manifest: Manifest) -
             progress.add(len(takes_part))
 
         ends = Spill(folder / "pairs", parts, ENDS)
-        blocks = np.unique(
-            [shard.number // SHARDS_SORTED for shard in all_shards]
-        )  # numbers of earlier shards begin far above
+        # Those that there are: the numbers of earlier shards begin far above.
+        blocks = np.unique([shard.number // SHARDS_SORTED for shard in all_shards])
         needs = Spill(folder / "wanted", len(blocks), np.int64)
         for range_ in range(hashes.parts):
             range_buckets = Buckets(hashes.part(range_), settings.max_candidates)

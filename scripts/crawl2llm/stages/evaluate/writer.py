@@ -57,17 +57,16 @@ class Writer:
             full_ids = [self.tokenizer(prompt)["input_ids"] or [self.tokenizer.eos_token_id] for prompt in stretch]
             ids = [row[-(self.context - self.max_new_tokens) :] for row in full_ids]
             longest = max(map(len, ids)) + self.max_new_tokens
-            drawer = drawer_for(self.model, choice, max(1, self.settings.batch_tokens // longest))
+            drawer = None
+            if self.model.config.model_type in SLOT_TYPES:
+                drawer = drawer_for(self.model, choice, max(1, self.settings.batch_tokens // longest))
             batches: Iterable[list[int]] = self.length_batches([len(row) for row in ids])
             if isinstance(drawer, SlotDrawer):
                 batches = [list(range(len(ids)))]
             for batch in batches:
                 draws = self._draws_of([seeds[start + place] for place in batch] if seeds else None, len(batch))
                 rows = [ids[place] for place in batch]
-                if self.model.config.model_type in SLOT_TYPES:
-                    answers = drawer.draw(rows, draws)
-                else:
-                    answers = self._draw_by_transformers(rows, choice, draws)
+                answers = drawer.draw(rows, draws) if drawer else self._draw_by_transformers(rows, choice, draws)
                 for place, answer in zip(batch, answers, strict=True):
                     yield start + place, {**self._text_row(answer), "cut": len(ids[place]) < len(full_ids[place])}
 

@@ -104,6 +104,16 @@ class Task(MixSettings):
     train: TrainSettings
 
 
+def pack_group_windows(
+    tokens: list[Path], context: int, spans: Path, groups: list[Group], sizes: Sequence[int]
+) -> tuple[list[Group], list[Packing]]:
+    """The groups with as many windows as best fit makes of their documents, and the packings. sizes: spans of each group."""
+    stream, group_tokens = data.open_split(tokens, "train"), [group.tokens for group in groups]
+    packings = mix_reader.pack_groups(stream, context, np.load(spans, mmap_mode="r"), group_tokens, sizes)
+    numbers = map(mix_reader.count_windows, packings)
+    return [replace(group, windows=number) for group, number in zip(groups, numbers, strict=True)], packings
+
+
 def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
     shards = [Manifest.read(path) for path in args.tokens]
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
@@ -127,10 +137,7 @@ def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
         groups, sizes = parts.write(spans, plan.context)
     packings: list[Packing] = []
     if train.packing == BEST_FIT:
-        stream, group_tokens = data.open_split(args.tokens, "train"), [group.tokens for group in groups]
-        packings = mix_reader.pack_groups(stream, plan.context, np.load(spans, mmap_mode="r"), group_tokens, sizes)
-        windows_packed = map(mix_reader.count_windows, packings)
-        groups = [replace(group, windows=number) for group, number in zip(groups, windows_packed, strict=True)]
+        groups, packings = pack_group_windows(args.tokens, plan.context, spans, groups, sizes)
     planned_phases, capped = plan_phases(mix, groups, plan, train.decay)
     order = MixOrder(planned_phases, [group.name for group in groups], [group.windows for group in groups], train.seed)
     whole = plan.window_span(plan.steps + 1)[0]

@@ -205,7 +205,7 @@ class Torch(engine.Engine):
             self.optimizer.step()
             if self.copies:
                 self.copies.refresh()
-        # Those of several processes stay, in their buckets: in all but the last micro-batch there would be others beside them.
+        # Gradients in buckets are set to 0, not freed: new ones would lie beside the buckets.
         in_buckets = isinstance(self.runs, nn.parallel.DistributedDataParallel) or bool(
             self.copies and self.copies.buckets
         )

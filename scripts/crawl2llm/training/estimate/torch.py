@@ -206,9 +206,7 @@ def step_moments(shape: Shape, how: Training) -> list[dict[str, int]]:
         )
     if not how.cuda:
         saved = 0
-        if (
-            how.async_checkpoints
-        ):  # the copy that is written while the state changes; files are written tensor by tensor
+        if how.async_checkpoints:  # the copy that is written while the state changes
             state_of = 4 * shape.updated_parameters * (3 + how.ema)
             saved = (state_of - 4 * (shape.matrices + how.ema * shape.value_parameters)) // how.processes
             moments = [moment | {"checkpoint": saved} for moment in moments]

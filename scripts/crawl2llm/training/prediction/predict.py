@@ -123,12 +123,7 @@ class Predictor:
         )  # fmt: skip
         if key not in self.counted:
             shape = self.model.model_copy(update={"layers": layers})
-            absent = [
-                name
-                for name in ("intermediate_size", "layers", "heads", "kv_heads")
-                if getattr(self.model, name) is not None
-            ]
-            config = model.build_config(shape, self.summary["shape"]["vocabulary"], 0, absent)
+            config = model.build_config(shape, self.summary["shape"]["vocabulary"], 0, model.SHAPE)
             self.counted[key] = count.count_step(
                 config,
                 settings,

@@ -57,7 +57,9 @@ class Rates:
         return replace(
             self,
             products=self.products * products,
-            attention={head: (one * products, two * products) for head, (one, two) in self.attention.items()},
+            attention={
+                head: (forward * products, backward * products) for head, (forward, backward) in self.attention.items()
+            },
             copy=self.copy * memory,
             contiguous=self.contiguous * memory,
             strided={size: rate * memory for size, rate in self.strided.items()},

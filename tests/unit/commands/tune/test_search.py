@@ -48,8 +48,15 @@ def test_compiled_layers_are_tried_if_that_is_wanted() -> None:
     )
 
 
-def test_it_ends_when_no_time_is_left() -> None:
-    assert list(search(Setting(8), 64, False, lambda _: None)) == []
+def test_nothing_is_measured_that_nobody_waits_for() -> None:
+    measured: list[Setting] = []
+
+    def measure(setting: Setting) -> Trial:
+        measured.append(setting)
+        return speeds(setting)
+
+    trials = search(Setting(8), 64, False, measure)
+    assert next(trials).setting == Setting(8) and measured == [Setting(8)]
 
 
 def test_nothing_to_change_and_nothing_that_fits() -> None:
