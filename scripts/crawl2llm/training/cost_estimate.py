@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import asdict, replace
@@ -125,10 +126,15 @@ def estimate_cost(
             mfu, mfu_basis = plan_settings.mfu, "set"
         elif last and last.get("mfu"):
             mfu, mfu_basis = last["mfu"], last_training_basis(last, train.engine)
-        elif predicted and predicted["of"] == speed_key(summary, train, gpu):
+        elif predicted and predicted["of"] == speed_key(summary, train, plan_settings, gpu):
             mfu, mfu_basis = predicted["mfu"], f"predicted by {predicted['basis']}{mismatch_text}"
         else:
-            mfu, mfu_basis, slowdown = MFU, f"{ASSUMED}{mismatch_text}", longer
+            hint = (
+                " (a prediction for other settings is there: --forcerun pretrain_plan makes another)"
+                if predicted
+                else ""
+            )
+            mfu, mfu_basis, slowdown = MFU, f"{ASSUMED}{hint}{mismatch_text}", longer
         basis = f"an MFU of {mfu:.0%}, {mfu_basis}"
         rate = mfu * peak / slowdown
     if not operations:
@@ -145,15 +151,17 @@ def estimate_cost(
     return estimate
 
 
-def speed_key(summary: dict[str, Any], train: TrainSettings, gpu: gpus.Gpu) -> str:
-    """A digest of what a predicted speed holds for: the GPU, the model, the batch, and all that an engine knows."""
+def speed_key(summary: dict[str, Any], train: TrainSettings, plan_settings: PlanSettings, gpu: gpus.Gpu) -> str:
+    """A digest of what a predicted speed holds for: GPU and what was measured of it, model, batch, and all that an engine knows."""
     names = (
         "micro_batch", "processes", "nodes", "activation_checkpointing", "selective_checkpointing", "async_checkpoints",
     )  # fmt: skip
     placement = {name: getattr(train, name) for name in names} | {"parallel": dict(train.parallel)}
     engine = asdict(replace(EngineSettings.of_pretraining(train), pretraining=None))
     sizes = {"gpu": gpu.name, "shape": summary["shape"], "global_batch_tokens": summary["global_batch_tokens"]}
-    return digest(canonical_json([sizes, placement, engine]))
+    check = Path(plan_settings.gpu_check) if plan_settings.gpu_check else None
+    measured = hashlib.sha256(check.read_bytes()).hexdigest() if check and check.is_file() else None
+    return digest(canonical_json([sizes, placement, engine, measured]))
 
 
 def price_hours(hours: float, gpus: int, plan_settings: PlanSettings) -> dict[str, Any]:

@@ -107,7 +107,8 @@ class Run:
         self.resolved = auto.resolved_values(settings, self.settings)
         # What a digest and a record have of them: a key that is added later changes neither.
         self.tracked = config_schema.prune_settings(STEP, self.settings.model_dump(by_alias=True))
-        self.plan = schedule.make_plan(self.settings, len(self.stream))
+        packed = window_readers.pack_stream(settings.packing, self.stream, self.settings.model.context)
+        self.plan = schedule.make_plan(self.settings, len(self.stream), packed and len(packed))
         self.micro_batch = settings.micro_batch
         if settings.global_batch_tokens == AUTO:
             self.micro_batch = schedule.fitting_micro_batch(self.plan, settings.micro_batch, self.place.data_processes)
@@ -119,7 +120,7 @@ class Run:
                 )
         self.engine_settings = EngineSettings.of_pretraining(self.settings)
         mix = args.mix[0] if args.mix else None
-        self.reader = window_readers.open_reader(settings.packing, self.stream, self.plan, settings.seed, mix)
+        self.reader = window_readers.open_reader(settings.packing, self.stream, self.plan, settings.seed, mix, packed)
         self.mix = self.reader if isinstance(self.reader, mix_reader.MixReader) else None
         self.accumulation = schedule.accumulation_steps(self.plan, self.micro_batch, self.place.data_processes)
         self.next_batch = data.ReadAhead(self.read_batch)

@@ -109,8 +109,8 @@ def check_ramp(ramp: list[list[float]]) -> None:
         )
 
 
-def make_plan(settings: ResolvedSettings, tokens: int) -> Plan:
-    """The plan for a training stream of `tokens` tokens.
+def make_plan(settings: ResolvedSettings, tokens: int, windows: int | None = None) -> Plan:
+    """The plan for a training stream of `tokens` tokens. windows: those of an epoch, if the stream is not cut every `context` tokens.
 
     The budget is `steps`, `tokens` or `epochs`, rounded up to whole steps; one epoch where none is given.
     Raises InputError if more than one is given, where the global batch is not a multiple of the context, where a ramp does not rise, or
@@ -118,7 +118,7 @@ def make_plan(settings: ResolvedSettings, tokens: int) -> Plan:
     """
     check_batch(settings)
     context, batch = settings.model.context, settings.global_batch_tokens
-    windows = (tokens - 1) // context
+    windows = windows or (tokens - 1) // context
     if windows < 1:
         raise InputError(
             f"the training shards hold {tokens:,} tokens, too few for one window of {SECTION}.model.context = {context} "

@@ -207,10 +207,11 @@ class SlotDrawer:
         needed = max((len(prompt) for prompt in prompts), default=1) + draws.shape[1]
         while True:
             try:
-                self._make_room(needed)
+                self._make_room(needed, len(prompts) - len(answers))
                 self._draw_all(prompts, draws, answers, listen)
                 return [answers[number] for number in range(len(prompts))]
             except torch.OutOfMemoryError as error:
+                self.slots = self._rows_for(len(prompts) - len(answers))
                 self.cache = None
                 if self.slots == 1 or self.agree or listen:
                     raise InputError(
@@ -220,17 +221,24 @@ class SlotDrawer:
                 self.slots //= 2
                 log.warning("%d answers at once do not fit into memory: %d are drawn", 2 * self.slots, self.slots)
 
-    def _make_room(self, needed: int) -> None:
-        """A cache of at least `needed` positions; another one needs other graphs."""
-        if self.cache is not None and self.cache.length >= needed:
-            return
+    def _rows_for(self, prompts: int) -> int:
+        """Of how many rows a cache is made for so many prompts."""
+        return min(self.slots, even_size(max(1, prompts)))
+
+    def _make_room(self, needed: int, prompts: int) -> None:
+        """A cache of at least `needed` positions, for as many prompts as there are slots; another one needs other graphs."""
+        rows, length = self._rows_for(prompts), -(-needed // self.block) * self.block
+        if self.cache is not None:
+            if self.cache.length >= needed and self.cache.slots >= rows:
+                return
+            rows, length = max(rows, self.cache.slots), max(length, self.cache.length)
         self.cache = None  # before the next is made
-        self.cache = SlotCache(self.slots, -(-needed // self.block) * self.block, self.device)
+        self.cache = SlotCache(rows, length, self.device)
         kinds = {"device": self.device, "dtype": torch.float64}
-        self.tokens = torch.zeros((self.slots, 1), dtype=torch.int64, device=self.device)
-        self.draws = torch.zeros((self.slots, self.stride), **kinds)  # type: ignore[call-overload]
+        self.tokens = torch.zeros((rows, 1), dtype=torch.int64, device=self.device)
+        self.draws = torch.zeros((rows, self.stride), **kinds)  # type: ignore[call-overload]
         # What a round draws, as numbers of one kind so that one copy takes all: tokens, and their nats.
-        self.drawn = torch.zeros((self.slots, 2, self.stride), **kinds)  # type: ignore[call-overload]
+        self.drawn = torch.zeros((rows, 2, self.stride), **kinds)  # type: ignore[call-overload]
         self.column = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.graphs = {}
         self.pool: Any = None
@@ -243,7 +251,7 @@ class SlotDrawer:
         numbers = [number for number in range(len(prompts)) if number not in answers]
         # By length, so that prompts that are read together need little padding; equal prompts are read once.
         waiting = deque(sorted(numbers, key=lambda number: (len(prompts[number]), tuple(prompts[number]))))
-        rows: list[Slot | None] = [None] * self.slots
+        rows: list[Slot | None] = [None] * self.cache.slots
         with self.cache.masking_rows():
             while self._any_here_or_elsewhere(bool(waiting) or any(rows)):
                 new = [place for place, slot in enumerate(rows) if slot is None][: len(waiting)]
@@ -300,8 +308,8 @@ class SlotDrawer:
     def _close_gaps(self, rows: list[Slot | None]) -> int:
         """How many of the first rows the next tokens are drawn for. Answers behind them move into gaps."""
         assert self.cache is not None
-        size = min(self.slots, even_size(max(1, sum(slot is not None for slot in rows))))
-        sources = [place for place in range(size, self.slots) if rows[place]]
+        size = min(len(rows), even_size(max(1, sum(slot is not None for slot in rows))))
+        sources = [place for place in range(size, len(rows)) if rows[place]]
         if sources:
             targets = [place for place in range(size) if not rows[place]][: len(sources)]
             self.cache.move_rows(sources, targets)

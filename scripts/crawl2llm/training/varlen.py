@@ -48,6 +48,20 @@ def enable(model: PreTrainedModel) -> None:
     model.config._attn_implementation = NAME
 
 
+@contextlib.contextmanager
+def plain_attention(model: torch.nn.Module) -> Iterator[None]:
+    """A model that attends as under `sdpa` until the end: in slots its masks are replaced by those of each row's place."""
+    configs = {id(config): config for each in model.modules() if (config := getattr(each, "config", None)) is not None}
+    enabled = [config for config in configs.values() if getattr(config, "_attn_implementation", None) == NAME]
+    for config in enabled:
+        config._attn_implementation = "sdpa"
+    try:
+        yield
+    finally:
+        for config in enabled:
+            config._attn_implementation = NAME
+
+
 def _mask(**more: Any) -> torch.Tensor | None:
     return None if _given else sdpa_mask(**more)
 

@@ -58,8 +58,8 @@ class StreamReader:
 class PackedReader:
     """The stream's documents, packed by best fit."""
 
-    def __init__(self, stream: Stream, plan: Plan, seed: int) -> None:
-        self.packing, self.seed = Packing(stream, plan.context), seed
+    def __init__(self, packing: Packing, seed: int) -> None:
+        self.packing, self.seed = packing, seed
 
     def windows_at(self, first: int, count: int) -> Tokens:
         """See WindowReader."""
@@ -89,16 +89,24 @@ class PackedReader:
         return self.packing.totals
 
 
+def pack_stream(packing: str, stream: Stream, context: int) -> Packing | None:
+    """The documents of the whole stream, packed: an epoch has its windows, whatever mix reads them. None if the stream is cut instead."""
+    return Packing(stream, context) if packing == BEST_FIT else None
+
+
 def open_reader(
-    packing: str, stream: Stream, plan: Plan, seed: int, mix: Path | None
+    packing: str, stream: Stream, plan: Plan, seed: int, mix: Path | None, packed: Packing | None = None
 ) -> StreamReader | PackedReader | MixReader:
-    """What reads the windows of a run. packing: pretrain.train.packing. mix: the manifest of pretrain.mix, if the run has it.
+    """What reads the windows of a run. packing: pretrain.train.packing. mix: the manifest of pretrain.mix, if the run has it. packed: of
+    `pack_stream`, if it has been made.
 
     Raises InputError for a mix of another stream, context, packing or number of windows.
     """
     if mix:
         return MixReader(mix, stream, plan, seed, packing)
-    return (PackedReader if packing == BEST_FIT else StreamReader)(stream, plan, seed)
+    if packed := packed or pack_stream(packing, stream, plan.context):
+        return PackedReader(packed, seed)
+    return StreamReader(stream, plan, seed)
 
 
 def manifest_summary(reader: WindowReader) -> dict[str, Any]:

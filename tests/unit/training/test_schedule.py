@@ -34,6 +34,8 @@ def test_budget() -> None:
     assert make_plan(settings(), 1001).steps == 25  # one epoch of 100 windows in batches of 4
     assert make_plan(settings(epochs=2.5), 1001).epochs == pytest.approx(2.52)
     assert make_plan(settings(), 1000).windows == 99  # the last window has no token after it
+    packed = make_plan(settings(), 1001, 130)  # an epoch of windows that are packed
+    assert (packed.steps, packed.windows) == (33, 130) and packed.epochs == pytest.approx(132 / 130)
 
 
 def test_refuses_two_budgets_and_too_few_tokens() -> None:

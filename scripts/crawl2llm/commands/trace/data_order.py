@@ -179,14 +179,15 @@ def training_order(results: Results) -> DataOrder:
             f"{results.manifest_path(TRAIN)} does not exist: no training has ended whose steps can be shown"
         )
     tokens = [results.manifest_path("tokenize.encode", shard) for shard in results.shards]
-    token_count = len(data.open_split(tokens, "train"))
+    stream = data.open_split(tokens, "train")
     train = TrainSettings.model_validate(results.config["pretrain"]["train"])
-    settings = auto.resolve(train, token_count, manifest.summary["shape"]["vocabulary"])
+    settings = auto.resolve(train, len(stream), manifest.summary["shape"]["vocabulary"])
+    packed = window_readers.pack_stream(settings.packing, stream, settings.model.context)
     mix = results.manifest_path(steps.MIX) if steps.is_used(steps.MIX, results.config) else None
     step_range = manifest.summary.get("after_step", 0) + 1, int(manifest.summary["steps"])
     return DataOrder(
         tokens,
-        schedule.make_plan(settings, token_count),
+        schedule.make_plan(settings, len(stream), packed and len(packed)),
         settings.seed,
         mix,
         step_range,

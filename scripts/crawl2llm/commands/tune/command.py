@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,16 @@ def read_training(args: argparse.Namespace) -> tuple[dict[str, Any], TrainSettin
     return summary, train, PlanSettings.model_validate(lookup(config, "pretrain.plan"))
 
 
-def first_setting(summary: dict[str, Any], train: TrainSettings) -> tuple[Setting, int]:
-    """(the config's own setting, the largest micro-batch that a step has room for)."""
-    sequences = summary["global_batch_tokens"] // summary["shape"]["context"] // (train.processes * train.nodes)
-    most = max(1, sequences)
+def first_setting(summary: dict[str, Any], train: TrainSettings) -> tuple[Setting, list[int]]:
+    """(the config's own setting, the micro-batches that divide each step of a process, rising)."""
+    whole = summary["global_batch_tokens"] // summary["shape"]["context"]
+    sequences = max(
+        1, gcd(whole, *(each for _, each in summary.get("batch_ramp", ()))) // (train.processes * train.nodes)
+    )
+    sizes = [size for size in range(1, sequences + 1) if sequences % size == 0]
     names = ("activation_checkpointing", "selective_checkpointing", "compile_layers")
-    return Setting(min(train.micro_batch, most), **{name: getattr(train, name) for name in names}), most
+    fitting = max(size for size in sizes if size <= train.micro_batch)
+    return Setting(fitting, **{name: getattr(train, name) for name in names}), sizes
 
 
 def estimate_note(summary: dict[str, Any], train: TrainSettings, plan_settings: PlanSettings, setting: Setting) -> str:
@@ -71,7 +76,7 @@ def run_trials(
     """The trials, each as it is done."""
     from crawl2llm.commands.tune.measure import Measurer, process_group
 
-    first, most = first_setting(summary, train)
+    first, sizes = first_setting(summary, train)
     with process_group(train) as device:
         measurer, deadline = Measurer(summary, train, device), time.monotonic() + seconds
         on_cpu = train.model_copy(update={"device": device.type})
@@ -82,7 +87,7 @@ def run_trials(
                     return Trial(setting, note=note)
             return measurer.measure(setting)
 
-        for trial in search(first, most, compiled, measure):
+        for trial in search(first, sizes, compiled, measure):
             yield trial
             if time.monotonic() > deadline:
                 return

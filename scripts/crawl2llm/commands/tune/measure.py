@@ -25,6 +25,7 @@ from crawl2llm.training.pretraining_settings import TrainSettings
 from crawl2llm.training.processes import environments, free_port
 
 RATE = 1e-4
+DOCUMENT = 1000  # tokens, about as many as a page of the web has
 WARMUP, LEAST_STEPS, MOST_STEPS, SECONDS = 2, 2, 6, 5.0  # steps by the clock, until they took so many seconds
 
 
@@ -93,7 +94,10 @@ class Measurer:
             )
         )
         shape = (min(2, accumulation), setting.micro_batch, self.context + 1)
-        tokens = torch.randint(0, self.config.vocab_size, shape, device=self.device)
+        tokens = torch.randint(1, self.config.vocab_size, shape)
+        tokens[:, :, ::DOCUMENT] = 0  # the end of a text
+        trainer.expect_documents(tokens)
+        tokens = tokens.to(self.device)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         times = [_median_seconds(trainer, tokens[:number]) for number in range(1, len(tokens) + 1)]

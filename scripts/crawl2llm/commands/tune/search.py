@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,11 +49,13 @@ class Trial:
         return {**vars(self.setting), **{key: value for key, value in vars(self).items() if key != "setting"}}
 
 
-def search(first: Setting, most: int, compiled: bool, measure: Callable[[Setting], Trial]) -> Iterator[Trial]:
+def search(
+    first: Setting, sizes: Sequence[int], compiled: bool, measure: Callable[[Setting], Trial]
+) -> Iterator[Trial]:
     """Trials from the config's setting `first` on, each measured once, when it is wanted.
 
-    With each kind of recomputation the micro-batch is doubled, up to `most`, as long as it fits and gains, or halved until it fits.
-    compiled: all but the first have compiled layers.
+    With each kind of recomputation the micro-batch is doubled, or more, as long as it fits and gains, or halved until it fits. sizes: the
+    micro-batches that divide a step, rising. compiled: all but the first have compiled layers.
     """
     known: dict[Setting, Trial] = {}
 
@@ -67,11 +69,11 @@ def search(first: Setting, most: int, compiled: bool, measure: Callable[[Setting
         """The micro-batches of one kind of recomputation."""
         setting = start
         yield from take(setting)
-        while not known[setting].speed and setting.micro_batch > 1:
-            setting = replace(setting, micro_batch=setting.micro_batch // 2)
+        while not known[setting].speed and (smaller := [size for size in sizes if 2 * size <= setting.micro_batch]):
+            setting = replace(setting, micro_batch=smaller[-1])
             yield from take(setting)
-        while known[setting].speed and 2 * setting.micro_batch <= most:
-            larger = replace(setting, micro_batch=2 * setting.micro_batch)
+        while known[setting].speed and (larger_sizes := [size for size in sizes if size >= 2 * setting.micro_batch]):
+            larger = replace(setting, micro_batch=larger_sizes[0])
             if larger in known:
                 return
             yield from take(larger)
@@ -84,6 +86,6 @@ def search(first: Setting, most: int, compiled: bool, measure: Callable[[Setting
     yield from climb(replace(base, activation_checkpointing=False, selective_checkpointing=False))
     for selective in (True, False):
         best = max(known.values(), key=lambda trial: trial.speed).setting
-        larger = min(most, 2 * best.micro_batch)
+        larger = next((size for size in sizes if size >= 2 * best.micro_batch), sizes[-1])
         start = replace(base, micro_batch=larger, activation_checkpointing=True, selective_checkpointing=selective)
         yield from climb(start)

@@ -12,7 +12,7 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 
 from crawl2llm.stages.align.chunked_logprobs import ChunkedHead
-from crawl2llm.training import engine, layers, sampling, slots
+from crawl2llm.training import engine, layers, sampling, slots, varlen
 from crawl2llm.training.batch import MicroBatch
 from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.sampling import Choice
@@ -75,7 +75,7 @@ class LossEngine(engine.Engine):
         """Around calls of `next_logits`, which gather sharded weights once where they may stay."""
         self.model.eval()
         try:
-            with layers.force_eager(self.compiled):
+            with layers.force_eager(self.compiled), varlen.plain_attention(self.model):
                 yield
         finally:
             self.model.train()
@@ -92,9 +92,7 @@ class LossEngine(engine.Engine):
         with self.generation_mode():
             if not at_once or not slots.can_use_slots(self.model):
                 yield slots.TogetherDrawer(self.next_logits, device, choice, sampling.any_unfinished)
-            elif (
-                hasattr(self, "engine") or getattr(self, "zero", 0) == 3
-            ):  # a part of the weights is gathered for each layer
+            elif hasattr(self, "engine") or getattr(self, "zero", 0) == 3:  # weights are gathered layer by layer
                 agree = partial(slots.largest_of_processes, device)
                 yield slots.SlotDrawer(self.next_logits, device, choice, at_once, captured=False, agree=agree)
             else:

@@ -26,6 +26,7 @@ from crawl2llm.training.mix_order import MixOrder, largest_deviation
 from crawl2llm.training.mix_shares import SECTION, Group, Phase, last_steps, plan_phases, requested_shares
 from crawl2llm.training.packing import BEST_FIT, Packing, add_totals
 from crawl2llm.training.pretraining_settings import MixSettings, ResolvedSettings, TrainSettings
+from crawl2llm.training.window_readers import pack_stream
 
 WARM = 10  # batches before a share is compared with what it should be: in the first, one window more or less is much
 # Windows at most whose shares are compared one by one; later ones differ less (training/mix_order.py).
@@ -118,7 +119,8 @@ def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
     shards = [Manifest.read(path) for path in args.tokens]
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     train = auto.resolve(mix.train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
-    plan = schedule.make_plan(train, tokens)
+    packed = pack_stream(train.packing, data.open_split(args.tokens, "train"), train.model.context)
+    plan = schedule.make_plan(train, tokens, packed and len(packed))
     folder = args.manifest.parent
     folder.mkdir(parents=True, exist_ok=True)
     spans, facts = folder / mix_reader.SPANS, folder / mix_reader.FILE

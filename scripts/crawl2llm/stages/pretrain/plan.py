@@ -31,14 +31,16 @@ LASTING = ("gpu", "processes", "memory", "disk")
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
-def training_facts(train: TrainSettings, tokens: int | None, vocabulary: int) -> dict[str, Any]:
+def training_facts(
+    train: TrainSettings, tokens: int | None, vocabulary: int, windows: int | None = None
+) -> dict[str, Any]:
     """What a training with these settings of pretrain.train, complete, takes, whatever machine it runs on.
 
     tokens: of the training split; None before they are counted, when keys that are `auto` raise InputError, and a budget in
-    epochs gives neither steps nor operations. Tokens, epochs and operations are those of the steps that are left after `start_from`,
-    where that is a checkpoint; `steps` is the number of the last one. Raises InputError if none is left. `tokens_per_parameter` is to
-    be compared with the 20 of Hoffmann et al. 2022 (Chinchilla, https://arxiv.org/abs/2203.15556); operations are those of
-    training/measures.py.
+    epochs gives neither steps nor operations. windows: of an epoch, if documents are packed. Tokens, epochs and operations are those of
+    the steps that are left after `start_from`, if that is a checkpoint; `steps` is the number of the last one. Raises InputError if none
+    is left. `tokens_per_parameter` is to be compared with the 20 of Hoffmann et al. 2022 (Chinchilla, https://arxiv.org/abs/2203.15556);
+    operations are those of training/measures.py.
     """
     resolved, stated, planned, epochs, corpus = cast(ResolvedSettings, train), train, None, None, tokens
     if tokens is None:
@@ -52,7 +54,7 @@ def training_facts(train: TrainSettings, tokens: int | None, vocabulary: int) ->
             planned = schedule.make_plan(without_epochs, 2 + resolved.model.context)
     else:
         resolved = auto.resolve(stated, tokens, vocabulary)
-        planned = schedule.make_plan(resolved, tokens)
+        planned = schedule.make_plan(resolved, tokens, windows)
         epochs = planned.epochs
     model, counts = resolved.model, count_model_parameters(resolved.model, vocabulary)
     token_flops = flops_per_token(counts.multiplied, model.layers, counts.width, model.context)
@@ -88,12 +90,13 @@ def training_facts(train: TrainSettings, tokens: int | None, vocabulary: int) ->
     }
 
 
-def add_packing(summary: dict[str, Any], tokens: list[Path]) -> None:
-    """Add to the summary what best fit makes of the documents of the whole stream, whatever mix reads it, and log it."""
+def packing_totals(tokens: list[Path], context: int) -> dict[str, int]:
+    """What best fit makes of the documents of the whole stream, whatever mix reads it; it is logged, too."""
     from crawl2llm.training import data, packing  # numpy: what a command imports of this module needs none
 
-    summary["packing"] = packing.Packing(data.open_split(tokens, "train"), summary["shape"]["context"]).totals
-    log.info("%s", packing.totals_text(summary["packing"]))
+    totals = packing.Packing(data.open_split(tokens, "train"), context).totals
+    log.info("%s", packing.totals_text(totals))
+    return totals
 
 
 def checkpoint_bytes(train: TrainSettings, counts: ParameterCounts) -> int:
@@ -129,9 +132,12 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     shards = [Manifest.read(path) for path in args.tokens]
     train = task_settings(TrainSettings, args, settings.train, TRAIN)
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
-    summary = training_facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
+    vocabulary, packed = Manifest.read(args.tokenizer).summary["vocabulary"], {}
     if train.packing != "stream":
-        add_packing(summary, args.tokens)
+        packed = packing_totals(args.tokens, auto.resolve(train, tokens, vocabulary).model.context)
+    summary = training_facts(train, tokens, vocabulary, packed.get("windows"))
+    if packed:
+        summary["packing"] = packed
     last = cost_estimate.read_last_training(args.manifest.parents[1] / "train")
     manifest.summary = summary
     plan_resources = partial(
@@ -139,16 +145,16 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     )
     try:
         resources = plan_resources(train=train)
-        if predicted := predict_speed(
-            summary, train, settings, args.profile_gpu, resources, lambda each: plan_resources(train=each)["fits"]
-        ):
-            resources = plan_resources(train=train, predicted=predicted) | {"predicted": predicted}
     except InputError as error:
         if settings.gpu:  # a name that a person wrote
             raise
         manifest.run["plan"] = {"unknown": str(error)}
         log.warning("memory and hours are not known: %s", error)
         return []
+    if predicted := predict_speed(
+        summary, train, settings, args.profile_gpu, resources, lambda each: plan_resources(train=each)["fits"]
+    ):
+        resources = plan_resources(train=train, predicted=predicted) | {"predicted": predicted}
     manifest.run["plan"] = resources if resources["gpu"] and not last else {key: resources[key] for key in LASTING}
     for line in resource_plan.plan_lines(summary, resources):
         log.info("%s", line)

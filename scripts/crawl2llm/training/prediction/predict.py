@@ -262,5 +262,5 @@ def predict_training(
         both[name] = {key: predicted[key] for key in ("tokens_per_second", "mfu")}
     return {
         **base, **both, "basis": rates.basis, "changes": best_changes(predictor, train, base, fits),
-        "of": cost_estimate.speed_key(summary, train, gpu),
+        "of": cost_estimate.speed_key(summary, train, plan_settings, gpu),
     }  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from crawl2llm.commands.tune.command import best_lines
+from collections.abc import Sequence
+
+from crawl2llm.commands.tune.command import best_lines, first_setting
 from crawl2llm.commands.tune.search import Setting, Trial, search
 from tests.unit.training.typed import train_settings
 
@@ -18,8 +20,11 @@ def speeds(setting: Setting) -> Trial:
     )
 
 
-def tried(first: Setting, most: int = 64, compiled: bool = False) -> list[Trial]:
-    return list(search(first, most, compiled, speeds))
+SIZES = [1, 2, 4, 8, 16, 32, 64]
+
+
+def tried(first: Setting, sizes: Sequence[int] = SIZES, compiled: bool = False) -> list[Trial]:
+    return list(search(first, sizes, compiled, speeds))
 
 
 def test_the_micro_batch_is_doubled_while_it_gains() -> None:
@@ -34,7 +39,15 @@ def test_the_micro_batch_is_doubled_while_it_gains() -> None:
 def test_what_does_not_fit_is_halved_and_a_step_has_no_room_for_more() -> None:
     trials = tried(Setting(64))
     assert [trial.setting.micro_batch for trial in trials][:3] == [64, 32, 16]
-    assert max(trial.setting.micro_batch for trial in tried(Setting(2), most=8)) == 8
+    assert max(trial.setting.micro_batch for trial in tried(Setting(2), [1, 2, 4, 8])) == 8
+    assert {trial.setting.micro_batch for trial in tried(Setting(4), [1, 2, 3, 4, 6, 12])} <= {2, 4, 12}
+
+
+def test_micro_batches_divide_every_step() -> None:
+    summary = {"global_batch_tokens": 12 * 8, "shape": {"context": 8}}
+    assert first_setting(summary, train_settings(micro_batch=5)) == (Setting(4), [1, 2, 3, 4, 6, 12])
+    assert first_setting(summary, train_settings(micro_batch=5, processes=2))[1] == [1, 2, 3, 6]
+    assert first_setting({**summary, "batch_ramp": [[0, 4], [9, 12]]}, train_settings())[1] == [1, 2, 4]
 
 
 def test_compiled_layers_are_tried_if_that_is_wanted() -> None:
@@ -55,7 +68,7 @@ def test_nothing_is_measured_that_nobody_waits_for() -> None:
         measured.append(setting)
         return speeds(setting)
 
-    trials = search(Setting(8), 64, False, measure)
+    trials = search(Setting(8), SIZES, False, measure)
     assert next(trials).setting == Setting(8) and measured == [Setting(8)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.distributed.fsdp import FSDPModule
 from transformers import LlamaConfig
 
 from crawl2llm.stages.align.engine import LossEngine, engine_class
-from crawl2llm.training import engine, initial, slots
+from crawl2llm.training import engine, initial, slots, varlen
 from crawl2llm.training.sampling import Choice
 from tests.unit.training.typed import engine_settings
 
@@ -61,3 +62,25 @@ def test_an_engine_draws_in_slots_what_it_draws_together(stage: int, precision: 
     batch = [(torch.arange(1, 9).reshape(2, 4), torch.arange(2, 10).reshape(2, 4))]
     for _ in range(2):
         assert float(trained.step(batch, 0.01).loss) == float(plain.step(batch, 0.01).loss)
+
+
+@pytest.mark.parametrize("has_value_model", [False, True])
+def test_slots_have_their_own_masks_where_training_attends_without(
+    monkeypatch: pytest.MonkeyPatch, has_value_model: bool
+) -> None:
+    """On a GPU a training's attention is varlen.attention; its masks are not those of slots. Of PPO the model has another config."""
+    together, _ = drawn(made(0, "fp32"), 0)
+    monkeypatch.setattr(varlen, "can_run", lambda *_: True)
+    trained = made(0, "fp32")
+    layer_config = trained.model.config
+    if has_value_model:
+        trained.model.config = copy.deepcopy(CONFIG)
+        trained.model.config._attn_implementation = "sdpa"
+    in_slots, drawer = drawn(trained, 2)
+    assert isinstance(drawer, slots.SlotDrawer) and in_slots == together
+    assert layer_config._attn_implementation == varlen.NAME, "as before, when it trains on"
+
+
+def test_a_cache_has_no_more_rows_than_prompts() -> None:
+    _, drawer = drawn(made(0, "fp32"), 4096)
+    assert drawer.cache.slots == 5

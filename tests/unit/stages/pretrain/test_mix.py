@@ -172,9 +172,8 @@ def test_windows_of_a_group_are_packed_by_best_fit(drawn: Drawn, whole: Any, by:
             assert whole_or_rest or size == CONTEXT or (place, start) == (0, pieces[-1][0]), "or what fills the window"
         assert row[1:] == text and row[0] in (0, row[1])
     assert summary["packing"]["documents"] == len(documents) == sum(each.totals["documents"] for each in found.packings)
-    planned: dict[str, Any] = {"shape": {"context": CONTEXT}}
-    plan_step.add_packing(planned, whole[0])
-    assert planned["packing"]["tokens"] == summary["packing"]["tokens"], "also without a mix"
+    planned = plan_step.packing_totals(whole[0], CONTEXT)
+    assert planned["tokens"] == summary["packing"]["tokens"], "also without a mix"
     with pytest.raises(mix_reader.InputError, match=r"another pretrain\.train\.packing than stream"):
         mix_reader.MixReader(tmp_path / "pretrain/mix/manifest.json", data.open_split(whole[0], "train"), plan, 0)
 

@@ -109,15 +109,17 @@ def test_what_cannot_be_counted_is_assumed(monkeypatch: pytest.MonkeyPatch, capl
 @pytest.mark.parametrize(
     "change", [{"autocast": False}, {"document_masking": True}, {"shard_over": "node"}, {"nodes": 2}]
 )
-def test_a_prediction_is_not_that_of_other_settings(change: dict[str, Any]) -> None:
+def test_a_prediction_is_not_that_of_other_settings(change: dict[str, Any], tmp_path: Path) -> None:
     train = train_settings(
         model=SMALL, tokens=10**9, global_batch_tokens=2**17, precision="bf16", device="cuda", engine="torch"
     )
     summary, gpu = {"shape": {}, "global_batch_tokens": 2**17}, gpus.find("h100")
     assert gpu
-    key = cost_estimate.speed_key(summary, train, gpu)
-    assert key == cost_estimate.speed_key(summary, train.model_copy(), gpu)
-    assert key != cost_estimate.speed_key(summary, train.model_copy(update=change), gpu)
+    key = cost_estimate.speed_key(summary, train, PlanSettings(), gpu)
+    assert key == cost_estimate.speed_key(summary, train.model_copy(), PlanSettings(mfu=0.3), gpu)
+    assert key != cost_estimate.speed_key(summary, train.model_copy(update=change), PlanSettings(), gpu)
+    (check := tmp_path / "check.json").write_text("{}")
+    assert key != cost_estimate.speed_key(summary, train, PlanSettings(gpu_check=str(check)), gpu)
 
 
 def test_a_later_plan_reads_the_prediction_in_the_record(tmp_path: Path) -> None:
