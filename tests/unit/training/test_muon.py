@@ -65,7 +65,8 @@ def test_the_config_alone_says_in_which_precision() -> None:
         built = made()
         settings = replace(SETTINGS, **changes)
         job = SimpleNamespace(settings=settings, empty_model=lambda: built)
-        optimizer = engine.Engine._build_optimizer(SimpleNamespace(model=built), job, fused=False)  # type: ignore[arg-type]
+        bare = SimpleNamespace(weights=lambda: dict(built.named_parameters()))
+        optimizer = engine.Engine._build_optimizer(bare, job, fused=False)  # type: ignore[arg-type]
         torch.manual_seed(0)
         for parameter in built.parameters():
             parameter.grad = torch.randn_like(parameter)
