@@ -11,9 +11,11 @@ import pytest
 from hypothesis import settings
 
 # A busy machine takes longer for an example than hypothesis allows; that is no failure of what is tested. The examples are the same in
-# every run, so that a run says something of what was edited; with LONG set they are others each time.
+# every run, so that a run says something of what was edited; with LONG set they are others each time, and twice as many.
 LONG = "CRAWL2LLM_LONG"  # set: tests marked `long` run too
-settings.register_profile("usual", deadline=None, derandomize=not os.environ.get(LONG))
+settings.register_profile(
+    "usual", deadline=None, derandomize=LONG not in os.environ, max_examples=100 if LONG in os.environ else 50
+)
 settings.load_profile("usual")
 
 # Threads of torch that wait for each other give up their core, here and in all that tests start: by default they keep it, and where more

@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
         yield root
 
 
-@pytest.mark.slow
+@pytest.mark.long  # tests/slurm/test_frozen.py has the same on a cluster
 def test_edits_in_the_middle_of_a_run_with_seven_workers(root: Path, complete: Path, tmp_path: Path) -> None:
     """Its bytes are those of the complete run, which had two workers and other places."""
     folder, config = tmp_path / "run, too", root / "mine.yaml"

@@ -6,7 +6,6 @@ The growth over a run of a model of next to nothing is compared, so that what th
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from tests.unit.training.peaks import NOTHING, estimated, grown, prepared, setti
 
 pytestmark = pytest.mark.slow  # trains
 WITHIN = 0.15
-LONG = "CRAWL2LLM_LONG"  # see tests/conftest.py
 SMALLEST = 100_000_000  # bytes that a training takes at least; else the libraries' own noise decides
 DEEP = {"hidden_size": 128, "intermediate_size": 384, "layers": 10, "heads": 4, "kv_heads": 2, "context": 256}
 WIDE = {"hidden_size": 512, "intermediate_size": 1408, "layers": 5, "heads": 8, "kv_heads": 4, "context": 128}
@@ -58,7 +56,6 @@ MORE = {
     "torch: 3, fp32, 2, muon": torch(3, "fp32", 2, WIDE, 4, optimizer="muon"),
     "torch: 0, fp32, 2, muon": torch(0, "fp32", 2, BROAD, 8, optimizer="muon"),
 }
-ALL = [*CASES, *(pytest.param(name, marks=pytest.mark.long) for name in MORE)]
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +73,11 @@ def expected(tree: dict[str, Any]) -> int:
 @pytest.fixture(scope="module")
 def measured(given: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     """What each training takes as the launcher starts it."""
-    trees = {**CASES, **(MORE if LONG in os.environ else {})}
-    return grown(tmp_path_factory.mktemp("launched"), given, trees, TUNABLES)
+    return grown(tmp_path_factory.mktemp("launched"), given, {**CASES, **MORE}, TUNABLES)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.long  # test_counted.py has the estimate beside what is counted
+@pytest.mark.parametrize("name", [*CASES, *MORE])
 def test_the_estimate_is_near_the_measured_peak(
     name: str, measured: dict[str, int], given: tuple[Path, Path], tmp_path: Path
 ) -> None:

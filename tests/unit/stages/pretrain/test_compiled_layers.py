@@ -113,6 +113,7 @@ def test_compiled_experts_are_no_loop(group: None, graphs: list[Any]) -> None:
     assert any("_grouped_mm" in name for name in targets) and not any("fallback" in name for name in targets)
 
 
+@pytest.mark.long
 def test_ddp_cuts_no_layer(tmp_path: Path) -> None:
     """Its optimiser would, at the borders of its buckets: a group that exchanges nothing has none that it waits for."""
     side_by_side("compiled_under_ddp", 2, str(tmp_path))

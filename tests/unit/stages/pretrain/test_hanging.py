@@ -31,7 +31,8 @@ def of_rank(launcher: subprocess.Popen[str], rank: int) -> psutil.Process:
     )
 
 
-@pytest.mark.parametrize("engine", ["torch", pytest.param("deepspeed", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["torch", "deepspeed"])
 def test_one_that_sleeps_in_its_step(start: Any, tmp_path: Path, engine: str) -> None:
     log = tmp_path / "train.log"
     began = time.monotonic()

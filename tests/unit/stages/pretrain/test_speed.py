@@ -261,6 +261,7 @@ def test_validation_compiles_nothing(graphs: list[Any]) -> None:
     assert len(graphs) == before
 
 
+@pytest.mark.long
 def test_compiled_by_inductor_it_learns_the_same() -> None:
     torch._dynamo.reset()
     eager, found = trained(built()), trained(built(compile_layers=True, loss_chunk=20))
