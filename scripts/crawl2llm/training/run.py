@@ -108,7 +108,7 @@ class Run:
         # What a digest and a record have of them: a key that is added later changes neither.
         self.tracked = config_schema.prune_settings(STEP, self.settings.model_dump(by_alias=True))
         packed = window_readers.pack_stream(settings.packing, self.stream, self.settings.model.context)
-        self.plan = schedule.make_plan(self.settings, len(self.stream), packed and len(packed))
+        self.plan = schedule.make_plan(self.settings, len(self.stream), len(packed) if packed else None)
         self.micro_batch = settings.micro_batch
         if settings.global_batch_tokens == AUTO:
             self.micro_batch = schedule.fitting_micro_batch(self.plan, settings.micro_batch, self.place.data_processes)

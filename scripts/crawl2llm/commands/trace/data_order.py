@@ -187,7 +187,7 @@ def training_order(results: Results) -> DataOrder:
     step_range = manifest.summary.get("after_step", 0) + 1, int(manifest.summary["steps"])
     return DataOrder(
         tokens,
-        schedule.make_plan(settings, len(stream), packed and len(packed)),
+        schedule.make_plan(settings, len(stream), len(packed) if packed else None),
         settings.seed,
         mix,
         step_range,

@@ -120,7 +120,7 @@ def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     train = auto.resolve(mix.train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
     packed = pack_stream(train.packing, data.open_split(args.tokens, "train"), train.model.context)
-    plan = schedule.make_plan(train, tokens, packed and len(packed))
+    plan = schedule.make_plan(train, tokens, len(packed) if packed else None)
     folder = args.manifest.parent
     folder.mkdir(parents=True, exist_ok=True)
     spans, facts = folder / mix_reader.SPANS, folder / mix_reader.FILE
