@@ -29,6 +29,7 @@ HAS_GQA_ARGUMENT = "enable_gqa" in inspect.signature(varlen_attn).parameters
 TYPES = ("gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3")
 WIDEST_HEAD = 256  # of flash attention
 FEWEST = 16  # documents that a call has room for
+Parts = tuple[torch.Tensor, ...]  # queries, keys and values: [tokens, heads, size] each
 
 _given = False  # whether the pass that is under way says where documents begin
 
@@ -132,22 +133,15 @@ def attention(
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **more)
     rows, heads, length, size = query.shape
     # Under autocast, which does not know the operator, rotations have made queries and keys fp32.
-    queries, keys, values = (part.to(value.dtype).transpose(1, 2).flatten(0, 1) for part in (query, key, value))
+    parts = tuple(part.to(value.dtype).transpose(1, 2).flatten(0, 1) for part in (query, key, value))
     attend = _attend_by_document if query.device.type == "cpu" else _attend
-    output = attend(queries, keys, values, cu_seq_lens_q, max_length_q, scaling, sliding_window)
+    output = attend(parts, cu_seq_lens_q, max_length_q, scaling, sliding_window)
     return output.view(rows, length, heads, size), None
 
 
-def _attend(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    borders: torch.Tensor,
-    longest: int,
-    scale: float | None,
-    window: int | None,
-) -> torch.Tensor:
-    """By torch's kernel, of [tokens, heads, size] each. window: keys that a query sees, itself among them."""
+def _attend(parts: Parts, borders: torch.Tensor, longest: int, scale: float | None, window: int | None) -> torch.Tensor:
+    """By torch's kernel. window: keys that a query sees, itself among them."""
+    query, key, value = parts
     more: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if HAS_GQA_ARGUMENT else {}
     left = -1 if window is None or window >= longest else window - 1
     output = varlen_attn(
@@ -157,23 +151,17 @@ def _attend(
 
 
 def _attend_by_document(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    borders: torch.Tensor,
-    longest: int,
-    scale: float | None,
-    window: int | None,
+    parts: Parts, borders: torch.Tensor, longest: int, scale: float | None, window: int | None
 ) -> torch.Tensor:
     """As `_attend`, with one call of SDPA for each document."""
     outputs = []
-    for parts in zip(*(part.tensor_split(borders[1:-1].cpu().long()) for part in (query, key, value)), strict=True):
-        if not (tokens := len(parts[0])):
+    for document in zip(*(part.tensor_split(borders[1:-1].cpu().long()) for part in parts), strict=True):
+        if not (tokens := len(document[0])):
             continue
         places = torch.arange(tokens)
         away = places[:, None] - places
         mask = None if window is None or window >= tokens else (away >= 0) & (away < window)
-        queries, keys, values = (part.transpose(0, 1)[None] for part in parts)
+        queries, keys, values = (part.transpose(0, 1)[None] for part in document)
         attended = scaled_dot_product_attention(
             queries, keys, values, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=True
         )
