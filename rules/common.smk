@@ -89,8 +89,7 @@ if workflow.is_main_process:
     except (InputError, NewerError, ImportError) as error:
         raise WorkflowError(console.safe_message(str(error))) from None
 
-# Only with --sdm apptainer: the locked environment as one file, built as profiles/slurm/crawl2llm.def says, and the launcher's
-# options for it; Snakemake runs the other rules in it.
+# Only with --sdm apptainer: the locked environment as one file (profiles/slurm/crawl2llm.def), for the launcher too.
 CONTAINER = start.container_image(workflow)
 IMAGE = ["--image", CONTAINER, f"--image-arguments={workflow.deployment_settings.apptainer_args}"] if CONTAINER else []
 
@@ -140,6 +139,7 @@ onstart:
         run_lock.take_lock(run_lock.RUN)
         if notice := start.replacement_notice(workflow, PROJECT):
             logger.warning(notice)
+        start.check_planned_training(workflow, PROJECT, GPUS)
         hook.before_submission(workflow)
         start.prepare_run(workflow, PROJECT, logger.warning)
         if not workflow.touch:

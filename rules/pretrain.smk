@@ -18,12 +18,25 @@ rule pretrain_mix:
         PROGRAM
 
 
+# Reads the documents' lengths, no token.
+rule pretrain_pack:
+    """The windows that documents are packed into, if pretrain.train.packing is best_fit and no mix packs them."""
+    input:
+        tokens=manifests("tokenize.encode"),
+    output:
+        result("pretrain.pack"),
+    priority: 1
+    shell:
+        PROGRAM
+
+
 # Seconds, where the workflow was started, and before the training begins; the training does not read it.
 rule pretrain_plan:
     """What the training takes: parameters, tokens, operations; memory, hours and price in run.json."""
     input:
         tokens=manifests("tokenize.encode"),
         tokenizer=manifest("tokenize.train"),
+        packs=manifests_if_needed("pretrain.pack", "pretrain.mix", by="pretrain.plan"),
     output:
         result("pretrain.plan"),
     priority: 1
@@ -42,6 +55,7 @@ rule pretrain_rung:
     input:
         tokens=manifests("tokenize.encode"),
         tokenizer=manifest("tokenize.train"),
+        packs=manifests_if_needed("pretrain.pack", by="pretrain.rung"),
         before=rung_before(),
     output:
         result("pretrain.rung"),
@@ -68,6 +82,7 @@ rule pretrain_train:
         tokens=manifests("tokenize.encode"),
         tokenizer=manifest("tokenize.train"),
         mix=manifests("pretrain.mix"),
+        packs=manifests_if_needed("pretrain.pack", by="pretrain.train"),
     output:
         result("pretrain.train"),
     shell:

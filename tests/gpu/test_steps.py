@@ -5,16 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from functools import cache, partial
+from importlib.metadata import version
 from typing import Any
 
 import pytest
 import torch
+from packaging.version import Version
 from transformers import AutoConfig
 
-from crawl2llm.training import engine, initial
+from crawl2llm.training import engine, float8, initial, loop
 from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.group import join_group
 from crawl2llm.training.processes import environments, free_port
+from crawl2llm.training.run_state import RunState
 from tests.unit.training.typed import engine_settings
 
 VOCABULARY, CONTEXT, MICRO, ACCUMULATION, STEPS = 2048, 256, 4, 2, 4
@@ -25,9 +28,11 @@ LLAMA: dict[str, Any] = {
     "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None,
 }  # fmt: skip
 EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2}
+BALANCED = "glm4_moe"  # whose routers' biases move
 KINDS: dict[str, dict[str, Any]] = {
     "llama": {}, "qwen3": {"head_dim": 64}, "olmo2": {}, "mistral": {"sliding_window": 100}, "gemma2": {"head_dim": 64},
     "mixtral": EXPERTS, "olmoe": EXPERTS,
+    BALANCED: {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "first_k_dense_replace": 1, "head_dim": 64},
     "gpt2": {"n_embd": 256, "n_layer": 3, "n_head": 4, "n_positions": CONTEXT, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0},
 }  # fmt: skip
 LOW = {"precision": "bf16"}
@@ -49,6 +54,9 @@ CASES: dict[str, dict[str, Any]] = {
     "documents": {**LOW, "document_masking": True},
     "documents, compiled, stage 3": {**COMPILED, "document_masking": True, "zero_stage": 3},
     "documents, some recomputed": {**LOW, "document_masking": True, "recomputed": True, "selective": True},
+    "fp8": {"precision": "fp8"},
+    "fp8, copies of weights, compiled": {**COMPILED, "precision": "fp8", "autocast": False},
+    "fp8, stage 3, some recomputed": {"precision": "fp8", "zero_stage": 3, "recomputed": True, "selective": True},
     "muon": {**LOW, "optimizer": "muon"},
     "muon, compiled, stage 3": {**COMPILED, "optimizer": "muon", "zero_stage": 3},
     "ema": {**LOW, "ema": 0.9},
@@ -83,6 +91,10 @@ def build(kind: str, device: torch.device, recomputed: bool = False, selective: 
     config = AutoConfig.for_model(kind, **LLAMA | KINDS[kind])
     usual = {"engine": "torch", "learning_rate": 0.002, "zero_stage": 0, "precision": "fp32", "loss_scale_power": 12}
     settings = engine_settings(**usual | changes)
+    if settings.precision == "fp8" and not (
+        float8.has_torchao() and torch.cuda.get_device_capability(device) >= float8.LEAST_CAPABILITY
+    ):
+        pytest.skip("make fp8-tools first; the GPU needs products of eight bits")
     job = engine.Job(
         config=config, settings=settings, device=device, micro_batch=MICRO, accumulation=ACCUMULATION,
         recomputed=recomputed, selective=selective, values=partial(initial.random_weights, config, 1),
@@ -114,11 +126,15 @@ def on_the_cpu(kind: str, optimizer: str, masked: bool = False) -> list[tuple[fl
 
 
 def check(
-    measured: list[tuple[float, float]], expected: list[tuple[float, float]], low: bool, experts: bool = False
+    measured: list[tuple[float, float]],
+    expected: list[tuple[float, float]],
+    low: bool,
+    experts: bool = False,
+    eight_bits: bool = False,
 ) -> None:
-    """experts: a token that two experts suit alike may take the other one."""
+    """experts: a token that two experts suit alike may take the other one. eight_bits: emulated on a CPU, the last norm is 13 % low too."""
     exact = (2e-3, 2e-2) if experts else (2e-4, 2e-3)
-    of_loss, of_norm = (0.03, 0.05) if low else exact
+    of_loss, of_norm = (0.03, 0.15 if eight_bits else 0.05) if low else exact
     for (loss, norm), (plain, plain_norm) in zip(measured, expected, strict=True):
         assert loss == pytest.approx(plain, abs=of_loss)
         assert norm == pytest.approx(plain_norm, rel=of_norm)
@@ -128,9 +144,8 @@ def check(
 def test_a_step_learns_what_it_learns_on_the_cpu(gpu: torch.device, case: str) -> None:
     changes = CASES[case]
     measured = losses(build("llama", gpu, **changes), gpu)
-    check(
-        measured, on_the_cpu("llama", changes.get("optimizer", "adamw"), "document_masking" in changes), bool(changes)
-    )
+    expected = on_the_cpu("llama", changes.get("optimizer", "adamw"), "document_masking" in changes)
+    check(measured, expected, bool(changes), eight_bits=changes.get("precision") == "fp8")
     assert measured[-1][0] < measured[0][0] - 0.5
 
 
@@ -138,13 +153,27 @@ def test_a_step_learns_what_it_learns_on_the_cpu(gpu: torch.device, case: str) -
 @pytest.mark.parametrize("kind", KINDS)
 def test_types_of_models(gpu: torch.device, kind: str, changes: dict[str, Any]) -> None:
     expected = on_the_cpu(kind, "adamw", "document_masking" in changes)
-    check(losses(build(kind, gpu, **changes), gpu), expected, bool(changes), KINDS[kind] is EXPERTS)
+    check(losses(build(kind, gpu, **changes), gpu), expected, bool(changes), KINDS[kind] is EXPERTS or kind == BALANCED)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "deepspeed" not in case and "fp16" not in case])
-def test_a_step_waits_for_the_device_once(gpu: torch.device, case: str) -> None:
-    """For the norm of the gradient; whoever reads the loss waits once more."""
-    built = build("llama", gpu, **CASES[case])
+BIASES = {"router_bias_rate": 1e-3}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        *(("llama", changes) for case, changes in CASES.items() if "deepspeed" not in case and "fp16" not in case),
+        (BALANCED, LOW | BIASES),
+        (BALANCED, COMPILED | BIASES | {"zero_stage": 1}),
+        ("olmoe", LOW | {"router_z_loss": 1e-3}),
+    ],
+    ids=str,
+)
+def test_a_step_waits_for_the_device_once(gpu: torch.device, kind: str, changes: dict[str, Any]) -> None:
+    """For the loss and the norm of the gradient together."""
+    if any(key.startswith("router_") for key in changes) and Version(version("transformers")) < Version("5.23"):
+        pytest.skip("transformers 5.23 has buffers of biases, and a loss of balance that does not wait")
+    built = build(kind, gpu, **changes)
     tokens = batch(gpu)
     built.expect_documents(batch(CPU))
     for _ in range(3):
@@ -154,7 +183,9 @@ def test_a_step_waits_for_the_device_once(gpu: torch.device, case: str) -> None:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
-            built.step(tokens, 0.002)
+            state = RunState()
+            state.update = built.step(tokens, 0.002, reduce=partial(loop.all_reduce_loss, state, gpu, 1))
+            loop.reduce_loss(state, gpu, 1)
         finally:
             torch.cuda.set_sync_debug_mode("default")
     waits = [f"{each.filename}:{each.lineno}" for each in caught if "called a synchronizing" in str(each.message)]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection
 from functools import cache, partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from crawl2llm.chain import code_meaning, model_registry, plugins, shared_reference
@@ -70,12 +71,13 @@ def _files_run_by(module: str, root: Path) -> tuple[str, ...]:
     """The files that an import of `module`, or of all that a pattern matches, runs, without plumbing: the modules' and the __init__.py of
     their packages; paths below `root`.
     """
-    code, name = root / CODE_FOLDER, module.replace(".", "/")
-    stems = [path.with_suffix("") for path in sorted(code.glob(f"{name}.py"))] if "*" in name else [code / name]
-    packages = [folder / "__init__.py" for stem in stems for folder in (stem, *stem.parents) if code in folder.parents]
-    paths = (*(stem.with_suffix(".py") for stem in stems), *packages)
-    names = (str(path.relative_to(root)) for path in paths if path.is_file())
-    return tuple(name for name in names if not is_plumbing(name))
+    name = f"{CODE_FOLDER}/{module.replace('.', '/')}"
+    # One module has its path without a look at the folder: every start of Snakemake asks for hundreds.
+    stems = [name] if "*" not in name else sorted(str(path.relative_to(root))[:-3] for path in root.glob(f"{name}.py"))
+    packages = [folder for stem in stems for folder in (stem, *map(str, PurePosixPath(stem).parents))]
+    inside = (f"{folder}/__init__.py" for folder in packages if folder.startswith(f"{CODE_FOLDER}/"))
+    names = (*(f"{stem}.py" for stem in stems), *inside)
+    return tuple(name for name in names if not is_plumbing(name) and os.path.isfile(f"{root}/{name}"))  # noqa: PTH113
 
 
 def import_closure(module: str, root: Path = ROOT) -> list[str]:

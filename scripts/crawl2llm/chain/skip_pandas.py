@@ -11,11 +11,12 @@ from typing import Any
 from crawl2llm.chain.model_registry import BASE_STEP
 from crawl2llm.chain.steps import CRAWL, STEPS, WHATIF
 
-# Trainings and evaluations use libraries that do need pandas, the demo's crawl documents it, and transformers asks whether it is there.
+# Trainings and evaluations use libraries that do need pandas, the demo's crawl documents it, and transformers asks whether it is there:
+# in the plan of a training, too, which counts a step of it.
 DATA_STEPS = tuple(
     step
     for step in (*tuple(STEPS)[: tuple(STEPS).index(BASE_STEP)], WHATIF)
-    if step not in (CRAWL, "quality.transformers")
+    if step not in (CRAWL, "quality.transformers", "pretrain.plan", "pretrain.rung")
 )
 
 

@@ -6,7 +6,8 @@ their checksums. Where an edit of one of these modules does change what a step w
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import re
+from functools import cache
 
 VERSION = 1
 
@@ -109,6 +110,7 @@ PLUMBING = {
     "scripts/crawl2llm/training/estimate/": "estimates memory",
     "scripts/crawl2llm/training/gpus.py": "memory and peak of GPUs, for what a plan says of a machine",
     "scripts/crawl2llm/training/hang_detector.py": "says which process of a training hangs, and where",
+    "scripts/crawl2llm/training/callbacks/expert_load.py": "shows the load of a mixture's experts: metrics.jsonl, which no manifest lists",
     "scripts/crawl2llm/training/callbacks/memory_rehearsal.py": "tries what needs memory later",
     "scripts/crawl2llm/training/callbacks/phases.py": "says where a process of a training is",
     "scripts/crawl2llm/training/callbacks/process_stats.py": "measures time and memory of each process",
@@ -140,8 +142,11 @@ PLUMBING = {
 }
 
 
+FOLDERS = tuple(name for name in PLUMBING if name.endswith("/"))
+PATTERNS = re.compile("|".join(re.escape(name).replace(r"\*", "[^/]*") for name in PLUMBING if "*" in name))
+
+
+@cache
 def is_plumbing(path: str) -> bool:
     """Whether a module, by its path below the project's root, decides no byte."""
-    if path in PLUMBING or any(name.endswith("/") and path.startswith(name) for name in PLUMBING):
-        return True
-    return any("*" in name and PurePosixPath(path).match(name) for name in PLUMBING)
+    return path in PLUMBING or path.startswith(FOLDERS) or PATTERNS.fullmatch(path) is not None

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training import initial, model, parallel
+from crawl2llm.training import initial, model, parallel, routers
 from crawl2llm.training.pretraining_settings import ResolvedModel
 
 SECTION = "pretrain.train.model"
@@ -72,7 +72,7 @@ def model_problem(ask: dict[str, Any]) -> str:
         config = model.build_config(settings, ask["vocabulary"], 0, ask["auto"])
         if ask["parallel"]:
             parallel.check_model(parallel.Degrees(**ask["parallel"]), config, settings.context, ask["accumulation"])
-        initial.empty_model(config)
+        routers.check_routers(initial.empty_model(config), *ask["routers"])
     except InputError as error:
         return str(error)
     except Exception as error:  # of any of the hundreds of types of transformers

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from crawl2llm.training.pretraining_settings import TrainModel, TrainSettings
 
 SECTION = "pretrain.train"
-FP16 = "fp16"
+FP16, FP8 = "fp16", "fp8"
 
 ASYNC_ENGINES = ("torch",)  # engines that copy their state, so that a checkpoint is written while training goes on
 
 ADAPTER_ENGINES = ("torch",)  # engines that leave parameters as they are which want no gradient
+
+# Types whose layers multiply by torch.nn.Linear, as a test found: those that are converted. GPT-2's are another class.
+FP8_TYPES = ("gemma2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3")
 
 # Types whose logits a test found to be those of each document alone. Others may ignore positions, or carry state over borders (Mamba).
 MASKED_TYPES = ("gemma2", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3")
@@ -47,6 +50,7 @@ def check_settings(train: TrainSettings, processes: int) -> None:
     check_shard_over(train)
     check_async_checkpoints(train.async_checkpoints, train.engine)
     degrees = parallel.Degrees.of_settings(train)
+    check_fp8(train, degrees)
     parallel.check_degrees(degrees, processes, train)
     check_autocast(train, degrees)
     schedule.check_schedule(train, processes // degrees.replica_size)
@@ -206,6 +210,27 @@ def check_fp16(settings: EngineSettings, device: str, key: Callable[[str], str])
         raise InputError(
             f"{setting_text}, {key('engine')} deepspeed, and {key('spike_sigma')} {train.spike_sigma}: DeepSpeed would take a spike "
             f"that is left out for an overflow, and halve the loss scale; set {key('engine')} to torch, or {key('spike_sigma')} to null"
+        )
+
+
+def check_fp8(train: TrainSettings, degrees: parallel.Degrees) -> None:
+    """InputError for products of eight bits with an engine or a type that has none, on a CPU, or with matrices that are shared out."""
+    if train.precision != FP8:
+        return
+    for key, value, allowed in (
+        ("engine", train.engine, ("torch",)),
+        ("model.type", train.model.type, FP8_TYPES),
+        ("device", train.device, ("auto", "cuda")),
+    ):
+        if value not in allowed:
+            raise InputError(
+                f"{SECTION}.precision is {FP8}, and {SECTION}.{key} {value}: set {SECTION}.{key} to {' or '.join(allowed)}, or "
+                f"{SECTION}.precision to bf16"
+            )
+    if degrees:
+        raise InputError(
+            f"{SECTION}.precision is {FP8}, and {SECTION}.parallel is set, which was not tried together: set {SECTION}.precision to bf16, "
+            f"or leave {SECTION}.parallel out"
         )
 
 

@@ -8,23 +8,36 @@ import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from crawl2llm.core import record
 from crawl2llm.core.manifest import Manifest, ManifestError, canonical_json, digest
-from crawl2llm.training import gpus
+from crawl2llm.training import auto, gpus
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.measures import flops_per_token, peak_of
 from crawl2llm.training.parameters import count_model_parameters, model_of_summary
-from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
+from crawl2llm.training.pretraining_settings import PlanSettings, ResolvedModel, TrainSettings
 
+Source = Literal["assumed", "predicted", "measured", "set"]  # of a speed
 MFU = 0.35  # assumed where none was measured: what trainings of models of a billion parameters report; smaller models reach less
-ASSUMED = "assumed"
 THREAD_FLOPS = 30e9  # assumed FLOP/s of a thread in fp32: two x86-64 cores reach 40 to 80 GFLOP/s (training/auto.py)
 # Time with activation checkpointing: a forward pass more, 2 of then 8 operations a parameter and token.
 RECOMPUTE_FACTOR = 4 / 3
 # A training of so many times as many parameters, or as few, is another, whose speed says nothing.
 COMPARABLE_RATIO = 4.0
+MICRO_BATCH = 16  # most sequences that a GPU takes at once: of the largest model that is chosen, 52 of 80 GB
+# MFU that prediction/predict.py says of an H100 and of eight of a node with `gpu_settings`, by hidden size and layers of auto.TABLE:
+# `python -m tools.node_mfu`.
+PREDICTED_MFU = {
+    (64, 2): (0.0019, 0.00018),
+    (96, 3): (0.0046, 0.00042),
+    (128, 4): (0.0097, 0.0017),
+    (256, 8): (0.078, 0.054),
+    (512, 8): (0.27, 0.25),
+    (576, 30): (0.35, 0.34),
+    (960, 32): (0.44, 0.43),
+    (2048, 22): (0.54, 0.53),
+}
 
 
 def read_last_training(folder: Path) -> dict[str, Any] | None:
@@ -79,6 +92,45 @@ def is_comparable(last: dict[str, Any], summary: dict[str, Any], train: TrainSet
     return same and last["precision"] == train.precision and 1 / COMPARABLE_RATIO <= ratio <= COMPARABLE_RATIO
 
 
+def gpu_settings(global_batch_tokens: int, context: int, processes: int) -> dict[str, Any]:
+    """Keys of pretrain.train that are fast on so many GPUs of a node: what `crawl2llm new --gpus` writes."""
+    return {
+        "processes": processes,
+        "micro_batch": max(1, min(MICRO_BATCH, global_batch_tokens // context // processes)),
+        "engine": "torch",
+        "zero_stage": int(processes > 1),
+        "precision": "bf16",
+        **({} if processes > 1 else {"autocast": False}),
+        "compile_layers": True,
+        "loss_chunk": gpus.LOSS_CHUNK,
+        "save_dtype": "bf16",
+    }
+
+
+def node_mfu(model: ResolvedModel, processes: int) -> float:
+    """The predicted MFU of a training on so many H100 of a node, with `gpu_settings`. Several GPUs count as eight.
+
+    model: of a row of auto.TABLE.
+    """
+    by_number = PREDICTED_MFU[model.hidden_size, model.layers]
+    return by_number[0] if processes == 1 else by_number[1]
+
+
+def tabled_mfu(summary: dict[str, Any], train: TrainSettings, gpu: gpus.Gpu) -> float | None:
+    """`node_mfu` of a training that is planned, if its model, its settings and its GPU are those of the table; else None."""
+    model, context = model_of_summary(summary["shape"]), summary["shape"]["context"]
+    names = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "context")
+    rows = {tuple(getattr(row, name) for name in names) for row in auto.TABLE}
+    if gpu.name != "h100" or model.type != "llama" or tuple(getattr(model, name) for name in names) not in rows:
+        return None
+    settings = gpu_settings(summary["global_batch_tokens"], context, train.processes)
+    for name in ("nodes", "optimizer", "activation_checkpointing", "parallel", "document_masking"):
+        settings[name] = getattr(TrainSettings(), name)
+    del settings["save_dtype"]  # of what is written
+    is_alike = all(getattr(train, name) == value for name, value in settings.items())
+    return node_mfu(model, train.processes) if is_alike else None
+
+
 def last_training_basis(last: dict[str, Any], engine: str) -> str:
     """`as the last training here`, with its engine where this one's, `engine`, is another: the speeds of the two are not the same."""
     last_engine = last.get("engine", engine)
@@ -99,8 +151,9 @@ def estimate_cost(
     last: dict[str, Any] | None,
     predicted: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Hours, GPU-hours and money, and what they were made from; the latter alone where the GPU's peak for the precision is not known.
+    """Hours, GPU-hours and money, and what they were made from: `basis` in words, and `source`, a Source of the speed.
 
+    `basis` alone if the GPU's peak for the precision is not known.
     last: as `read_last_training` returns it; used if `is_comparable`. predicted: of prediction/predict.py, used if nothing was measured
     and if its `of` is the `speed_key` of this training.
     """
@@ -108,6 +161,7 @@ def estimate_cost(
     if last and not is_comparable(last, summary, train, gpu):
         mismatch_text, last = not_comparable_text(last), None
     operations, processes = summary["flops"]["total"], train.processes * train.nodes
+    source: Source = "measured" if last else "assumed"
     longer = RECOMPUTE_FACTOR if train.activation_checkpointing and not train.selective_checkpointing else 1.0
     if gpu is None:
         if last:
@@ -123,32 +177,31 @@ def estimate_cost(
     else:
         slowdown = 1.0
         if plan_settings.mfu:
-            mfu, mfu_basis = plan_settings.mfu, "set"
+            mfu, mfu_basis, source = plan_settings.mfu, "set", "set"
         elif last and last.get("mfu"):
             mfu, mfu_basis = last["mfu"], last_training_basis(last, train.engine)
         elif predicted and predicted["of"] == speed_key(summary, train, plan_settings, gpu):
-            mfu, mfu_basis = predicted["mfu"], f"predicted by {predicted['basis']}{mismatch_text}"
+            mfu, source = predicted["mfu"], "predicted"
+            mfu_basis = f"predicted by {predicted['basis']}{mismatch_text}"
+        elif tabled := tabled_mfu(summary, train, gpu):  # "assumed" still: pretrain.plan counts the very step
+            mfu, mfu_basis = tabled, f"predicted for what `crawl2llm new --gpus` writes{mismatch_text}"
         else:
             hint = (
                 " (a prediction for other settings is there: --forcerun pretrain_plan makes another)"
                 if predicted
                 else ""
             )
-            mfu, mfu_basis, slowdown = MFU, f"{ASSUMED}{hint}{mismatch_text}", longer
-        basis = f"an MFU of {mfu:.0%}, {mfu_basis}"
+            mfu, mfu_basis, slowdown, source = MFU, f"assumed{hint}{mismatch_text}", longer, "assumed"
+        share = f"{mfu:.0%}" if mfu >= 0.01 else f"{mfu:.2%}"  # of a small model
+        basis = f"an MFU of {share}, {mfu_basis}"
         rate = mfu * peak / slowdown
+    estimate = {"mfu": mfu, "basis": basis, "source": source}
     if not operations:
-        return {
-            "mfu": mfu,
-            "basis": basis,
+        return estimate | {
             "hours_per_billion_tokens": 1e9 * summary["flops"]["per_token"] / rate / processes / 3600,
         }
-    estimate = {
-        "mfu": mfu,
-        "basis": basis,
-        **price_hours(operations / rate / processes / 3600, processes if gpu else 0, plan_settings),
-    }
-    return estimate
+    hours = operations / rate / processes / 3600
+    return estimate | price_hours(hours, processes if gpu else 0, plan_settings)
 
 
 def speed_key(summary: dict[str, Any], train: TrainSettings, plan_settings: PlanSettings, gpu: gpus.Gpu) -> str:

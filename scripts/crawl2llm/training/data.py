@@ -20,7 +20,6 @@ import numpy.typing as npt
 import xxhash
 
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.formats.documents import batches
 from crawl2llm.formats.megatron import most_open_datasets, open_indexed
 
 ROUNDS = 6  # of the Feistel network; Luby and Rackoff 1988 need 4 for a strong pseudorandom permutation
@@ -123,31 +122,15 @@ def read_windows(stream: Stream, windows: Tokens, context: int) -> Tokens:
     return np.stack(flat).reshape(*windows.shape, context + 1)
 
 
-def document_ids(manifests: Iterable[Path], windows: npt.ArrayLike, context: int) -> list[str]:
-    """The ids of the documents that any of `windows` of the training stream holds tokens of, in the stream's order."""
-    starts = np.unique(np.asarray(windows, np.int64).ravel()) * context
-    ids: list[str] = []
-    base = 0
-    for path in sorted(manifests):
-        manifest = Manifest.read(path)
-        for name in sorted(n for n in manifest.files if n.startswith("train/") and n.endswith(".bin")):
-            stem = name.removesuffix(".bin")
-            size = len(open_indexed(manifest.file(name), manifest.file(f"{stem}.idx")))
-            if _spans_in_windows(starts, context, np.array([base]), np.array([base + size])).any():
-                for batch in batches(manifest.file(f"{stem}.docs.parquet"), ["id", "offset", "tokens"]):
-                    first = base + batch.column("offset").to_numpy()
-                    mine = _spans_in_windows(starts, context, first, first + batch.column("tokens").to_numpy())
-                    ids += batch.column("id").filter(mine).to_pylist()
-            base += size
-    return ids
+def window_places(windows: npt.ArrayLike, context: int) -> list[tuple[int, int]]:
+    """The places [start, end) of windows in the stream."""
+    return [(start, start + context + 1) for start in (np.asarray(windows, np.int64).ravel() * context).tolist()]
 
 
-def _spans_in_windows(starts: Tokens, context: int, first: Tokens, end: Tokens) -> npt.NDArray[np.bool_]:
-    """Which of the spans [first, end) of tokens share one with a window [start, start + context + 1)."""
-    # The first window that ends behind a span's start; `starts` are sorted, and so are the windows' ends.
-    number = np.searchsorted(starts + context + 1, first, side="right")
-    begins = np.append(starts, np.iinfo(np.int64).max)[number]
-    return begins < end
+def windows_holding(start: int, end: int, context: int, windows: int) -> Tokens:
+    """Those of the first `windows` windows that hold any of the tokens [start, end)."""
+    first = max(0, -(-start // context) - 1)
+    return np.arange(first, min((end - 1) // context + 1, windows), dtype=np.int64)
 
 
 class ReadAhead:

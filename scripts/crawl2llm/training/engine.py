@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from crawl2llm.training.initial import Weights
 from crawl2llm.training.loss_scale import LossScale, State
 from crawl2llm.training.muon import Muon
 from crawl2llm.training.parallel import Degrees
+from crawl2llm.training.routers import Routers, check_routers
 
 if TYPE_CHECKING:
     from crawl2llm.training.checkpoint import Checkpoint
@@ -75,10 +76,14 @@ class Update:
     norm: float | None  # of the whole gradient, before clipping
     # False: the loss or the norm was not finite, or not fit; weights and optimizer are as before, on every process.
     applied: bool
+    reduced: list[float] | None = None  # what `reduce` of the step made; None if it was not called
+    router_z: torch.Tensor | None = None  # the mean square of the routers' log-denominator, if it is trained on
 
 
 # Whether an update may be made, by this process's mean loss and the norm of the whole gradient, which is finite. A collective call.
 Fits = Callable[[torch.Tensor, float], bool]
+# What all processes make together of a step's loss, from that of this process: float64 [n], on the device. A collective call.
+Reduce = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Engine(ABC):
@@ -87,7 +92,10 @@ class Engine(ABC):
     model: PreTrainedModel
     optimizer: torch.optim.Optimizer
     micro_batches: int  # of the step that is under way
+    reduce: Callable[[], torch.Tensor] | None = None  # of that step
+    reduced: list[float] | None = None  # what it made, on the host
     experts: mixture.Mixture | None  # None: the model has no experts
+    routers: Routers | None = None  # if their choices are counted or their logits trained
     varlen = False  # whether attention stays within documents without a mask
     room: int | None = None  # of documents in a micro-batch, for it; None: not known
     scaling: LossScale | None = None  # of fp16, by an engine that scales the loss itself
@@ -119,17 +127,18 @@ class Engine(ABC):
             optimizer.precision = model.DTYPES[settings.muon_precision]
         return optimizer
 
-    def step(self, batch: Batch, rate: float, fits: Fits | None = None) -> Update:
+    def step(self, batch: Batch, rate: float, fits: Fits | None = None, reduce: Reduce | None = None) -> Update:
         """One update with the learning rate `rate`, by this process's part of a batch, on the device.
 
-        The loss is the mean over all tokens that count in the batches of all processes together.
+        The loss is the mean over all tokens that count in the batches of all processes together. What `reduce` makes comes to the host with
+        the norm, if the engine has that on the device: a step then waits once, and not for the optimizer.
 
         Where the loss or the norm of the whole gradient is not finite, or where `fits` says no, weights and optimizer stay as they are,
         on every process.
         """
         self.set_learning_rate(rate)
         parts, scale, share = micro_batches(batch)
-        total, balance = torch.zeros(2, dtype=torch.float64, device=parts[0][0].device)
+        total, *router_means = torch.zeros(3, dtype=torch.float64, device=parts[0][0].device)
         weight = self.experts.weight if self.experts else None  # how much it counts that all experts are used alike
         more: dict[str, Any] = {} if weight is None else {"output_router_logits": True}
         self.micro_batches = len(batch)
@@ -142,26 +151,65 @@ class Engine(ABC):
             elif places:
                 more["position_ids"] = places[0]
             borders = self._document_arguments(inputs, more.get("position_ids"))
-            mask = None if weight is None or share is None else read_mask(targets)
+            mask = None if share is None or (weight is None and not self.routers) else read_mask(targets)
             read = None if mask is None else mask | ~mask.any()  # of no token the routers' loss would be 0 / 0
             with (
                 layers.without_packing_search("position_ids" not in more or bool(borders), inputs.device.type),
                 varlen.without_mask(bool(borders)),
                 mixture.masked_router_loss(self.model, read),
+                self.routers.record() if self.routers else contextlib.nullcontext(),
             ):
                 loss, output = self._micro_batch_loss(inputs, targets, more | borders, scale)
             total += loss.detach() / len(batch)
-            guarded_loss = keep_nonfinite_gradient(loss)
-            if weight is not None:
-                unlike = output.aux_loss
-                if mask is not None and share is not None:
-                    unlike = share * mask.any() * unlike
-                balance += unlike.detach() / len(batch)
-                guarded_loss = guarded_loss + weight * unlike
+            guarded_loss = self._add_router_losses(
+                keep_nonfinite_gradient(loss),
+                output,
+                read,
+                None if mask is None or share is None else share * mask.any(),
+                router_means,
+            )
             del loss, output  # logits, which the backward pass frees when it has used them
             self._backward(guarded_loss, last)
         heartbeat.set_phase("update")
-        return Update(total, None if weight is None else balance, *self._update(fits and partial(fits, total)))
+        self.reduce, self.reduced = reduce and partial(reduce, total), None
+        norm, applied = self._update(fits and partial(fits, total))
+        if self.routers:
+            self.routers.end_step(applied)
+        balance, router_z = router_means
+        return Update(
+            loss=total,
+            balance=None if weight is None else balance,
+            norm=norm,
+            applied=applied,
+            reduced=self.reduced,
+            router_z=router_z if self.routers and self.routers.z_loss else None,
+        )
+
+    def read_norm(self, norm: torch.Tensor) -> float:
+        """The norm of the gradient, and in `reduced` what `reduce` makes, by one copy from the device. A collective call."""
+        if self.reduce is None:
+            return float(norm)
+        *self.reduced, value = torch.cat([self.reduce(), norm.double()[None]]).tolist()
+        return float(value)
+
+    def _add_router_losses(
+        self, loss: torch.Tensor, output: Any, read: torch.Tensor | None, share: torch.Tensor | None,
+        means: Sequence[torch.Tensor],
+    ) -> torch.Tensor:  # fmt: skip
+        """The loss of a micro-batch with those of its routers, which are added to the step's `means`: of balance and of z-loss.
+
+        read: which tokens count, None: all. share: of the micro-batch in the step, None: as the others.
+        """
+        added = []
+        if self.experts and self.experts.weight is not None:
+            added.append((output.aux_loss, self.experts.weight, means[0]))
+        if self.routers and (squares := self.routers.sum_up(read)) is not None:
+            added.append((squares, self.routers.z_loss, means[1]))
+        for value, weight, mean in added:
+            part = value if share is None else share * value
+            mean += part.detach() / self.micro_batches
+            loss = loss + weight * part
+        return loss
 
     def expect_documents(self, batch: Batch) -> None:
         """See, of a step's batch on the CPU, how many documents attention has to have room for: else the device would be asked."""
@@ -183,6 +231,10 @@ class Engine(ABC):
         """What an engine does last, around a model that it has wrapped."""
         settings, self.experts = job.settings, mixture.mixture_of(job.config)
         self.z_loss, self.compiled = settings.z_loss, settings.compile_layers
+        losses = settings.router_z_loss, settings.router_bias_rate
+        check_routers(self.model, settings.engine, *losses, where=job.where)
+        if self.experts and settings.pretraining:  # whose metrics have the load
+            self.routers = Routers(self.model, self.experts, *losses)
         self.border = job.config.eos_token_id if settings.document_masking else None  # of documents
         self.varlen = not job.parallel and varlen.can_run(job.config, job.device, settings.precision)
         if self.varlen:

@@ -39,6 +39,8 @@ class EngineSettings:
     base_width: int | None = None
     hidden_size: int = 0
     z_loss: float = 0.0
+    router_z_loss: float = 0.0
+    router_bias_rate: float = 0.0
     reduce_dtype: str = "auto"
     loss_chunk: int = 0
     compile_layers: bool = False

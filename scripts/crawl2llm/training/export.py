@@ -28,9 +28,10 @@ def export_checkpoint(source: Path, target: Path, dtype: str | None) -> list[Pat
 
     Raises InputError for a folder that is not a complete checkpoint, has no model/ or a file that cannot be read.
     """
+    import torch
     from transformers import AutoConfig
 
-    from crawl2llm.training import checkpoint_integrity, engine, initial, model
+    from crawl2llm.training import checkpoint_integrity, engine, initial, model, routers
     from crawl2llm.training.ema import EMA
     from crawl2llm.training.engines.saved_parameters import saved_parameters
 
@@ -53,12 +54,16 @@ def export_checkpoint(source: Path, target: Path, dtype: str | None) -> list[Pat
     ):
         raise InputError(f"{why}: export another checkpoint")
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    shapes = {name: value.shape for name, value in initial.empty_model(config).named_parameters()}
+    empty_model = initial.empty_model(config)
+    values = routers.trained_values(empty_model)
+    shapes = {name: value.shape for name, value in values.items()}
     names = {str(kind).removeprefix("torch."): name for name, kind in model.DTYPES.items()}
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as place:
         parameters = saved_parameters(source_checkpoint, shapes, Path(place))
-        weights = {
+        # Those of a checkpoint that has none are zeros (engines/torch_files.py).
+        weights = {name: torch.zeros(shapes[name]) for name in shapes if name.endswith(routers.BIAS)}
+        weights |= {
             name: kinds.get(EMA, kinds[engine.WEIGHT]).float().reshape(shapes[name]) for name, kinds in parameters
         }
     companions = [path for path in folder.iterdir() if path.name in model.COMPANIONS]

@@ -1,11 +1,11 @@
-"""GPUs by name: the memory that training can plan with, and the peak that its use is measured against."""
+"""GPUs by name: the memory that training can plan with, the peak that its use is measured against, and what else data sheets say."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crawl2llm.core.errors import InputError
 
@@ -27,32 +27,48 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Kind:
-    """A row of the table. memory: GB of 1e9 bytes; peak: dense bf16 FLOP/s; products: the whole names that the driver gives it."""
+    """A row of the table. memory: GB of 1e9 bytes; peak: dense bf16 FLOP/s; products: the whole names that the driver gives it.
+
+    bandwidth: of the memory; link: of NVLink in one direction, None if cards differ; bus: of PCIe in one direction; network: between nodes
+    for each GPU; all in bytes/s. fp8: has products of eight bits, at twice the peak of bf16; single: FLOP/s in fp32 without tensor cores.
+    """
 
     memory: float
     peak: float
     products: str
+    bandwidth: float
+    link: float | None = None
+    fp8: bool = True
+    single: float = 67e12
+    bus: float = 64e9
+    network: float = 50e9
 
 
 # Memory is what NVIDIA's data sheets name the card by; drivers report some 5 % more (85.5e9 bytes of an H100 of 80 GB), which is left
-# as a reserve. Peaks are of NVIDIA's data sheets (nvidia.com/en-us/data-center: A100, H100, H200, GH200 Grace Hopper, HGX B200, GB200
-# NVL72 and L40S); where a sheet has the figure with sparsity, half of it. H100 PCIe and NVL are those of torchtitan too
-# (torchtitan/tools/utils.py); H200 NVL and GH200 are taken from H100 NVL and H100 SXM, which have the same chip, and were not looked up.
+# as a reserve. The rest is of NVIDIA's data sheets (nvidia.com/en-us/data-center: A100, H100, H200, GH200 Grace Hopper, HGX B200, GB200
+# NVL72 and L40S); if a sheet has the peak with sparsity, half of it, and of NVLink and PCIe, whose figure is of both directions, half.
+# Networks are those of NVIDIA's own nodes (DGX A100: 200 Gb/s for each GPU, DGX H100, H200 and B200: 400 Gb/s); an L40S has what its buyer
+# puts beside it, taken as an A100's. H100 PCIe and NVL are those of torchtitan too (torchtitan/tools/utils.py); H200 NVL and GH200 are
+# taken from H100 NVL and H100 SXM, which have the same chip, and were not looked up.
 # Cards and modules of one chip differ in clock and power. What is not here, such as a MIG slice, has no MFU.
+A100: dict[str, Any] = {"link": 300e9, "fp8": False, "single": 19.5e12, "bus": 32e9, "network": 25e9}
 KINDS = {
-    "a100-40gb": Kind(40, 312e12, "A100-(SXM4|PCIE)-40GB"),
-    "a100-80gb": Kind(80, 312e12, "A100-(SXM4|PCIE)-80GB|A100 80GB PCIe"),
-    "h100": Kind(80, 989e12, "H100 80GB HBM3"),  # SXM5
-    "h100-pcie": Kind(80, 756e12, "H100 PCIe"),
-    "h100-nvl": Kind(94, 835e12, "H100 NVL"),
-    "h200": Kind(141, 989e12, "H200"),  # SXM5
-    "h200-nvl": Kind(141, 835e12, "H200 NVL"),
-    "gh200": Kind(96, 989e12, "GH200 (96GB HBM3|120GB|480GB)"),  # the larger numbers are of the processor's memory
-    "gh200-144gb": Kind(144, 989e12, "GH200 144G HBM3e"),
-    "b200": Kind(180, 2250e12, "B200"),
-    "gb200": Kind(186, 2500e12, "GB200"),
-    "l40s": Kind(48, 362e12, "L40S"),
+    "a100-40gb": Kind(40, 312e12, "A100-(SXM4|PCIE)-40GB", 1.555e12, **A100),
+    "a100-80gb": Kind(80, 312e12, "A100-(SXM4|PCIE)-80GB|A100 80GB PCIe", 1.935e12, **A100),
+    "h100": Kind(80, 989e12, "H100 80GB HBM3", 3.35e12, 450e9),  # SXM5
+    "h100-pcie": Kind(80, 756e12, "H100 PCIe", 2.0e12, single=51e12),
+    "h100-nvl": Kind(94, 835e12, "H100 NVL", 3.9e12, single=60e12),
+    "h200": Kind(141, 989e12, "H200", 4.8e12, 450e9),  # SXM5
+    "h200-nvl": Kind(141, 835e12, "H200 NVL", 4.8e12, single=60e12),
+    # 120 and 480 GB are the processor's memory.
+    "gh200": Kind(96, 989e12, "GH200 (96GB HBM3|120GB|480GB)", 4.0e12),
+    "gh200-144gb": Kind(144, 989e12, "GH200 144G HBM3e", 4.9e12),
+    "b200": Kind(180, 2250e12, "B200", 7.7e12, 900e9, single=75e12),
+    "gb200": Kind(186, 2500e12, "GB200", 8.0e12, 900e9, single=80e12),
+    "l40s": Kind(48, 362e12, "L40S", 0.864e12, single=91.6e12, bus=32e9, network=25e9),
 }
+# Tokens whose logits are there at once in configs for GPUs (loss_chunk), as measured on an H100 (docs/engines.md).
+LOSS_CHUNK = 4096
 
 
 def normalize_name(name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint
 from transformers import PreTrainedModel, masking_utils
 from transformers.utils import output_capturing
 
-from crawl2llm.training import initial, masking, varlen
+from crawl2llm.training import initial, masking, routers, varlen
 
 BACKEND = "inductor"
 # Results that are kept: they cost most to compute. Norms, rotations and activations are computed again, which reads memory and hardly
@@ -23,7 +22,7 @@ BACKEND = "inductor"
 SAVED_OPERATORS = frozenset(
     getattr(torch.ops.aten, name).default
     for name in (
-        "mm", "addmm", "bmm", "baddbmm", "_grouped_mm", "_scaled_dot_product_flash_attention",
+        "mm", "addmm", "bmm", "baddbmm", "_grouped_mm", "_scaled_mm", "_scaled_dot_product_flash_attention",
         "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention",
         "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable",
     )
@@ -39,7 +38,10 @@ def recompute_activations(model: PreTrainedModel, selective: bool) -> None:
     options: dict[str, Any] = {"use_reentrant": False}
     if selective:
         options["context_fn"] = partial(create_selective_checkpoint_contexts, _checkpoint_policy)
-    model.gradient_checkpointing_enable(options)
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable(options)
+    else:  # transformers 5.17, with which gpu-check works too
+        model.gradient_checkpointing_enable(options)
 
 
 def compile_layers(model: PreTrainedModel) -> None:
@@ -59,22 +61,25 @@ def compile_layers(model: PreTrainedModel) -> None:
         block.forward = partial(_forward_and_record, forward, recorders) if recorders else forward
 
 
-def _take_router_hooks(block: nn.Module) -> list[tuple[nn.Module, Any]]:
-    """(router, transformers' hook that records its output) of a layer; its routers keep their output from now on.
+def _take_router_hooks(block: nn.Module) -> list[tuple[nn.Module, list[Any]]]:
+    """(router, transformers' hooks and those of training/routers.py that record its output) of a layer; its routers keep their output
+    from now on.
 
-    The hooks inside of a layer ask a ContextVar, which dynamo cannot trace (transformers 5.23, utils/output_capturing.py). They are
+    transformers' hooks inside of a layer ask a ContextVar, which dynamo cannot trace (5.23, utils/output_capturing.py). They are
     removed: those of routers are called behind the compiled layer, and training asks for nothing of the others.
     """
     recorders = []
     for module in (module for module in block.modules() if module is not block):
+        hooks = []
         for number, hook in list(module._forward_hooks.items()):
-            if hook.__module__ != output_capturing.__name__:
+            if getattr(hook, "__module__", "") not in (output_capturing.__name__, routers.__name__):
                 continue
             del module._forward_hooks[number]
-            if inspect.getclosurevars(hook).nonlocals["key"] == "router_logits":
-                recorders.append((module, hook))
-    for module, _ in recorders:
-        module.register_forward_hook(_keep_output)
+            if hook.__module__ == routers.__name__ or routers.logits_place(hook) is not None:
+                hooks.append(hook)
+        if hooks:
+            module.register_forward_hook(_keep_output)
+            recorders.append((module, hooks))
     return recorders
 
 
@@ -82,11 +87,13 @@ def _keep_output(module: nn.Module, _: Any, output: Any) -> None:
     module.kept = output
 
 
-def _forward_and_record(forward: Any, recorders: list[tuple[nn.Module, Any]], *args: Any, **more: Any) -> Any:
+def _forward_and_record(forward: Any, recorders: list[tuple[nn.Module, list[Any]]], *args: Any, **more: Any) -> Any:
     """A layer's forward pass, and then what is to be recorded of its routers."""
     output = forward(*args, **more)
-    for router, hook in recorders:
-        hook(router, (), router.__dict__.pop("kept"))
+    for router, hooks in recorders:
+        kept = router.__dict__.pop("kept")
+        for hook in hooks:
+            hook(router, (), kept)
     return output
 
 

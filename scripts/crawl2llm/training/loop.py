@@ -93,14 +93,26 @@ def take_steps(training: Training, callbacks: Sequence[Callback]) -> bool:
     return False
 
 
-def reduce_loss(state: RunState, device: torch.device, processes: int) -> float:
-    """The mean loss of the global batch in nats a token, after `state.update`; sets `state.stop`. A collective call.
+def all_reduce_loss(state: RunState, device: torch.device, processes: int, loss: torch.Tensor) -> torch.Tensor:
+    """(mean loss of the global batch in nats a token, how many processes got a signal): float64 on the device. A collective call.
 
-    One all-reduce also carries whether any process got a signal, so that all stop together.
+    loss: of this process's part. One all-reduce has both, so that all processes stop together.
     """
-    total = torch.zeros(2, dtype=torch.float64, device=device)  # (loss, processes with a signal)
-    total[0], total[1] = state.update.loss / processes, float(bool(state.signals))
+    # Made on the device: to put a number of the host into a tensor would wait for it.
+    signals = torch.full((), float(bool(state.signals)), dtype=torch.float64, device=device)
+    total = torch.stack([(loss / processes).double(), signals])
     dist.all_reduce(total)
-    loss, stopping = total.tolist()
+    return total
+
+
+def reduce_loss(state: RunState, device: torch.device, processes: int) -> float:
+    """The mean loss of the global batch in nats a token, after `state.update`; sets `state.stop`.
+
+    A collective call, unless the update has what `all_reduce_loss` made.
+    """
+    reduced = state.update.reduced
+    if reduced is None:
+        reduced = all_reduce_loss(state, device, processes, state.update.loss).tolist()
+    loss, stopping = reduced
     state.stop = stopping > 0
     return float(loss)

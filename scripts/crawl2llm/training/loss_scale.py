@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from crawl2llm.core.console import log
-from crawl2llm.training.checks import FP16
+from crawl2llm.training.checks import FP8, FP16
 from crawl2llm.training.engine_settings import EngineSettings
 
-LOW_PRECISION = {"bf16": torch.bfloat16, FP16: torch.float16}  # what is computed with beside fp32, by `precision`
+# What is computed with beside fp32, by `precision`.
+LOW_PRECISION = {"bf16": torch.bfloat16, FP16: torch.float16, FP8: torch.bfloat16}
 OVERFLOW = "overflow"  # in losses.jsonl, the reason of an update that was left out for the scale
 LEAST_SCALE = 1.0  # the smallest scale: an overflow there is none, but a gradient that is not finite
 

@@ -31,9 +31,10 @@ def flops_per_token(matmul_parameters: int, layers: int, hidden: int, context: i
 def peak_of(product: str, precision: str) -> float | None:
     """The dense peak of a GPU in bf16 or fp16, which are the same, by its product's name, FLOP/s, by the table of training/gpus.py.
 
-    None if none is known: for a GPU that is not in it, and for fp32.
+    fp8 has it too, so that the MFU compares with that of bf16, as in torchtitan. None if none is known: for a GPU that is not in the table,
+    and for fp32.
     """
-    gpu = gpus.find(product) if precision in ("bf16", "fp16") else None
+    gpu = gpus.find(product) if precision != "fp32" else None
     return gpu.peak if gpu else None
 
 

@@ -101,6 +101,10 @@ class Recorder:
         if self.wandb:
             self.wandb.log({key: value for key, value in row.items() if key != "step"}, step=row["step"])
 
+    def write_table(self, row: dict[str, Any]) -> None:
+        """A row of metrics.jsonl alone, whose values are no numbers."""
+        self.files[METRICS].write(json.dumps(row) + "\n")
+
     def write_validation(self, step: int, steps: int, scores: dict[str, Any], over: bool = False) -> None:
         """A row of both files of what `heldout.summarize_scores` found after a step of `steps`; of several sources, bits per byte of each
         too.

@@ -10,7 +10,7 @@ Within a group, windows are read in the order of a permutation of (seed, group, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -71,18 +71,9 @@ class MixOrder:
     """The order of a whole run over windows that are numbered through all groups, those of the first group first.
 
     phases: of the run; the last has no end. sizes: windows of each group. names: of the groups, from which their permutations follow.
-    permutations: of each group, which give the windows at places of an epoch (places, seed, epoch); (): `data.permute` over all windows.
     """
 
-    def __init__(
-        self,
-        phases: Sequence[Phase],
-        names: Sequence[str],
-        sizes: Sequence[int],
-        seed: int,
-        permutations: Sequence[Callable[[Tokens, int, int], Tokens]] = (),
-    ) -> None:
-        self.permutations = permutations
+    def __init__(self, phases: Sequence[Phase], names: Sequence[str], sizes: Sequence[int], seed: int) -> None:
         self.phases, self.sizes = list(phases), np.asarray(sizes, np.int64)
         self.bases = np.concatenate([[0], np.cumsum(self.sizes)])
         self.seeds = [xxhash.xxh3_64_intdigest(f"mix\x1f{name}".encode(), seed=seed) for name in names]
@@ -109,11 +100,7 @@ class MixOrder:
         epochs, places = numbers // self.sizes[groups], numbers % self.sizes[groups]
         for group, epoch in {*zip(groups.tolist(), epochs.tolist(), strict=True)}:
             in_epoch = (groups == group) & (epochs == epoch)
-            seed, size = self.seeds[group], int(self.sizes[group])
-            if self.permutations:
-                inside = self.permutations[group](places[in_epoch], seed, epoch)
-            else:
-                inside = permute(places[in_epoch], size, seed, epoch)
+            inside = permute(places[in_epoch], int(self.sizes[group]), self.seeds[group], epoch)
             out[in_epoch] = self.bases[group] + inside
         return out
 

@@ -7,78 +7,23 @@ is read from the files of tokenize.encode. Which window a step reads follows fro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow.parquet as pq
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import Manifest, task_of
-from crawl2llm.formats.megatron import open_indexed
-from crawl2llm.training.data import Stream, Tokens
+from crawl2llm.core.manifest import Manifest
+from crawl2llm.training.data import Stream, Tokens, windows_holding
 from crawl2llm.training.mix_order import MixOrder
 from crawl2llm.training.mix_shares import Phase
-from crawl2llm.training.packing import BEST_FIT, KEY, STREAM, Packing, add_totals
+from crawl2llm.training.packed_windows import BEST_FIT, KEY, STREAM, Packing
 from crawl2llm.training.schedule import Plan
 
 FILE, SPANS = "mix.json", "spans.npy"
 ROW = "tokens_by_group"  # in a row of losses.jsonl: predictions of this step
-
-
-def stream_files(tokens: Iterable[Path]) -> Iterator[tuple[str, str, Path, int, int]]:
-    """(shard, source, `.docs.parquet`, first token in the stream, tokens) of each file of the training stream, in its order.
-
-    tokens: manifests of tokenize.encode. The order is that of `data.open_split`.
-    """
-    base = 0
-    for path in sorted(tokens):
-        manifest = Manifest.read(path)
-        for name in sorted(name for name in manifest.files if name.startswith("train/") and name.endswith(".bin")):
-            stem = name.removesuffix(".bin")
-            size = len(open_indexed(manifest.file(name), manifest.file(f"{stem}.idx")))
-            yield task_of(path), "/".join(name.split("/")[1:-1]), manifest.file(f"{stem}.docs.parquet"), base, size
-            base += size
-
-
-def piece_document_ids(tokens: Iterable[Path], pieces: Iterable[tuple[int, int]]) -> list[str]:
-    """The ids of the documents that any of the pieces of the stream (first token, tokens) has tokens of, in the stream's order.
-
-    Pieces that overlap by more than a token begin at the same one. tokens: manifests of tokenize.encode.
-    """
-    starts, ends = (
-        np.array(part) for part in zip(*((start, start + size) for start, size in sorted(set(pieces))), strict=True)
-    )
-    ids: list[str] = []
-    for _, _, path, base, size in stream_files(tokens):
-        if not ((starts < base + size) & (ends > base)).any():
-            continue
-        table = pq.read_table(path, columns=["id", "offset", "tokens"])
-        first = base + table["offset"].to_numpy()
-        # The pieces are sorted, and so are their ends: the first that ends behind a document's start.
-        number = np.searchsorted(ends, first, side="right")
-        begins = np.append(starts, np.iinfo(np.int64).max)[number]
-        ids += table["id"].filter(begins < first + table["tokens"].to_numpy()).to_pylist()
-    return ids
-
-
-def pack_groups(
-    stream: Stream, context: int, spans: npt.NDArray[np.int64], tokens: Sequence[int], counts: Sequence[int]
-) -> list[Packing]:
-    """The documents of each group, packed. spans: as SPANS has them; tokens, counts: of each group, and how many spans it has."""
-    packings = []
-    for part, size in zip(np.split(spans, np.cumsum(counts)[:-1], axis=1), tokens, strict=True):
-        ends = part[0] + np.diff(part[1], append=size)
-        packings.append(Packing(stream, context, np.stack([part[0], ends]), len(tokens)))
-    return packings
-
-
-def count_windows(packing: Packing) -> int:
-    """How many windows a group has: none if its tokens are too few for one, whatever would fill the rest."""
-    return len(packing) if packing.totals["tokens"] > packing.context else 0
 
 
 def mix_facts(
@@ -112,15 +57,10 @@ class MixReader:
         phases = [Phase(each["first"], each["windows"], tuple(each["shares"])) for each in facts["phases"]]
         self.spans = np.load(mix_manifest.file(SPANS), mmap_mode="r", allow_pickle=False)
         self.ends = np.cumsum([group["spans"] for group in facts["groups"]])
-        tokens, spans = ([group[key] for group in facts["groups"]] for key in ("tokens", "spans"))
-        self.packings = pack_groups(stream, plan.context, self.spans, tokens, spans) if packing == BEST_FIT else []
-        if facts.get("packing", STREAM) != packing or (
-            self.packings and sizes != list(map(count_windows, self.packings))
-        ):
-            raise InputError(
-                f"{manifest} was made for another {KEY} than {packing}, or other documents: run pretrain.mix again"
-            )
-        self.order = MixOrder(phases, self.names, sizes, seed, [each.permute for each in self.packings])
+        if facts.get("packing", STREAM) != packing:
+            raise InputError(f"{manifest} was made for another {KEY} than {packing}: run pretrain.mix again")
+        self.packing = Packing(mix_manifest, stream, plan.context) if packing == BEST_FIT else None
+        self.order = MixOrder(phases, self.names, sizes, seed)
         # A step's windows are asked for by who reads them, a step ahead, and by who counts them.
         self._windows = lru_cache(4)(self.order.windows_at)
 
@@ -131,10 +71,10 @@ class MixReader:
     def window_pieces(self, window: int) -> Iterable[tuple[int, int]]:
         """(first token in the stream, tokens) of each part of a window's `context + 1` tokens, in its order; of a packing without the first
         token."""
-        group = int(self.order.group_of(window))
-        if self.packings:
-            yield from self.packings[group].window_pieces(window - int(self.order.bases[group]))
+        if self.packing is not None:
+            yield from self.packing.window_pieces(window)
             return
+        group = int(self.order.group_of(window))
         end = int(self.ends[group])
         begin = int(self.ends[group - 1]) if group else 0
         place, left = (window - int(self.order.bases[group])) * self.context, self.context + 1
@@ -156,29 +96,31 @@ class MixReader:
         )
 
     def _window_tokens(self, window: int) -> Tokens:
-        if self.packings:
-            group = int(self.order.group_of(window))
-            return self.packings[group].read(window - int(self.order.bases[group]))
+        if self.packing is not None:
+            return self.packing.read(window)
         return np.concatenate([self.stream.read(start, size) for start, size in self.window_pieces(window)])
 
+    def places(self, windows: Tokens) -> list[tuple[int, int]]:
+        """See WindowReader."""
+        return [(start, start + size) for window in windows.tolist() for start, size in self.window_pieces(window)]
+
     def windows_holding(self, start: int, end: int) -> Tokens:
-        """The windows, in order, that hold any of the tokens [start, end) of the stream; of packings alone."""
-        holding = [
-            self.order.bases[group] + packing.windows_holding(start, end)
-            for group, packing in enumerate(self.packings)
-            if self.order.sizes[group]
-        ]
-        return np.concatenate(holding)
-
-    def document_ids(self, tokens: Iterable[Path], windows: npt.ArrayLike) -> list[str]:
-        """The ids of the documents that any of `windows` holds tokens of, in the stream's order. tokens: manifests of tokenize.encode."""
-        return piece_document_ids(
-            tokens, (piece for window in np.unique(np.asarray(windows)) for piece in self.window_pieces(int(window)))
-        )
-
-    def packing_totals(self) -> dict[str, int]:
-        """What `best_fit` made of the documents, over all groups; {} for `stream`."""
-        return add_totals(self.packings)
+        """See WindowReader."""
+        if self.packing is not None:
+            return self.packing.windows_holding(start, end)
+        window_groups = [np.empty(0, np.int64)]
+        for group, stop in enumerate(self.ends.tolist()):
+            begin = int(self.ends[group - 1]) if group else 0
+            streams, insides = self.spans[0, begin:stop], self.spans[1, begin:stop]
+            number = int(np.searchsorted(streams, start, side="right")) - 1
+            if number < 0:
+                continue
+            place = int(insides[number]) + start - int(streams[number])
+            if number + 1 < stop - begin and place >= int(insides[number + 1]):
+                continue  # between two of the group's spans: another group's
+            windows = windows_holding(place, place + end - start, self.context, int(self.order.sizes[group]))
+            window_groups.append(self.order.bases[group] + windows)
+        return np.unique(np.concatenate(window_groups))
 
     def loss_row(self, windows: Tokens) -> dict[str, dict[str, int]]:
         """What losses.jsonl says of a step's windows: predictions by group, of the groups that it reads."""

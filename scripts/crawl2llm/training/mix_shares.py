@@ -124,6 +124,8 @@ def requested_shares(phase: MixPhase, number: int, groups: Sequence[Group]) -> l
     names, known_names = [group.name for group in groups], ", ".join(group.name for group in groups)
     if phase.temperature is not None:
         sizes = [group.tokens ** (1 / phase.temperature) if group.windows else 0.0 for group in groups]
+        if not sum(sizes):
+            raise InputError(f"{phase_key}.temperature: each group has too few tokens for one window: {known_names}")
         return [size / sum(sizes) for size in sizes]
     values = phase.shares or phase.epochs or {}
     if unknown := sorted(values.keys() - set(names)):
@@ -179,16 +181,21 @@ def allot_windows(
                 row[group] = max(left, 0.0) * requested[group] / weight if weight else 0.0
 
 
+def check_windows(groups: Sequence[Group], context: int) -> None:
+    """InputError if no group has a window."""
+    if not any(group.windows for group in groups):
+        raise InputError(
+            f"no group of {SECTION}.by has the {context + 1} tokens of a window: {', '.join(group.name for group in groups)}"
+        )
+
+
 def plan_phases(mix: MixSettings, groups: Sequence[Group], plan: Plan, decay: float) -> tuple[list[Phase], list[str]]:
     """The phases of a run, and the names of groups that are held at their cap. decay: of pretrain.train.
 
     Raises InputError if no group has a window; where a group is asked for more epochs than its cap, with the group, its tokens and
     those that are wanted, unless `shortage` is `share`; and then where all groups of a phase are held and tokens are still wanting.
     """
-    if not any(group.windows for group in groups):
-        raise InputError(
-            f"no group of {SECTION}.by has the {plan.context + 1} tokens of a window: {', '.join(group.name for group in groups)}"
-        )
+    check_windows(groups, plan.context)
     ends = last_steps(mix.phases, plan, decay)
     firsts = [0, *(plan.window_span(end + 1)[0] for end in ends)]
     sizes = [after - before for before, after in pairwise(firsts)]

@@ -73,14 +73,18 @@ def has_router_loss(config: Any) -> bool:
     return model_class is not None and hasattr(sys.modules[model_class.__module__], LOSS)
 
 
-def report_notes(config: Any) -> list[str]:
-    """A note for the report if nothing has the routers of such a model use all experts alike; else none."""
+def report_notes(config: Any, bias_rate: float = 0.0) -> list[str]:
+    """A note for the report if nothing has the routers of such a model use all experts alike; else none.
+
+    bias_rate: of pretrain.train.router_bias_rate.
+    """
     experts = mixture_of(config)
-    if experts is None or experts.weight is not None:
+    if experts is None or experts.weight is not None or bias_rate:
         return []
     return [
         f"A model of type {config.model_type!r} is a mixture of {experts.number} experts for which transformers makes no loss of the "
-        "routers: nothing keeps them from using few experts only. Types such as mixtral, olmoe and qwen3_moe have one."
+        "routers: nothing keeps them from using few experts only. Types such as mixtral, olmoe and qwen3_moe have one; "
+        "pretrain.train.router_bias_rate balances types such as deepseek_v3 and glm4_moe."
     ]
 
 

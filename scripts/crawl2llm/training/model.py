@@ -17,7 +17,7 @@ from transformers.utils import logging as progress
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.training import checks, initial, mixture, mup
+from crawl2llm.training import checks, initial, mixture, mup, routers
 from crawl2llm.training.config_names import OTHER_NAMES, SHAPE
 from crawl2llm.training.engine_settings import EngineSettings
 
@@ -181,12 +181,15 @@ def export(
 ) -> list[Path]:
     """Write `folder` so that AutoModelForCausalLM and AutoTokenizer load it; returns its files.
 
-    weights: name → fp32 tensor, each parameter once. extra_files: more files for it. The folder is there whole or not at all.
+    weights: name → fp32 tensor, each parameter once, and the routers' selection biases, which stay fp32. extra_files: more files for it.
+    The folder is there whole or not at all.
     """
     model = initial.empty_model(config)
-    model.load_state_dict({k: v.to(DTYPES[dtype]) for k, v in weights.items()}, strict=False, assign=True)
+    biases = routers.selection_biases(model)
+    values = {k: v if k in biases else v.to(DTYPES[dtype]) for k, v in weights.items()}
+    model.load_state_dict(values, strict=False, assign=True)
     model.tie_weights()
-    left = [name for name, value in model.named_parameters() if value.is_meta]
+    left = [name for name, value in routers.trained_values(model).items() if value.is_meta]
     if left:
         raise RuntimeError(f"no weights were gathered for {', '.join(left)}")
     model.config.use_cache = True

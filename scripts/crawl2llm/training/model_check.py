@@ -29,7 +29,7 @@ from crawl2llm.training.pretraining_settings import TrainSettings
 PROGRAM = "crawl2llm.training.causality"
 SOURCES = tuple(
     f"scripts/crawl2llm/training/{name}.py"
-    for name in ("causality", "model", "config_names", "parallel", "mixture", "initial")
+    for name in ("causality", "model", "config_names", "parallel", "mixture", "routers", "initial")
 )
 CACHE = Path(".snakemake/models.json")
 SECONDS = 300.0  # that the process may take: imports from a slow file system
@@ -62,6 +62,7 @@ def ask_of(config: dict[str, Any]) -> dict[str, Any]:
         "vocabulary": vocabulary,
         "parallel": cut,
         "accumulation": MOST_MICRO_BATCHES,
+        "routers": [train.engine, train.router_z_loss, train.router_bias_rate],
     }
 
 

@@ -6,40 +6,158 @@ that has the least room for them: best-fit decreasing (Ding et al. 2024, https:/
 src/olmo_core/data/utils.py, nanochat keeps documents whole from a window's start in nanochat/dataloader.py). What room is left has the
 beginning of another document, which is read once more: nothing is padded or dropped, and every window has as many predictions as another.
 
-The documents of a stream are packed in blocks of BLOCK, of which each has every n-th document. So memory is that of a block, whatever the
-stream's size: a process keeps the number of windows of each block, and packs a block when it reads it. An epoch reads block after block.
+The documents of a stream, or of each group of a mix, are packed in blocks of up to BLOCK_DOCUMENTS, one block after another as the lengths
+are read. So memory is that of a block, and of what waits for one, whatever the stream's size. The windows are written as files, which
+training maps (training/packed_windows.py).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import cycle
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from crawl2llm.formats.megatron import HEADER
-from crawl2llm.training.data import Stream, Tokens, permute
+from crawl2llm.training.data import Stream, Tokens
+from crawl2llm.training.packed_windows import BLOCK, END, PIECE, packing_files
 
-KEY = "pretrain.train.packing"
-STREAM, BEST_FIT = "stream", "best_fit"  # its values
-BLOCK = 1 << 20  # documents that are packed together: 16 bytes each
-SMALLEST_BLOCK = 1 << 14  # with many groups, which have a block each in memory
-CACHED_BLOCKS = 2  # of a group: a step may end one and begin the next
+BLOCK_DOCUMENTS = 1 << 20  # that are packed together at most
+WAITING_DOCUMENTS = 1 << 24  # of all groups, each of which waits for a full block: 16 bytes each
 
 
-def document_places(idx_path: Path) -> tuple[Tokens, Tokens]:
-    """(first token, tokens) of each document with tokens of a dataset that `open_indexed` takes: int64 [documents]."""
+@dataclass(frozen=True)
+class Spans:
+    """Where the documents of a group are: spans of whole documents, in the stream's order. tokens: of the group.
+
+    starts, insides: int64 [spans], the first token of each in the stream, and among the tokens of the group.
+    """
+
+    starts: Tokens
+    insides: Tokens
+    tokens: int
+
+    def between(self, begin: int, end: int) -> tuple[Tokens, Tokens]:
+        """(first token, token after the last) of the spans that have tokens of [begin, end) of the stream, cut to it."""
+        low = max(0, int(np.searchsorted(self.starts, begin, side="right")) - 1)
+        high = int(np.searchsorted(self.starts, end, side="left"))
+        after = self.insides[high] if high < len(self.insides) else self.tokens
+        starts = np.asarray(self.starts[low:high])
+        ends = starts + np.diff(self.insides[low:high], append=after)
+        return np.clip(starts, begin, end), np.clip(ends, begin, end)
+
+
+def document_sizes(idx_path: Path) -> Iterator[tuple[Tokens, Tokens]]:
+    """(first token, tokens) of the documents with tokens of a dataset that `open_indexed` takes: int64, BLOCK_DOCUMENTS at a time."""
     with idx_path.open("rb") as handle:
         _, _, _, sequences, _ = HEADER.unpack(handle.read(HEADER.size))
-        sizes = np.fromfile(handle, "<i4", sequences).astype(np.int64)
-    starts = np.cumsum(sizes) - sizes
-    return starts[sizes > 0], sizes[sizes > 0]
+        base = 0
+        for first in range(0, sequences, BLOCK_DOCUMENTS):
+            sizes = np.fromfile(handle, "<i4", min(BLOCK_DOCUMENTS, sequences - first)).astype(np.int64)
+            ends = base + np.cumsum(sizes)
+            yield (ends - sizes)[sizes > 0], sizes[sizes > 0]
+            base = int(ends[-1])
+
+
+def documents_by_group(stream: Stream, groups: Sequence[Spans]) -> Iterator[tuple[int, Tokens, Tokens]]:
+    """(group, first token in the stream, tokens) of the documents of each part of the stream that has any of a group."""
+    for (path, _), base in zip(stream.parts, stream.starts.tolist(), strict=False):
+        for starts, sizes in document_sizes(path.with_suffix(".idx")):
+            if not len(starts):
+                continue
+            starts += base
+            for number, spans in enumerate(groups):
+                first, last = np.searchsorted(starts, spans.between(int(starts[0]), int(starts[-1] + sizes[-1])))
+                counts = last - first
+                documents = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
+                if len(documents):
+                    yield number, starts[documents], sizes[documents]
+
+
+def blocks_of(stream: Stream, groups: Sequence[Spans]) -> Iterator[tuple[int, Tokens, Tokens]]:
+    """(group, first token in the stream, tokens) of the documents of each block: all of a group, or half a block to a whole one."""
+    largest = min(BLOCK_DOCUMENTS, WAITING_DOCUMENTS // max(1, len(groups)))
+    waiting: list[list[tuple[Tokens, Tokens]]] = [[] for _ in groups]
+    counts = [0] * len(groups)
+    for group, *documents in documents_by_group(stream, groups):
+        waiting[group].append((documents[0], documents[1]))
+        counts[group] += len(documents[0])
+        if counts[group] > largest:
+            starts, sizes = (np.concatenate(part) for part in zip(*waiting[group], strict=True))
+            while len(starts) > largest:
+                half = max(1, largest // 2)
+                yield group, starts[:half], sizes[:half]
+                starts, sizes = starts[half:], sizes[half:]
+            waiting[group], counts[group] = [(starts, sizes)], len(starts)
+    for group, parts in enumerate(waiting):
+        if parts:
+            starts, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+            yield group, starts, sizes
+
+
+class PackingWriter:
+    """Writes blocks of packed documents as the files that `packed_windows.Packing` reads. Use as a context manager."""
+
+    def __init__(self, folder: Path, context: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.context, self.files = context, [folder / name for name in packing_files(context)]
+        self.pieces = 0
+
+    def __enter__(self) -> PackingWriter:
+        self.outputs: list[BinaryIO] = [path.open("wb") for path in self.files]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for output in self.outputs:
+            output.close()
+
+    def add(self, group: int, starts: Tokens, sizes: Tokens) -> dict[str, int]:
+        """Pack and write a block of documents of a group; what was made of them."""
+        packed = pack_block(starts, sizes, self.context)
+        pieces = np.empty(len(packed.starts), PIECE)
+        pieces["start"], pieces["tokens"] = packed.starts, packed.sizes
+        row = np.array([(group, len(packed.ends), starts[0], starts[-1] + sizes[-1])], BLOCK)
+        for output, rows in zip(self.outputs, ((self.pieces + packed.ends).astype(END), pieces, row), strict=True):
+            output.write(rows.tobytes())
+        self.pieces += len(pieces)
+        tokens = int(sizes.sum())
+        return {
+            "documents": len(sizes),
+            "documents_cut": int((sizes > self.context).sum()),
+            "tokens": tokens,
+            "windows": len(packed.ends),
+            "tokens_repeated": len(packed.ends) * self.context - tokens,
+        }
+
+
+TOTALS = ("documents", "documents_cut", "tokens", "windows", "tokens_repeated")
+
+
+def write_packing(
+    stream: Stream, context: int, folder: Path, groups: Sequence[Spans] = ()
+) -> tuple[list[Path], list[dict[str, int]]]:
+    """Pack the documents of each group, by default those of the whole stream as one: (files in `folder`, what was made of each group).
+
+    A group that has no more than `context` tokens has no window: they are too few for one.
+    """
+    groups = groups or [Spans(np.zeros(1, np.int64), np.zeros(1, np.int64), len(stream))]
+    totals = [dict.fromkeys(TOTALS, 0) for _ in groups]
+    with PackingWriter(folder, context) as writer:
+        for group, starts, sizes in blocks_of(stream, groups):
+            if groups[group].tokens > context:
+                block = writer.add(group, starts, sizes)
+                totals[group] = {key: value + block[key] for key, value in totals[group].items()}
+    return writer.files, totals
+
+
+def add_totals(totals: Sequence[dict[str, int]]) -> dict[str, int]:
+    """What was made of all groups together."""
+    return {key: sum(each[key] for each in totals) for key in TOTALS}
 
 
 @dataclass
@@ -98,20 +216,15 @@ def fit_lengths(counts: npt.NDArray[np.int64]) -> list[WindowsAlike]:
 
 
 @dataclass(frozen=True)
-class Block:
+class PackedBlock:
     """Packed documents. Pieces [ends[w - 1], ends[w]) are those of window w: the first token of each in the stream, and its tokens."""
 
     ends: Tokens
     starts: Tokens
     sizes: Tokens
 
-    def pieces(self, window: int) -> tuple[Tokens, Tokens]:
-        """(starts, sizes) of the pieces of a window."""
-        inside = slice(int(self.ends[window - 1]) if window else 0, int(self.ends[window]))
-        return self.starts[inside], self.sizes[inside]
 
-
-def pack_block(starts: Tokens, sizes: Tokens, context: int) -> Block:
+def pack_block(starts: Tokens, sizes: Tokens, context: int) -> PackedBlock:
     """Pack documents, of which each is `sizes` tokens from `starts` on in the stream: windows of long ones, then of all others."""
     whole = (sizes - 1) // context  # windows that a document has for itself
     rests = sizes - whole * context
@@ -123,25 +236,31 @@ def pack_block(starts: Tokens, sizes: Tokens, context: int) -> Block:
     rooms = np.repeat([each.room for each in windows], numbers)
     # Both hold the same lengths: the documents of a length go to its places in order.
     document = np.empty(len(packed), np.int64)
-    document[np.argsort(-packed, kind="stable")] = np.argsort(-rests, kind="stable")
+    document[_longest_first(packed, context)] = _longest_first(rests, context)
     ends = np.cumsum(piece_counts)
-    fill_window, fill_starts, fill_sizes = _fill_rooms(starts, sizes, rooms)
+    fill_window, fill_starts, fill_sizes = _fill_rooms(starts, np.minimum(sizes, context), rooms)
     piece_starts = np.insert((starts + whole * context)[document], ends[fill_window], fill_starts)
     piece_sizes = np.insert(packed, ends[fill_window], fill_sizes)
     ends += np.cumsum(np.bincount(fill_window, minlength=len(ends)))
     first = np.repeat(np.cumsum(whole) - whole, whole)
     long_starts = np.repeat(starts, whole) + (np.arange(len(first)) - first) * context
-    return Block(
+    return PackedBlock(
         np.concatenate([np.arange(1, len(first) + 1), len(first) + ends]),
         np.concatenate([long_starts, piece_starts]),
         np.concatenate([np.full(len(first), context), piece_sizes]),
     )
 
 
+def _longest_first(sizes: Tokens, largest: int) -> Tokens:
+    """The order of sizes up to `largest`, the longest first; those of one size stay in order. numpy sorts 16 bits eight times as fast."""
+    keys = largest - sizes
+    return np.argsort(keys.astype(np.uint16) if largest < 1 << 16 else keys, kind="stable")
+
+
 def _fill_rooms(starts: Tokens, sizes: Tokens, rooms: Tokens) -> tuple[Tokens, Tokens, Tokens]:
     """(window, start, tokens) of what fills the room that windows have left: the beginnings of documents, in turn of those long enough."""
     with_room = np.flatnonzero(rooms)
-    longest_first = np.argsort(-sizes, kind="stable")
+    longest_first = _longest_first(sizes, int(sizes.max()))
     long_enough = np.searchsorted(-sizes[longest_first], -rooms[with_room], side="right")
     turn = np.arange(len(with_room)) % np.maximum(long_enough, 1)
     window, begin, size = with_room, starts[longest_first[turn]], rooms[with_room]
@@ -157,134 +276,3 @@ def _fill_rooms(starts: Tokens, sizes: Tokens, rooms: Tokens) -> tuple[Tokens, T
         begin = np.concatenate([np.delete(begin, place), starts[several]])
         size = np.concatenate([np.delete(size, place), np.diff(taken)])
     return window, begin, size
-
-
-class Packing:
-    """The windows of the documents in spans of a stream, numbered through all blocks.
-
-    spans: int64 [2, n], the first token of each in the stream and the token after its last, whole documents in the stream's order;
-    None: the whole stream. groups: how many such packings a process has, which all have blocks in memory.
-    """
-
-    def __init__(
-        self, stream: Stream, context: int, spans: npt.NDArray[np.int64] | None = None, groups: int = 1
-    ) -> None:
-        self.stream, self.context = stream, context
-        self.spans = np.array([[0], [len(stream)]]) if spans is None else spans
-        documents = sum(len(sizes) for _, sizes in self._files())
-        self.blocks = max(1, -(-documents // max(SMALLEST_BLOCK, BLOCK // groups)))
-        self.totals = {"documents": documents, "documents_cut": 0, "tokens": 0}
-        self.sizes = self._count_windows()  # of each block
-        self.bases = np.concatenate([[0], np.cumsum(self.sizes)])
-        self.totals |= {"windows": len(self), "tokens_repeated": len(self) * context - self.totals["tokens"]}
-        self.block = lru_cache(CACHED_BLOCKS)(self._pack)
-
-    def __len__(self) -> int:
-        return int(self.bases[-1])
-
-    def _files(self) -> Iterator[tuple[Tokens, Tokens]]:
-        """(first token in the stream, tokens) of the documents of each file that lie in the spans."""
-        borders = self.stream.starts.tolist()
-        for (path, _), base, end in zip(self.stream.parts, borders, borders[1:], strict=False):
-            low = int(np.searchsorted(self.spans[1], base, side="right"))
-            high = int(np.searchsorted(self.spans[0], end, side="left"))
-            if low < high:
-                starts, sizes = document_places(path.with_suffix(".idx"))
-                starts += base
-                first, last = np.searchsorted(starts, np.clip(self.spans[:, low:high], base, end))
-                counts = last - first
-                documents = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
-                yield starts[documents], sizes[documents]
-
-    def _count_windows(self) -> Tokens:
-        """How many windows each block has: documents are counted, not packed."""
-        counts, windows = np.zeros((self.blocks, self.context + 1), np.int64), np.zeros(self.blocks, np.int64)
-        seen = 0
-        for _, sizes in self._files():
-            block, whole = (seen + np.arange(len(sizes))) % self.blocks, (sizes - 1) // self.context
-            np.add.at(counts, (block, sizes - whole * self.context), 1)
-            np.add.at(windows, block, whole)
-            seen += len(sizes)
-            self.totals["tokens"] += int(sizes.sum())
-            self.totals["documents_cut"] += int((sizes > self.context).sum())
-        return windows + np.array([sum(each.number for each in fit_lengths(row)) for row in counts], np.int64)
-
-    def _pack(self, block: int) -> Block:
-        starts, sizes, seen = [], [], 0
-        for file_starts, file_sizes in self._files():
-            mine = slice((block - seen) % self.blocks, None, self.blocks)
-            starts.append(file_starts[mine])
-            sizes.append(file_sizes[mine])
-            seen += len(file_sizes)
-        return pack_block(np.concatenate(starts), np.concatenate(sizes), self.context)
-
-    def window_pieces(self, window: int) -> list[tuple[int, int]]:
-        """(first token in the stream, tokens) of each piece of a window, in its order, without the token before the first."""
-        number = int(np.searchsorted(self.bases, window, side="right")) - 1
-        starts, sizes = self.block(number).pieces(window - int(self.bases[number]))
-        return list(zip(starts.tolist(), sizes.tolist(), strict=True))
-
-    def read(self, window: int) -> Tokens:
-        """The `context + 1` tokens of a window.
-
-        The first is the one before the first piece in the stream: the end-of-text token, except for the later pieces of a long document.
-        The stream's first document has the stream's last token before it, which is end-of-text too.
-        """
-        pieces = self.window_pieces(window)
-        before = (pieces[0][0] or len(self.stream)) - 1
-        return np.concatenate([self.stream.read(start, size) for start, size in [(before, 1), *pieces]])
-
-    def windows_holding(self, start: int, end: int) -> Tokens:
-        """The windows, in order, that hold any of the tokens [start, end) of the stream, of documents of the packing."""
-        numbers, seen = set[int](), 0  # of the blocks of these documents
-        for starts, sizes in self._files():
-            first, last = (
-                np.searchsorted(starts + sizes, start, side="right"),
-                np.searchsorted(starts, end, side="left"),
-            )
-            numbers |= {(seen + document) % self.blocks for document in range(int(first), int(last))}
-            seen += len(starts)
-        out = [np.empty(0, np.int64)]
-        for number in sorted(numbers):
-            block = self.block(number)
-            holds = np.flatnonzero((block.starts < end) & (block.starts + block.sizes > start))
-            out.append(self.bases[number] + np.unique(np.searchsorted(block.ends, holds, side="right")))
-        return np.concatenate(out)
-
-    def permute(self, places: Tokens, seed: int, epoch: int) -> Tokens:
-        """The windows at places of an epoch: blocks in the order of (seed, epoch), and the windows of each in theirs."""
-        if self.blocks == 1:
-            return permute(places, len(self), seed, epoch)
-        order = permute(np.arange(self.blocks), self.blocks, seed, epoch)
-        ends = np.cumsum(self.sizes[order])
-        turn = np.searchsorted(ends, places, side="right")
-        inside, out = places - (ends - self.sizes[order])[turn], np.empty(len(places), np.int64)
-        for each in np.unique(turn):
-            block, here = int(order[each]), turn == each
-            block_seed = xxhash.xxh3_64_intdigest(f"block\x1f{block}".encode(), seed=seed)
-            out[here] = self.bases[block] + permute(inside[here], int(self.sizes[block]), block_seed, epoch)
-        return out
-
-    def windows_from(self, first: int, count: int, seed: int) -> Tokens:
-        """As `data.windows_from`: the windows of a global batch, after `first` windows of the steps before."""
-        order = np.arange(first, first + count, dtype=np.int64)
-        epochs, out = order // len(self), np.empty(count, np.int64)
-        for epoch in np.unique(epochs):
-            here = epochs == epoch
-            out[here] = self.permute(order[here] % len(self), seed, int(epoch))
-        return out
-
-
-def add_totals(packings: Iterable[Packing]) -> dict[str, int]:
-    """`totals` of all packings together; {} for none."""
-    totals = [packing.totals for packing in packings]
-    return {key: sum(each[key] for each in totals) for key in totals[0]} if totals else {}
-
-
-def totals_text(totals: dict[str, int]) -> str:
-    """What best fit made of the documents, in words."""
-    documents, windows, share = totals["documents"], totals["windows"], totals["tokens_repeated"] / totals["tokens"]
-    return (
-        f"Best-fit packing: {documents:,} documents in {windows:,} windows, {totals['documents_cut']:,} of them longer and cut; "
-        f"{totals['tokens_repeated']:,} tokens ({100 * share:.2g} %) are read twice, to fill windows."
-    )

@@ -265,6 +265,7 @@ class Run:
                 for micro_batch in batch
             ],
             self.rate,
+            reduce=partial(loop.all_reduce_loss, self.state, self.device, self.processes),
         )
 
     def take_step(self, state: RunState, batch: Any) -> None:

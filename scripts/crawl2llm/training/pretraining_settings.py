@@ -254,6 +254,22 @@ class TrainSettings(TrainingSettings):
         ge=0,
         unless_default=True,
     )
+    router_z_loss: Number = setting(
+        0.0,
+        "For a mixture of experts: weight of the mean square of the routers' log-denominator, over tokens and "
+        "layers, in what is trained on, which keeps their logits near 0 (ST-MoE, arXiv:2202.08906, and OLMoE take 1e-3).",
+        ge=0,
+        unless_default=True,
+    )
+    router_bias_rate: Number = setting(
+        0.0,
+        "For types whose routers choose experts by a bias (deepseek_v3, glm4_moe): how far the bias of an expert "
+        "moves after each update, down if more tokens than the mean chose it, else up (DeepSeek-V3 takes 1e-3, "
+        "arXiv:2412.19437 section 2.1.2). For engine torch.",
+        ge=0,
+        le=1,
+        unless_default=True,
+    )
     reduce_dtype: Literal["auto", "fp32"] = setting(
         "auto",
         "Precision in which processes add up their gradients: fp32; auto: bf16 under engine deepspeed with "
@@ -337,10 +353,12 @@ class TrainSettings(TrainingSettings):
         le=1000000,
         unless_default=True,
     )
-    precision: Literal["bf16", "fp16", "fp32"] = setting(
+    precision: Literal["bf16", "fp8", "fp16", "fp32"] = setting(
         "fp32",
         "Precision of weights and activations; master weights and optimizer are fp32. bf16 is for GPUs: most "
-        "CPUs compute it slowly. fp16, with dynamic loss scaling, is for GPUs that have no bf16 (V100, T4).",
+        "CPUs compute it slowly. fp16, with dynamic loss scaling, is for GPUs that have no bf16 (V100, T4). fp8 is "
+        "bf16 with the layers' matrix products in eight bits, each tensor with one scale, the fastest on an H100: for "
+        "engine torch and GPUs from L40S and H100 on; needs make fp8-tools.",
     )
     autocast: bool = setting(
         True,

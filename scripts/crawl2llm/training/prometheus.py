@@ -14,7 +14,8 @@ from crawl2llm.core.console import log
 
 FILE = "metrics.prom"
 PREFIX = "crawl2llm_"
-SOURCE = "bits_per_byte/"  # and a source's name, in a row
+# What a measure is a part of, by the beginning of its key in a row, which ends with the part's name.
+PARTS = {"bits_per_byte/": "source", "expert_load_max/": "layer"}
 # Key of metrics.jsonl: what it is. docs/commands/watch.md has the names that torchtitan and OLMo-core give them.
 METRICS = {
     "step": "Optimizer updates so far.",
@@ -23,6 +24,9 @@ METRICS = {
     "validation_loss": "Mean cross-entropy of the validation documents, nats a token.",
     "bits_per_byte": "Cross-entropy of the validation documents, bits a byte of text.",
     "router_loss": "Mean loss of the routers of a mixture of experts.",
+    "router_z_loss": "Mean square of the log-denominator of the routers of a mixture of experts.",
+    "expert_load_max": "Most tokens of an expert by the mean of its layer's experts, of any layer, since the row before.",
+    "idle_experts": "Share of the experts that no token chose since the row before.",
     "learning_rate": "Learning rate of the step.",
     "grad_norm": "Norm of the whole gradient before clipping.",
     "skipped_steps": "Steps whose update was skipped: not finite, or a spike; without those that a roll back threw away.",
@@ -73,13 +77,15 @@ def exposition_text(run: str, values: dict[str, float], processes: Labelled) -> 
     for key, meaning in METRICS.items():
         if key in values:
             add_metric(key, meaning, [({}, values)])
-    if parts := {key.partition("/")[2]: value for key, value in values.items() if key.startswith(SOURCE)}:
-        name = "bits_per_byte_by_source"
-        add_metric(
-            name,
-            f"{METRICS['bits_per_byte'][:-1]}, by source.",
-            [({"source": key}, {name: value}) for key, value in parts.items()],
-        )
+    for start, label in PARTS.items():
+        if parts := {key.partition("/")[2]: value for key, value in values.items() if key.startswith(start)}:
+            key = start[:-1]
+            name = f"{key}_by_{label}"
+            add_metric(
+                name,
+                f"{METRICS[key][:-1]}, by {label}.",
+                [({label: part}, {name: value}) for part, value in parts.items()],
+            )
     for key, meaning in METRICS.items():
         if by_process := [(labels, part) for labels, part in processes if key in part]:
             add_metric(f"process_{key}", f"{meaning[:-1]}, by process.", by_process)
@@ -130,7 +136,7 @@ class Exporter:
     def publish_row(self, row: dict[str, float], processes: Labelled) -> None:
         """Take a row's values beside those before, and write the file: whole or not at all, since it is read at any time."""
         self.values = self.values | {
-            key: value for key, value in row.items() if key in METRICS or key.startswith(SOURCE)
+            key: value for key, value in row.items() if key in METRICS or key.startswith(tuple(PARTS))
         }
         self.processes = processes or self.processes
         new_file = self.path.with_name(f".{FILE}.new")  # no *.prom: the collector reads those

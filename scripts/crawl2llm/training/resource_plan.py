@@ -48,6 +48,18 @@ def shape_as_built(summary: dict[str, Any], optimizer: str, config: Any, paramet
     return replace(shape_of(summary, optimizer), parameters=parameters, width=width, kv=kv)
 
 
+def step_sequences(summary: dict[str, Any]) -> int:
+    """The largest number of sequences that every step has a multiple of: under a ramp its first steps have fewer."""
+    whole = summary["global_batch_tokens"] // summary["shape"]["context"]
+    return gcd(whole, *(each for _, each in summary.get("batch_ramp", ())))
+
+
+def count_micro_batches(summary: dict[str, Any], train: TrainSettings) -> int:
+    """Micro-batches of each process in a step; under a ramp in the last. summary: of pretrain.plan; train: pretrain.train, complete."""
+    at_once = train.micro_batch * train.processes * train.nodes * summary["shape"]["context"]
+    return max(1, round(summary["global_batch_tokens"] / at_once))
+
+
 def plan_resources(
     summary: dict[str, Any],
     train: TrainSettings,
@@ -68,7 +80,6 @@ def plan_resources(
     shape = shape_of(summary, train.optimizer)
     checks.check_settings(train, processes)
     settings = EngineSettings.of_pretraining(train)
-    whole = summary["global_batch_tokens"] // summary["shape"]["context"]
     placement = memory.Placement(
         micro_batch=train.micro_batch,
         processes=processes,
@@ -77,8 +88,8 @@ def plan_resources(
         async_checkpoints=train.async_checkpoints,
         parallel=Degrees.of_settings(train),
         nodes=train.nodes,
-        sequences=gcd(whole, *(each for _, each in summary.get("batch_ramp", ()))),
-        largest=whole,
+        sequences=step_sequences(summary),
+        largest=summary["global_batch_tokens"] // summary["shape"]["context"],
     )
     parts = memory.memory_parts(shape, settings, placement, cuda)
     processes_here = 1 if cuda else train.processes
@@ -96,6 +107,8 @@ def plan_resources(
         "disk": max_checkpoints(summary, train) * summary["checkpoint_bytes"] + summary["model_bytes"],
         "keep_every": train.keep_every if summary["steps"] is None else 0,
     }
+    if train.precision == checks.FP8:
+        estimate["precision"] = train.precision
     if gpu and offload.is_used(settings):
         estimate["offloaded"] = memory.offloaded_bytes(shape, settings, placement)
     if not fits:
@@ -203,6 +216,9 @@ def plan_lines(summary: dict[str, Any], estimate: dict[str, Any]) -> list[str]:
     else:
         out.append(f"hours are not known: {estimate['basis']}")
     out += predicted_lines(estimate.get("predicted"))
+    if estimate.get("precision") == checks.FP8:
+        counted = "memory and speed are" if estimate.get("source") in ("assumed", "predicted") else "memory is"
+        out.append(f"precision is {checks.FP8}, and {counted} estimated as for bf16")
     more = f", and a checkpoint more for every {estimate['keep_every']:,} steps" if estimate["keep_every"] else ""
     out.append(
         f"a checkpoint {format_bytes(summary['checkpoint_bytes'])}; with the model at most {format_bytes(estimate['disk'])} of disk{more}"

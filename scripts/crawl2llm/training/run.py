@@ -31,6 +31,7 @@ from crawl2llm.training import (
     compiler,
     data,
     engine,
+    float8,
     group,
     heldout,
     initial,
@@ -43,19 +44,21 @@ from crawl2llm.training import (
     model,
     mup,
     numa,
+    packed_windows,
     parallel,
     resource_plan,
     saving,
     schedule,
     spikes,
     start_from,
+    stream_documents,
     window_readers,
 )
 from crawl2llm.training.batch import pin_for
 from crawl2llm.training.callback import Callback
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.by_name import ENGINES
-from crawl2llm.training.loop import Room, reduce_loss
+from crawl2llm.training.loop import Room, all_reduce_loss, reduce_loss
 from crawl2llm.training.pretraining_settings import TrainSettings
 from crawl2llm.training.run_state import RunState
 
@@ -88,6 +91,8 @@ class Run:
         self.device = group.choose_device(settings.device, int(os.environ["LOCAL_WORLD_SIZE"]))
         if settings.compile_layers:
             compiler.check_compiler(self.device.type)
+        if settings.precision == checks.FP8:
+            float8.check_device(self.device)
         numa.bind_to(self.device, settings.numa_binding, settings.threads)
         self.estimated, self.room = self.memory_and_room(shape)
         self.kind = settings.engine
@@ -107,8 +112,12 @@ class Run:
         self.resolved = auto.resolved_values(settings, self.settings)
         # What a digest and a record have of them: a key that is added later changes neither.
         self.tracked = config_schema.prune_settings(STEP, self.settings.model_dump(by_alias=True))
-        packed = window_readers.pack_stream(settings.packing, self.stream, self.settings.model.context)
-        self.plan = schedule.make_plan(self.settings, len(self.stream), len(packed) if packed else None)
+        packs = [*args.mix, *args.packs] if settings.packing == packed_windows.BEST_FIT else []
+        # One process of a node reads the files whole, for their checksums.
+        self.packed = packed_windows.read_totals(
+            packs, self.settings.model.context, verify=os.environ["LOCAL_RANK"] == "0"
+        )
+        self.plan = schedule.make_plan(self.settings, len(self.stream), self.packed.get("windows"))
         self.micro_batch = settings.micro_batch
         if settings.global_batch_tokens == AUTO:
             self.micro_batch = schedule.fitting_micro_batch(self.plan, settings.micro_batch, self.place.data_processes)
@@ -119,8 +128,9 @@ class Run:
                     self.micro_batch,
                 )
         self.engine_settings = EngineSettings.of_pretraining(self.settings)
-        mix = args.mix[0] if args.mix else None
-        self.reader = window_readers.open_reader(settings.packing, self.stream, self.plan, settings.seed, mix, packed)
+        self.reader = window_readers.open_reader(
+            settings.packing, self.stream, self.plan, settings.seed, args.mix, args.packs
+        )
         self.mix = self.reader if isinstance(self.reader, mix_reader.MixReader) else None
         self.accumulation = schedule.accumulation_steps(self.plan, self.micro_batch, self.place.data_processes)
         self.next_batch = data.ReadAhead(self.read_batch)
@@ -258,7 +268,7 @@ class Run:
 
     def document_ids(self, step: int) -> list[str]:
         """The ids of the documents of a step's global batch."""
-        return self.reader.document_ids(self.args.tokens, self.step_windows(step))
+        return stream_documents.document_ids(self.args.tokens, self.reader.places(self.step_windows(step)))
 
     def take_step(self, state: RunState, batch: torch.Tensor) -> None:
         """One optimizer update.
@@ -273,7 +283,8 @@ class Run:
         fits = self.spikes.may_update if self.spikes else None
         scale = self.engine.loss_scale()
         self.engine.expect_documents(batch)
-        state.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
+        reduce = partial(all_reduce_loss, state, self.device, self.processes)
+        state.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits, reduce)
         state.loss = reduce_loss(state, self.device, self.processes)
         applied, norm = state.update.applied, state.update.norm
         is_finite = math.isfinite(state.loss) and norm is not None and math.isfinite(norm)

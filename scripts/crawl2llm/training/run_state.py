@@ -35,6 +35,7 @@ class RunState:
     overflowed: bool = False  # its update was left out for fp16's loss scale
     spiked: bool = False  # its update was left out as a spike
     row: dict[str, Any] = field(default_factory=dict)  # what losses.jsonl says of it
+    experts: dict[str, float] = field(default_factory=dict)  # the load of a mixture's experts, if it is logged
     measures: list[dict[str, float]] = field(default_factory=list)  # time and memory of each process, if it is logged
     scores: dict[str, Any] | None = None  # of the validation after it
 

@@ -118,7 +118,7 @@ def make_plan(settings: ResolvedSettings, tokens: int, windows: int | None = Non
     """
     check_batch(settings)
     context, batch = settings.model.context, settings.global_batch_tokens
-    windows = windows or (tokens - 1) // context
+    windows = (tokens - 1) // context if windows is None else windows
     if windows < 1:
         raise InputError(
             f"the training shards hold {tokens:,} tokens, too few for one window of {SECTION}.model.context = {context} "

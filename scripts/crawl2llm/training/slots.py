@@ -45,11 +45,6 @@ class Positions:
     computed: int = 0
     idle: int = 0
 
-    @property
-    def idle_share(self) -> float:
-        """Of those computed, the share that no answer needs."""
-        return self.idle / max(1, self.computed)
-
 
 class SlotCache(Cache):
     """Keys and values of `slots` rows of `length` positions, each [slots, heads, length, width of a head] of a layer.

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
-from crawl2llm.training import checkpoint, checkpoint_integrity, init_checks, model
+from crawl2llm.training import checkpoint, checkpoint_integrity, init_checks, model, routers
 from crawl2llm.training.architecture_match import check_config, rope_difference
 from crawl2llm.training.checkpoint import Checkpoint
 from crawl2llm.training.init_checks import KEY, check_tokenizer
@@ -125,7 +125,7 @@ def find_stored_weights(
         file_shapes = shapes_in(file, where)
         file_of, shapes = file_of | dict.fromkeys(file_shapes, file), shapes | file_shapes
     parts, left = {}, shapes.keys() - ({"lm_head.weight"} if run_model.config.tie_word_embeddings else set())
-    for name, _ in run_model.named_parameters():
+    for name in routers.trained_values(run_model):
         expected = names_in_files(run_model, name, shapes)
         if missing := expected.keys() - shapes.keys():
             raise InputError(f"{where}: the model there has no {min(missing)}")

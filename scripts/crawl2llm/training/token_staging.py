@@ -6,6 +6,7 @@ node-local folder serves both.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import fcntl
 import json
@@ -60,6 +61,13 @@ def make_private(folder: Path) -> None:
         raise PermissionError(
             f"{folder} is not a folder of this user alone (owner {about.st_uid}, mode {stat.S_IMODE(about.st_mode):04o}): remove it"
         )
+
+
+def stage_inputs(args: argparse.Namespace, stage_to: str) -> None:
+    """Replace the manifests of tokens, packed windows and a mix among a training's arguments by those of copies, see `stage_tokens`."""
+    for name in ("tokens", "packs", "mix"):
+        if manifests := getattr(args, name):
+            setattr(args, name, stage_tokens(manifests, stage_to))
 
 
 def stage_tokens(manifests: Sequence[Path], stage_to: str) -> list[Path]:

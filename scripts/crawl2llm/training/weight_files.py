@@ -59,8 +59,9 @@ def shapes_in(file: Path, where: str) -> dict[str, tuple[int, ...]]:
 
 
 def names_in_files(model: PreTrainedModel, name: str, tensor_names: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
-    """The tensors of which a parameter of `model` is made in files that have the names `tensor_names`: their shapes by name."""
-    parameter = model.get_parameter(name).detach().to("meta")
+    """The tensors of which a parameter or buffer of `model` is made in files that have the names `tensor_names`: their shapes by name."""
+    module, _, key = name.rpartition(".")
+    parameter = getattr(model.get_submodule(module), key).detach().to("meta")
     tensors = {name: parameter} if name in tensor_names else revert_weight_conversion(model, {name: parameter})
     return {part: tuple(value.shape) for part, value in tensors.items()}
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import data
 from crawl2llm.training.data import Stream, Tokens
-from crawl2llm.training.mix_reader import MixReader, piece_document_ids
-from crawl2llm.training.packing import BEST_FIT, Packing
+from crawl2llm.training.mix_reader import MixReader
+from crawl2llm.training.packed_windows import BEST_FIT, KEY, Packing, read_totals
 from crawl2llm.training.schedule import Plan
 
 
@@ -25,11 +26,11 @@ class WindowReader(Protocol):
     def read(self, windows: Tokens) -> Tokens:
         """The tokens of windows [n, m], shape [n, m, context + 1]."""
 
-    def document_ids(self, tokens: Iterable[Path], windows: npt.ArrayLike) -> list[str]:
-        """The ids of the documents that any of `windows` holds tokens of, in the stream's order. tokens: manifests of tokenize.encode."""
+    def places(self, windows: Tokens) -> list[tuple[int, int]]:
+        """The places [start, end) of the stream that windows [n] hold, window by window; of packed ones without the token before."""
 
-    def packing_totals(self) -> dict[str, int]:
-        """What `best_fit` made of the documents: `packing.Packing.totals` of all; {} for `stream`."""
+    def windows_holding(self, start: int, end: int) -> Tokens:
+        """The windows, in order, that hold any of the tokens [start, end) of the stream."""
 
 
 class StreamReader:
@@ -46,13 +47,13 @@ class StreamReader:
         """See WindowReader."""
         return data.read_windows(self.stream, windows, self.plan.context)
 
-    def document_ids(self, tokens: Iterable[Path], windows: npt.ArrayLike) -> list[str]:
+    def places(self, windows: Tokens) -> list[tuple[int, int]]:
         """See WindowReader."""
-        return data.document_ids(tokens, windows, self.plan.context)
+        return data.window_places(windows, self.plan.context)
 
-    def packing_totals(self) -> dict[str, int]:
+    def windows_holding(self, start: int, end: int) -> Tokens:
         """See WindowReader."""
-        return {}
+        return data.windows_holding(start, end, self.plan.context, self.plan.windows)
 
 
 class PackedReader:
@@ -63,53 +64,38 @@ class PackedReader:
 
     def windows_at(self, first: int, count: int) -> Tokens:
         """See WindowReader."""
-        return self.packing.windows_from(first, count, self.seed)
+        return data.windows_from(first, count, len(self.packing), self.seed)
 
     def read(self, windows: Tokens) -> Tokens:
         """See WindowReader."""
-        flat = [self.packing.read(int(window)) for window in windows.ravel()]
-        return np.stack(flat).reshape(*windows.shape, -1)
+        return np.stack([self.packing.read(window) for window in windows.ravel().tolist()]).reshape(*windows.shape, -1)
 
-    def window_pieces(self, window: int) -> Sequence[tuple[int, int]]:
-        """See `Packing.window_pieces`."""
-        return self.packing.window_pieces(window)
+    def places(self, windows: Tokens) -> list[tuple[int, int]]:
+        """See WindowReader."""
+        pieces = (piece for window in windows.tolist() for piece in self.packing.window_pieces(window))
+        return [(start, start + size) for start, size in pieces]
 
     def windows_holding(self, start: int, end: int) -> Tokens:
-        """See `Packing.windows_holding`."""
+        """See WindowReader."""
         return self.packing.windows_holding(start, end)
-
-    def document_ids(self, tokens: Iterable[Path], windows: npt.ArrayLike) -> list[str]:
-        """See WindowReader."""
-        return piece_document_ids(
-            tokens, (piece for window in np.unique(windows) for piece in self.window_pieces(int(window)))
-        )
-
-    def packing_totals(self) -> dict[str, int]:
-        """See WindowReader."""
-        return self.packing.totals
-
-
-def pack_stream(packing: str, stream: Stream, context: int) -> Packing | None:
-    """The documents of the whole stream, packed: an epoch has its windows, whatever mix reads them. None if the stream is cut instead."""
-    return Packing(stream, context) if packing == BEST_FIT else None
 
 
 def open_reader(
-    packing: str, stream: Stream, plan: Plan, seed: int, mix: Path | None, packed: Packing | None = None
+    packing: str, stream: Stream, plan: Plan, seed: int, mix: Sequence[Path] = (), packs: Sequence[Path] = ()
 ) -> StreamReader | PackedReader | MixReader:
-    """What reads the windows of a run. packing: pretrain.train.packing. mix: the manifest of pretrain.mix, if the run has it. packed: of
-    `pack_stream`, if it has been made.
+    """What reads the windows of a run. packing: pretrain.train.packing. mix, packs: the manifest of pretrain.mix or pretrain.pack, if the
+    run has it.
 
-    Raises InputError for a mix of another stream, context, packing or number of windows.
+    Raises InputError for one of another stream, context, packing or number of windows.
     """
     if mix:
-        return MixReader(mix, stream, plan, seed, packing)
-    if packed := packed or pack_stream(packing, stream, plan.context):
-        return PackedReader(packed, seed)
-    return StreamReader(stream, plan, seed)
-
-
-def manifest_summary(reader: WindowReader) -> dict[str, Any]:
-    """For a manifest's summary: what packing made of the documents; {} for the stream."""
-    totals = reader.packing_totals()
-    return {"packing": totals} if totals else {}
+        return MixReader(mix[0], stream, plan, seed, packing)
+    if packing != BEST_FIT:
+        return StreamReader(stream, plan, seed)
+    if not packs:
+        raise InputError(f"{KEY} is {packing}, and --packs names no manifest of pretrain.pack")
+    if (tokens := read_totals(packs, plan.context)["tokens"]) != len(stream):
+        raise InputError(
+            f"{packs[0]} was made of {tokens:,} tokens, and this training has {len(stream):,}: run its step again"
+        )
+    return PackedReader(Packing(Manifest.read(packs[0]), stream, plan.context), seed)

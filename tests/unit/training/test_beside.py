@@ -76,7 +76,7 @@ def test_the_second_copy_of_weights_that_are_rounded(precision: str, recomputed:
         model.config.use_cache = False
         rounding.round_linear_layers(model, tuning_settings(quantize_aware=aware), "here")
         if recomputed:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+            model.activation_checkpointing_enable({"use_reentrant": False})
         own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
         found: dict[int, torch.Tensor] = {}
 

@@ -218,4 +218,4 @@ def test_an_error_of_one_process_is_told_by_all(errors: tuple[str, str], said: s
         for rank, error in enumerate(errors)
     ]
     for process in started:
-        assert re.fullmatch(said, process.communicate(timeout=120)[0].strip())
+        assert re.fullmatch(said, process.communicate(timeout=900)[0].strip())

@@ -1,82 +1,81 @@
-"""The estimate for a GPU beside what the engine really holds, with recomputation and validation: counted without a GPU."""
+"""The estimate for a GPU beside what torch's trackers count of the engine, and beside what an H100 took: without a GPU."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
+from benchmarks import tracked_memory
+from benchmarks.predicted_steps import WIDE_HEADS
+from benchmarks.tracked_memory import CASES, MOMENTS, WITHIN, Case
 from crawl2llm.core.root import ROOT
 
-pytestmark = pytest.mark.slow  # a program for each number of processes
-NONE = {"micro_batch": 8, "accumulation": 2, "activation_checkpointing": False, "selective_checkpointing": False}
-AGAIN = NONE | {"activation_checkpointing": True}
-SELECTIVE = NONE | {"activation_checkpointing": True, "selective_checkpointing": True}
-ONCE = {"accumulation": 1}
-COPIES = {"zero_stage": 0, "autocast": False}
-LOW, FULL = {"precision": "bf16"}, {"precision": "fp32"}
-# The bounds that docs/memory.md gives: estimate / counted - 1.
-STEP, VALIDATION = (-0.06, 0.06), (-0.03, 0.16)
-CASES: dict[int, list[tuple[dict[str, Any], dict[str, Any]]]] = {
-    1: [
-        (LOW | {"zero_stage": 0}, NONE),
-        (LOW | {"zero_stage": 0}, AGAIN),
-        (FULL | {"zero_stage": 0}, AGAIN),
-        (LOW | {"zero_stage": 0, "loss_chunk": 512}, AGAIN),
-        (LOW | COPIES, NONE),
-        (LOW | COPIES | {"loss_chunk": 512}, AGAIN),
-    ],
-    4: [
-        (LOW | {"zero_stage": 1}, NONE),
-        (LOW | {"zero_stage": 1}, AGAIN),
-        (LOW | {"zero_stage": 2, "loss_chunk": 512}, AGAIN),
-        (LOW | {"zero_stage": 3}, NONE),
-        (LOW | {"zero_stage": 3}, AGAIN),
-        (FULL | {"zero_stage": 3}, AGAIN),
-        (LOW | {"zero_stage": 3}, SELECTIVE | ONCE),
-    ],
-}
+SMALL = {"shape": {"num_hidden_layers": 2}, "vocabulary": 8192}
+QUICK = [
+    Case(1, {"autocast": False, "loss_chunk": 4096}, 2, **SMALL),
+    Case(8, {"zero_stage": 1}, **SMALL),
+    Case(64, {"zero_stage": 3, "activation_checkpointing": True}, **SMALL),
+]
+LONG = [pytest.param(case, marks=pytest.mark.long, id=case.name) for case in CASES if not case.gloo]
 
 
-def counted(processes: int) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.unit.training.counted", str(processes), json.dumps(CASES[processes])],
-        cwd=ROOT, capture_output=True, text=True, timeout=540, env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [*(pytest.param(case, id=case.name) for case in QUICK), *LONG])
+def test_the_estimate_is_what_torch_counts(case: Case) -> None:
+    counted, expected = tracked_memory.track_memory(case), tracked_memory.estimate_memory(case)
+    off = {moment: expected[moment] / counted[moment] - 1 for moment in MOMENTS}
+    assert max(map(abs, off.values())) < WITHIN, off
 
 
-def row(processes: int, case: tuple[dict[str, Any], dict[str, Any]], sizes: dict[str, dict[str, int]]) -> str:
-    """The line of a case in the table of docs/memory.md: MB."""
-    settings, placement = case
-    how = "all" if placement["activation_checkpointing"] else "–"
-    if placement["selective_checkpointing"]:
-        how = "selective"
-    place = f"{processes}, {settings['zero_stage']}, {settings['precision']}"
-    place += "" if settings.get("autocast", True) else " copies"
-    estimate, held = sizes["estimate"], sizes["counted"]
-    pairs = (held["step"], estimate["step"], held["validation"], estimate["validation"])
-    numbers = " | ".join(f"{size / 1e6:.0f}" for size in pairs)
-    return f"| {place} | {how} | {settings.get('loss_chunk') or '–'} | {numbers} |"
+@pytest.mark.long
+@pytest.mark.parametrize("number", [number for number, case in enumerate(CASES) if case.gloo])
+def test_the_estimate_is_what_torch_counts_of_real_processes(number: int) -> None:
+    counted, expected = tracked_memory.count_case(number), tracked_memory.estimate_memory(CASES[number])
+    assert all(abs(expected[moment] / counted[moment] - 1) < WITHIN for moment in MOMENTS), (counted, expected)
 
 
-@pytest.mark.parametrize("processes", [1, pytest.param(4, marks=pytest.mark.long)])
-def test_the_estimate_is_what_the_engine_holds(processes: int) -> None:
-    wrong, rows = [], []
-    for case, sizes in zip(CASES[processes], counted(processes), strict=True):
-        estimate, held = sizes["estimate"], sizes["counted"]
-        off = estimate["step"] / max(held.values()) - 1, estimate["validation"] / held["validation"] - 1
-        if not (STEP[0] < off[0] < STEP[1] and VALIDATION[0] < off[1] < VALIDATION[1]):
-            wrong.append((case, off))
-        # Under loss_chunk the logits are never there all at once.
-        assert not case[0].get("loss_chunk") or held["validation"] < held["step"], case
-        rows.append(row(processes, case, sizes))
-    assert not wrong
-    assert "\n".join(rows) in (ROOT / "docs/memory.md").read_text(), (
-        "docs/memory.md: the table should say\n" + "\n".join(rows)
-    )
+def test_the_table_is_of_these_cases() -> None:
+    """docs/memory.md and the benchmark's JSON have every case, as it is estimated now."""
+    rows = json.loads(tracked_memory.RESULT.read_text())["rows"]
+    assert [row["case"] for row in rows] == [case.name for case in CASES]
+    wrong = [
+        row["case"]
+        for row, case in zip(rows, CASES, strict=True)
+        if row["estimate"] != tracked_memory.estimate_memory(case)
+    ]
+    assert not wrong, "python -m benchmarks.tracked_memory --estimates writes them again"
+    table = "\n".join(tracked_memory.row_text(row) for row in rows)
+    assert table in (ROOT / "docs/memory.md").read_text(), f"docs/memory.md: the table should say\n{table}"
+    assert all(abs(row["estimate"][moment] / row["tracked"][moment] - 1) < WITHIN for row in rows for moment in MOMENTS)
+
+
+def measured_peaks() -> list[tuple[str, Case, int]]:
+    """(name, step, bytes) of what torch gave to tensors on an H100."""
+    rows = []
+    for line in json.loads((ROOT / "benchmarks/results/gpu_check.json").read_text())["lines"]:
+        values: dict[str, Any] = line.get("values") or {}
+        if "settings" in values and not values["eight_bits"]:
+            rows.append((line["what"], values))
+    steps = json.loads((ROOT / "benchmarks/results/gpu_steps.json").read_text())["rows"]
+    rows += [(name, row) for name, row in steps.items() if row["allocated_bytes"]]
+    return [
+        (
+            name,
+            Case(
+                1, values["settings"], micro_batch=values["micro_batch"], size="1B",
+                shape=WIDE_HEADS if "heads of 128" in name else {},
+            ),
+            values["allocated_bytes"],
+        )
+        for name, values in rows
+    ]  # fmt: skip
+
+
+def test_the_estimate_is_near_what_an_h100_took() -> None:
+    peaks = measured_peaks()
+    assert len(peaks) > 12
+    for name, case, size in peaks:
+        within = 0.07 if case.train.engine == "deepspeed" else 0.01  # of deepspeed an upper bound
+        assert abs(sum(tracked_memory.estimated_parts(case).values()) / size - 1) < within, name

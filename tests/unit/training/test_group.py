@@ -53,7 +53,7 @@ def on_nodes(**gpus: int) -> list[tuple[int, str]]:
         )
         for rank, (host, number) in enumerate(gpus.items())
     ]  # fmt: skip
-    return [(process.wait(timeout=120), process.stdout.read().strip()) for process in started if process.stdout]
+    return [(process.wait(timeout=900), process.stdout.read().strip()) for process in started if process.stdout]
 
 
 def test_nodes_that_are_alike_train_together() -> None:
@@ -126,5 +126,5 @@ def test_processes_of_one_machine_listen_on_loopback_alone() -> None:
         )
         for places in environments(0, 1, 2, "127.0.0.1", free_port())
     ]
-    said = [process.communicate(timeout=120)[0].splitlines() for process in together]
+    said = [process.communicate(timeout=900)[0].splitlines() for process in together]
     assert said[0] and {line for lines in said for line in lines} == {"tcp 0100007F"}

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crawl2llm.commands.gpu_check import models as gpu_models
+from crawl2llm.commands.gpu_check import steps
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, memory
 from crawl2llm.training.estimate import deepspeed, torch
@@ -209,6 +211,14 @@ def test_no_change_is_named_that_the_trainer_refuses(engine: str, parallel: dict
             tried, kinds = tried + 1, kinds | changed(words).keys()
     assert tried > 10 or (engine == "deepspeed" and parallel)
     assert {"zero_stage", "micro_batch"} <= kinds or parallel
+
+
+@pytest.mark.parametrize(("micro_batch", "measured"), [(8, 28.30), (16, 43.63)])
+def test_eight_bits_take_what_an_h200_measured(micro_batch: int, measured: float) -> None:
+    """GiB that torch gave to tensors of the 1B Llama of gpu-check, compiled, with the loss in pieces."""
+    settings = engine_settings(engine="torch", zero_stage=0, **steps.FUSED, **steps.EIGHT_BITS)
+    estimated = steps.estimate_memory(gpu_models.llama_config("1B", 32_768, 2048), settings, micro_batch)
+    assert sum(estimated.values()) / 2**30 == pytest.approx(measured, rel=0.01)
 
 
 @pytest.mark.parametrize("batch", [4, 8, 16])

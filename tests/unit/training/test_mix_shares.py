@@ -143,6 +143,10 @@ def test_groups_that_are_all_too_short_are_refused() -> None:
         mix_shares.plan_phases(
             mix({"temperature": 1}), [Group("a", 9, 0), Group("b", 8, 0)], schedule.make_plan(told, 17), told.decay
         )
+    with pytest.raises(InputError, match=r"phases\.1\.temperature: each group has too few tokens for one window: a$"):
+        requested_shares(MixPhase(temperature=2), 1, [Group("a", 9, 0)])
+    with pytest.raises(InputError, match="too few for one window"):
+        schedule.make_plan(told, 17, windows=0)
 
 
 @settings(deadline=None)

@@ -248,16 +248,27 @@ class Products(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("kind", ["mixtral", "olmoe", "qwen3_moe"])
-def test_the_products_of_experts_are_in_bf16_without_zero_too(kind: str) -> None:
-    """By autocast, as all other products are."""
-    built = made(configured(kind), precision="bf16")
+@pytest.mark.parametrize("autocast", [True, False])
+@pytest.mark.parametrize("kind", ["mixtral", "olmoe", "qwen3_moe", "glm4_moe"])
+def test_the_products_of_experts_are_in_bf16_without_zero_too(kind: str, autocast: bool) -> None:
+    """By autocast, as all other products are, or by copies of the weights; with the loss and gradients of a loop over experts."""
     tokens = torch.randint(1, 64, (1, 2, 17), generator=torch.Generator().manual_seed(0))
-    built.step(tokens, 0.01)
-    with Products() as products:
-        update = built.step(tokens, 0.01)
-    low = "torch.bfloat16"
-    assert update.applied and products.calls == {
-        ("_grouped_mm", low, low): 2 * 2 * 3
-    }  # layers, matrices, forward and backward
-    assert all(parameter.dtype == torch.float32 for parameter in built.model.parameters())
+    found = []
+    for way in ("eager", "grouped_mm"):
+        built = made(configured(kind), precision="bf16", autocast=autocast, gradient_clipping=0)
+        built.model.set_experts_implementation(way)
+        before = {name: value.clone() for name, value in built.weights().items()}
+        built.optimizer = torch.optim.SGD(list(built.weights().values()), lr=1.0)
+        built.set_learning_rate = lambda rate: None  # type: ignore[method-assign]
+        with Products() as products:
+            update = built.step(tokens, 0.01)
+        found.append((float(update.loss), {name: before[name] - value for name, value in built.weights().items()}))
+        low = "torch.bfloat16"
+        layers, matrices, directions = 2, 2, 3
+        calls = {("_grouped_mm", low, low): layers * matrices * directions} if way == "grouped_mm" else {}
+        assert update.applied and products.calls == calls
+    assert all(value.dtype == torch.float32 for value in built.weights().values())
+    (loop, by_loop), (grouped, by_group) = found
+    assert grouped == pytest.approx(loop, abs=2e-3)
+    for name, gradient in by_loop.items():
+        assert (by_group[name] - gradient).norm() <= 0.03 * gradient.norm(), name

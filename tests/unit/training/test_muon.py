@@ -198,7 +198,7 @@ def test_processes_share_the_work_and_move_alike(tmp_path: Path, ranks: int, cut
         more = [str(tmp_path / "store"), str(tmp_path), cut]
         started = [subprocess.Popen([*command, str(rank), str(ranks), *more], cwd=ROOT) for rank in range(ranks)]
         try:
-            assert [process.wait(timeout=120) for process in started] == [0] * ranks
+            assert [process.wait(timeout=900) for process in started] == [0] * ranks
         finally:
             for process in started:
                 process.kill()

@@ -16,7 +16,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.slurm import queue
 from crawl2llm.stages.pretrain.plan import training_facts
-from crawl2llm.training import cost_estimate, gpus, resource_plan
+from crawl2llm.training import auto, cost_estimate, gpus, resource_plan
 from crawl2llm.training.auto import training_flops_per_token
 from crawl2llm.training.checkpoint import Checkpoint, KeepPolicy
 from crawl2llm.training.memory import TOLERANCE, attention_widths
@@ -114,6 +114,28 @@ def test_hours_are_operations_over_what_is_used_of_the_peak() -> None:
     assert plan(activation_checkpointing=True)["hours"] == pytest.approx(4 / 3 * one["hours"])
 
 
+def test_what_new_writes_for_h100s_has_the_speed_that_new_says() -> None:
+    """Before pretrain.plan has counted the very step; any other GPU, model or setting has what is assumed."""
+    row = auto.TABLE[-1]
+    shape = {name: getattr(row, name) for name in SHAPE}
+    one, eight = ({"model": shape, **cost_estimate.gpu_settings(2**20, row.context, number)} for number in (1, 8))
+    by_number = cost_estimate.PREDICTED_MFU[row.hidden_size, row.layers]
+    assert [plan(global_batch_tokens=2**20, **keys)["mfu"] for keys in (one, eight)] == list(by_number)
+    assert "predicted for what `crawl2llm new --gpus` writes" in plan(global_batch_tokens=2**20, **one)["basis"]
+    others: list[dict[str, Any]] = [
+        {"compile_layers": False}, {"autocast": True}, {"nodes": 2}, {"micro_batch": 8}, {"optimizer": "muon"},
+        {"activation_checkpointing": True}, {"model": {**shape, "layers": 24}},
+    ]  # fmt: skip
+    for changed in others:
+        assert plan(global_batch_tokens=2**20, **{**one, **changed})["mfu"] == cost_estimate.MFU
+    assert plan({"gpu": "h200"}, global_batch_tokens=2**20, **one)["mfu"] == cost_estimate.MFU
+    assert plan({"gpu": "h100", "mfu": 0.5}, global_batch_tokens=2**20, **one)["mfu"] == 0.5
+    assert plan(last={**LAST, "parameters": 10**9}, global_batch_tokens=2**20, **one)["mfu"] == 0.42
+    small = {name: getattr(auto.TABLE[0], name) for name in SHAPE}
+    tiny = plan(global_batch_tokens=4096, model=small, **cost_estimate.gpu_settings(4096, small["context"], 1))
+    assert tiny["basis"].startswith("an MFU of 0.19%, predicted")
+
+
 def test_without_a_peak_for_the_precision_there_are_no_hours() -> None:
     summary, single = training_facts(trained(precision="fp32"), None, 32_768), plan(precision="fp32")
     assert single["basis"] == "no peak of an h100 is known for fp32"
@@ -202,6 +224,16 @@ def test_what_an_earlier_training_measured(tmp_path: Path) -> None:
     )
     (folder / "metrics.jsonl").write_text("{damaged")
     assert cost_estimate.read_last_training(folder) is None
+
+
+def test_the_lines_say_that_eight_bits_are_counted_as_bf16() -> None:
+    line = "precision is fp8, and memory and speed are estimated as for bf16"
+    for precision, is_said in (("fp8", True), ("bf16", False)):
+        summary = training_facts(trained(precision=precision, engine="torch"), None, 32_768)
+        found = plan(precision=precision, engine="torch")
+        assert (line in resource_plan.plan_lines(summary, found)) is is_said
+        measured = resource_plan.plan_lines(summary, found | {"source": "measured"})
+        assert ("precision is fp8, and memory is estimated as for bf16" in measured) is is_said
 
 
 def test_the_lines_say_whether_it_fits_and_what_helps() -> None:

@@ -110,7 +110,7 @@ def test_answers_of_uneven_length_leave_little_in_vain() -> None:
         answers = drawn.draw(given, draws(len(given), 320))
         assert [len(answer.ids) for answer in answers] == lengths
         assert drawn.positions.computed - drawn.positions.idle >= sum(lengths)
-    shares = {count: drawn.positions.idle_share for count, drawn in held.items()}
+    shares = {count: drawn.positions.idle / drawn.positions.computed for count, drawn in held.items()}
     assert max(shares.values()) < 0.2, shares
     together = 1 - sum(lengths) / (len(lengths) * max(lengths))
     assert together > 0.7

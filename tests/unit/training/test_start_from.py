@@ -25,6 +25,7 @@ from crawl2llm.training import (
     checkpoint_integrity,
     initial,
     model,
+    routers,
     start_from,
     weight_files,
 )
@@ -376,13 +377,21 @@ MIXTURES = {
     "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
     "granitemoe": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "jamba": {"num_experts": 4, "num_experts_per_tok": 2},
+    "glm4_moe": {
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+        "first_k_dense_replace": 1,
+    },
 }
 
 
 def exported(folder: Path, tokenizer: Path, **changes: Any) -> tuple[Path, Any]:
     """A model with random weights as pretrain.train writes it, and the model."""
     made = tiny(**changes)
-    held = {name: value.detach().clone() for name, value in made.named_parameters()}
+    for number, bias in enumerate(routers.selection_biases(made).values()):
+        bias.add_(number + 1)
+    held = {name: value.detach().clone() for name, value in routers.trained_values(made).items()}
     model.export(held, made.config, "fp32", [tokenizer.parent / "tokenizer.json"], folder)
     return folder, made
 
@@ -402,7 +411,7 @@ def test_what_an_architecture_saves_otherwise_is_read_back(
         initial.empty_model(source.config), folder, tokenizer.parent / "tokenizer.json"
     )
     read = start_from.with_stored_weights(stored, lambda: initial.random_weights(source.config, 7))
-    own = dict(source.named_parameters())
+    own = routers.trained_values(source)
     found = {name: value for name, value in read if name in own}
     assert found.keys() == own.keys()
     assert all(torch.equal(value, own[name]) and value.dtype == torch.float32 for name, value in found.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import shutil
@@ -60,6 +61,23 @@ def test_the_processes_of_a_node_copy_once(shards: list[Path], tmp_path: Path) -
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.bin")}
     assert [path for path in before if after[path] != before[path]] == [cut]
     assert len(data.open_split(copies, "train")) == len(data.open_split(shards, "train"))
+
+
+def test_packed_windows_and_a_mix_are_copied_too(shards: list[Path], tmp_path: Path) -> None:
+    written = {name: tmp_path / name / "manifest.json" for name in ("packs", "mix")}
+    for name, path in written.items():
+        path.parent.mkdir()
+        (path.parent / "8.windows").write_bytes(name.encode())
+        Manifest(f"pretrain.{name}", "test").write(path, [path.parent / "8.windows"])
+    args = argparse.Namespace(tokens=shards, packs=[written["packs"]], mix=[written["mix"]])
+    token_staging.stage_inputs(args, str(tmp_path / "node"))
+    for name, path in written.items():
+        (copy,) = getattr(args, name)
+        assert copy.is_relative_to(tmp_path / "node") and Manifest.read(copy).key == Manifest.read(path).key
+        assert (copy.parent / "8.windows").read_bytes() == name.encode()
+    without = argparse.Namespace(tokens=shards, packs=[], mix=[])
+    token_staging.stage_inputs(without, str(tmp_path / "node"))
+    assert (without.tokens, without.packs, without.mix) == (args.tokens, [], [])
 
 
 def test_without_a_folder_nothing_is_copied(shards: list[Path]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -113,6 +115,15 @@ def test_stage_0_is_stage_1(alone: None, chunk: int) -> None:
     assert all(torch.equal(value, expected_weights[name]) for name, value in weights.items())
     assert {value.dtype for value in built.model.parameters()} == {torch.bfloat16}
     assert {value.dtype for value in weights.values()} == {torch.float32}
+
+
+def test_a_model_that_is_gone_leaves_nothing(alone: None) -> None:
+    """`crawl2llm tune` and `gpu-check` build one engine after the other: seen on an H200, masters and copies of the first stayed."""
+    built = trained(0)[2]
+    values = [weakref.ref(value) for value in [*built.model.parameters(), *built.weights().values()]]
+    del built
+    gc.collect()
+    assert not any(value() is not None for value in values)
 
 
 def test_not_with_parts_of_matrices() -> None:

@@ -15,7 +15,7 @@ from transformers import AutoConfig
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.compress import calibration, masks
 from crawl2llm.stages.compress.settings import PruneSettings
-from crawl2llm.training import data, engine, heldout, model
+from crawl2llm.training import data, engine, heldout, model, stream_documents
 from crawl2llm.training import pair_run as finetune
 from crawl2llm.training.batch import IGNORE
 from crawl2llm.training.model_loading import context_of
@@ -55,7 +55,8 @@ class Windows:
 
     def ids(self, step: int) -> list[str]:
         """The ids of the documents of a step, of all processes."""
-        return data.document_ids(self.tokens, self.step_indices(step), self.context)
+        places = data.window_places(self.step_indices(step), self.context)
+        return stream_documents.document_ids(self.tokens, places)
 
     def micro_batches(self, step: int, rank: int) -> list[MicroBatch]:
         """A process's micro-batches of a step; every process has as many."""

@@ -9,8 +9,9 @@ from crawl2llm.chain.config_schema import auto_keys
 from crawl2llm.chain.steps import SYNTHESIZE, is_used
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.pretrain.steps import STREAM
 from crawl2llm.training import auto
-from crawl2llm.training.pretraining_settings import TrainSettings
+from crawl2llm.training.pretraining_settings import ResolvedSettings, TrainSettings
 from crawl2llm.training.schedule import make_plan
 from crawl2llm.training.vocabulary_size import vocabulary_entries
 
@@ -31,11 +32,17 @@ def keys_on_auto(config: dict[str, Any]) -> list[str]:
     return [key for key in names if key != "epochs" or not budget]
 
 
-def preview_line(config: dict[str, Any], auto_keys: list[str], names: list[str], manifests: list[Manifest]) -> str:
+def preview_line(
+    config: dict[str, Any],
+    auto_keys: list[str],
+    names: list[str],
+    manifests: list[Manifest],
+    packs: Manifest | None = None,
+) -> str:
     """One line for people on what is `auto` in a config that reads the files `names`.
 
-    manifests: the manifests of tokenize.train and tokenize.encode, if they are there and up to date. Raises InputError for
-    settings that no value goes with.
+    manifests, packs: the manifests of tokenize.train and tokenize.encode, and that of pretrain.pack or pretrain.mix, if they are there
+    and up to date. Raises InputError for settings that no value goes with.
     """
     few = len(auto_keys) < 6
     keys_text = ", ".join(auto_keys) if few else f"{len(auto_keys)} keys of {' and '.join(STEPS)}"
@@ -47,7 +54,7 @@ def preview_line(config: dict[str, Any], auto_keys: list[str], names: list[str],
             values = {"vocabulary": vocabulary, **dict(settings.model), **dict(settings)}
             keys_text = ", ".join(f"{key} {values[key]:,}" for key in auto_keys if values[key] is not None)
         try:
-            planned = make_plan(settings, tokens)
+            planned = make_plan(settings, tokens, _count_windows(packs, settings))
         except InputError as error:  # too few tokens: the data half and its report can be worked with all the same
             return f"{MARK}{keys_text}: {error}"
         return (
@@ -76,3 +83,11 @@ def _count_tokens(manifests: list[Manifest]) -> tuple[int, int] | None:
         return sum(shard.summary["train"]["tokens"] for shard in manifests[1:]), manifests[0].summary["vocabulary"]
     except (IndexError, KeyError, TypeError):
         return None
+
+
+def _count_windows(packs: Manifest | None, settings: ResolvedSettings) -> int | None:
+    """The windows of an epoch of a training that packs documents; None of another, and without its windows."""
+    if packs is None or settings.packing == STREAM:  # pretrain.pack has windows of other trainings of a sweep too
+        return None
+    totals = packs.summary.get("packing", {}).get(str(settings.model.context))
+    return totals["windows"] if totals else None

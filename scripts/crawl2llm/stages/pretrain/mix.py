@@ -1,8 +1,9 @@
 """Draw the order in which the training reads its groups (sources, languages, qualities, topics), and say before it what that takes.
 
 Writes `mix.json`: groups, phases and the share of each group in each phase; `spans.npy`: where in the training stream each group's
-documents are. No token is written again. The order itself is a formula of both and the seed (training/mix_order.py). The
-manifest's summary has, for each group, its tokens, those that are trained on, and the epochs that this is.
+documents are; and with `packing: best_fit` the windows that they were packed into, group by group (training/packing.py). No token is
+written again. The order itself is a formula of these and the seed (training/mix_order.py). The manifest's summary has, for each group,
+its tokens, those that are trained on, and the epochs that this is.
 """
 
 from __future__ import annotations
@@ -21,12 +22,19 @@ from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, scratch_folder, write_atomically
 from crawl2llm.core.phrases import and_more
 from crawl2llm.stages.pretrain.mix_parts import Parts, add_by_document, add_by_source, by_language, by_quality, by_topic
-from crawl2llm.training import auto, data, mix_reader, schedule
+from crawl2llm.training import auto, data, mix_reader, packing, schedule
 from crawl2llm.training.mix_order import MixOrder, largest_deviation
-from crawl2llm.training.mix_shares import SECTION, Group, Phase, last_steps, plan_phases, requested_shares
-from crawl2llm.training.packing import BEST_FIT, Packing, add_totals
+from crawl2llm.training.mix_shares import (
+    SECTION,
+    Group,
+    Phase,
+    check_windows,
+    last_steps,
+    plan_phases,
+    requested_shares,
+)
+from crawl2llm.training.packed_windows import BEST_FIT, PACKING
 from crawl2llm.training.pretraining_settings import MixSettings, ResolvedSettings, TrainSettings
-from crawl2llm.training.window_readers import pack_stream
 
 WARM = 10  # batches before a share is compared with what it should be: in the first, one window more or less is much
 # Windows at most whose shares are compared one by one; later ones differ less (training/mix_order.py).
@@ -106,21 +114,24 @@ class Task(MixSettings):
 
 
 def pack_group_windows(
-    tokens: list[Path], context: int, spans: Path, groups: list[Group], sizes: Sequence[int]
-) -> tuple[list[Group], list[Packing]]:
-    """The groups with as many windows as best fit makes of their documents, and the packings. sizes: spans of each group."""
-    stream, group_tokens = data.open_split(tokens, "train"), [group.tokens for group in groups]
-    packings = mix_reader.pack_groups(stream, context, np.load(spans, mmap_mode="r"), group_tokens, sizes)
-    numbers = map(mix_reader.count_windows, packings)
-    return [replace(group, windows=number) for group, number in zip(groups, numbers, strict=True)], packings
+    tokens: list[Path], context: int, spans_file: Path, groups: list[Group], sizes: Sequence[int]
+) -> tuple[list[Group], list[Path], dict[str, int]]:
+    """The groups with as many windows as best fit makes of their documents, the files of these, and what was made of all documents.
+
+    sizes: spans of each group.
+    """
+    parts = np.split(np.load(spans_file, mmap_mode="r"), np.cumsum(sizes)[:-1], axis=1)
+    spans = [packing.Spans(part[0], part[1], group.tokens) for part, group in zip(parts, groups, strict=True)]
+    files, totals = packing.write_packing(data.open_split(tokens, "train"), context, spans_file.parent, spans)
+    packed = [replace(group, windows=made["windows"]) for group, made in zip(groups, totals, strict=True)]
+    return packed, files, packing.add_totals(totals)
 
 
 def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
     shards = [Manifest.read(path) for path in args.tokens]
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     train = auto.resolve(mix.train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
-    packed = pack_stream(train.packing, data.open_split(args.tokens, "train"), train.model.context)
-    plan = schedule.make_plan(train, tokens, len(packed) if packed else None)
+    context = train.model.context
     folder = args.manifest.parent
     folder.mkdir(parents=True, exist_ok=True)
     spans, facts = folder / mix_reader.SPANS, folder / mix_reader.FILE
@@ -136,10 +147,13 @@ def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
         else:
             names, borders_ = by_quality(args.tokens, args.signals, mix.buckets)
             add_by_document(args.tokens, parts, names)
-        groups, sizes = parts.write(spans, plan.context)
-    packings: list[Packing] = []
+        groups, sizes = parts.write(spans, context)
+    packs: list[Path] = []
+    totals: dict[str, int] = {}
     if train.packing == BEST_FIT:
-        groups, packings = pack_group_windows(args.tokens, plan.context, spans, groups, sizes)
+        groups, packs, totals = pack_group_windows(args.tokens, context, spans, groups, sizes)
+    check_windows(groups, context)
+    plan = schedule.make_plan(train, tokens, totals.get("windows"))
     planned_phases, capped = plan_phases(mix, groups, plan, train.decay)
     order = MixOrder(planned_phases, [group.name for group in groups], [group.windows for group in groups], train.seed)
     whole = plan.window_span(plan.steps + 1)[0]
@@ -172,10 +186,10 @@ def body(args: argparse.Namespace, mix: Task, manifest: Manifest) -> list[Path]:
         "held": capped,
         "deviation": {"largest": largest, "group": groups[group].name, "windows": windows, "after_steps": WARM},
         "spans": int(np.sum(sizes)),
-        **({"packing": totals} if (totals := add_totals(packings)) else {}),
+        **({PACKING: {str(context): totals}} if totals else {}),
     }
     log_mix(manifest.summary, mix)
-    return [facts, spans]
+    return [facts, spans, *packs]
 
 
 main = Program("pretrain.mix", __doc__, Task, body)

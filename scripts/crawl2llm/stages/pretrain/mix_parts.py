@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.formats.external_partition import Spill
-from crawl2llm.training.mix_reader import stream_files
 from crawl2llm.training.mix_shares import SECTION, Group
+from crawl2llm.training.stream_documents import stream_files
 
 SPAN = np.dtype([("start", "<i8"), ("tokens", "<i8")])
 MOST = 1_000  # groups: each has its line on the page, and its count in a step's row

@@ -21,6 +21,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.settings import AUTO
 from crawl2llm.training import auto, cost_estimate, gpus, init_checks, resource_plan, schedule, sizes
+from crawl2llm.training.estimate.shape import bytes_of_precision
 from crawl2llm.training.measures import flops_per_token
 from crawl2llm.training.parameters import ParameterCounts, count_model_parameters
 from crawl2llm.training.pretraining_settings import PlanSettings, ResolvedSettings, TrainSettings
@@ -28,7 +29,10 @@ from crawl2llm.training.pretraining_settings import PlanSettings, ResolvedSettin
 TRAIN = "pretrain.train"
 # A record is the same whenever the same machine makes the same result: without what is free now, and how fast the last training was.
 LASTING = ("gpu", "processes", "memory", "disk")
-BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+
+
+class UncountedError(InputError):
+    """A key is `auto`, and what decides it is known later: after tokenize."""
 
 
 def training_facts(
@@ -36,7 +40,7 @@ def training_facts(
 ) -> dict[str, Any]:
     """What a training with these settings of pretrain.train, complete, takes, whatever machine it runs on.
 
-    tokens: of the training split; None before they are counted, when keys that are `auto` raise InputError, and a budget in
+    tokens: of the training split; None before they are counted, when keys that are `auto` raise UncountedError, and a budget in
     epochs gives neither steps nor operations. windows: of an epoch, if documents are packed. Tokens, epochs and operations are those of
     the steps that are left after `start_from`, if that is a checkpoint; `steps` is the number of the last one. Raises InputError if none
     is left. `tokens_per_parameter` is to be compared with the 20 of Hoffmann et al. 2022 (Chinchilla, https://arxiv.org/abs/2203.15556);
@@ -48,7 +52,7 @@ def training_facts(
             stated = stated.model_copy(update={"model": sizes.fill_shape(stated.model, vocabulary)})
             resolved = cast(ResolvedSettings, stated)
         if open_names := open_keys(stated):
-            raise InputError(f"{', '.join(open_names)} are auto: known once tokenize.encode has counted the tokens")
+            raise UncountedError(f"{', '.join(open_names)} are auto: known once tokenize.encode has counted the tokens")
         if (stated.steps, stated.tokens) != (None, None):
             without_epochs = resolved.model_copy(update={"epochs": None})
             planned = schedule.make_plan(without_epochs, 2 + resolved.model.context)
@@ -85,17 +89,17 @@ def training_facts(
         "tokens_per_parameter": trained and round(trained / counts.total, 2),
         "chinchilla_tokens_per_parameter": auto.TOKENS_A_PARAMETER,
         "flops": {"per_token": token_flops, "total": trained and token_flops * trained},
-        "model_bytes": BYTES[resolved.save_dtype] * counts.total,
+        "model_bytes": bytes_of_precision(resolved.save_dtype) * counts.total,
         "checkpoint_bytes": checkpoint_bytes(resolved, counts),
     }
 
 
-def packing_totals(tokens: list[Path], context: int) -> dict[str, int]:
-    """What best fit makes of the documents of the whole stream, whatever mix reads it; it is logged, too."""
-    from crawl2llm.training import data, packing  # numpy: what a command imports of this module needs none
+def packing_totals(packs: list[Path], context: int) -> dict[str, int]:
+    """What best fit made of the documents, which is logged, too; {} if they are not packed. packs: the manifest, if there is one."""
+    from crawl2llm.training import packed_windows  # numpy: what a command imports of this module needs none
 
-    totals = packing.Packing(data.open_split(tokens, "train"), context).totals
-    log.info("%s", packing.totals_text(totals))
+    if totals := packed_windows.read_totals(packs, context):
+        log.info("%s", packed_windows.totals_text(totals))
     return totals
 
 
@@ -110,7 +114,7 @@ def checkpoint_bytes(train: TrainSettings, counts: ParameterCounts) -> int:
     if train.engine == "torch" or train.zero_stage == 3:
         return 4 * counts.total + moments
     has_fp32_copy = train.zero_stage or train.precision != "fp32"
-    return BYTES[train.precision] * counts.total + moments + (4 * counts.total if has_fp32_copy else 0)
+    return bytes_of_precision(train.precision) * counts.total + moments + (4 * counts.total if has_fp32_copy else 0)
 
 
 def open_keys(train: TrainSettings) -> list[str]:
@@ -133,8 +137,8 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     train = task_settings(TrainSettings, args, settings.train, TRAIN)
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     vocabulary, packed = Manifest.read(args.tokenizer).summary["vocabulary"], {}
-    if train.packing != "stream":
-        packed = packing_totals(args.tokens, auto.resolve(train, tokens, vocabulary).model.context)
+    if args.packs:
+        packed = packing_totals(args.packs, auto.resolve(train, tokens, vocabulary).model.context)
     summary = training_facts(train, tokens, vocabulary, packed.get("windows"))
     if packed:
         summary["packing"] = packed
@@ -172,7 +176,7 @@ def predict_speed(
     It takes seconds, and torch. resources: as `resource_plan.plan_resources`. Raises InputError for pretrain.plan.gpu_check.
     """
     gpu = gpus.training_gpu(plan_settings, train.device, profile_gpu)
-    if gpu is None or resources["refused"] or cost_estimate.ASSUMED not in resources["basis"]:
+    if gpu is None or resources["refused"] or resources.get("source") != "assumed":
         return None
     try:
         from crawl2llm.training.prediction import predict

@@ -52,7 +52,7 @@ def body(args: argparse.Namespace, task: Task, manifest: Manifest) -> list[Path]
     on_stop_signal(lambda number, _: signals.append(number))
     settings = task_settings(TrainSettings, args, task.train, TRAIN)
     folder = contender.folder_of(args, settings, task.rungs)
-    args.tokens = token_staging.stage_tokens(args.tokens, settings.stage_to)
+    token_staging.stage_inputs(args, settings.stage_to)
     if os.environ["RANK"] != "0":
         contender.train_to_rung(contender.Contender(args, settings, folder, task.rungs, rung), signals)
         return []

@@ -5,7 +5,10 @@ from __future__ import annotations
 from crawl2llm.chain import halving
 from crawl2llm.chain.config_schema import tracked_section
 from crawl2llm.chain.step import Config, Step
+from crawl2llm.core.settings import AUTO
 
+MIX, PACK = "pretrain.mix", "pretrain.pack"
+STREAM = "stream"  # a value of pretrain.train.packing: no document is packed
 TRAINING_PATHS = ("train.start_from",)
 TOKENS = ("tokenize.encode", "tokenize.train")
 # By `pretrain.mix.by`, what says which group a document is of.
@@ -15,6 +18,29 @@ MIXED_BY = {"language": "language.score", "quality": "quality.score", "topic": "
 def has_phases(config: Config) -> bool:
     """Whether the config has phases of a mix."""
     return bool(config["pretrain"]["mix"]["phases"])
+
+
+def packed_trainings(config: Config) -> list[Config]:
+    """What decides the windows of the trainings that pack documents, of the contenders of sweep.halving too: each once."""
+    contenders = halving.setting_by_contender(config) if halving.is_used(config) else ()
+    trainings = [halving.contender_section(config, name) for name in contenders] or [config["pretrain"]["train"]]
+    out: list[Config] = []
+    for train in trainings:
+        context, batch = train["model"]["context"], train["global_batch_tokens"]
+        windows = {"context": context, **({"global_batch_tokens": batch} if context == AUTO else {})}
+        if train["packing"] != STREAM and windows not in out:
+            out.append(windows)
+    return out
+
+
+def packs_stream(config: Config) -> bool:
+    """Whether a training packs the documents of the stream; those of a mix pretrain.mix packs."""
+    return bool(packed_trainings(config)) and not has_phases(config)
+
+
+def pack_settings(config: Config, task: str) -> Config:
+    """What decides the windows of pretrain.pack beside the tokens."""
+    return {"trainings": packed_trainings(config)}
 
 
 def reads_one_grouping(need: str, config: Config, task: str) -> bool:
@@ -45,10 +71,25 @@ def judging_settings(config: Config, task: str) -> Config:
     return halving.judging_settings(config) if halving.is_used(config) else {}
 
 
+def packs_documents(config: Config, task: str) -> bool:
+    """Whether the training of a config, or of its contender, packs documents."""
+    return bool(contender_config(config, task)["pretrain"]["train"]["packing"] != STREAM)
+
+
+def reads_packing(need: str, config: Config, task: str) -> bool:
+    """Windows of pretrain.pack only where the training packs documents."""
+    return need != PACK or packs_documents(config, task)
+
+
+def reads_windows(need: str, config: Config, task: str) -> bool:
+    """What packs documents, only where it counts them."""
+    return need not in (PACK, MIX) or packs_documents(config, task)
+
+
 TOKEN_INPUTS = {"tokens": "tokenize.encode", "tokenizer": "tokenize.train"}
 
 STEPS = {
-    "pretrain.mix": Step(
+    MIX: Step(
         is_used=has_phases,
         reads=reads_one_grouping,
         extra_settings=training_settings,
@@ -56,17 +97,22 @@ STEPS = {
         inputs={**TOKEN_INPUTS, "signals": tuple(MIXED_BY.values())},
         optional=("signals",),
     ),
+    PACK: Step(inputs={"tokens": "tokenize.encode"}, is_used=packs_stream, extra_settings=pack_settings),
     # What the training will take, from which checkpoint it starts, too.
     "pretrain.plan": Step(
+        reads=reads_windows,
         extra_settings=training_settings,
         extra_paths=TRAINING_PATHS,
         files_of="pretrain.train",
-        inputs=TOKEN_INPUTS,
+        inputs={**TOKEN_INPUTS, "packs": (PACK, MIX)},
+        optional=("packs",),
         environment="train",
     ),
     # Where variants are judged while they train (sweep.halving); a task reads those of the rung before.
     "pretrain.rung": Step(
-        inputs=TOKEN_INPUTS,
+        inputs={**TOKEN_INPUTS, "packs": PACK},
+        optional=("packs",),
+        reads=reads_packing,
         per="contender",
         is_used=halving.is_used,
         extra_settings=rung_settings,
@@ -78,9 +124,10 @@ STEPS = {
     ),
     "pretrain.halve": Step(inputs={"rungs": "pretrain.rung"}, is_used=halving.is_used, extra_settings=judging_settings),
     "pretrain.train": Step(
-        (*TOKENS, "pretrain.mix", "pretrain.halve"),
-        inputs={**TOKEN_INPUTS, "mix": "pretrain.mix"},
-        optional=("mix",),
+        (*TOKENS, MIX, "pretrain.halve"),
+        inputs={**TOKEN_INPUTS, "mix": MIX, "packs": PACK},
+        optional=("mix", "packs"),
+        reads=reads_packing,
         environment="train",
     ),
 }

@@ -30,10 +30,9 @@ from crawl2llm.training import (
     mix_reader,
     mixture,
     model,
-    packing,
+    packed_windows,
     program,
     token_staging,
-    window_readers,
 )
 from crawl2llm.training.callback import Callback
 from crawl2llm.training.callbacks import early_stop, roll_back, skipped_steps
@@ -41,6 +40,7 @@ from crawl2llm.training.callbacks.async_failures import AsyncFailures
 from crawl2llm.training.callbacks.checkpoints import Checkpoints
 from crawl2llm.training.callbacks.early_stop import EarlyStop
 from crawl2llm.training.callbacks.ema import UpdateEma
+from crawl2llm.training.callbacks.expert_load import ExpertLoad
 from crawl2llm.training.callbacks.loss_rows import LossRows, SyncRows
 from crawl2llm.training.callbacks.memory_rehearsal import MemoryRehearsal
 from crawl2llm.training.callbacks.phases import Phases
@@ -81,6 +81,9 @@ def callbacks_of(run: Run, recorder: metrics.Recorder | None) -> list[Callback]:
         ),  # after the roll back's rows, which may take longer than a step
         stats,
         MemoryRehearsal(run),
+        ExpertLoad(run.engine.routers, recorder, settings.log_every, steps, run.wants_validation, may_end)
+        if run.engine.routers
+        else None,
         Speed(run, recorder, stats) if recorder else None,
         Validation(run.wants_validation, run.validate, run.keeps_best),
         stopper,
@@ -113,7 +116,7 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
     signals: list[int] = []
     on_stop_signal(lambda number, _: signals.append(number))
     folder = command_line.checkpoint_folder(args)
-    args.tokens = token_staging.stage_tokens(args.tokens, settings.stage_to)
+    token_staging.stage_inputs(args, settings.stage_to)
     if os.environ["RANK"] != "0":
         train_to_end(Run(args, settings, folder), None, signals)
         return []
@@ -147,14 +150,14 @@ def log_start(run: Run) -> None:
         f"{sizes['total']:,}", f"{sizes['non_embedding']:,}", f"{plan.steps:,}", f"{plan.tokens_per_step:,}",
         plan.epochs, run.processes, run.device.type, run.kind, run.settings.zero_stage, run.settings.precision,
     )  # fmt: skip
-    if totals := run.reader.packing_totals():
-        log.info("%s", packing.totals_text(totals))
+    if run.packed:
+        log.info("%s", packed_windows.totals_text(run.packed))
     done = run.state.done
     if done and (own_folder := run.folder / f"step-{done:06d}").is_dir():  # not at the beginning of a branch
         log.info("%s", checkpoint_folders.resume_line(own_folder, done, plan.steps))
     if not run.heldout_sizes["tokens"]:
         log.warning("the shards hold no validation documents: there will be no validation loss")
-    for words in mixture.report_notes(run.engine.model.config):
+    for words in mixture.report_notes(run.engine.model.config, run.settings.router_bias_rate):
         log.warning("%s", words)
 
 
@@ -190,9 +193,9 @@ def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest
         + roll_back.report_notes(state.rolled)
         + early_stop.report_notes(state, plan.steps)
     )
-    notes += mixture.report_notes(run.engine.model.config)
-    if totals := run.reader.packing_totals():
-        notes.append(packing.totals_text(totals))
+    notes += mixture.report_notes(run.engine.model.config, run.settings.router_bias_rate)
+    if run.packed:
+        notes.append(packed_windows.totals_text(run.packed))
     if not scores:
         notes.append("The corpus has no validation documents: there is no validation loss.")
     notes += checkpoint_folders.code_change_notes(list(run.changed))
@@ -206,7 +209,7 @@ def write_results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest
         "steps": done,
         "epochs": tokens / plan.context / plan.windows,
         **mix_reader.manifest_summary(run.mix, rows, done),
-        **window_readers.manifest_summary(run.reader),
+        **({packed_windows.PACKING: run.packed} if run.packed else {}),
         "global_batch_tokens": plan.tokens_per_step,
         "learning_rate": settings.learning_rate,
         "loss": losses[-1]["loss"] if losses else None,

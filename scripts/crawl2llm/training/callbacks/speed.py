@@ -61,6 +61,8 @@ class Speed(Callback):
             "learning_rate": schedule.learning_rate(step, steps, run.engine_settings),
             "grad_norm": state.update.norm if state.update.applied else None,
             **({} if state.update.balance is None else {"router_loss": float(state.update.balance)}),
+            **({} if state.update.router_z is None else {"router_z_loss": float(state.update.router_z)}),
+            **state.experts,
             "tokens_per_second": round(rate, 1),
             "mfu": mfu,
             "seconds": round(recorder.seconds + state.clock.total_seconds, 3),

@@ -32,8 +32,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from crawl2llm.training import engine, initial, layers, loss_scale, malloc_tuning, mixture
+from crawl2llm.training import engine, float8, initial, layers, loss_scale, malloc_tuning, mixture, routers
 from crawl2llm.training.batch import IGNORE, Batch
+from crawl2llm.training.checks import FP8
 from crawl2llm.training.ema import EMA
 from crawl2llm.training.engines import torch_files
 from crawl2llm.training.engines.checkpoint_staging import StagedState
@@ -60,6 +61,9 @@ class Torch(engine.Engine):
             layers.autocast_products()
         self.model = job.empty_model()
         self.names = {name: value.shape for name, value in self.model.named_parameters()}
+        if job.settings.precision == FP8:
+            tokens = job.micro_batch * job.config.max_position_embeddings
+            float8.convert_layers(initial.decoder_layers(self.model), tokens, emulate=job.device.type == "cpu")
         self.cut = ModelShard(job.parallel, job.device) if job.parallel else None
         if self.cut:
             self.cut.apply(self.model)
@@ -104,7 +108,12 @@ class Torch(engine.Engine):
         self._finish_setup(job)
 
     def _shard_model(self, job: engine.Job) -> None:
-        """FSDP2 for each block, and for what is around them."""
+        """FSDP2 for each block, and for what is around them.
+
+        A block's weights are given back after its forward pass under stage 3 alone, which has no room for them. What is around the blocks
+        stays: the head's backward pass comes next. FSDP2 gathers the next block while one computes: in the forward pass since the host,
+        which waits once a step, is ahead of the GPU, and in the backward pass by its own order. To gather more would take memory.
+        """
         mesh = self.cut.shared if self.cut else self._sharding_mesh(job)
         policy = MixedPrecisionPolicy(self.low, torch.float32)
         for block in initial.decoder_layers(self.model):
@@ -145,13 +154,15 @@ class Torch(engine.Engine):
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, self.low)
 
-    def step(self, batch: Batch, rate: float, fits: engine.Fits | None = None) -> engine.Update:
+    def step(
+        self, batch: Batch, rate: float, fits: engine.Fits | None = None, reduce: engine.Reduce | None = None
+    ) -> engine.Update:
         """As `engine.Engine.step`; a batch is the same for all processes that work on it together, and then of windows."""
         if self.cut:
             assert isinstance(batch, torch.Tensor)
             batch = self.cut.sequence_part(batch)
         if self.pipe is None:
-            return super().step(batch, rate, fits)
+            return super().step(batch, rate, fits, reduce)
         assert isinstance(batch, torch.Tensor)
         self.set_learning_rate(rate)
         loss = self.pipe.add_gradients(batch, self.mean_loss)
@@ -194,7 +205,7 @@ class Torch(engine.Engine):
         parameters = list(self.weights().values())
         total = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         total = total.full_tensor() if isinstance(total, DTensor) else total
-        norm = float(total)
+        norm = self.read_norm(total)
         if self.scaling:
             total = total / self.scaling.value  # a power of two: exactly what `norm` is divided by
             norm = self._unscale_gradients(self.scaling, parameters, norm)
@@ -274,6 +285,7 @@ class Torch(engine.Engine):
                 continue
             state[f"{engine.WEIGHT}/{name}"] = parameter.detach()
             state |= {f"{kind}/{name}": value for kind, value in self.optimizer.state[parameter].items()}
+        state |= {f"{engine.WEIGHT}/{name}": value for name, value in routers.selection_biases(self.model).items()}
         return state | {f"{EMA}/{name}": value for name, value in self.ema.items()}
 
     def save(self, folder: Path) -> None:
@@ -322,6 +334,8 @@ class Torch(engine.Engine):
             if self.cut and len(stages) > 1:
                 holder = next(number for number, stage in enumerate(stages) if name in stage)
                 value = self.cut.from_stage(value.clone(memory_format=torch.contiguous_format), holder)
+            yield name, value.cpu().clone()
+        for name, value in routers.selection_biases(self.model).items():
             yield name, value.cpu().clone()
 
 

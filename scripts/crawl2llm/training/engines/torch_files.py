@@ -17,7 +17,7 @@ from torch.distributed.checkpoint import CheckpointException, HuggingFaceStorage
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training import checkpoint_integrity, engine
+from crawl2llm.training import checkpoint_integrity, engine, routers
 from crawl2llm.training.ema import EMA
 from crawl2llm.training.engines.stream_writer import StreamWriter
 
@@ -35,22 +35,38 @@ def write_state(state: State, folder: Path) -> None:
 def read_state(state: State, all_keys: Collection[str], path: Path, folder: Path) -> bool:
     """Fill a state from the checkpoint at `path`; False if that has no EMA of the weights. A collective call.
 
-    all_keys: the keys of all processes together. folder: the run's. Raises InputError if the checkpoint has other keys, except an EMA.
+    all_keys: the keys of all processes together. folder: the run's. Raises InputError if the checkpoint has other keys, except an EMA and
+    `unsaved_biases`, which become 0.
     """
     reader = HuggingFaceStorageReader(str(path))
     stored_keys = reader.read_metadata().state_dict_metadata.keys()
     has_ema = any(map(_is_ema, stored_keys))
     both = has_ema and any(map(_is_ema, all_keys))  # else it is not compared
     expected, stored = ({key for key in keys if both or not _is_ema(key)} for keys in (all_keys, stored_keys))
+    zeros = unsaved_biases(expected, stored)
+    expected -= zeros
     if differing := sorted(expected ^ stored):
         raise InputError(engine.other_optimizer_text(path, f"{differing[0]} is not in both"))
     try:
-        dcp.load({key: value for key, value in state.items() if has_ema or not _is_ema(key)}, storage_reader=reader)
+        stored_state = {
+            key: value for key, value in state.items() if (has_ema or not _is_ema(key)) and key not in zeros
+        }
+        dcp.load(stored_state, storage_reader=reader)
     except CheckpointException as failed:
         raise InputError(
             f"{path} could not be loaded: {failed}; {checkpoint_integrity.remedy(path, folder)}"
         ) from failed
+    for key in zeros & state.keys():
+        state[key].zero_()
     return has_ema
+
+
+def unsaved_biases(names: Iterable[str], stored: Collection[str]) -> set[str]:
+    """The routers' selection biases among `names`, if none is `stored`: the checkpoint is of a version that did not save them, and in
+    which they stayed 0.
+    """
+    biases = {name for name in names if name.rpartition(".")[2] == routers.BIAS}
+    return biases if biases.isdisjoint(stored) else set()
 
 
 @torch.no_grad()
@@ -88,11 +104,15 @@ def shard_like(value: torch.Tensor, parameter: torch.Tensor | None) -> torch.Ten
 
 
 def saved_parameters(folder: Path, names: Iterable[str]) -> engine.Saved:
-    """(name, {kind: whole tensor}) of the parameters `names` in a checkpoint of this engine; needs no process group."""
+    """(name, {kind: whole tensor}) of the parameters `names` in a checkpoint of this engine, without `unsaved_biases`; needs no process
+    group.
+    """
     stored: dict[str, Any] = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
     kinds = sorted({key.partition("/")[0] for key in stored})
-    names = list(names)
-    engine.check_names((key.partition("/")[2] for key in stored), names, folder)
+    names, stored_names = list(names), {key.partition("/")[2] for key in stored}
+    zeros = unsaved_biases(names, stored_names)
+    names = [name for name in names if name not in zeros]
+    engine.check_names(stored_names, names, folder)
     for name in names:
         keys = [key for kind in kinds if (key := f"{kind}/{name}") in stored]
         tensors: dict[str, Any] = {

@@ -7,6 +7,7 @@ https://arxiv.org/abs/2006.15704, section 3.2.3). DDP itself would add them up a
 
 from __future__ import annotations
 
+import weakref
 from functools import partial
 
 import torch
@@ -31,9 +32,11 @@ class WeightCopies:
         self.counts = [places.count(place) for place in range(len(self.buckets))]  # gradients that a bucket waits for
         self.missing = list(self.counts)
         self.reductions: list[dist.Work] = []
+        # Python's collector does not look into hooks: one that held this object would keep the model for ever.
+        add_gradient = partial(WeightCopies._add_gradient, weakref.proxy(self))
         for name, copy in self.copies.items():
             copy.data = copy.data.to(dtype)
-            copy.register_post_accumulate_grad_hook(partial(self._add_gradient, self.masters[name]))
+            copy.register_post_accumulate_grad_hook(partial(add_gradient, self.masters[name]))
 
     def _make_buckets(self) -> None:
         """Give each master weight a gradient that lies in a bucket, in the order in which a backward pass makes them."""

@@ -63,7 +63,7 @@ def peak_memory(shape: Shape, how: Training) -> dict[str, int]:
         optimizer += 4 * (n - shape.value_parameters) // split
     # A validation has less of all else, and of a chunk's logits perhaps more.
     activations = model.backward_activations(shape, how)
-    logits = max(model.logit_bytes(shape, how), model.validation_bytes(shape, how)["logits"])
+    logits = max(model.logit_bytes(shape, how), model.validation_logits(shape, how))
     # The update runs on the node's processors, by gradients that were copied there.
     if how.cuda and how.offload_optimizer != "none":
         optimizer = 0

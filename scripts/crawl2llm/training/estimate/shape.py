@@ -15,6 +15,11 @@ PIECE = 1 << 26  # bytes of logits that are measured at once on a GPU: training/
 AT_ONCE = 1 << 23  # training/muon.py, AT_ONCE: no import, which would take torch's seconds
 
 
+def bytes_of_precision(precision: str) -> int:
+    """Bytes of a number that a training with this `precision` computes with; fp8 is kept as bf16."""
+    return 4 if precision == "fp32" else 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """What decides the size of a model: `parameters` are all, embeddings too. width, kv: of queries, of keys, where not the hidden size."""
@@ -83,7 +88,12 @@ class Training:
     @property
     def number_bytes(self) -> int:
         """Bytes of a number that is computed with."""
-        return 4 if self.precision == "fp32" else 2
+        return bytes_of_precision(self.precision)
+
+    @property
+    def fuses_casts(self) -> bool:
+        """Whether compiled layers make what they multiply in eight bits again in the backward pass. With autocast it was measured."""
+        return self.compiled and self.precision == "fp8" and self.casts and not self.recomputed
 
     @property
     def casts(self) -> bool:
@@ -109,22 +119,30 @@ def layer_activations(shape: Shape, tokens: int, low: int, cast: bool = False) -
     return tokens * (norms + low * (2 * width + 2 * kv + 4 * shape.intermediate))
 
 
-def compiled_activations(shape: Shape, tokens: int, low: int, cast: bool = False) -> int:
-    """As `layer_activations`, of a layer that is compiled for a GPU: the stream before each norm, and what matrix products and attention
-    read.
+def compiled_activations(shape: Shape, tokens: int, low: int, cast: bool = False, eight_bits: bool = False) -> int:
+    """As `layer_activations`, of a layer that is compiled for a GPU: the stream before it, what attention's product adds to it, and what
+    matrix products and attention read.
 
     All that is between them is fused and computed again in the backward pass (torch/_functorch/partitioners.py,
     min_cut_rematerialization_partition): norms in fp32, the feed-forward layer's activation. Measured on an H100: docs/memory.md.
+    eight_bits: what products read after a norm or that activation is made again too, and not kept. Measured on an H200.
     """
     width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
     stream = 4 if cast else low
-    return tokens * (2 * (stream + low) * shape.hidden + low * (2 * width + 2 * kv + 3 * shape.intermediate))
+    products = 3 * shape.hidden + 2 * width + 2 * kv + 3 * shape.intermediate
+    if eight_bits:
+        products -= 2 * shape.hidden + shape.intermediate
+    return tokens * (stream * shape.hidden + low * products)
 
 
-def selective_activations(shape: Shape, tokens: int, low: int) -> int:
-    """Bytes that a layer keeps under selective checkpointing: its input, and the results of its matrix products and of attention."""
+def selective_activations(shape: Shape, tokens: int, low: int, cast: bool = False, compiled: bool = False) -> int:
+    """Bytes that a layer keeps under selective checkpointing: its input, and the results of its matrix products and of attention.
+
+    compiled: without the last product's, which the backward pass does not read (torch/_functorch/partitioners.py).
+    """
     width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
-    return tokens * low * (3 * shape.hidden + 2 * width + 2 * kv + 2 * shape.intermediate)
+    products = (1 if compiled else 2) * shape.hidden + 2 * width + 2 * kv + 2 * shape.intermediate
+    return tokens * ((4 if cast else low) * shape.hidden + low * products)
 
 
 def backward_activations(shape: Shape, how: Training, cast: bool = False) -> int:
@@ -134,47 +152,77 @@ def backward_activations(shape: Shape, how: Training, cast: bool = False) -> int
     return forward_activations(shape, how, cast) + recomputed_activations(shape, how, cast)
 
 
+def last_norm_activations(shape: Shape, how: Training, cast: bool = False) -> int:
+    """Bytes that the norm before the logits keeps."""
+    low = how.number_bytes
+    return (4 + (4 if cast else low) + low) * how.micro_batch * shape.context * shape.hidden
+
+
 def forward_activations(shape: Shape, how: Training, cast: bool = False) -> int:
     """Bytes of the activations of a micro-batch when its forward pass is done."""
     tokens, low = how.micro_batch * shape.context, how.number_bytes
     stream = 4 if cast else low  # bytes of a number between the layers
     if not how.recomputed:
-        per_layer = (compiled_activations if how.compiled else layer_activations)(shape, tokens, low, cast)
+        if how.compiled:
+            per_layer = compiled_activations(shape, tokens, low, cast, how.fuses_casts)
+        else:
+            per_layer = layer_activations(shape, tokens, low, cast)
     else:
-        per_layer = selective_activations(shape, tokens, low) if how.selective else stream * tokens * shape.hidden
-    last = (4 + stream + low) * tokens * shape.hidden  # the norm before the logits
-    return last + shape.layers * per_layer
+        per_layer = stream * tokens * shape.hidden
+        if how.selective:
+            per_layer = selective_activations(shape, tokens, low, cast, how.compiled)
+    return last_norm_activations(shape, how, cast) + shape.layers * per_layer
 
 
 def recomputed_activations(shape: Shape, how: Training, cast: bool = False) -> int:
-    """Bytes of the activations of the layer that is computed again when the logits are gone; 0 without recomputation."""
-    return layer_activations(shape, how.micro_batch * shape.context, how.number_bytes, cast) if how.recomputed else 0
+    """Bytes of the activations of the layer that is computed again when the logits are gone; 0 without recomputation.
+
+    Under selective checkpointing on a GPU without those that were kept. A CPU's heap keeps their holes.
+    """
+    if not how.recomputed:
+        return 0
+    of_layer = compiled_activations if how.compiled else layer_activations
+    tokens, low = how.micro_batch * shape.context, how.number_bytes
+    whole = of_layer(shape, tokens, low, cast)
+    if not (how.selective and how.cuda):
+        return whole
+    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
+    return whole - tokens * low * (2 * width + 2 * kv + 2 * shape.intermediate)
 
 
-def validation_bytes(shape: Shape, how: Training) -> dict[str, int]:
-    """Bytes of activations and logits while a micro-batch's loss is measured without a gradient (fused_cross_entropy.loss_by_row).
+def validation_logits(shape: Shape, how: Training) -> int:
+    """Bytes of the logits while a micro-batch's loss is measured without a gradient (fused_cross_entropy.loss_by_row).
 
-    Of a layer what is there at once, at most: its input and the stream beside it, and either queries, keys, values and output or both
-    projections and their product. Logits as the model gives them, and of a piece of them a copy in fp32 and its softmax's logarithm.
+    As the model gives them, and of a piece of them a copy in fp32 and its softmax's logarithm.
     """
     tokens, low = how.micro_batch * shape.context, how.number_bytes
-    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
-    inner = max(2 * width + 2 * kv, 3 * shape.intermediate)
     rows = min(tokens, how.chunk or tokens)
     times = 1 if low == 4 else 2  # the softmax's logarithm, and of bf16 a copy in fp32
     derived_logits = 4 * times * rows * shape.vocabulary
     if not how.chunk:  # what a CPU takes at once is too small to count
         derived_logits = min(derived_logits, times * PIECE) if how.cuda else 0
-    return {
-        "activations": tokens * ((4 + low) * shape.hidden + low * inner),
-        "logits": low * rows * shape.vocabulary + derived_logits,
-    }
+    return low * rows * shape.vocabulary + derived_logits
+
+
+def validation_activations(shape: Shape, how: Training, cast: bool = False) -> int:
+    """Bytes of what is there at once of a layer without a gradient, at most: the first layer's input, its own, the stream between its
+    two parts and what a norm made; and inside of it both projections of the feed-forward layer and their product, or queries, keys and
+    values while queries are rotated, under autocast in fp32.
+    """
+    tokens, low = how.micro_batch * shape.context, how.number_bytes
+    stream = 4 if cast else low
+    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
+    feed = 4 * stream * shape.hidden + 3 * low * shape.intermediate
+    attention = 3 * stream * shape.hidden + low * (width + 2 * kv) + 3 * stream * width
+    return tokens * max(feed, attention)
 
 
 def logit_bytes(shape: Shape, how: Training) -> int:
     """Bytes of a micro-batch's logits, or of a chunk's, with what is made of them at once."""
     tokens = how.micro_batch * shape.context
     per_logit = how.bytes_per_logit or (4 if how.number_bytes == 4 else 6)
+    if how.cuda and how.chunk and not how.bytes_per_logit:  # beside the gradient of the chunk before
+        per_logit = 8
     total = per_logit * min(tokens, how.chunk or tokens) * shape.vocabulary
     if how.chunk:  # the gradient of the head, in fp32 until it is whole
         total += (4 + how.number_bytes) * shape.hidden * shape.vocabulary

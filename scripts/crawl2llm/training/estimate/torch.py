@@ -54,6 +54,8 @@ def weight_copies(shape: Shape, how: Training) -> int:
         return 4 * inside * how.rounded
     if keeps_copies(how):  # among the weights
         return 0
+    if how.fuses_casts:  # as what is made of them in eight bits, a layer's copies are made again
+        return how.number_bytes * shape.outside_parameters
     if how.zero_stage < 3:
         return how.number_bytes * shape.parameters
     return how.number_bytes * (shape.outside_parameters + shape.layer_parameters * (2 if how.processes > 1 else 1))
@@ -78,10 +80,19 @@ def backward_buffers(shape: Shape, how: Training) -> int:
     tokens, low, cast = how.micro_batch * shape.context, how.number_bytes, how.casts
     table = shape.vocabulary * shape.hidden
     inner = 2 * low * tokens * shape.intermediate  # gradients of activations
+    matrix = shape.intermediate * shape.hidden
+    # The second layer's turn begins, whose activations take the place of the first one's.
+    again = how.recomputed and how.cuda
     if not how.zero_stage:  # and that of one matrix, under autocast in bf16 and fp32
-        return inner + (low + 4 * cast) * max(table, shape.intermediate * shape.hidden)
+        if not again:
+            return inner + (low + 4 * cast) * max(table, matrix)
+        first_layer = 0 if how.accumulated or how.processes > 1 else 4 * shape.layer_parameters
+        return inner + (low + 4 * cast) * matrix + first_layer
     # FSDP's root reduces the head's gradient when all is done. A layer's gradients are whole until they are copied to a buffer in fp32,
     # which is kept until the next layer needs one (_fsdp_collectives.py, foreach_reduce; reduce_scatter_max_input_buffers = 1).
+    if again:
+        reduced = 4 * shape.layer_parameters + 4 * shape.layer_parameters // how.processes
+        return (0 if how.chunk else low * table) + inner + reduced + low * matrix
     layer = model.layer_activations(shape, tokens, low)
     output = 4 * shape.layer_parameters // how.processes
     reducing = max((low + 4) * shape.layer_parameters, 4 * shape.layer_parameters + output) - layer
@@ -114,52 +125,100 @@ def heap_bytes(shape: Shape, how: Training, passing: int) -> int:
     return round(factor * passing) + holes + kernels + model.muon_bytes(shape, how)
 
 
+def turn_copies(shape: Shape, how: Training) -> tuple[int, int, int]:
+    """Bytes of copies of weights in the head's forward pass, in its backward pass and in a layer's backward pass, on a GPU.
+
+    Under autocast with recomputation a layer's copies are kept until the forward pass ends, and made again for the layer that is done
+    again; without it the graph keeps them. At stage 3 the head's turns have no layer's weights.
+    """
+    low, copies = how.number_bytes, weight_copies(shape, how)
+    if how.zero_stage == 3:
+        root = low * shape.outside_parameters
+        return root, root, copies
+    if how.casts and how.recomputed and not how.rounded:
+        return copies, low * shape.vocabulary * shape.hidden, low * shape.layer_parameters
+    return copies, copies, copies
+
+
+def gathered_buffer(shape: Shape, how: Training) -> int:
+    """Bytes of the buffer into which FSDP2 gathered the last layer, which it keeps until the forward pass ends (AllGatherState)."""
+    return how.number_bytes * shape.layer_parameters if how.zero_stage and how.processes > 1 else 0
+
+
 def pass_moments(shape: Shape, how: Training, base: dict[str, int]) -> list[dict[str, int]]:
     """The memory of the last forward and backward pass of a step on a GPU: the head's forward pass, its backward pass, a layer's.
 
     base: what is there when it begins. On a CPU the heap keeps the holes of what is gone, so that these moments count together there.
-    Under autocast with recomputation a layer's copies are kept until the forward pass ends, and made again for the layer that is
-    done again; without it the graph keeps them. What FSDP2 reduced last, the root's gradients in fp32, stays until the step's last
-    backward pass ends (_fsdp_state.py, _root_post_backward_final_callback).
+    What FSDP2 reduced last, the root's gradients in fp32, stays until it reduces a layer's (_fsdp_state.py,
+    _root_post_backward_final_callback). A layer's turn has the gradient of the stream in the place of what the last norm kept.
     """
-    cast, table = how.casts, shape.vocabulary * shape.hidden
+    cast, low, weights = how.casts, how.number_bytes, base["weights"]
+    table, tokens = shape.vocabulary * shape.hidden, how.micro_batch * shape.context
+    stream = (4 if cast else low) * tokens * shape.hidden
     activations, logits = model.forward_activations(shape, how, cast), model.logit_bytes(shape, how)
-    reduced = 4 * shape.outside_parameters if how.zero_stage > 1 and how.accumulated and how.processes > 1 else 0
-    copy_bytes = weight_copies(shape, how)
-    of_head, of_layer = (
-        (how.number_bytes * table, how.number_bytes * shape.layer_parameters)
-        if cast and how.recomputed and not how.rounded
-        else (copy_bytes, copy_bytes)
-    )
-    tokens = how.micro_batch * shape.context
+    reduced = 4 * shape.outside_parameters if how.zero_stage > 1 and how.accumulated else 0
+    first_copies, head_copies, layer_copies = turn_copies(shape, how)
     base = base | {"activations": activations, "buffers": reduced}
-    weights = base["weights"]
-    # With chunks the loss and its gradient are made in the forward pass.
-    first_logits = logits if how.chunk else how.number_bytes * tokens * shape.vocabulary
-    first = base | {"weights": weights + copy_bytes, "logits": first_logits}
+    # With chunks the loss and its gradient, of what the head reads too, are made in the forward pass.
+    first = base | {
+        "weights": weights + first_copies,
+        "activations": activations + (stream if how.chunk else 0),
+        "logits": logits if how.chunk else low * tokens * shape.vocabulary,
+        "buffers": reduced + gathered_buffer(shape, how),
+    }
     # The logits' gradient, and in bf16 its copy beside it, are the `logits`.
-    head = base | {"weights": weights + of_head, "logits": logits}
+    head = base | {"weights": weights + head_copies, "logits": logits}
+    of_layers = activations - model.last_norm_activations(shape, how, cast)
+    head_gradient = low * table if how.chunk else 0
+    if not how.recomputed:
+        of_layers += stream
+    else:
+        reduced = 0
+        of_layers += model.recomputed_activations(shape, how, cast)
+        if low == 4:  # the stream is what a norm keeps, and the layer that is done again has its input from there
+            of_layers -= stream
+        if not how.zero_stage:  # until the table's other use has one, too
+            head_gradient = (4 if cast else low) * table
     layer = base | {
-        "weights": weights + of_layer,
-        "activations": activations + model.recomputed_activations(shape, how, cast),
-        "logits": how.number_bytes * table if how.chunk else 0,  # the head's gradient
+        "weights": weights + layer_copies,
+        "activations": of_layers,
+        "logits": head_gradient,
         "buffers": reduced + max(0, backward_buffers(shape, how)),
     }
     return [first, head, layer]
 
 
-def validation_moment(shape: Shape, how: Training) -> dict[str, int]:
-    """The memory of a validation; gradients are there in DDP's buckets alone."""
+def validation_moments(shape: Shape, how: Training) -> list[dict[str, int]]:
+    """The memory of a validation: in a layer, in the head, and while the losses are made of the logits.
+
+    Gradients are there in DDP's buckets alone. On a CPU the heap keeps the holes of what is gone, so that all counts together there.
+    Autocast's copies go with the forward pass, in which `loss_chunk` has the losses made.
+    """
     weights, optimizer = state_bytes(shape, how)
     _, ends = gradient_bytes(shape, how)
-    parts = {
+    cast, low, copies = how.casts, how.number_bytes, weight_copies(shape, how)
+    activations, logits = model.validation_activations(shape, how, cast), model.validation_logits(shape, how)
+    base = {
         "program": CONTEXT if how.cuda else PROGRAM,
-        "weights": weights + weight_copies(shape, how),
+        "weights": weights + copies,
         "gradients": ends if not how.zero_stage and how.processes > 1 else 0,
         "optimizer": optimizer,
-        **model.validation_bytes(shape, how),
+        "activations": activations,
+        "logits": 0,
     }
-    return parts if how.cuda else parts | {"heap": heap_bytes(shape, how, parts["activations"] + parts["logits"])}
+    if not how.cuda:
+        return [base | {"logits": logits, "heap": heap_bytes(shape, how, activations + logits)}]
+    tokens, stream = how.micro_batch * shape.context, 4 if cast else low
+    buffer = gathered_buffer(shape, how)
+    layer = base | {"buffers": buffer if how.zero_stage < 3 else 0}  # at stage 3 it is among the copies
+    if how.zero_stage == 3:
+        copies = low * shape.outside_parameters
+    head = base | {"weights": weights + copies, "activations": stream * tokens * shape.hidden, "buffers": buffer}
+    if how.chunk:
+        return [layer, head | {"logits": logits}]
+    head["activations"] += cast * low * tokens * shape.hidden
+    losses = base | {"weights": weights + (0 if cast else copies), "activations": 0, "logits": logits}
+    return [layer, head | {"logits": low * tokens * shape.vocabulary}, losses]
 
 
 def step_moments(shape: Shape, how: Training) -> list[dict[str, int]]:
@@ -180,7 +239,7 @@ def step_moments(shape: Shape, how: Training) -> list[dict[str, int]]:
         "logits": 0,
     }
     if how.cuda:
-        moments = [*pass_moments(shape, how, base | {"gradients": begins}), validation_moment(shape, how)]
+        moments = [*pass_moments(shape, how, base | {"gradients": begins}), *validation_moments(shape, how)]
     else:
         # A chunk's logits are gone when the layers' turn comes; the head's gradient stays.
         room = logits - table if how.chunk else 0
@@ -194,7 +253,7 @@ def step_moments(shape: Shape, how: Training) -> list[dict[str, int]]:
                 "buffers": max(0, backward_buffers(shape, how) - room),
                 "heap": heap_bytes(shape, how, activations + logits),
             },
-            validation_moment(shape, how),
+            *validation_moments(shape, how),
         ]
     moments.append(base | {"buffers": model.muon_bytes(shape, how)})
     if how.zero_stage:  # the last micro-batch frees what was gathered of the layers; the root's gradients, and what they are reduced from
@@ -204,14 +263,17 @@ def step_moments(shape: Shape, how: Training) -> list[dict[str, int]]:
         moments.append(
             base | {"weights": weights + gathered, "buffers": (how.number_bytes + 4) * shape.outside_parameters}
         )
-    if not how.cuda:
+    buckets = ends if not how.zero_stage and how.processes > 1 else 0
+    if how.cuda:  # a model's files have whole weights, which are gathered one after another
+        largest = 4 * shape.vocabulary * shape.hidden if how.zero_stage and how.processes > 1 else 0
+        moments.append(base | {"gradients": buckets, "checkpoint": largest})
+    else:
         saved = 0
         if how.async_checkpoints:  # the copy that is written while the state changes
             state_of = 4 * shape.updated_parameters * (3 + how.ema)
             saved = (state_of - 4 * (shape.matrices + how.ema * shape.value_parameters)) // how.processes
             moments = [moment | {"checkpoint": saved} for moment in moments]
         saved += 4 * shape.parameters  # weights that are gathered for a model's files
-        buckets = ends if not how.zero_stage and how.processes > 1 else 0
         moments.append(base | {"gradients": buckets, "checkpoint": saved})
     return moments
 

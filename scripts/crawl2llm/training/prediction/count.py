@@ -6,20 +6,22 @@ What is built is the very engine on the very model, with fewer layers; what it c
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.distributed.device_mesh import DeviceMesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from crawl2llm.training import engine, fused_cross_entropy, initial
+from crawl2llm.training.checks import FP8
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines import torch as torch_engine
 from crawl2llm.training.prediction.operations import ATTENTION, ELEMENTWISE, LOSS, OPTIMIZER, PRODUCTS, Operation
@@ -191,7 +193,15 @@ def _head(name: str, args: Any) -> int:
     return int(args[1].shape[-1]) if "attention" in name else 0
 
 
-class _Counted(torch_engine.Torch):
+class FakeTorch(torch_engine.Torch):
+    """The engine torch for tensors without values."""
+
+    def _sharding_mesh(self, job: engine.Job) -> DeviceMesh:
+        with unset_fake_temporarily():  # a mesh compares its processes' numbers
+            return super()._sharding_mesh(job)
+
+
+class _Counted(FakeTorch):
     """Says when its backward pass and its update begin."""
 
     recorder: Recorder | None = None
@@ -213,22 +223,27 @@ class _Counted(torch_engine.Torch):
 
 
 @contextlib.contextmanager
-def _fake_process() -> Iterator[None]:
-    """A group of this process alone, whose calls do nothing; that which there is, if there is one."""
-    if dist.is_initialized():
+def fake_group(processes: int = 1) -> Iterator[None]:
+    """This process as the first of a group whose calls do nothing; in the group that there is, if it has as many."""
+    if dist.is_initialized() and dist.get_world_size() == processes:
         yield
         return
-    dist.init_process_group("fake", rank=0, world_size=1, store=FakeStore())
+    dist.init_process_group("fake", rank=0, world_size=processes, store=FakeStore())
     try:
         yield
     finally:
         dist.destroy_process_group()
 
 
-def _real_mesh(*args: Any, **more: Any) -> Any:
-    """A mesh of processes with values, which it compares."""
-    with unset_fake_temporarily():
-        return dist.device_mesh.init_device_mesh(*args, **more)
+@contextlib.contextmanager
+def pieces_of_a_gpu(size: int = fused_cross_entropy.GPU_BYTES) -> Iterator[None]:
+    """Logits of a CPU, which are counted here in the place of a GPU's, are taken apart as a GPU's are. size: bytes at once."""
+    of_cpu = fused_cross_entropy.CACHE
+    fused_cross_entropy.CACHE = size
+    try:
+        yield
+    finally:
+        fused_cross_entropy.CACHE = of_cpu
 
 
 def count_step(
@@ -241,20 +256,25 @@ def count_step(
 ) -> list[Operation]:
     """The operations of a step of one micro-batch, on one process of the engine torch, whose layers are not compiled.
 
-    config: of transformers. Raises what the engine or torch's fake tensors raise: not every architecture can be run without values.
+    config: of transformers. Of fp8 those of bf16.
+
+    Raises what the engine or torch's fake tensors raise: not every architecture can be run without values.
     """
+    precision = "bf16" if settings.precision == FP8 else settings.precision
     job = engine.Job(
-        config=config, settings=replace(settings, engine="torch", compile_layers=False), device=torch.device("cpu"),
+        config=config, settings=replace(settings, engine="torch", compile_layers=False, precision=precision), device=torch.device("cpu"),
         micro_batch=micro_batch, accumulation=1, recomputed=recomputed, selective=selective, values=lambda: iter(()),
         fill=lambda made, *_: made, build_model=lambda: initial.empty_model(config, "cpu"),
     )  # fmt: skip
     recorder = Recorder(config.vocab_size)
     with (
-        _fake_process(),
-        mock.patch.object(torch_engine, "init_device_mesh", _real_mesh),
-        mock.patch.object(fused_cross_entropy, "CACHE", fused_cross_entropy.GPU_BYTES),
+        warnings.catch_warnings(),
+        fake_group(),
+        pieces_of_a_gpu(),
         FakeTensorMode(allow_non_fake_inputs=True),
     ):
+        # The loss in pieces compares addresses, which are as good as any here.
+        warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")
         built = _Counted(job)
         recorder.enter_layers(built.decoder_layers())
         tokens = torch.zeros(1, micro_batch, context + 1, dtype=torch.int64)

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training import checks, cost_estimate, gpus
+from crawl2llm.training import checks, cost_estimate, gpus, resource_plan
 from crawl2llm.training.engine_settings import EngineSettings
+from crawl2llm.training.estimate.shape import bytes_of_precision
 from crawl2llm.training.measures import flops_per_token, peak_of
 from crawl2llm.training.parallel import Degrees
 from crawl2llm.training.parameters import count_model_parameters
@@ -142,8 +143,8 @@ class Predictor:
         shape, processes = self.summary["shape"], train.processes * train.nodes
         sizes = count_model_parameters(self.model, shape["vocabulary"])
         at_once = train.micro_batch * processes * shape["context"]
-        accumulation = max(1, round(self.summary["global_batch_tokens"] / at_once))
-        low = 4 if train.precision == "fp32" else 2
+        accumulation = resource_plan.count_micro_batches(self.summary, train)
+        low = bytes_of_precision(train.precision)
         in_low = train.engine == "deepspeed" and train.reduce_dtype == "auto"
         step = Step(accumulation, processes, train.processes, sizes.total, train.zero_stage, low, low if in_low else 4)
         parts = whole_step(lambda layers: self.count(train, layers), shape["layers"], self.rates, train.compile_layers)
@@ -164,7 +165,7 @@ def possible_changes(train: TrainSettings, accumulation: int) -> list[dict[str, 
     """Changes of pretrain.train that may make it faster; what is set so already is none."""
     changes: list[dict[str, Any]] = []
     if not train.compile_layers:
-        changes.append({"compile_layers": True, "loss_chunk": train.loss_chunk or 4096})
+        changes.append({"compile_layers": True, "loss_chunk": train.loss_chunk or gpus.LOSS_CHUNK})
     if not accumulation % 2:
         changes.append({"micro_batch": 2 * train.micro_batch})
     if train.activation_checkpointing:
@@ -184,9 +185,7 @@ def best_changes(
     predictor: Predictor, train: TrainSettings, base: dict[str, Any], fits: Callable[[TrainSettings], bool]
 ) -> list[dict[str, Any]]:
     """The three changes that gain most, as `{settings, gain}`, among those that the trainer takes and that fit."""
-    accumulation = predictor.summary["global_batch_tokens"] // (
-        train.micro_batch * train.processes * train.nodes * predictor.summary["shape"]["context"]
-    )
+    accumulation = resource_plan.count_micro_batches(predictor.summary, train)
     gains = []
     for settings in possible_changes(train, accumulation):
         changed = train.model_copy(update=settings)
@@ -205,30 +204,31 @@ def best_changes(
 def step_correction(checked: Checked, rates: Rates, train: TrainSettings) -> float:
     """Measured over predicted seconds of the step of gpu-check that is most like those of `train`; 1 without one."""
 
-    def likeness(what: str) -> tuple[int, ...]:
+    def settings_of(step: dict[str, Any]) -> TrainSettings:
+        usual = {"precision": "bf16", "engine": "torch", "learning_rate": 3e-4}
+        return TrainSettings.model_validate(usual | step["settings"])
+
+    def likeness(step: dict[str, Any]) -> tuple[int, ...]:
+        other = settings_of(step)
         return (
-            ("compiled" in what) == train.compile_layers, ("stage 0" in what) == (train.zero_stage == 0),
-            ("loss in pieces" in what) == bool(train.loss_chunk), -checked.steps[what]["micro_batch"],
+            other.compile_layers == train.compile_layers, (other.zero_stage == 0) == (train.zero_stage == 0),
+            bool(other.loss_chunk) == bool(train.loss_chunk), -step["micro_batch"],
         )  # fmt: skip
 
-    names = [what for what in checked.steps if "stage" in what]
-    if not names:
+    if not checked.steps:
         return 1.0
     from crawl2llm.training.prediction import count
 
-    name = max(names, key=likeness)
-    measured, micro_batch = checked.steps[name], checked.steps[name]["micro_batch"]
-    compiled, chunk = "compiled" in name, 4096 if "loss in pieces" in name else 0
-    stage: Any = 0 if "stage 0" in name else 1
-    like = TrainSettings(precision="bf16", engine="torch", zero_stage=stage, loss_chunk=chunk, learning_rate=3e-4)
+    measured = max(checked.steps, key=likeness)
+    like, micro_batch = settings_of(measured), measured["micro_batch"]
     context, layers = checked_models.CONTEXT, checked_models.SIZES["1B"][1]
 
     def count_layers(number: int) -> list[Operation]:
         config = checked_models.llama_config("1B", checked_models.VOCABULARY, context, num_hidden_layers=number)
         return count.count_step(config, EngineSettings.of_pretraining(like), micro_batch, context)
 
-    parts = whole_step(count_layers, layers, rates, compiled)
-    step = Step(1, 1, 1, measured["parameters"], stage, 2, 4)
+    parts = whole_step(count_layers, layers, rates, like.compile_layers)
+    step = Step(1, 1, 1, measured["parameters"], like.zero_stage, 2, 4)
     return micro_batch * context / measured["tokens_per_second"] / add_up(parts, step, rates)[0]
 
 

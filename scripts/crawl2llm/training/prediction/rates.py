@@ -9,7 +9,6 @@ from typing import Any
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import gpus
-from crawl2llm.training.prediction.data_sheets import SHEETS
 
 KEY = "pretrain.plan.gpu_check"
 # Shares of the data sheet that an H100 SXM achieved; no other GPU was measured. Products and the copy: benchmarks/results/gpu_check.json.
@@ -52,8 +51,8 @@ class Rates:
         """Bytes/s of a kernel that torch runs by itself; strided: see `Operation`."""
         return self.strided[2 if strided <= 2 else 4] if strided else self.contiguous
 
-    def speed_up(self, products: float, memory: float, link: float) -> Rates:
-        """With products, all that moves bytes, and links faster by these factors."""
+    def speed_up(self, products: float, memory: float, link: float, network: float = 1.0) -> Rates:
+        """With products, all that moves bytes, links within a node, and those between nodes faster by these factors."""
         return replace(
             self,
             products=self.products * products,
@@ -65,15 +64,16 @@ class Rates:
             strided={size: rate * memory for size, rate in self.strided.items()},
             fused=self.fused * memory,
             link=self.link * link,
+            network=self.network * network,
         )
 
 
 def sheet_rates(gpu: gpus.Gpu) -> Rates | None:
     """The rates of a GPU by its data sheet; None if it is not known."""
-    sheet = SHEETS.get(gpu.name)
+    sheet = gpus.KINDS.get(gpu.name)
     if sheet is None or gpu.peak is None:
         return None
-    peak, memory = gpu.peak, sheet.memory
+    peak, memory = gpu.peak, sheet.bandwidth
     return Rates(
         products=PRODUCTS * peak,
         single=SINGLE * sheet.single,
@@ -90,12 +90,16 @@ def sheet_rates(gpu: gpus.Gpu) -> Rates | None:
 
 @dataclass(frozen=True)
 class Checked:
-    """What gpu-check measured. products, copy, link: FLOP/s and bytes/s of the slowest GPU, None if it did not; steps: by words."""
+    """What gpu-check measured. products, copy, link, network: FLOP/s and bytes/s of the slowest, None if it did not.
+
+    steps: each with its `settings` of pretrain.train, `micro_batch`, `parameters` and `tokens_per_second`.
+    """
 
     products: float | None
     copy: float | None
     link: float | None
-    steps: dict[str, dict[str, Any]]
+    network: float | None
+    steps: list[dict[str, Any]]
 
 
 def read_check(path: Path, gpu: gpus.Gpu) -> Checked:
@@ -120,13 +124,23 @@ def read_check(path: Path, gpu: gpus.Gpu) -> Checked:
         ]
         return min(rates[0]) if rates else None
 
-    links = [
-        each["bus_bytes_per_second"]
+    def bus_rate(way: str) -> float | None:
+        return next(
+            (
+                each["bus_bytes_per_second"]
+                for (checked, what), each in values.items()
+                if checked == "links" and way in what and each.get("bus_bytes_per_second")
+            ),
+            None,
+        )
+
+    steps = [
+        each
         for (check, _), each in values.items()
-        if check == "links" and each.get("bus_bytes_per_second")
+        if check == "steps" and each.get("settings") is not None and not each.get("eight_bits")
     ]
-    steps = {what: each for (check, what), each in values.items() if check == "steps" and "tokens_per_second" in each}
-    return Checked(slowest("products", "bf16"), slowest("memory", "copy"), links[0] if links else None, steps)
+    links = bus_rate("within a node"), bus_rate("between nodes")
+    return Checked(slowest("products", "bf16"), slowest("memory", "copy"), *links, steps)
 
 
 def checked_rates(rates: Rates, checked: Checked, path: Path) -> Rates:
@@ -135,5 +149,6 @@ def checked_rates(rates: Rates, checked: Checked, path: Path) -> Rates:
         checked.products / rates.products if checked.products else 1.0,
         checked.copy / rates.copy if checked.copy else 1.0,
         checked.link / rates.link if checked.link else 1.0,
+        checked.network / rates.network if checked.network else 1.0,
     )
     return replace(faster, basis=f"what gpu-check measured ({path.name})")

@@ -43,7 +43,7 @@ def rows(file: Path) -> list[dict[str, Any]]:
 def killed(options: list[str], processes: int) -> None:
     """Start a training and kill it, the launcher and all, when its first checkpoint is there."""
     process, folder = launched(options, processes), Path(options[options.index("--checkpoints") + 1])
-    end = time.monotonic() + 120
+    end = time.monotonic() + 900
     while not list(folder.glob(f"*/step-*/{checkpoint.FACTS}")):
         assert process.poll() is None and time.monotonic() < end, process.communicate()[1]
         time.sleep(0.002)

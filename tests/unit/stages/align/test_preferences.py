@@ -158,7 +158,7 @@ def test_killed_and_resumed_gives_the_same_bytes(
     finished(launched(straight, processes))
     cut += ["--checkpoint-every", "2"]
     process, folder = launched(cut, processes), tmp_path / "cut/checkpoints"
-    end = time.monotonic() + 120
+    end = time.monotonic() + 900
     while not list(folder.glob(f"*/step-*/{checkpoint.FACTS}")):
         assert process.poll() is None and time.monotonic() < end, process.communicate()[1]
         time.sleep(0.002)

@@ -290,7 +290,7 @@ def test_two_models_of_the_same_settings_have_checkpoints_of_their_own(
 
 def stopped(process: copies.Launched, folder: Path, number: signal.Signals) -> str:
     """What a training said that got a signal, the launcher and all, when its first checkpoint was there."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 900
     while not list(folder.glob(f"step-*/{checkpoint.FACTS}")):
         assert process.poll() is None and time.monotonic() < end, process.communicate()[1]
         time.sleep(0.002)
@@ -528,7 +528,7 @@ def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
     )
     assert max(every, key=lambda part: every[part]) == "logits" and sum(few.values()) < sum(every.values()) - 6e9
     said = memory.changes_that_fit(shape, settings, many, sum(few.values()), 1, True, SECTION)
-    assert any(words.startswith("set finetune.train.loss_chunk to 1024, which trains again (34.") for words in said)
+    assert "set finetune.train.loss_chunk to 1024, which trains again (33.0 GB)" in said
 
 
 def test_in_fp16_overflows_cost_their_updates_alone(base_model: Path, pairs_manifest: Path, tmp_path: Path) -> None:

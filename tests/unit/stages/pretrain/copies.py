@@ -98,7 +98,7 @@ class Launched:
 def finished(process: Launched, status: int = 0) -> str:
     """What a program that ends with this status wrote to stderr."""
     try:
-        _, said = process.communicate(timeout=280)
+        _, said = process.communicate(timeout=900)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

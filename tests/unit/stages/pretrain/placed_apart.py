@@ -20,20 +20,21 @@ import torch
 import torch.distributed as dist
 from transformers import AutoConfig, PreTrainedConfig
 
-from crawl2llm.training import checkpoint, ema, engine, group, initial, parallel, schedule
+from crawl2llm.training import checkpoint, ema, engine, group, initial, parallel, routers, schedule
 from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.engines.saved_parameters import saved_parameters
 from tests.unit.stages.pretrain.side_by_side import CPU, HALF, STEPS, settings, state
 
 SEQUENCES, CONTEXT, VOCABULARY = 16, 16, 101
 BATCH = 4  # micro-batches of a step, each of SEQUENCES / BATCH sequences over all processes
+BALANCED = "glm4_moe"  # whose routers' biases move, beside a loss of their logits
 TYPES = ("mistral", "qwen2", "qwen3", "olmo2", "phi3", "gpt2", "mixtral", "olmoe")
 PLANNED = ("mistral", "qwen2", "qwen3", "olmo2", "phi3", "mixtral", "olmoe")
 CASES = {  # by the number of processes: what every run of the tests trains
-    1: [*(f"alone-1-0-{kind}" for kind in ("fp32", "bf16", "muon", "ema", "mixtral.muon")), "alone-1-1-bf16"],
+    1: [*(f"alone-1-0-{kind}" for kind in ("fp32", "bf16", "muon", "ema", "mixtral.muon", BALANCED)), "alone-1-1-bf16"],
     2: [
         *("tensor-2-0-fp32", "tensor-2-3-bf16", "sequence-2-0-fp32", "sequence-2-3-muon", "pipeline-2-0-fp32", "pipeline-2-1-bf16"),
-        *("pipeline-2-0-ema", "expert-2-0-mixtral.muon"),
+        *("pipeline-2-0-ema", "expert-2-0-mixtral.muon", f"alone-1-0-{BALANCED}", f"alone-1-3-{BALANCED}"),
     ],
     4: ["tensor-2-1-fp32", "pipeline-2-0-fp32", "tensor-2+pipeline-2-0-muon", "alone-1-2-node", "alone-1-3-node.muon"],
 }  # fmt: skip
@@ -63,8 +64,15 @@ def shape(kind: str) -> PreTrainedConfig:
         "mixtral": {"num_local_experts": 4, **experts},
         "olmoe": {"num_experts": 4, **experts},
         "qwen3": {"head_dim": 8},
+        BALANCED: {
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 16,
+            "first_k_dense_replace": 1,
+            "head_dim": 8,
+        },
     }.get(kind, {})
-    model_type = kind if kind in TYPES else "llama"
+    model_type = kind if kind in (*TYPES, BALANCED) else "llama"
     own = {} if model_type == "gpt2" else {"intermediate_size": 64, "num_key_value_heads": 2}
     off = {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0} if model_type == "gpt2" else {}
     return AutoConfig.for_model(
@@ -98,6 +106,7 @@ class Case:
             precision=precision,
             optimizer=moves,
             z_loss=1e-3,
+            **({"router_z_loss": 1e-3, "router_bias_rate": 0.01} if kind == BALANCED else {}),
             ema=mean,
             shard_over="node" if kind.startswith("node") else "all",
         )
@@ -192,7 +201,8 @@ class Case:
         found["after"] = self.train(built, range(STEPS, STEPS + 1))
         (whole,) = checkpoint.complete_checkpoints(place)
         found["resumed"] = self.went_on(whole)
-        sizes = {name: value.shape for name, value in initial.empty_model(self.config).named_parameters()}
+        empty = initial.empty_model(self.config)
+        sizes = {name: value.shape for name, value in routers.trained_values(empty).items()}
         neutral = [
             (name, kinds["weight"].reshape(sizes[name])) for name, kinds in saved_parameters(whole, sizes, place)
         ]

@@ -20,7 +20,7 @@ def finish(process: subprocess.Popen[str], status: int = 0) -> str:
 
 def wait_for(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:
     """Wait until a path below `folder` matches; fails where the process ends before."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 900
     while not any(folder.glob(pattern)):
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1]
         time.sleep(0.002)

@@ -1,6 +1,6 @@
 """Takes a step of ZeRO 1 with the whole model on the meta device; one process of a group. A GPU would wait as often as it is asked here.
 
-On the meta device there are no values: what needs one, and what lies on the CPU beside it, raises. Questions for a value are counted and
+On the meta device there are no values: what needs one, and what lies on the CPU beside it, raises. Questions for values are counted and
 answered with 1. FSDP knows no handle of that device, and gets the CPU's, which has no streams; a collective call moves
 nothing. Each process writes meta-RANK.json into the folder that it is given: the questions and the collective calls of each case.
 """
@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import masking_utils
 
-from crawl2llm.training import group, masking
+from crawl2llm.training import group, loop, masking
 from crawl2llm.training.engines.torch import Torch
+from crawl2llm.training.run_state import RunState
 from tests.unit.stages.pretrain.test_on_gpus import CONTEXT, built
 
 CASES: dict[str, dict[str, Any]] = {
@@ -54,6 +56,9 @@ class Asked(TorchDispatchMode):
         if function is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:
             self.values += 1
             return 1.0
+        if function is torch.ops.aten._to_copy.default and args[0].is_meta and str(kwargs.get("device")) == "cpu":
+            self.values += 1
+            return torch.ones(args[0].shape, dtype=args[0].dtype)
         if function.namespace in ("c10d", "_c10d_functional"):
             self.calls.append(function.name())
         return function(*args, **(kwargs or {}))
@@ -69,13 +74,17 @@ class Waits(Torch):
         return super()._update(fits)
 
 
-def case(made: type[Torch], changes: dict[str, Any]) -> dict[str, Any]:
+def case(made: type[Torch], changes: dict[str, Any], shares: bool = True) -> dict[str, Any]:
     engine = built("llama", "meta", made, zero_stage=1, **changes)
     parameters = list(engine.model.parameters())
     assert all(isinstance(parameter, DTensor) and parameter.is_meta for parameter in parameters)
     tokens = torch.zeros(2, 2, CONTEXT + 1, dtype=torch.int64, device="meta")
+    state, meta = RunState(), torch.device("meta")
     with Asked() as asked:
-        engine.step(tokens, 0.01)
+        state.update = engine.step(
+            tokens, 0.01, reduce=partial(loop.all_reduce_loss, state, meta, 2) if shares else None
+        )
+        loop.reduce_loss(state, meta, 2)
     return {"values": asked.values, "calls": asked.calls, "parameters": len(parameters)}
 
 
@@ -86,6 +95,7 @@ def main() -> None:
     torch.autocast = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment,misc]
     found = {name: case(Torch, changes) for name, changes in CASES.items()}
     found["gradients asked for"] = case(Waits, {})
+    found["loss asked for"] = case(Torch, {}, shares=False)
     masking.document_numbers = masking_utils.find_packed_sequence_indices  # type: ignore[assignment]  # as it was
     found["documents asked for"] = case(Torch, CASES["documents"])
     (Path(sys.argv[1]) / f"meta-{dist.get_rank()}.json").write_text(json.dumps(found))

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from crawl2llm.core.errors import InputError
-from crawl2llm.training import engine, initial, model
+from crawl2llm.training import engine, initial, model, routers
 from crawl2llm.training.auto import AUTO, resolve_shape
 from crawl2llm.training.engines.torch import Torch
 from crawl2llm.training.pretraining_settings import TrainModel
@@ -23,6 +23,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "qwen3": {},
     "mixtral": {"num_local_experts": 4, **EXPERTS},
     "olmoe": {"num_experts": 4, **EXPERTS},
+    "glm4_moe": {"n_routed_experts": 4, "moe_intermediate_size": 16, "first_k_dense_replace": 0, **EXPERTS},
     "mamba": {"state_size": 4},
     "mamba2": {"state_size": 4, "chunk_size": 8},
 }
@@ -64,10 +65,12 @@ def trained(config: Any, steps: int = 8, **changes: Any) -> tuple[Torch, list[en
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_trains_exports_loads_and_generates(kind: str, tmp_path: Path) -> None:
-    made, updates = trained(configured(kind))
+    balanced = {"engine": "torch", "router_bias_rate": 0.01} if kind == "glm4_moe" else {}
+    made, updates = trained(configured(kind), **balanced)
     losses = [float(update.loss) for update in updates]
     assert all(update.applied for update in updates) and losses[0] - losses[-1] > 0.3, losses
-    mixture = "experts" in str(KINDS[kind])
+    mixture = kind in ("mixtral", "olmoe")
+    assert bool(balanced) == any(bias.any() for bias in routers.selection_biases(made.model).values())
     assert all((update.balance is not None) == mixture for update in updates)
     folder = tmp_path / "model"
     model.export(dict(made.master_weights()), made.model.config, "fp32", [], folder)

@@ -19,8 +19,10 @@ def complete(**train: Any) -> dict[str, Any]:
     return config.validate({"ingest": {"extract": {"sources": [WEB]}}, "pretrain": {"train": train}})
 
 
-def line(tree: dict[str, Any], names: list[str], made: list[Manifest] | None = None) -> str:
-    return auto_preview.preview_line(tree, auto_preview.keys_on_auto(tree), names, made or [])
+def line(
+    tree: dict[str, Any], names: list[str], made: list[Manifest] | None = None, packs: Manifest | None = None
+) -> str:
+    return auto_preview.preview_line(tree, auto_preview.keys_on_auto(tree), names, made or [], packs)
 
 
 def encoded(*tokens: int) -> list[Manifest]:
@@ -40,6 +42,17 @@ def test_says_the_values_once_the_tokens_are_there() -> None:
     assert found.startswith(
         "auto: vocabulary 2,000, learning_rate 0.003, by 600,000 training tokens: 185,664 parameters, 4 steps"
     )
+
+
+def test_an_epoch_of_packed_documents_has_their_windows() -> None:
+    shape = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 2, "kv_heads": 2, "context": 128}
+    tree = complete(global_batch_tokens=1024, epochs=1, packing="best_fit", model=shape)
+    for packing, steps in ({}, 586), ({"128": {"windows": 8000}}, 1000), ({"64": {"windows": 8000}}, 586):
+        packs = Manifest("pretrain.pack", "", summary={"packing": packing})
+        assert line(tree, [], encoded(600_000), packs).endswith(f" {steps:,} steps of 1,024 tokens")
+    stream = complete(global_batch_tokens=1024, epochs=1, model=shape)
+    of_others = Manifest("pretrain.pack", "", summary={"packing": {"128": {"windows": 8000}}})
+    assert line(stream, [], encoded(600_000), of_others).endswith(" 586 steps of 1,024 tokens")
 
 
 def test_a_plan_never_fails_for_what_it_prints() -> None:

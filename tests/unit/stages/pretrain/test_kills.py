@@ -1,4 +1,4 @@
-"""A sample of what `python -m tests.kills` does, and more of it where CRAWL2LLM_LONG is set."""
+"""A sample of what `python -m tests.kills` does. Kills at known moments are in test_engines.py, and on a cluster in tests/slurm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.kills import Case, run
 
 pytestmark = pytest.mark.slow  # starts trainings
 
-LONG = [
+CASES = [
     Case("deepspeed", 0, "fp32"),
     Case("deepspeed", 2, "bf16"),
     Case("deepspeed", 3, "fp32"),
@@ -19,13 +19,8 @@ LONG = [
 ]
 
 
-def test_killed_at_random_moments_ends_the_same(tmp_path: Path) -> None:
-    tally = run(Case("torch", 3, "fp32", beside=True, steps=40), tmp_path, 1, seed=1)
-    assert tally.kills.total() == 1 and tally.trainings
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("case", LONG, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_killed_again_and_again_ends_the_same(tmp_path: Path, case: Case) -> None:
     tally = run(case, tmp_path, 10, seed=2)
     assert tally.kills.total() == 10 and tally.writing and tally.resumed and tally.trainings

@@ -19,7 +19,9 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.pretrain import mix
 from crawl2llm.stages.pretrain import plan as plan_step
 from crawl2llm.training import data, mix_reader, schedule
+from crawl2llm.training.packed_windows import read_totals
 from crawl2llm.training.pretraining_settings import ResolvedSettings
+from crawl2llm.training.stream_documents import document_ids
 from tests.unit.stages.pretrain.conftest import TINY, write_indexed
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.training.typed import train_settings
@@ -109,7 +111,8 @@ def draw(
     words = ["--tokens", *map(str, encoded), "--tokenizer", str(tokenizer), "--signals", *map(str, signals)]
     assert mix.main(["--config", str(file), "--manifest", str(out), *words]) == 0
     stream = data.open_split(encoded, "train")
-    plan = schedule.make_plan(cast(ResolvedSettings, train_settings(**train)), len(stream))
+    windows = read_totals([out], CONTEXT)["windows"] if packing == "best_fit" else None
+    plan = schedule.make_plan(cast(ResolvedSettings, train_settings(**train)), len(stream), windows)
     return Manifest.read(out).summary, mix_reader.MixReader(out, stream, plan, 0, packing), plan
 
 
@@ -171,11 +174,30 @@ def test_windows_of_a_group_are_packed_by_best_fit(drawn: Drawn, whole: Any, by:
             whole_or_rest = place % CONTEXT == 0 and place + size == len(document["tokens"])
             assert whole_or_rest or size == CONTEXT or (place, start) == (0, pieces[-1][0]), "or what fills the window"
         assert row[1:] == text and row[0] in (0, row[1])
-    assert summary["packing"]["documents"] == len(documents) == sum(each.totals["documents"] for each in found.packings)
-    planned = plan_step.packing_totals(whole[0], CONTEXT)
-    assert planned["tokens"] == summary["packing"]["tokens"], "also without a mix"
+    totals = plan_step.packing_totals([tmp_path / "pretrain/mix/manifest.json"], CONTEXT)
+    assert totals["documents"] == len(documents) and totals["tokens"] == ends[-1]
+    assert totals["windows"] == plan.windows == found.order.sizes.sum()
     with pytest.raises(mix_reader.InputError, match=r"another pretrain\.train\.packing than stream"):
         mix_reader.MixReader(tmp_path / "pretrain/mix/manifest.json", data.open_split(whole[0], "train"), plan, 0)
+
+
+def test_packed_groups_that_are_all_smaller_than_a_window_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoded, tokenizer = tmp_path / "00000.manifest.json", tmp_path / "tokenizer/manifest.json"
+    stems = [tmp_path / f"train/{source}/00000" for source in ("books", "web")]
+    for stem in stems:
+        write_indexed(stem, [[1] * CONTEXT])
+        pq.write_table(pa.table({"id": ["a"], "offset": [0], "tokens": [CONTEXT]}), stem.with_suffix(".docs.parquet"))
+    files = [stem.with_suffix(suffix) for stem in stems for suffix in (".bin", ".idx", ".docs.parquet")]
+    Manifest("tokenize.encode", "test", summary={"train": {"tokens": 2 * CONTEXT}}).write(encoded, files)
+    Manifest("tokenize.train", "test", summary={"vocabulary": 2048}).write(tokenizer, [])
+    train = {"model": {"context": CONTEXT}, "global_batch_tokens": CONTEXT, "steps": 1, "packing": "best_fit"}
+    file = tmp_path / "config.yaml"
+    file.write_text(json.dumps({"pretrain": {"mix": {"phases": [{"temperature": 2}]}, "train": train}}))
+    words = ["--tokens", str(encoded), "--tokenizer", str(tokenizer), "--manifest", str(tmp_path / "mix/manifest.json")]
+    assert mix.main(["--config", str(file), *words]) != 0
+    assert "no group of pretrain.mix.by has the 9 tokens of a window: books, web" in capsys.readouterr().err
 
 
 def test_buckets_of_quality_have_as_many_tokens_and_rising_scores(drawn: Drawn, whole: Any) -> None:
@@ -196,7 +218,7 @@ def test_documents_of_windows(drawn: Drawn, whole: Any, by: str) -> None:
             if places & set(range(place, place + len(document["tokens"]))):
                 expected.append(document["id"])
             place += len(document["tokens"])
-        assert found.document_ids(whole[0], windows) == expected and expected
+        assert document_ids(whole[0], found.places(windows)) == expected and expected
 
 
 def test_the_summary_says_what_a_share_means_in_epochs(drawn: Drawn) -> None:
@@ -285,7 +307,7 @@ def test_a_training_reads_the_mix_and_resumes_in_it(
     losses = [[row["loss"] for row in rows(folder / "out/losses.jsonl") if "loss" in row] for folder in (whole, alone)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     assert [row[mix_reader.ROW] for row in rows(alone / "out/losses.jsonl") if "loss" in row] == read
-    finish(start(plain, 2, changes, tokens=encoded))
+    finish(start(plain, 2, {**changes, "packing": "stream"}, tokens=encoded))
     checkpoints = [next(folder.glob("checkpoints/*")).name for folder in (whole, alone, plain)]
     assert checkpoints[0] == checkpoints[1] != checkpoints[2], "named by what decides the weights"
     assert not any(mix_reader.ROW in row for row in rows(plain / "out/losses.jsonl"))

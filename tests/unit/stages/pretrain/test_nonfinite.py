@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.training import data
+from crawl2llm.training import data, stream_documents
 from tests.unit.stages.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.training.test_metrics import shown
 
@@ -57,7 +57,7 @@ def test_a_step_that_is_not_finite_is_skipped(
         assert summary["loss"] < found[0]["loss"] - 0.3, case  # it went on learning
         # The documents of a step are those of its whole batch, on any number of processes.
         windows = data.windows_from(4 * 8, 8, (len(data.open_split(shards, "train")) - 1) // 32, 0)
-        assert left_out[5]["documents"] == data.document_ids(shards, windows, 32)
+        assert left_out[5]["documents"] == stream_documents.document_ids(shards, data.window_places(windows, 32))
 
 
 @pytest.mark.slow
@@ -122,4 +122,4 @@ def test_documents_of_windows_against_a_plain_loop(shards: list[Path]) -> None:
         windows = rng.integers(0, (base - 1) // context, count)
         tokens = {int(w) * context + n for w in windows for n in range(context + 1)}
         expected = [name for first, end, name in spans if any(token in tokens for token in range(first, end))]
-        assert data.document_ids(shards, windows, context) == expected
+        assert stream_documents.document_ids(shards, data.window_places(windows, context)) == expected

@@ -15,6 +15,7 @@ BLOCKS = 3  # of FSDP: two layers, and what is around them
 SHAPES = 4
 MICRO_BATCHES = 2
 SHARED = ["c10d::_allgather_base_"] * BLOCKS + ["c10d::_reduce_scatter_base_"] * BLOCKS
+LOSS = ["c10d::allreduce_"]  # before the update, with the norm
 SENT = ["c10d::alltoall_base_"] * 2 * SHAPES  # the parts to a matrix's owner, and its update back
 
 
@@ -28,10 +29,15 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("case", "calls"),
-    [("adamw", SHARED), ("muon", SHARED + SENT), ("muon bf16", SHARED + SENT), ("documents", SHARED)],
+    [
+        ("adamw", SHARED + LOSS),
+        ("muon", SHARED + LOSS + SENT),
+        ("muon bf16", SHARED + LOSS + SENT),
+        ("documents", SHARED + LOSS),
+    ],
 )
-def test_a_step_waits_for_the_norm_alone(steps: list[dict[str, Any]], case: str, calls: list[str]) -> None:
-    """And gathers and scatters once, whatever the number of micro-batches."""
+def test_a_step_waits_once(steps: list[dict[str, Any]], case: str, calls: list[str]) -> None:
+    """For loss and norm together. And it gathers and scatters once, whatever the number of micro-batches."""
     for step in steps:
         assert step[case]["values"] == 1
         assert step[case]["calls"] == calls
@@ -42,3 +48,4 @@ def test_each_question_more_is_counted(steps: list[dict[str, Any]]) -> None:
     for step in steps:
         assert step["documents asked for"]["values"] == 1 + MICRO_BATCHES
         assert step["gradients asked for"]["values"] == 1 + step["gradients asked for"]["parameters"]
+        assert step["loss asked for"]["values"] == 2

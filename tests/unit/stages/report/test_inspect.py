@@ -312,7 +312,7 @@ def test_marks_by_keys_are_saved_and_loaded_again(look: Callable[..., Any], tmp_
 
     async def still(page: Opened) -> Any:
         # What was downloaded is what the text shows, and the marks are there when the page is opened again.
-        for _ in range(100):
+        for _ in range(6000):
             if saved := list(tmp_path.glob("marks-main-lines-*.jsonl")):
                 break
             await asyncio.sleep(0.05)
@@ -331,7 +331,7 @@ def test_marks_by_keys_are_saved_and_loaded_again(look: Callable[..., Any], tmp_
         root = (await page.do("DOM.getDocument"))["root"]["nodeId"]
         node = (await page.do("DOM.querySelector", nodeId=root, selector="#load"))["nodeId"]
         await page.do("DOM.setFileInputFiles", files=[str(path)], nodeId=node)
-        for _ in range(100):
+        for _ in range(6000):
             if said := await page.value("document.getElementById('said').textContent"):
                 break
             await asyncio.sleep(0.05)

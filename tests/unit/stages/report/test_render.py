@@ -333,7 +333,7 @@ def test_opens_in_a_browser_without_errors_or_requests(report: Path, tmp_path: P
         f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--v=0", f"--log-net-log={log}",
         "--virtual-time-budget=2000", "--dump-dom", report.as_uri(),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     assert "From a web crawl to a language model" in done.stdout
     assert "CONSOLE" not in done.stderr, done.stderr

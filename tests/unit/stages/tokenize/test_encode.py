@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import SPLITS, rows, uniform_hash
 from crawl2llm.stages.tokenize import encode, ranks
-from crawl2llm.training import data, heldout
+from crawl2llm.training import data, heldout, stream_documents
 from tests.unit import making
 from tests.unit.formats.megatron import read
 from tests.unit.stages.tokenize.conftest import SHARDS, corpus
@@ -82,7 +82,8 @@ def test_training_reads_the_sources_of_a_shard_by_name(
         f"{shard}-train-{n}" for shard in SHARDS for numbers in sources(texts[shard]["train"]).values() for n in numbers
     ]
     everything = np.arange(len(stream) // 64 + 1)
-    assert data.document_ids([manifest.path for manifest in manifests if manifest.path], everything, 64) == ids
+    paths = [manifest.path for manifest in manifests if manifest.path]
+    assert stream_documents.document_ids(paths, data.window_places(everything, 64)) == ids
     chosen, number = heldout.choose_documents([manifest.path for manifest in manifests if manifest.path], 10**9, 0)
     held = {f"{shard}-validation-{n}": text for shard in SHARDS for n, text in enumerate(texts[shard]["validation"])}
     assert number == len(chosen) == len(held)

@@ -75,6 +75,7 @@ def planned(train: TrainSettings, **own: Any) -> tuple[dict[str, Any], dict[str,
     return summary, resources(train=train, predicted=found), found
 
 
+@pytest.mark.filterwarnings("error:Accessing the data pointer of FakeTensor")
 def test_a_plan_says_what_is_predicted_where_nothing_was_measured() -> None:
     train = train_settings(
         model=SMALL, tokens=10**9, global_batch_tokens=2**16, precision="bf16", device="cuda", processes=8, engine="torch",
@@ -91,7 +92,7 @@ def test_a_plan_says_what_is_predicted_where_nothing_was_measured() -> None:
     assert "predicted, not measured" in text and "compile_layers: true, loss_chunk: 4096 (+" in text
     other = train.model_copy(update={"micro_batch": 4})
     moved = resource_plan.plan_resources(summary, other, PlanSettings(gpu="h100"), predicted=found)
-    assert cost_estimate.ASSUMED in moved["basis"], "it says nothing of another placement"
+    assert moved["source"] == "assumed", "it says nothing of another placement"
     assert planned(train, mfu=0.4)[2] is None
 
 
@@ -101,7 +102,7 @@ def test_what_cannot_be_counted_is_assumed(monkeypatch: pytest.MonkeyPatch, capl
     )
     monkeypatch.setattr(predict, "whole_step", lambda *_: 1 / 0)
     _, resources, found = planned(train)
-    assert found is None and cost_estimate.ASSUMED in resources["basis"]
+    assert found is None and resources["source"] == "assumed"
     parallel = train.model_copy(update={"processes": 2, "parallel": train.parallel.model_copy(update={"tensor": 2})})
     assert planned(parallel)[2] is None
 

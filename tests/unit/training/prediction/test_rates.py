@@ -34,7 +34,19 @@ def test_what_gpu_check_measured_takes_the_place_of_the_sheet() -> None:
     assert (found.products, found.copy, found.link) == pytest.approx((checked.products, checked.copy, sheet.link))
     assert found.fused / sheet.fused == pytest.approx(checked.copy / sheet.copy) and "gpu_check.json" in found.basis
     assert found.products == pytest.approx(sheet.products, rel=0.01), "the table is made from this file"
-    assert checked.steps["eager, stage 0"]["micro_batch"] == 8
+    assert [step["settings"]["zero_stage"] for step in checked.steps] == [0, 0, 0, 1, 1], "eight bits are left out"
+
+
+def test_links_of_a_check_take_the_place_of_those_they_are_of(tmp_path: Path) -> None:
+    body = json.loads(CHECK.read_text())
+    for way, rate in (("within a node", 300e9), ("between nodes", 40e9)):
+        values = {"bus_bytes_per_second": rate}
+        body["lines"].append({"check": "links", "what": f"all-reduce {way}, 8 processes, 1,024 MiB", "values": values})
+    (tmp_path / "check.json").write_text(json.dumps(body))
+    sheet, checked = rates.sheet_rates(gpu("h100")), rates.read_check(tmp_path / "check.json", gpu("h100"))
+    assert sheet
+    found = rates.checked_rates(sheet, checked, CHECK)
+    assert (found.link, found.network) == pytest.approx((300e9, 40e9))
 
 
 def test_the_check_of_another_gpu_and_what_is_no_check_are_refused(tmp_path: Path) -> None:

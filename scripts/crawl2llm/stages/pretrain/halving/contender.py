@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,17 @@ from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.stages.pretrain import train
 from crawl2llm.stages.pretrain.halving.judging import FATES_FILE, step_of
-from crawl2llm.training import checkpoint, heartbeat, metrics, program, token_staging
+from crawl2llm.training import auto, checkpoint, data, heartbeat, metrics, program, token_staging
 from crawl2llm.training.callback import Callback
+from crawl2llm.training.packed_windows import packing_files
 from crawl2llm.training.pretraining_settings import TrainSettings
 from crawl2llm.training.processes import RESUBMIT, on_stop_signal
 from crawl2llm.training.run import Run
 from crawl2llm.training.run_state import RunState
 
+PACK = "pretrain.pack"
 # What decides the weights: not the losses of others, by which a training is stopped.
-WEIGHT_INPUTS = ("tokenize.train", "tokenize.encode")
+WEIGHT_INPUTS = ("tokenize.train", "tokenize.encode", PACK)
 
 
 @dataclass(frozen=True)
@@ -126,10 +128,16 @@ class EndAtRung(Callback):
 
 
 def folder_of(args: argparse.Namespace, train: TrainSettings, rungs: list[float]) -> Path:
-    """The folder of a contender's checkpoints: the same at every rung and to the end."""
+    """The folder of a contender's checkpoints: the same at every rung and to the end, whatever contexts other contenders have."""
     inputs = {
         key: manifest for key, manifest in command_line.input_manifests(args).items() if key.startswith(WEIGHT_INPUTS)
     }
+    if packs := inputs.get(PACK):  # with the windows of all contenders
+        context = train.model.context
+        if not isinstance(context, int):
+            context = auto.resolve_context(len(data.open_split(args.tokens, "train")), train.global_batch_tokens)
+        own_files = packing_files(context)
+        inputs[PACK] = replace(packs, files={name: facts for name, facts in packs.files.items() if name in own_files})
     _, mark = command_line.parse_settings(args.step, args.config, task_of(args.manifest))
     return checkpoint_folders.training_folder(
         args.checkpoints,
@@ -198,7 +206,7 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
     rungs = judged.summary_part("rungs")
     fate = json.loads(judged.file(FATES_FILE).read_text(encoding="utf-8"))["stopped"].get(args.contender)
     rung, folder = fate["rung"] if fate else 0, folder_of(args, settings, rungs)
-    args.tokens = token_staging.stage_tokens(args.tokens, settings.stage_to)
+    token_staging.stage_inputs(args, settings.stage_to)
     if os.environ["RANK"] != "0":
         run = Contender(args, settings, folder, rungs, rung)
         if fate and not return_to_rung(run, signals):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from pathlib import Path
@@ -12,12 +13,15 @@ import pytest
 from crawl2llm.chain import halving
 from crawl2llm.chain.config import validate
 from crawl2llm.chain.fingerprint import config_of_variant, fingerprint
-from crawl2llm.core.manifest import Manifest
+from crawl2llm.core.manifest import Manifest, consumed_inputs, record_inputs
 from crawl2llm.stages.pretrain import halve
-from crawl2llm.stages.pretrain.halving import judging
+from crawl2llm.stages.pretrain.halving import contender, judging
+from crawl2llm.training import auto, data, packing
+from crawl2llm.training.packed_windows import PACKING, Packing, read_totals
 from tests.unit.stages.pretrain import copies
 from tests.unit.stages.pretrain.conftest import TINY
 from tests.unit.stages.pretrain.runs import finish, kill, rows, wait_for
+from tests.unit.training.typed import train_settings
 
 RATE = "pretrain.train.learning_rate"
 QUICK = {"steps": 16, "validate_every": 6}
@@ -106,6 +110,40 @@ class Sweep:
 
 def files(made: Manifest) -> dict[str, Any]:
     return {name: facts for name, facts in made.files.items()}
+
+
+def test_windows_of_another_context_name_no_other_checkpoints(
+    tokenizer: Path, shards: list[Path], tmp_path: Path
+) -> None:
+    """As where a contender of another context is added: the others go on from their checkpoints, and read the same."""
+    tokens = data.open_split(shards, "train")
+
+    def checkpoints_and_consumed(name: str, contexts: list[int], context: int | str) -> tuple[Path, dict[str, Any]]:
+        path = tmp_path / name / "manifest.json"
+        made = [packing.write_packing(tokens, each, path.parent) for each in contexts]
+        totals = {str(each): totals[0] for each, (_, totals) in zip(contexts, made, strict=True)}
+        Manifest("pretrain.pack", name, summary={PACKING: totals}).write(
+            path, [file for files, _ in made for file in files]
+        )
+        args = argparse.Namespace(
+            step="pretrain.rung", config=json.dumps({"step": "pretrain.rung", "config": {}}), tokens=shards, packs=[path],
+            manifest=tmp_path / "main-rung1.manifest.json", tokenizer=tokenizer, checkpoints=tmp_path,
+        )  # fmt: skip
+        settings = train_settings(packing="best_fit", model={"context": context}, global_batch_tokens=256)
+        size = context if isinstance(context, int) else auto.resolve_context(len(tokens), 256)
+        with record_inputs() as opened:
+            read_totals([path], size)
+            Packing(Manifest.read(path), tokens, size)
+        return contender.folder_of(args, settings, [0.5]), consumed_inputs(opened)
+
+    chosen = auto.resolve_context(len(tokens), 256)
+    for context, packed in (64, 64), ("auto", chosen):
+        alone, added = (
+            checkpoints_and_consumed(f"{context}-{len(sizes)}", sizes, context) for sizes in ([packed], [packed, 128])
+        )
+        assert alone == added
+    other = checkpoints_and_consumed("other", [64, 128], 128)
+    assert other[0] != alone[0]
 
 
 @pytest.mark.slow  # starts trainings

@@ -213,7 +213,7 @@ def browse(address: str, profile: Path, *more: str) -> subprocess.CompletedProce
             f"--user-data-dir={profile}", "--enable-logging=stderr", "--v=0", *more,
             "--virtual-time-budget=2000", "--dump-dom", address,
         ],
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, timeout=900, check=True,
     )  # fmt: skip
 
 
