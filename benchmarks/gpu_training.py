@@ -8,8 +8,9 @@ It needs torch, transformers and DeepSpeed, and no network: tokens are synthetic
 `--rounds` times, so that a GPU that grows warm slows all alike. A step's time is the median over blocks of steps, and over rounds.
 Memory is the most that torch's allocator has reserved on the GPU of process 0; the loss is that of the last step on process 0.
 torch and deepspeed: our trainer with that engine; plain: transformers in a loop as nanoGPT's; trainer: transformers' Trainer, where
-accelerate is installed; nanogpt: a copy of its repository; torchtitan: a copy of its repository, started by torchrun with
-`--torchtitan-arguments`, whose own log is read. Without a GPU it runs at a tiny size, says so, and shows no more than that it works.
+accelerate is installed; nanogpt: a copy of its repository; torchtitan: a copy of its repository, started by torchrun with the same Llama
+(crawl2llm/commands/gpu_check/titan.py), whose own log is read. Without a GPU it runs at a tiny size, says so, and shows no more than that
+it works.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 from benchmarks.contest import Plan, written
 from benchmarks.machine import group_of, processor, versions
 from crawl2llm.commands.gpu_check.models import SIZES
+from crawl2llm.commands.gpu_check.titan import VARIABLE
 from crawl2llm.core.root import ROOT
 from crawl2llm.training import measures
 from crawl2llm.training.processes import environments, free_port, malloc_variables
@@ -77,9 +79,13 @@ def titan(repository: Path, arguments: str, plan: Plan, processes: int) -> dict[
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m", "torchtitan.train",
     ]  # fmt: skip
-    command += [*arguments.split(), f"--training.steps={plan.warmup + plan.steps}", "--metrics.log_freq=1"]
-    command += [f"--training.local_batch_size={plan.micro_batch}", f"--training.seq_len={plan.context}"]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    command += ["--module", "crawl2llm.commands.gpu_check.titan", "--config", "same_llama", *arguments.split()]
+    shape = [
+        plan.hidden, plan.layers, plan.heads, plan.kv_heads, plan.intermediate, plan.vocabulary, plan.context, plan.micro_batch,
+        plan.warmup + plan.steps,
+    ]  # fmt: skip
+    environment = os.environ | {VARIABLE: " ".join(map(str, shape))}
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     return titan_said(done.stdout + done.stderr, plan)
 
 
@@ -144,7 +150,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     made.add_argument("--only", nargs="+", help="these contenders alone")
     made.add_argument("--nanogpt", type=Path, help="a copy of github.com/karpathy/nanoGPT")
     made.add_argument("--torchtitan", type=Path, help="a copy of github.com/pytorch/torchtitan")
-    made.add_argument("--torchtitan-arguments", default="", help="its model and data, as its own command line has them")
+    made.add_argument("--torchtitan-arguments", default="", help="further options of its own command line")
     made.add_argument("--rounds", type=int, default=3, help="turns of each contender (default: 3)")
     made.add_argument("--warmup", type=int, default=10, help="steps before the clock (default: 10)")
     made.add_argument("--steps", type=int, default=30, help="steps by the clock, in blocks of 5 (default: 30)")

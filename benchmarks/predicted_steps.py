@@ -42,10 +42,10 @@ def measured_rows() -> list[Row]:
     rows = []
     for line in json.loads((RESULTS / "gpu_check.json").read_text())["lines"]:
         values, what = line.get("values", {}), line["what"]
-        if line["check"] == "steps" and "tokens_per_second" in values and "stage" in what:
-            settings = {"zero_stage": int("stage 1" in what), "compile_layers": "compiled" in what}
-            settings["loss_chunk"] = 4096 if "in pieces" in what else 0
-            rows.append(Row(f"gpu-check: {what}", values["tokens_per_second"], settings, values["micro_batch"]))
+        if line["check"] == "steps" and "settings" in values and not values["eight_bits"]:
+            rows.append(
+                Row(f"gpu-check: {what}", values["tokens_per_second"], values["settings"], values["micro_batch"])
+            )
     for name, row in json.loads((RESULTS / "gpu_steps.json").read_text())["rows"].items():
         shape = WIDE_HEADS if "heads of 128" in name else None
         rows.append(

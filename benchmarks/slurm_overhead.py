@@ -6,7 +6,7 @@ On the cluster of tests/slurm, with profiles/slurm at its own pace. A task is th
 sleeps for its seconds. By hand is the same command started without Snakemake. For each job on the cluster:
 
 - queue: submission to the job's start, by SLURM
-- start: the job's start to the program's first line (Snakemake starts twice inside a job)
+- start: the job's start to the program's first line (Snakemake starts once inside a job)
 - end: the program's last line to the job's end
 - notice: the job's end to Snakemake's `Finished jobid`
 

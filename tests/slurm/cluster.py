@@ -142,7 +142,7 @@ class Cluster:
     def _start_accounting(self) -> None:
         """MariaDB and slurmdbd, with one account `crawl2llm` of user root."""
         data, user = self.run / "mysql", ["--no-defaults", "--user=root", f"--datadir={self.run}/mysql"]
-        run("mariadb-install-db", *user, "--skip-test-db", "--auth-root-authentication-method=socket", timeout=120)
+        run("mariadb-install-db", *user, "--skip-test-db", "--auth-root-authentication-method=socket", timeout=900)
         shutil.copy(TEMPLATES / "accounts.sql", data.parent / "accounts.sql")
         with (self.run / "log" / "mariadbd.log").open("wb") as log:
             subprocess.Popen(

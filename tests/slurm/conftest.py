@@ -54,7 +54,7 @@ def until(what: str, ready: Callable[[], object], seconds: float = 300) -> None:
 
 def slurm(*command: str) -> str:
     """A SLURM command's output."""
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=900).stdout
 
 
 def jobs_of(folder: Path) -> set[str]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
+import re
 import shlex
+import subprocess
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import snakemake.iocontainers
 import snakemake_executor_plugin_slurm as plugin
+import snakemake_executor_plugin_slurm_jobstep
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
@@ -110,6 +115,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         monkeypatch.setattr(plugin, name, getattr(plugin, name))
     made = object.__new__(plugin.Executor)
     made.run_uuid = "crawl2llm_17"
+    made.array_jobs = set()
     executor.install_patience(made)
     return made
 
@@ -139,6 +145,43 @@ def test_a_job_leaves_a_sign_of_its_good_end(installed: Any) -> None:
     suffix = installed.get_job_exec_suffix(SimpleNamespace(jobid=3, attempt=2))
     assert suffix == "(touch .snakemake/slurm-ended/crawl2llm_17/3-2 || true)"
     assert Path(".snakemake/slurm-ended/crawl2llm_17").is_dir()
+
+
+def test_a_job_starts_snakemake_once(installed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script starts the line that the executor's jobstep would, with that step's environment."""
+    monkeypatch.setattr(
+        RemoteExecutor, "format_job_exec", lambda self, job: "cd x && /env/python -m snakemake --cores all"
+    )
+    monkeypatch.setattr(RemoteExecutor, "get_python_executable", lambda self: "/env/python")
+    job = SimpleNamespace(resources=Resources(mem_mb=100), threads=3)
+    alone = installed.format_job_exec(job).removeprefix(f"{executor.UNSET}; ")
+    assert alone == "cd x && srun -n1 --cpu-bind=q --cpus-per-task=3 --nodes=1 /env/python -m snakemake --cores all"
+    several_nodes = SimpleNamespace(
+        resources=snakemake.iocontainers.ResourceList(fromdict={"mpi": "", "nodes": 2}), threads=3
+    )
+    assert installed.format_job_exec(several_nodes).endswith("; cd x && /env/python -m snakemake --cores all")
+    assert installed.additional_general_args() == ""
+
+    jobstep = inspect.getsource(snakemake_executor_plugin_slurm_jobstep.Executor.run_job)
+    assert set(re.findall(r'"(SLURM_\w+)"', jobstep.split("keep_slurm = ")[1].split("}")[0])) == {
+        name for name in executor.JOB_VARIABLES.split()
+    } | {name for name in re.findall(r'"(SLURM_ARRAY\w+)"', jobstep)}
+    given = {
+        "SLURM_JOB_ID": "3",
+        "SLURM_CPU_BIND": "q",
+        "SRUN_X": "1",
+        "SBATCH_Y": "a b",
+        "XSLURM_": "1",
+        "PATH": os.environ["PATH"],
+    }
+    left = subprocess.run(
+        ["sh", "-c", f"{executor.UNSET}; env"], env=given, capture_output=True, text=True, check=True
+    ).stdout
+    assert {line.split("=")[0] for line in left.splitlines()} - {"PWD", "SHLVL", "_", "OLDPWD"} == {
+        "SLURM_JOB_ID",
+        "XSLURM_",
+        "PATH",
+    }
 
 
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> executor.Driver:

@@ -43,7 +43,7 @@ def snakemake(folder: Path, *options: str, path: str | None = None, **more: str)
     environment = {**os.environ, "PATH": path or os.pathsep.join([own, os.environ["PATH"]]), **more}
     config = ["--configfile", str(ROOT / "config.yaml")]
     return subprocess.run(
-        [*command, *config, *options], capture_output=True, text=True, timeout=180, env=environment, check=False
+        [*command, *config, *options], capture_output=True, text=True, timeout=900, env=environment, check=False
     )
 
 
@@ -118,9 +118,11 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     (folder / "every.yaml").write_text(yaml.safe_dump(config))
     every = ["--configfile", str(folder / "every.yaml")]
     where = {tools.KENLM.variable: str(programs)}
-    # Trainings with phases are not judged at rungs: a plan of its own.
+    # Trainings with phases are not judged at rungs, and pack their windows themselves: a plan of its own.
     halved = {"grid": {"pretrain.train.learning_rate": [0.001]}, "halving": {"rungs": [0.5]}}
-    (folder / "halved.yaml").write_text(yaml.safe_dump({"sweep": halved}))
+    (folder / "halved.yaml").write_text(
+        yaml.safe_dump({"sweep": halved, "pretrain": {"train": {"packing": "best_fit"}}})
+    )
     others = ["--configfile", str(ROOT / "config.yaml"), str(folder / "halved.yaml")]
     said = ""
     for config_files in (every, others):
@@ -204,7 +206,7 @@ def test_environment_modules(tmp_path: Path, without_slurm: str) -> None:
         ["bash", "-euc", script],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=900,
         env={**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), without_slurm])},
         check=False,
     )
@@ -251,7 +253,7 @@ def test_apptainer(tmp_path: Path, without_slurm: str) -> None:
             [sys.executable, "-m", "snakemake", *profile, *options],
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=900,
             cwd=project,
             env={**os.environ, "PATH": path},
             check=False,

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from crawl2llm.commands.gpu_check.place import Place
-from crawl2llm.training import engine, initial
+from crawl2llm.training import engine, float8, initial
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.torch import Torch
 from crawl2llm.training.prediction.checked_models import SIZES as SIZES
@@ -46,8 +46,12 @@ def build_engine(
     micro_batch: int,
     draw_on: Any = None,
     build_model: Callable[[], PreTrainedModel] | None = None,
+    **more: Any,
 ) -> engine.Engine:
-    """An engine with drawn weights. draw_on: the device that they are drawn on, which decides their values; that of the engine if None."""
+    """An engine with drawn weights. draw_on: the device that they are drawn on, which decides their values; that of the engine if None.
+
+    more: further fields of the engine's Job, in the place of one micro-batch a step and nothing recomputed.
+    """
     kind: type[engine.Engine] = Torch
     if settings.engine != "torch":
         from crawl2llm.training.engines.by_name import ENGINES
@@ -59,12 +63,18 @@ def build_engine(
             settings=settings,
             device=device,
             micro_batch=micro_batch,
-            accumulation=1,
-            recomputed=False,
             values=lambda: draw_weights(config, draw_on or device),
             build_model=build_model,
+            **{"accumulation": 1, "recomputed": False, **more},
         )
     )
+
+
+def why_no_eight_bits(place: Place) -> str:
+    """Why no model trains with `precision: fp8` here; "" if one does."""
+    if not (place.sheet and place.sheet.fp8):
+        return "no products of eight bits here"
+    return "" if float8.has_torchao() else "torchao is not installed"
 
 
 def release(place: Place) -> None:

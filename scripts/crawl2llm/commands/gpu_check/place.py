@@ -1,8 +1,10 @@
-"""Where a check runs: its process among those of the machine's GPUs, the sizes, and where files may be."""
+"""Where a check runs: its process among those of all GPUs, the sizes, and where files may be."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import socket
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +12,19 @@ import torch
 import torch.distributed as dist
 
 from crawl2llm.training import gpus
-from crawl2llm.training.prediction.data_sheets import SHEETS, Sheet
 
 
 @dataclass(frozen=True)
 class Place:
-    """One process of a check. tiny: sizes for a CPU; folder: whose speed counts; scratch: of this run alone."""
+    """One process of a check. tiny: sizes for a CPU; folder: whose speed counts; scratch: of this run alone; peers: copies of their
+    repositories by name.
+    """
 
     device: torch.device
     tiny: bool
     folder: Path
     scratch: Path
+    peers: dict[str, Path] = field(default_factory=dict)
 
     @property
     def on_gpu(self) -> bool:
@@ -33,14 +37,30 @@ class Place:
         return dist.get_world_size()
 
     @property
+    def processes_here(self) -> int:
+        """How many of them are on each node; neighbouring ranks share one."""
+        return int(os.environ["LOCAL_WORLD_SIZE"])
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return self.processes // self.processes_here
+
+    @property
+    def name(self) -> str:
+        """What a straggler is called: its GPU's uuid, on a CPU its rank; with its node if there are several."""
+        name = uuid_of(self.device) if self.on_gpu else f"rank {dist.get_rank()}"
+        return f"{name} on {node_name()}" if self.nodes > 1 else name
+
+    @property
     def gpu(self) -> gpus.Gpu | None:
         """The kind of GPU, if it is known."""
         return gpus.find(torch.cuda.get_device_name(self.device)) if self.on_gpu else None
 
     @property
-    def sheet(self) -> Sheet | None:
+    def sheet(self) -> gpus.Kind | None:
         """What its data sheet says."""
-        return SHEETS.get(self.gpu.name) if self.gpu else None
+        return gpus.KINDS.get(self.gpu.name) if self.gpu else None
 
     def wait(self) -> None:
         """Wait until the GPU has done all."""
@@ -52,6 +72,11 @@ class Place:
         values: list[Any] = [None] * self.processes
         dist.all_gather_object(values, value, group=host_group())
         return values
+
+
+def node_name() -> str:
+    """This node, as SLURM calls it, else by its host name."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 _groups: list[Any] = []

@@ -64,7 +64,7 @@ def save_and_die(place: Place) -> Iterator[Line]:
     (place.scratch / f"{torch.distributed.get_rank()}-{LOSSES}").write_text(json.dumps(losses))
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     measured, values = f"{size / 1e9:.2f} GB, {size / seconds / 1e9:.2f} GB/s", {"bytes": size, "seconds": seconds}
-    yield Line("resume", "save", measured, note="then killed", values=values)
+    yield Line("save", "a checkpoint", measured, note="then killed", values=values)
     place.gather(None)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -82,11 +82,11 @@ def load_and_go_on(place: Place) -> Iterator[Line]:
     first, most = max(each[0] for each in every), max(max(each) for each in every)
     values = {"differences": every, "load_seconds": seconds}
     yield Line(
-        "resume",
+        "load",
         "first loss after the load",
         f"±{first:.1e} nats, loaded in {seconds:.1f} s",
         "0",
         at_most(first, 0),
         values=values,
     )
-    yield Line("resume", f"losses of {AFTER} steps", f"±{most:.1e} nats", f"≤ {MOST:g}", at_most(most, MOST))
+    yield Line("load", f"losses of {AFTER} steps", f"±{most:.1e} nats", f"≤ {MOST:g}", at_most(most, MOST))

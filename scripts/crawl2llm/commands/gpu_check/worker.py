@@ -1,6 +1,6 @@
 """One process of gpu-check, of one GPU: runs checks one after the other, and process 0 writes each line to a file as it comes.
 
-RANK=0 LOCAL_RANK=0 … python -m crawl2llm.commands.gpu_check.worker FILE FOLDER SCRATCH TINY CHECK…
+RANK=0 LOCAL_RANK=0 … python -m crawl2llm.commands.gpu_check.worker FILE PLACE CHECK… (PLACE: fields of Place as JSON)
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from crawl2llm.training import group
 
 def main(argv: list[str]) -> NoReturn:
     """Run the checks, and end with 0 if all came to an end, whatever they say."""
-    events, folder, scratch, tiny, *names = argv
+    events, described, *names = argv
+    fields = json.loads(described)
     warnings.simplefilter("ignore")
     device = group.choose_device_alone("auto", 1, "gpu-check")
     os.environ["DS_ACCELERATOR"] = device.type  # as group.join_group
@@ -34,7 +35,8 @@ def main(argv: list[str]) -> NoReturn:
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=timedelta(minutes=5), device_id=device if device.type == "cuda" else None)
     host_group()
-    place = Place(device, tiny == "True", Path(folder), Path(scratch))
+    peers = {name: Path(path) for name, path in fields["peers"].items()}
+    place = Place(device, fields["tiny"], Path(fields["folder"]), Path(fields["scratch"]), peers)
     with Path(events).open("a", encoding="utf-8") as handle:
         for name in names:
             _run_check(name, place, handle)

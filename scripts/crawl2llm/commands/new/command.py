@@ -17,7 +17,7 @@ from typing import Any
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.command_line import command_parser, report_errors
-from crawl2llm.commands.new.estimate import DATA_FACTOR, NODE_CORES, Estimate, estimate_run
+from crawl2llm.commands.new.estimate import DATA_FACTOR, NODE_CORES, NODE_GPUS, Estimate, estimate_run
 from crawl2llm.commands.new.places import LENGTHS, Source, SourceOptions, find_sources
 from crawl2llm.commands.new.sample import Sample, read_sample
 from crawl2llm.core.console import format_duration, format_quantity, log, print_line, set_up_logging
@@ -30,11 +30,9 @@ from crawl2llm.stages.compress import gguf_support
 from crawl2llm.stages.ingest.extract import DAMAGE
 from crawl2llm.stages.report.cautions import LEAST_HELD_OUT
 from crawl2llm.stages.tokenize.settings import TrainSettings
-from crawl2llm.training.cost_estimate import MFU
+from crawl2llm.training.cost_estimate import gpu_settings
 from crawl2llm.training.pretraining_settings import ResolvedSettings
 
-MICRO_BATCH = 16  # most sequences that a GPU takes at once: of the largest model that is chosen, 52 of 80 GB
-LOSS_CHUNK = 4096  # tokens whose logits are there at once, as measured on an H100 (docs/engines.md)
 LEAST_SHARE = 0.1  # least share of the text for a language to be kept without being named
 SHARDS = 64
 
@@ -94,6 +92,8 @@ def source_comments(source: Source) -> list[str]:
         out.append(f"#   Its columns are those of {preset}, so `preset` says where text, address and so on are.")
     if "text_key" in source.keys:
         out.append(f"#   The text is under {source.keys['text_key']}.")
+    if source.follows_links:
+        out.append("#   Symbolic links take files out of the folder of their pattern, so `follow_links` allows it.")
     if source.unknown_lengths == len(source.files):
         out.append(
             "#   The server does not tell their lengths: each counts as what was read of it, and estimates are too low."
@@ -149,17 +149,7 @@ def speed_lines(train: ResolvedSettings, gpus: int) -> list[str]:
     """What pretrain.train and finetune.train compute with, on a CPU or on so many GPUs of a node, as lines of the config."""
     if not gpus:
         return [f"    precision: {train.precision} # for GPUs: `crawl2llm new --gpus N`"]
-    keys = {
-        "processes": gpus,
-        "micro_batch": max(1, min(MICRO_BATCH, train.global_batch_tokens // train.model.context // gpus)),
-        "engine": "torch",
-        "zero_stage": int(gpus > 1),
-        "precision": "bf16",
-        **({} if gpus > 1 else {"autocast": False}),
-        "compile_layers": True,
-        "loss_chunk": LOSS_CHUNK,
-        "save_dtype": "bf16",
-    }
+    keys = gpu_settings(train.global_batch_tokens, train.model.context, gpus)
     return [
         *[f"    {key}: {yaml_text(value)}" for key, value in keys.items()],
         "",
@@ -230,9 +220,9 @@ def config_text(
         "else ran. Assumed: all data steps",
         f"#   take {DATA_FACTOR:.0f} times what reading, language and heuristics take. Fine-tuning, evaluation and report come on top",
         "#   (1.5 minutes on 2 cores for a model of 0.6 million parameters, measured with `make demo`).",
-        f"#   One node of eight H100: {format_duration(estimate.data_node)} for the data on {NODE_CORES} cores, "
+        f"#   One node of {gpus or NODE_GPUS} × H100: {format_duration(estimate.data_node)} for the data on {NODE_CORES} cores, "
         f"{format_duration(estimate.train_node)} for pretraining",
-        f"#   (assumes {MFU:.0%} of the peak and 0.05 s a step at least; not measured).",
+        "#   (predicted for the settings of `crawl2llm new --gpus`, by a count of their operations; not measured).",
         *digits_note(digits).splitlines(),
         *held_out_note(estimate),
         "",
@@ -386,7 +376,7 @@ def main(argv: list[str] | None = None) -> int:
     if not any(sample.kept_documents[name] for _, sample in samples for name in languages):
         raise InputError(empty_corpus_text(samples, args.patterns, languages))
     shards = max(1, min(SHARDS, sum(len(source.files) for source, _ in samples)))
-    estimate = estimate_run(samples, languages, shards)
+    estimate = estimate_run(samples, languages, shards, args.gpus)
     content = config_text(samples, languages, estimate, str(args.config), shards, args.digits, args.gpus)
     import yaml
 

@@ -60,6 +60,7 @@ class Source:
     keys: dict[str, Any] = field(default_factory=dict)  # more keys of the source
     name: str = ""
     books: bool = False  # long texts, of which no one document should be made
+    follows_links: bool = False  # a pattern finds symbolic links out of its folder, as Hugging Face's cache has them
 
     @property
     def is_remote(self) -> bool:
@@ -83,7 +84,8 @@ class Source:
         paths = {} if self.kind == urls.COMMON_CRAWL else {"paths": self.patterns}
         # Longer than 100,000 words, and the heuristics drop a text (heuristics.select.gopher_quality.words_max).
         long = {"unwrap": True, "chunk_words": 1000} if self.books else {}
-        return {"name": self.name or NAMES[self.kind], "kind": self.kind, **paths, **self.keys, **long}
+        links = {"follow_links": True} if self.follows_links else {}
+        return {"name": self.name or NAMES[self.kind], "kind": self.kind, **paths, **self.keys, **links, **long}
 
 
 def file_length(file: File) -> int | None:
@@ -201,6 +203,7 @@ def find_sources(patterns: Sequence[str], source_options: SourceOptions = Source
             source.patterns += new_source.patterns
             source.files = [*source.files, *new_source.files]
             source.books = source.books or new_source.books
+            source.follows_links = source.follows_links or new_source.follows_links
     if source_options.options and not any(source.keys.get("options") for source in source_by_layout.values()):
         raise InputError(f"--options: of remote files, and {FROM_OPTION} names none")
     if source_options.text_key and not any(source.keys.get("text_key") for source in source_by_layout.values()):
@@ -217,14 +220,17 @@ def local_source(pattern: str, source_options: SourceOptions) -> Source:
     """The files here of a path, a glob or a list. Raises InputError, ConfigError."""
     if pattern.startswith("@"):
         file_lists.check_list(pattern[1:], ".")
-    files: list[File] = [Path(name) for name, _ in ingest.files_of_entry(pattern, ".")]
+    entries = list(ingest.files_of_entry(pattern, "."))
+    files: list[File] = [Path(name) for name, _ in entries]
     if not files:
         hint = "; a crawl of Common Crawl is called CC-MAIN-2026-08, or so" if pattern.startswith("CC-") else ""
         raise InputError(
             f"{FROM_OPTION} {pattern!r}: no file matches (a relative path is looked for in {Path.cwd()}){hint}"
         )
     file_kind, keys = kind_and_keys(max(files[:50], key=lambda file: file_length(file) or 0), source_options.text_key)
-    return Source(file_kind, [pattern], files, dict(keys), books=file_kind == "text" and _has_books(files))
+    links_out = ingest.is_glob(pattern) and bool(ingest.first_path_outside(entries))
+    books = file_kind == "text" and _has_books(files)
+    return Source(file_kind, [pattern], files, dict(keys), books=books, follows_links=links_out)
 
 
 def _has_books(files: Sequence[File]) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from crawl2llm.chain import steps
 from crawl2llm.core.manifest import task_of
+from crawl2llm.training import gpus
 
 RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):$")
 FACT_LINE = re.compile(r"^ {4}(\w+): (.*)$")
@@ -62,6 +63,12 @@ class Task:
         """GPUs that the profile asks for; None if it asks for none."""
         match = re.search(r"\bcard=(\d+)", self.facts.get("resources", ""))
         return int(match.group(1)) if match else None
+
+    @property
+    def profile_gpu(self) -> str:
+        """The GPU's name in what the profile asks for (`gpus.name_in_profile`)."""
+        match = re.search(r"\bgres=(\S+)", self.facts.get("resources", ""))
+        return gpus.name_in_profile(match.group(1).rstrip(",")) if match else ""
 
 
 def variant_and_step(manifest: Path) -> tuple[str, str]:

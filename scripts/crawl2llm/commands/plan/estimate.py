@@ -17,9 +17,9 @@ from crawl2llm.chain.step import DOCUMENTS, VERDICTS_BEFORE
 from crawl2llm.commands.plan.dryrun import Task, variant_and_step
 from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
-from crawl2llm.training import auto
+from crawl2llm.training import auto, cost_estimate, gpus
 from crawl2llm.training.parameters import model_of_summary
-from crawl2llm.training.pretraining_settings import TrainSettings
+from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 from crawl2llm.training.schedule import make_plan
 
 # The step whose kept documents (pairs, of a fine-tuning) say how much a step has to do, where that is not the last of what it reads.
@@ -47,6 +47,7 @@ UNCHANGED_WORK = (
     "ingest.fetch",
     "corpus.reference",
     "pretrain.mix",
+    "pretrain.pack",
     "pretrain.plan",
     "pretrain.rung",
     "pretrain.halve",
@@ -144,6 +145,12 @@ def measured_operations(summary: dict[str, Any]) -> tuple[float, float] | None:
         return None
 
 
+def training_vocabulary(config: dict[str, Any], summary: dict[str, Any]) -> int:
+    """Entries of the tokenizer: the number in the config, or those of the last pre-training, whose manifest has this summary."""
+    setting = config["tokenize"]["train"]["vocabulary"]
+    return setting if isinstance(setting, int) else int(summary["shape"]["vocabulary"])
+
+
 def ratio(now: float | None, then: float | None) -> float:
     """now ÷ then; 1 where either is not known or nothing."""
     return now / then if now and then else 1.0
@@ -169,6 +176,7 @@ class Work:
         # Asked for every task; with 1,000 shards each answer is a sum over as many manifests.
         self.read_before, self.read_now = cache(self._read_before), cache(self._read_now)
         self.kept_now, self.work_ratio = cache(self._kept_now), cache(self._work_ratio)
+        self.is_comparable = cache(self._is_comparable)
 
     def owning_variant(self, variant: str, step: str) -> str:
         """The variant whose results of a step this one reads."""
@@ -263,15 +271,36 @@ class Work:
         config = self.variants.get(variant)
         if manifest is None or config is None or (before := measured_operations(manifest.summary)) is None:
             return None
+        tokens, vocabulary = self._training_tokens(variant), training_vocabulary(config, manifest.summary)
+        now = training_operations(config["pretrain"]["train"], tokens, vocabulary)
+        return (now[0] / before[0], now[1] / before[1]) if now else None
+
+    def _training_tokens(self, variant: str) -> int:
+        """Training tokens of a variant: those that were counted, or as many as its tokenize.encode will make of what it reads now."""
         step = "tokenize.encode"
         owner = self.owning_variant(variant, step)
         shards = self.last.manifests(self.last.measured_variant(owner, step), step).values()
         tokens = sum(shard.summary.get("train", {}).get("tokens", 0) for shard in shards)
-        token_ratio = self.work_ratio(owner, step) if (owner, step) in self.tasks_by_place else 1.0
-        setting = config["tokenize"]["train"]["vocabulary"]
-        vocabulary = setting if isinstance(setting, int) else manifest.summary["shape"]["vocabulary"]
-        now = training_operations(config["pretrain"]["train"], round(tokens * token_ratio), vocabulary)
-        return (now[0] / before[0], now[1] / before[1]) if now else None
+        return round(tokens * (self.work_ratio(owner, step) if (owner, step) in self.tasks_by_place else 1.0))
+
+    def _is_comparable(self, variant: str, profile_gpu: str) -> bool:
+        """Whether a pre-training may be as fast as the last one, by the rule of pretrain.plan; yes, if too little is known of either."""
+        step = model_registry.BASE_STEP
+        config, owner = self.variants.get(variant), self.last.measured_variant(variant, step)
+        last = cost_estimate.read_last_training(self.last.folder / "results" / owner / steps.folder_of(step))
+        manifest = self.last.manifests(owner, step).get("")
+        if config is None or last is None or manifest is None:
+            return True
+        train = TrainSettings.model_validate(config["pretrain"]["train"])
+        try:
+            plan_settings = PlanSettings.model_validate(config["pretrain"].get("plan", {}))
+            gpu = gpus.training_gpu(plan_settings, train.device, profile_gpu)
+            vocabulary = training_vocabulary(config, manifest.summary)
+            resolved = auto.resolve(train, self._training_tokens(variant), vocabulary)
+        except InputError:
+            return True
+        parameters = auto.parameter_totals(resolved.model, vocabulary)[0]
+        return cost_estimate.is_comparable(last, {"parameters": {"total": parameters}}, train, gpu)
 
     def _epoch_ratio(self, variant: str, step: str, model: str) -> float:
         """The epochs of a training over those of the one that was measured: of the same model, or of the first that was."""
@@ -283,7 +312,8 @@ class Work:
         return ratio(model_registry.section(config, step, model).get("epochs"), epochs_before) if config else 1.0
 
     def seconds(self, task: Task) -> float | None:
-        """Seconds that a task may take; None if its step was never measured, or not on a GPU, which it is to have now.
+        """Seconds that a task may take; None if its step was never measured, or not on a GPU, which it is to have now, and for a
+        pre-training that is not comparable with the last one.
 
         Of a training that is judged at rungs, which were never measured, each stretch takes its share of the steps.
         """
@@ -307,6 +337,8 @@ class Work:
         measured = self.last.task_seconds(owner, step)
         gpus_before, gpus_now = self.last.gpus_used(variant, step, task.id), self.gpus_of(task)
         if not measured or (gpus_now and gpus_before == 0):
+            return None
+        if step == model_registry.BASE_STEP and not self.is_comparable(variant, task.profile_gpu):
             return None
         gpu_ratio = ratio(gpus_before, gpus_now)  # twice the GPUs, half the time
         config = self.variants.get(variant)

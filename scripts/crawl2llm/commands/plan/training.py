@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from crawl2llm.commands.plan.estimate import Work
 from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.phrases import and_more, join_with_and
-from crawl2llm.stages.pretrain.plan import training_facts
-from crawl2llm.training import cost_estimate, gpus, resource_plan
+from crawl2llm.stages.pretrain.plan import UncountedError, training_facts
+from crawl2llm.training import cost_estimate, resource_plan
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
 MOST_VARIANTS = 3  # variants that a heading names
@@ -33,7 +32,7 @@ def plan_summary(config: dict[str, Any], tokens: int | None, entries: int | None
     vocabulary_setting = config["tokenize"]["train"]["vocabulary"]
     vocabulary = entries or (vocabulary_setting if isinstance(vocabulary_setting, int) else None)
     if vocabulary is None:
-        raise InputError("tokenize.train.vocabulary is auto: known after tokenize")
+        raise UncountedError("tokenize.train.vocabulary is auto: known after tokenize")
     return training_facts(TrainSettings.model_validate(config["pretrain"]["train"]), tokens, vocabulary)
 
 
@@ -96,14 +95,11 @@ def _variant_lines(tasks: list[Task], work: Work, variant: str) -> Iterator[str]
         config["tokenize"]["train"]["vocabulary"], int
     ):
         entries = None
-    resources = next((task.facts.get("resources", "") for task in tasks if task.step == TRAIN), "")
-    gres_match = re.search(r"\bgres=(\S+)", resources)
+    profile_gpu = next((task.profile_gpu for task in tasks if task.step == TRAIN), "")
     note = " (an estimate: tokenize.encode has not counted the tokens yet)" if is_planned or not tokens else ""
     try:
         folder = work.last.folder / "results" / variant / "pretrain" / "train"
-        plan_facts, place = summary_and_placement(
-            config, tokens, entries, folder, gpus.name_in_profile(gres_match[1].rstrip(",") if gres_match else "")
-        )
+        plan_facts, place = summary_and_placement(config, tokens, entries, folder, profile_gpu)
         train = next((task for task in tasks if task.step == TRAIN and task.variant == variant), None)
         if (
             train and "hours" in place and (seconds := work.seconds(train)) is not None

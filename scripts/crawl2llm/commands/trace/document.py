@@ -129,7 +129,7 @@ def document_journey(results: Results, document: Row, reading: DataOrder | None)
         steps_read = reading.steps_reading(piece.start, piece.end)
         yield {
             "step": "pretrain.train",
-            "windows": reading.windows_holding(piece.start, piece.end).tolist(),
+            "windows": reading.reader.windows_holding(piece.start, piece.end).tolist(),
             "read_at": steps_read,
             "of_steps": [reading.first, reading.last],
         }

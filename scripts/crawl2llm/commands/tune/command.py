@@ -13,7 +13,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from crawl2llm.core import devices
 from crawl2llm.core.console import print_line
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.nested_dicts import lookup
+from crawl2llm.stages.pretrain.plan import UncountedError
 from crawl2llm.training import resource_plan
 from crawl2llm.training.parallel import Degrees
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
@@ -46,16 +46,18 @@ def read_training(args: argparse.Namespace) -> tuple[dict[str, Any], TrainSettin
     train = TrainSettings.model_validate(lookup(config, "pretrain.train"))
     if Degrees.of_settings(train):
         raise InputError("pretrain.train.parallel shares out a model over processes, and one process is measured here")
-    summary = plan_summary(config, tokens, entries)
+    try:
+        summary = plan_summary(config, tokens, entries)
+    except UncountedError as error:
+        raise InputError(
+            f"{error}; give --directory a run in which tokenize has ended, or set the keys in the config"
+        ) from None
     return summary, train, PlanSettings.model_validate(lookup(config, "pretrain.plan"))
 
 
 def first_setting(summary: dict[str, Any], train: TrainSettings) -> tuple[Setting, list[int]]:
     """(the config's own setting, the micro-batches that divide each step of a process, rising)."""
-    whole = summary["global_batch_tokens"] // summary["shape"]["context"]
-    sequences = max(
-        1, gcd(whole, *(each for _, each in summary.get("batch_ramp", ()))) // (train.processes * train.nodes)
-    )
+    sequences = max(1, resource_plan.step_sequences(summary) // (train.processes * train.nodes))
     sizes = [size for size in range(1, sequences + 1) if sequences % size == 0]
     names = ("activation_checkpointing", "selective_checkpointing", "compile_layers")
     fitting = max(size for size in sizes if size <= train.micro_batch)
@@ -106,6 +108,10 @@ def trial_row(trial: Trial) -> str:
 def best_lines(trials: list[Trial], train: TrainSettings) -> tuple[dict[str, Any], list[str]]:
     """(keys of pretrain.train to change, lines that say so) by the fastest trial."""
     best = max(trials, key=lambda trial: trial.speed)
+    if len(trials) == 1:  # a search that ends by itself has tried recomputation too
+        return {}, [
+            f"nothing but {'this' if best.speed else 'this, which does not fit,'} was tried in the time: raise --minutes"
+        ]
     if not best.speed:
         return {}, ["nothing fits: make the model or the context smaller, or share it out (zero_stage)"]
     keys = {key: value for key, value in vars(best.setting).items() if getattr(train, key) != value}
@@ -142,10 +148,11 @@ def main(argv: list[str] | None = None) -> int:
         trials.append(trial)
         show(trial_row(trial))
         spent = time.monotonic() - start
-        print_line(
-            f"{spent:.0f} s of about {60 * args.minutes:.0f}, {len(trials)} tried, {len(trials) / spent:.2f}/s",
-            file=sys.stderr,
-        )
+        if args.json or sys.stderr.isatty():  # else it would cut the table apart
+            print_line(
+                f"{spent:.0f} s of about {60 * args.minutes:.0f}, {len(trials)} tried, {len(trials) / spent:.2f}/s",
+                file=sys.stderr,
+            )
     keys, lines = best_lines(trials, train)
     show("\n" + "\n".join(lines))
     if args.json:

@@ -13,11 +13,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from crawl2llm.commands.gpu_check.models import draw_weights
+from crawl2llm.commands.gpu_check.models import build_engine
 from crawl2llm.commands.tune.search import Setting, Trial
-from crawl2llm.training import engine, group, model
+from crawl2llm.training import engine, group, model, resource_plan
 from crawl2llm.training.engine_settings import EngineSettings
-from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.measures import mfu, peak_of
 from crawl2llm.training.memory_guard import CPU_ALLOCATOR
 from crawl2llm.training.parameters import model_of_summary
@@ -56,8 +55,8 @@ class Measurer:
 
     def accumulation(self, setting: Setting) -> int:
         """Micro-batches of a step of each process."""
-        processes = self.train.processes * self.train.nodes
-        return max(1, round(self.summary["global_batch_tokens"] / (setting.micro_batch * processes * self.context)))
+        changed = self.train.model_copy(update={"micro_batch": setting.micro_batch})
+        return resource_plan.count_micro_batches(self.summary, changed)
 
     def measure(self, setting: Setting) -> Trial:
         """One setting, with what a step of several micro-batches takes by those of one and of two."""
@@ -81,17 +80,14 @@ class Measurer:
         """(seconds of a step, peak memory on a GPU)."""
         changed = self.train.model_copy(update={**vars(setting), "learning_rate": RATE})
         accumulation = self.accumulation(setting)
-        trainer = ENGINES[changed.engine](
-            engine.Job(
-                config=self.config,
-                settings=EngineSettings.of_pretraining(changed),
-                device=self.device,
-                micro_batch=setting.micro_batch,
-                accumulation=min(2, accumulation),
-                recomputed=setting.activation_checkpointing,
-                selective=setting.selective_checkpointing,
-                values=lambda: draw_weights(self.config, self.device),
-            )
+        trainer = build_engine(
+            self.config,
+            EngineSettings.of_pretraining(changed),
+            self.device,
+            setting.micro_batch,
+            accumulation=min(2, accumulation),
+            recomputed=setting.activation_checkpointing,
+            selective=setting.selective_checkpointing,
         )
         shape = (min(2, accumulation), setting.micro_batch, self.context + 1)
         tokens = torch.randint(1, self.config.vocab_size, shape)

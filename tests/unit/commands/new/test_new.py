@@ -15,14 +15,21 @@ import yaml
 
 from crawl2llm.chain import config as configuration
 from crawl2llm.commands.new.command import digits_note, languages_to_keep, main, run_command, yaml_text
-from crawl2llm.commands.new.estimate import TASK_SECONDS, task_starts, validation_fraction
+from crawl2llm.commands.new.estimate import (
+    TASK_SECONDS,
+    task_starts,
+    validation_fraction,
+    validation_operations,
+)
 from crawl2llm.commands.new.places import Source, find_sources
 from crawl2llm.commands.new.sample import read_sample, sampled_files
 from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.ingest.files import File
-from crawl2llm.training import checks
+from crawl2llm.training import auto, checks
+from crawl2llm.training.cost_estimate import PREDICTED_MFU
 from crawl2llm.training.pretraining_settings import TrainSettings
+from tools import node_mfu
 
 SHARED = Path(os.environ.get("CRAWL2LLM_DATA", root.ROOT.parent / "shared" / "data"))
 ENGLISH = (
@@ -154,6 +161,20 @@ def test_the_estimate_counts_the_start_of_every_task(folder: Path, capsys: pytes
     said = capsys.readouterr().out
     assert re.search(r"Here: \S+ for the data on all cores \(\S+ of it to start 19 tasks\)", said)
     assert "Assumed, not measured: all of these documents stay in the corpus" in said
+
+
+def test_hours_on_gpus_are_by_a_prediction_for_each_model_that_auto_chooses() -> None:
+    assert list(PREDICTED_MFU) == [(row.hidden_size, row.layers) for row in auto.TABLE]
+    row = auto.TABLE[4]
+    assert node_mfu.predicted_mfu(row, 1) == PREDICTED_MFU[row.hidden_size, row.layers][0], "python -m tools.node_mfu"
+
+
+def test_validations_take_a_third_of_a_training_s_operations() -> None:
+    settings = auto.resolve(TrainSettings(), 100_000, 2048)
+    settings = settings.model_copy(update={"steps": 25, "validate_every": 10, "validation_tokens": 1000})
+    per_token = auto.training_flops_per_token(settings.model, 2048)
+    assert validation_operations(settings, 2048, 5000) == pytest.approx(3 * 1000 * per_token / 3)
+    assert validation_operations(settings, 2048, 10) == pytest.approx(3 * 10 * per_token / 3)
 
 
 @pytest.mark.parametrize(("options", "digits"), [([], 3), (["--digits", "1"], 1)])

@@ -23,6 +23,7 @@ import yaml
 import zstandard
 
 from crawl2llm.chain import config as configuration
+from crawl2llm.chain import sources as ingest
 from crawl2llm.commands.new import places, sample
 from crawl2llm.commands.new.command import main
 from crawl2llm.commands.new.places import SourceOptions, find_sources
@@ -317,3 +318,18 @@ def test_sources_of_several_places_have_names_of_their_own(server: Server) -> No
     assert [(one.name, one.patterns) for one in found] == [
         ("records", ["a.jsonl"]), ("records-2", urls[:2]), ("records-3", urls[2:])
     ]  # fmt: skip
+
+
+def test_links_out_of_a_pattern_s_folder_are_allowed_in_the_config() -> None:
+    """As in the cache of Hugging Face, whose files are links to others: what `new` read a run may read."""
+    for name in ("blobs", "snapshot", "plain"):
+        Path(name).mkdir()
+    Path("blobs/1").write_bytes(LINES)
+    Path("plain/b.jsonl").write_bytes(LINES)
+    Path("snapshot/a.jsonl").symlink_to("../blobs/1")
+    Path("plain/c.jsonl").symlink_to("b.jsonl")
+    (linked,) = find_sources(["plain/*.jsonl", "snapshot/*.jsonl"])
+    assert linked.config_entry()["follow_links"] is True
+    assert ingest.files_of_source(linked.config_entry(), ".", "sources[0]")
+    for pattern in ("plain/*.jsonl", "snapshot/a.jsonl"):  # inside its folder; a file that is named
+        assert "follow_links" not in find_sources([pattern])[0].config_entry()

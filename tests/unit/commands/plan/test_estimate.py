@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -232,8 +233,8 @@ def test_the_start_of_a_training_takes_as_long_however_long_it_is(folder: Folder
     assert folder.ask(task("pretrain.train"), config=more)["pretrain_train"].seconds == pytest.approx(360)
 
 
-def test_the_words_on_a_training_have_the_time_of_the_table(folder: Folder) -> None:
-    """One figure; and where another engine was measured, its name."""
+def measured(folder: Folder) -> None:
+    """A training on a CPU whose speed is known."""
     trained(folder)
     folder.made("tokenize.train", "", 1, None, {"vocabulary": 600})
     place = folder.path / "results/main/pretrain/train"
@@ -241,6 +242,11 @@ def test_the_words_on_a_training_have_the_time_of_the_table(folder: Folder) -> N
     facts = {"device": "cpu", "processes": 2, "devices": {"a CPU": 2}, "fingerprint": fingerprint}
     (place / "run.json").write_text(json.dumps(facts))
     (place / "metrics.jsonl").write_text(json.dumps({"step": 40, "tokens_per_second": 1e6, "seconds": 0.1}) + "\n")
+
+
+def test_the_words_on_a_training_have_the_time_of_the_table(folder: Folder) -> None:
+    """One figure; and where another engine was measured, its name."""
+    measured(folder)
     for more, words in (({}, "here, scaled"), ({"engine": "torch"}, "here, with engine deepspeed, scaled")):
         config, tasks = with_training(steps=80, global_batch_tokens=2048, **more), [task("pretrain.train")]
         config["pretrain"]["plan"] = CONFIG["pretrain"]["plan"]
@@ -248,6 +254,29 @@ def test_the_words_on_a_training_have_the_time_of_the_table(folder: Folder) -> N
         seconds = estimates_by_rule(tasks, work, 2)["pretrain_train"].seconds
         (line,) = [line for line in training.training_lines(tasks, work) if "about" in line]
         assert line.startswith(f"  about {format_duration(seconds)} on this machine, by ") and words in line
+
+
+@pytest.mark.parametrize(
+    ("plan", "train"),
+    [
+        ({"gpu": "h100"}, {"precision": "bf16"}),
+        ({"gpu": "h100"}, {}),
+        ({}, {"device": "cpu", "precision": "bf16"}),
+        ({}, {"device": "cpu", "model": {**CONFIG["pretrain"]["train"]["model"], "hidden_size": 512}}),
+    ],
+)
+def test_a_last_training_that_was_another_says_nothing(folder: Folder, plan: dict, train: dict) -> None:
+    """As in pretrain.plan: of another device or precision, or of more than four times as many parameters."""
+    measured(folder)
+    config, tasks = with_training(global_batch_tokens=2048, **train), [task("pretrain.train")]
+    config["pretrain"]["plan"] = {**CONFIG["pretrain"]["plan"], **plan}
+    work = Work(LastRun(folder.path), tasks, {"main": config}, {"main": {}})
+    assert estimates_by_rule(tasks, work, 2)["pretrain_train"].unknown == 1
+    text = "\n".join(training.training_lines(tasks, work))
+    assert "the table above" not in text
+    assert (
+        re.search(r"the last training here was another: \d\d,\d+ parameters, fp32, on a CPU", text) or "no peak" in text
+    )
 
 
 def test_operations_are_those_that_the_manifest_says() -> None:

@@ -68,7 +68,7 @@ def address(results: Path) -> Iterator[str]:
     assert found, said + process.communicate()[1]
     yield found[1]
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=900)
     assert process.returncode == 0 and "Traceback" not in errors and "Task was" not in errors, errors
 
 
@@ -312,7 +312,7 @@ def test_the_page(address: str, tmp_path: Path) -> None:
             await page.open(address)
 
             async def until(expression: str) -> None:
-                for _ in range(200):
+                for _ in range(6000):
                     if await page.value(expression):
                         return
                     await asyncio.sleep(0.05)

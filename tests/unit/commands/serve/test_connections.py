@@ -44,14 +44,17 @@ def test_half_requests_are_ended_and_others_are_served(
     monkeypatch.setattr(logging.getLogger("crawl2llm"), "propagate", True)
 
     async def attack() -> None:
-        limits = Connections(most=5, arrival_seconds=0.5)
+        limits = Connections(most=5, arrival_seconds=3)
         async with served(limits) as port:
             held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
             for _, writer in held[:5]:
                 writer.write(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n")  # and no empty line
-            await asyncio.sleep(0.1)
+            async with asyncio.timeout(2):
+                while limits.open_count < 5:
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # in which no more are let in
             assert limits.open_count == 5
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(120):
                 for reader, _ in held:  # closed, all of them
                     with suppress(ConnectionError):
                         assert await reader.read() == b""
@@ -70,7 +73,7 @@ def test_a_body_that_does_not_come_is_refused_in_words() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(120):
                 said = await reader.read(4096)
             writer.close()
             return said

@@ -198,7 +198,7 @@ def address(results: Path) -> Iterator[str]:
     assert found, line + process.communicate()[1]
     yield found[1]
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=900)
     assert process.returncode == 0 and "Traceback" not in errors, errors
 
 

@@ -43,6 +43,15 @@ def test_the_table_and_what_is_refused(
     options = ["--configfile", str(tmp_path / "config.yaml"), "--directory", str(tmp_path)]
     monkeypatch.setattr(command, "estimate_note", lambda *_: "not tried: about 1.0 GB would be needed")
     assert command.main(options) == 1
-    assert "| 1 | nothing | no | not tried: about 1.0 GB would be needed | – | – |" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "| 1 | nothing | no | not tried: about 1.0 GB would be needed | – | – |" in shown.out
+    assert " tried, " not in shown.err, "no terminal: a line would cut the table apart"
     assert command.main([*options, "--variant", "other"]) == 1
     assert "--variant is 'other'; the config has main" in capsys.readouterr().err
+    for old, new in (("vocabulary: 512", "vocabulary: auto"), ("layers: 2", "layers: auto")):
+        (tmp_path / "config.yaml").write_text(TINY.replace(old, new))
+        assert command.main(options) == 1
+        shown = capsys.readouterr().err
+        assert (
+            "auto: known " in shown and "; give --directory a run in which tokenize has ended, or set the keys" in shown
+        )

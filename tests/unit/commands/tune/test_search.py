@@ -74,5 +74,15 @@ def test_nothing_is_measured_that_nobody_waits_for() -> None:
 
 def test_nothing_to_change_and_nothing_that_fits() -> None:
     train = train_settings(micro_batch=8)
-    assert best_lines([Trial(Setting(8), 10.0)], train) == ({}, ["the config's own settings are the fastest of these"])
-    assert "nothing fits" in best_lines([Trial(Setting(8), note="memory runs out")], train)[1][0]
+    slower, full = Trial(Setting(16), 9.0), Trial(Setting(8), note="memory runs out")
+    settled = {}, ["the config's own settings are the fastest of these"]
+    assert best_lines([Trial(Setting(8), 10.0), slower], train) == settled
+    assert "nothing fits" in best_lines([full, full], train)[1][0]
+
+
+def test_a_single_trial_says_that_the_time_was_too_short() -> None:
+    train = train_settings(micro_batch=8)
+    alone = best_lines([Trial(Setting(8), 10.0)], train)
+    assert alone == ({}, ["nothing but this was tried in the time: raise --minutes"])
+    full = best_lines([Trial(Setting(8), note="memory runs out")], train)
+    assert full == ({}, ["nothing but this, which does not fit, was tried in the time: raise --minutes"])

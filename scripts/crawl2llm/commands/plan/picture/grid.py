@@ -15,6 +15,7 @@ from crawl2llm.chain.step import stage_of
 from crawl2llm.commands.plan.picture.graph import Edge, Graph
 
 COLUMNS = 6  # at most, where a stage may take fewer: with the labels about as wide as a screen
+MANY_EDGES = 100  # above, graphlay's search for fewer crossings takes seconds
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,13 @@ def split_into_rows(steps: list[str], most: int) -> list[list[str]]:
     return [steps[start : start + row_length] for start in range(0, len(steps), row_length)]
 
 
+def least_columns(graph: Graph, most: int) -> int:
+    """How many columns a picture has at least: the sum over variants of the boxes in their longest row."""
+    used = {(box.variant, box.step) for box in graph.boxes.values()}
+    rows = [row for steps in steps_by_stage(graph).values() for row in split_into_rows(steps, most)]
+    return sum(max(sum((variant, step) in used for step in row) for row in rows) for variant in graph.variants if rows)
+
+
 def layered_layout(
     rows: list[list[str]], pairs: Iterable[Edge]
 ) -> tuple[dict[str, float], dict[Edge, dict[int, float]]]:
@@ -74,7 +82,9 @@ def layered_layout(
         layout_graph.node(step, label=str(number), rank={"fixed": row})  # it takes no label that is not UTF-8
     for pair in edges:
         layout_graph.edge(*pair)
-    drawing = graphlay.layout(layout_graph, options={"direction": "topbottom", "routing": {"merge_edges": "forks"}})
+    effort = "fast" if len(edges) > MANY_EDGES else "balanced"
+    options = {"direction": "topbottom", "routing": {"merge_edges": "forks"}, "effort": effort}
+    drawing = graphlay.layout(layout_graph, options=options)
     at = drawing.positions()
     middle = [at[row_steps[0]][1] for row_steps in rows]
     passes = {}
@@ -129,7 +139,7 @@ def place_boxes(graph: Graph, most: int | None = None) -> Grid:
     """The grid of a picture with at most `most` steps of a variant side by side; None: as many as COLUMNS allows, at least one."""
     if most is None:
         wide = max((len(steps) for steps in steps_by_stage(graph).values()), default=1)
-        grids = (place_boxes(graph, number) for number in range(wide, 0, -1))
+        grids = (place_boxes(graph, number) for number in range(wide, 0, -1) if least_columns(graph, number) <= COLUMNS)
         fitting = (grid for grid in grids if len(grid.columns) <= COLUMNS)
         return next(fitting, None) or place_boxes(graph, 1)
     bands, cells, lanes = common_layout(graph, most)

@@ -32,7 +32,7 @@ class Page:
         self.number += 1
         await self.socket.send_json({"id": self.number, "method": method, "params": params})
         while True:
-            found = await self.socket.receive_json(timeout=60)
+            found = await self.socket.receive_json(timeout=900)
             self.note(found)
             if found.get("id") == self.number:
                 assert "error" not in found, found
@@ -62,7 +62,7 @@ class Page:
         self.loaded = False
         await self.do("Page.navigate", url=path.as_uri() if isinstance(path, Path) else path)
         while not self.loaded:
-            self.note(await self.socket.receive_json(timeout=60))
+            self.note(await self.socket.receive_json(timeout=900))
 
     async def size(self, width: int, height: int, mobile: bool = False) -> None:
         """Make the window this large."""
@@ -102,7 +102,7 @@ async def browser(profile: Path) -> AsyncIterator[Page]:
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        said, end = profile / "DevToolsActivePort", time.monotonic() + 60
+        said, end = profile / "DevToolsActivePort", time.monotonic() + 900
         while not (said.exists() and said.read_text().count("\n")):
             assert process.poll() is None and time.monotonic() < end, "Chromium did not start"
             await asyncio.sleep(0.1)
