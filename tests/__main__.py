@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from crawl2llm.core.root import ROOT
-from tests.conftest import SHARED, complete_in
+from tests.conftest import END, FAILED, LEFT_OUT, SHARED, complete_in
 
 SLURM = Path("tests/slurm")
 WORKERS = str((os.cpu_count() or 1) + 1)
@@ -85,11 +85,21 @@ def main(options: list[str]) -> int:
             beside.send_signal(signal.SIGINT)
         complete.join()
         status.append(beside.wait())
+        left_out, failed = (
+            path.read_text(encoding="utf-8").splitlines() if (path := Path(shared, name)).exists() else []
+            for name in (LEFT_OUT, FAILED)
+        )
         print(f"\n{SLURM}:\n{Path(printed.name).read_text(encoding='utf-8', errors='replace')}", flush=True)
     if left := leftovers(before, written(ROOT)):
         print(f"in {ROOT}, written while the tests ran, which write nothing there: {', '.join(left[:20])}")
         print(f"{len(left)} files; if they are yours (a run beside the tests, a new source), nothing is wrong")
         status.append(pytest.ExitCode.TESTS_FAILED)
+    if left_out:
+        print(f"{END} came first: {len(left_out)} tests were NOT run, among them {', '.join(left_out[:5])}")
+    for line in failed[:30]:
+        print(f"failed: {line}")
+    if len(failed) > 30:
+        print(f"and {len(failed) - 30} more, above")
     print(f"all tests: {time.monotonic() - begin:.0f} s, {'failed' if any(status) else 'passed'}")
     return max(status)
 

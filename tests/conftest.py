@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,6 +31,35 @@ LONGEST = (
     "tests/workflow/",
 )
 SHARED = "CRAWL2LLM_TESTS_SHARED"  # a folder of two runs of pytest, see tests/__main__.py
+
+
+END = "CRAWL2LLM_TESTS_END"  # seconds since 1970 after which no test begins, on a machine that is too slow for all
+
+
+LEFT_OUT = "left-out"  # in SHARED: a line for each test for which no time was left
+FAILED = "failed"  # in SHARED: a line for each test that failed, with what it says
+
+
+def write_down(name: str, line: str) -> None:
+    """Append `line` to the file `name` for the last lines of the run, which tests/__main__.py prints."""
+    if shared := os.environ.get(SHARED):
+        with Path(shared, name).open("a", encoding="utf-8") as lines:
+            lines.write(f"{line}\n")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Write down a failure. With workers, their controller does, which hears of a worker's end too."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = " ".join((crash.message if crash else report.longreprtext).split())
+        write_down(FAILED, f"{report.nodeid} ({report.when}): {why[:300]}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test for which no time is left, and write it down for the last lines of the run."""
+    if time.time() > float(os.environ.get(END, "inf")):
+        write_down(LEFT_OUT, item.nodeid)
+        pytest.skip(f"no time was left: {END}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

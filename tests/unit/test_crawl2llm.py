@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ def test_every_command_has_a_help_with_an_example(
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(module).main(["--help"])
     assert ended.value.code == 0
-    assert "example:" in capsys.readouterr().out
+    assert re.search(r"^examples?:$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_the_list_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

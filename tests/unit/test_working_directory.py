@@ -62,7 +62,9 @@ def test_every_test_and_fixture_starts_in_an_empty_folder(tmp_path: Path) -> Non
         ".",
         "-rA",
     ]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "CRAWL2LLM_TESTS_"))
+    }
     done = subprocess.run(
         [*command, "--basetemp", str(tmp_path / "base"), "test_all.py"],
         cwd=tmp_path, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,

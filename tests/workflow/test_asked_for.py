@@ -73,7 +73,7 @@ def test_all_of_them(copy_of: Callable[[], Path], tmp_path: Path) -> None:
         run(folder, config=config)
     finally:
         server.send_signal(signal.SIGINT)
-        server.wait(timeout=30)
+        server.wait(timeout=900)
     assert planned(folder, tree) == set()
     compared = json.loads((folder / "results/main/evaluate/compare/compare.json").read_text())
     measured = {one["measure"] for one in compared["pairs"][0]["measures"]}

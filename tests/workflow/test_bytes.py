@@ -38,7 +38,7 @@ def kill_when(folder: Path, sign: str) -> None:
         env=environment(), cwd=ROOT, start_new_session=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 900
         while not any(folder.glob(sign)):
             assert process.poll() is None, "the run ended before it could be killed"
             assert time.monotonic() < deadline, "the step to be killed never began"

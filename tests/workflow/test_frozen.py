@@ -41,7 +41,7 @@ def start(root: Path, folder: Path, config: Path, *options: str) -> subprocess.P
 
 
 def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 900
     while not path.exists():
         assert process.poll() is None, process.communicate()[0][-4000:]
         assert time.monotonic() < deadline

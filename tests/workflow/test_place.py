@@ -93,7 +93,7 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "options"), [("4k", ("--dry-run",)), ("300k", ())])
+@pytest.mark.parametrize(("size", "options"), [("4k", ("--dry-run",)), ("1m", ())])
 def test_a_full_disk(tmp_path: Path, size: str, options: tuple[str, ...]) -> None:
     if not can_mount():
         pytest.skip("nothing can be mounted here")

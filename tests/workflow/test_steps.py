@@ -86,6 +86,7 @@ def with_every_step() -> dict[str, Any]:
 
 WITH_OTHER_DOCUMENTS: dict[str, Any] = {
     "filters": ["language"],
+    "pretrain": {"train": {"packing": "best_fit"}},
     "variants": {"other": {"language": {"select": {"threshold": 0.9}}}},
 }
 

@@ -59,7 +59,7 @@ def printed(
         return snakemake(*line[3:], cwd=ROOT, env=variables(**more), seconds=120).stdout.splitlines()
     done = subprocess.run(
         [*prefix, *line], cwd=ROOT, env=variables(**more), text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900, check=False,
     )  # fmt: skip
     return done.stdout.splitlines()
 
@@ -207,12 +207,12 @@ def start(folder: Path, how: dict[str, str], *options: str) -> subprocess.Popen[
 def stopped(process: subprocess.Popen[str], ready: Path, wait: float, by: int = signal.SIGINT) -> str:
     """The output of a run that gets Ctrl-C, or another signal, so many seconds after a file is there."""
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 900
         while not ready.exists() and time.monotonic() < end:
             time.sleep(0.1)
         time.sleep(wait)
         os.killpg(process.pid, by)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=900)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -256,7 +256,7 @@ def on_a_terminal(folder: Path, columns: int, how: dict[str, str] | None = None,
         stdin=its, stdout=its, stderr=its, start_new_session=True,
     )  # fmt: skip
     os.close(its)
-    found, end = b"", time.monotonic() + 120
+    found, end = b"", time.monotonic() + 900
     try:
         while time.monotonic() < end:
             if select.select([mine], [], [], 1)[0]:

@@ -3,7 +3,7 @@
 Snakemake imports all executors, whichever a run has, and that of SLURM (2.8.0) asks `scontrol show config` then, for the help of one
 option: it waits 10 s for a controller that is down. It also imports pandas, for a report that only `--slurm-efficiency-report` writes.
 Snakemake opens source files by smart_open, which imports requests and the libraries of every cloud that are installed, also for a local
-path. Both take half of the time in which Snakemake starts, and it starts twice in each job.
+path. Both take half of the time in which Snakemake starts, and it starts in each job.
 
 `make install` puts this file and `crawl2llm_unasked.pth`, which imports it at each start of Python, into the environment. It needs the
 standard library alone, and imports none of it before the executor: every start of Python waits.

@@ -7,6 +7,9 @@ failed job, although the controller may have taken it. What is put in the place 
 A submission has two phases. `sbatch --hold` with a mark of its own in the job's comment may be lost, or arrive late, after
 it was cut off; so before it is sent again squeue is asked for the mark. Then one number is released. A copy that arrives
 after all stays held, never runs, and is cancelled at the end.
+
+A job starts Snakemake once. By itself the executor starts it twice: the first reads the whole workflow to write the line of `srun`
+that starts the second. That line is known at the submission (`task_line`).
 """
 
 from __future__ import annotations
@@ -34,6 +37,13 @@ ENDED_FOLDER = Path(".snakemake") / "slurm-ended"
 QUOTE, ESCAPED = '"', '\\"'
 WRAP = f" --wrap={QUOTE}"
 GONE_SECONDS = 60.0  # seconds without a job in squeue's answers after which it counts as gone
+# A step takes over what names the job, and no setting of the batch script's own step: these variables, and no other of SLURM's, as in
+# the executor's jobstep (0.6.1).
+JOB_VARIABLES = " ".join(f"SLURM_{name}" for name in ("JOB_ID", "JOBID", "CLUSTER_NAME", "SUBMIT_DIR", "SUBMIT_HOST"))
+UNSET = (
+    f"unset $(awk -v kept='{JOB_VARIABLES}' 'BEGIN {{ split(kept, names); for (i in names) keep[names[i]]; "
+    "for (name in ENVIRON) if (name ~ /^(SLURM|SRUN|SBATCH)_/ && !(name in keep)) print name }')"
+)
 WHAT_NOW = (
     "The run ends here and nothing is lost: its jobs in the queue keep running by themselves. Start it again once SLURM answers: "
     "it cancels what is left of them and resumes from the existing results"
@@ -204,6 +214,23 @@ class Submission:
             return "", str(error)
 
 
+def task_line(job: Any, python: str, line: str) -> str:
+    """The line of a job's script: `line`, which starts Snakemake by `python`, as one task of SLURM with the job's cores and GPUs.
+
+    A rule with `mpi` starts its tasks itself, one on each node. The words are those of the executor's jobstep.
+    """
+    from snakemake_executor_plugin_slurm_jobstep import get_cpu_setting, get_gpu_setting, get_node_setting
+
+    start = f"{python} -m snakemake"
+    if line.count(start) != 1:
+        raise ValueError(f"the executor's line starts Snakemake in another way than by {start!r}: {line}")
+    if "mpi" not in job.resources.keys():  # noqa: SIM118 - `in` asks for values
+        gpus = bool(job.resources.get("gpus") or job.resources.get("gpu"))
+        words = ["srun -n1 --cpu-bind=q", get_cpu_setting(job, gpus), get_gpu_setting(job), get_node_setting(job)]
+        line = line.replace(start, f"{' '.join(filter(None, words))} {start}")
+    return f"{UNSET}; {line}"
+
+
 def patient_class(parent: Any, driver: Driver) -> Any:
     """The executor's class with the methods that do what the head of this file says."""
 
@@ -211,6 +238,14 @@ def patient_class(parent: Any, driver: Driver) -> Any:
         def get_python_executable(self) -> str:
             """The interpreter's path as a word for the shell."""
             return shlex.quote(super().get_python_executable())
+
+        def additional_general_args(self) -> str:
+            """Options of the Snakemake in a job; an array's are the executor's, which finds its task by them."""
+            return super().additional_general_args() if self.array_jobs else ""
+
+        def format_job_exec(self, job: Any) -> str:
+            line = super().format_job_exec(job)
+            return line if self.array_jobs else task_line(job, self.get_python_executable(), line)
 
         def get_job_exec_suffix(self, job: Any) -> str:
             before = super().get_job_exec_suffix(job)

@@ -21,6 +21,7 @@ from crawl2llm.training import gpus, parallel, resource_plan
 from crawl2llm.training import memory as estimate
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.estimate.shape import with_value_model
+from crawl2llm.training.float8 import check_precision
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
 PRETRAIN = steps.rule_of("pretrain.train")
@@ -43,6 +44,7 @@ def placement_problems(needs: list[Need], config: dict[str, Any], variant: str =
                 if "parallel" in section:
                     train = TrainSettings.model_validate(section)
                     parallel.check_degrees(parallel.Degrees.of_settings(train), processes * nodes, train)
+                    check_precision(train.precision, gpus.name_in_profile(need.gres))
             except InputError as error:
                 errors.append(f"{need.rule}: {error}")
             if nodes != need.nodes:

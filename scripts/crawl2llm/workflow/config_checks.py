@@ -24,6 +24,7 @@ from crawl2llm.stages.synthesize import checks as synthesizing
 from crawl2llm.training import checks as training
 from crawl2llm.training import gpus, init_checks, mix_shares, model_check, offload, pair_layouts, quantize_aware, sizes
 from crawl2llm.training.engine_settings import EngineSettings
+from crawl2llm.training.float8 import check_precision
 from crawl2llm.training.parameters import FAMILIES
 from crawl2llm.training.pretraining_settings import MixSettings, PlanSettings, TrainModel, TrainSettings
 
@@ -84,6 +85,7 @@ def check_sizes(config: dict[str, Any]) -> None:
         sizes.fill_shape(model, vocabulary)
     if config["pretrain"]["plan"]["gpu"] is not None:
         gpus.training_gpu(PlanSettings.model_validate(config["pretrain"]["plan"]), "auto")
+        check_precision(config["pretrain"]["train"]["precision"], config["pretrain"]["plan"]["gpu"])
 
 
 def check_start(config: dict[str, Any], own_result: Path) -> None:

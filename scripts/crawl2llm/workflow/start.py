@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from crawl2llm.core.root import CODE_FOLDER
 from crawl2llm.filters.quality import tools
 from crawl2llm.stages.compress import gguf_support, quantize_tools
 from crawl2llm.stages.pretrain import auto_preview
-from crawl2llm.training import compiler, init_checks
+from crawl2llm.training import compiler, float8, gpus, init_checks
+from crawl2llm.training.checks import FP8
+from crawl2llm.training.float8 import check_precision
 from crawl2llm.workflow import snakemake_internals, stale_results, unused
 
 
@@ -91,15 +93,14 @@ def container_image(workflow: Any) -> str | None:
     return str(image)
 
 
-def check_environment(workflow: Any, project: Project, gpus: list[str]) -> None:
+def check_environment(workflow: Any, project: Project, gpu_names: list[str]) -> None:
     """Raise InputError if the run could not work to its end: a tokenizer, tools, a compiler, settings; ImportError where the compiled
     part does not fit the code. NewerError for results of a newer version.
     """
     runs_jobs_here = not workflow.deployment_settings.deployment_method
     check_tokenizers(project)
     check_tools(project)
-    if workflow.resource_settings.nodes is None and runs_jobs_here:
-        check_compiler(project, bool(gpus))
+    check_training(project, bool(gpu_names), _runs_here(workflow))
     say_what_is_auto(project)
     if runs_jobs_here:
         import_module("crawl2llm.stages.ingest.compiled")
@@ -113,14 +114,21 @@ def say_what_is_auto(project: Project) -> None:
     config = project.variants["main"]
     if not (keys := auto_preview.keys_on_auto(config)):
         return
-    counted = {step: steps.result_ids(step, config) for step in ("tokenize.train", "tokenize.encode")}
-    fresh = project.freshness["main"]
-    fingerprints = {step: project.fingerprint("main", step) for step in counted}
-    up_to_date = not any(fresh.why_stale(step, tasks, fingerprints[step]) for step, tasks in counted.items())
-    paths = [Path(project.manifest_path("main", step, task)) for step, tasks in counted.items() for task in tasks]
-    manifests = [manifest for path in paths if up_to_date and (manifest := fresh.read_manifest(path))]
+    manifests = _fresh_manifests(project, ("tokenize.train", "tokenize.encode"))
+    packing_steps = [step for step in (steps.PACK, steps.MIX) if steps.is_used(step, config)]
+    packs = next(iter(_fresh_manifests(project, packing_steps)), None)
     names = [path.split("=", 1)[1] for shard in project.sources["main"].values() for path in shard]
-    print_line(auto_preview.preview_line(config, keys, names, manifests), file=sys.stderr)
+    print_line(auto_preview.preview_line(config, keys, names, manifests, packs), file=sys.stderr)
+
+
+def _fresh_manifests(project: Project, names: Iterable[str]) -> list[Manifest]:
+    """The manifests of steps of main; none unless all are up to date."""
+    tasks_by_step = {step: steps.result_ids(step, project.variants["main"]) for step in names}
+    fresh = project.freshness["main"]
+    if any(fresh.why_stale(step, tasks, project.fingerprint("main", step)) for step, tasks in tasks_by_step.items()):
+        return []
+    paths = [Path(project.manifest_path("main", step, task)) for step, tasks in tasks_by_step.items() for task in tasks]
+    return [manifest for path in paths if (manifest := fresh.read_manifest(path))]
 
 
 def check_tokenizers(project: Project) -> None:
@@ -166,13 +174,61 @@ def check_tools(project: Project) -> None:
             tools.check_tools(config)
 
 
-def check_compiler(project: Project, gpus: bool) -> None:
-    """Raise InputError if a training is to compile layers on this machine and cannot. gpus: whether the run has any."""
+def check_training(project: Project, has_gpus: bool, runs_here: bool, starting: Container[str] = ()) -> None:
+    """Raise InputError if a training is to compile layers or to multiply eight bits, and cannot.
+
+    has_gpus: whether the run has any, if it `runs_here`, on this machine in its own environment. starting: variants whose training this
+    run begins; others may be planned here for a GPU that the config names.
+    """
     for variant, config in project.variants.items():
         step, train = "pretrain.train", config["pretrain"]["train"]
+        if not train["compile_layers"] and train["precision"] != FP8:
+            continue
         exists = Path(project.manifest_path(variant, step)).exists()
-        if train["compile_layers"] and (not exists or project.why_stale(variant, step, steps.result_ids(step, config))):
-            compiler.check_compiler("cuda" if gpus and train["device"] != "cpu" else "cpu")
+        if exists and not project.why_stale(variant, step, steps.result_ids(step, config)):
+            continue
+        if train["precision"] == FP8 and runs_here:  # a process that trains elsewhere looks for itself
+            _check_eight_bits(train["device"], config["pretrain"]["plan"]["gpu"], has_gpus, variant in starting)
+        if train["compile_layers"] and runs_here:
+            compiler.check_compiler("cuda" if has_gpus and train["device"] != "cpu" else "cpu")
+
+
+def _check_eight_bits(device: str, planned_gpu: str | None, has_gpus: bool, starts: bool) -> None:
+    """Raise InputError if this machine cannot train with `precision: fp8`, and it starts to, or the config names no GPU of another."""
+    if has_gpus and device != "cpu":
+        check_precision(FP8, gpus.local_gpu_name())
+        float8.check_torchao()
+    elif starts or device == "cpu" or (device == "auto" and planned_gpu is None):
+        try:
+            float8.check_capability()
+        except InputError as error:
+            remedy = (
+                ""
+                if starts
+                else "; to plan for a GPU elsewhere, set pretrain.train.device to cuda and pretrain.plan.gpu to its kind"
+            )
+            raise InputError(f"{error}{remedy}") from None
+
+
+def check_planned_training(workflow: Any, project: Project, gpu_names: list[str]) -> None:
+    """Raise WorkflowError if a training that this run begins, here, cannot work: `check_environment` lets it be planned for another GPU."""
+    from snakemake.exceptions import WorkflowError
+
+    rules = {steps.rule_of("pretrain.train"), steps.rule_of(steps.RUNG)}
+    jobs = [job for job in snakemake_internals.planned_jobs(workflow) if job.rule.name in rules]
+    if workflow.touch or not _runs_here(workflow):
+        return
+    try:
+        check_training(
+            project, bool(gpu_names), runs_here=True, starting={job.wildcards_dict["variant"] for job in jobs}
+        )
+    except InputError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def _runs_here(workflow: Any) -> bool:
+    """Whether jobs run on this machine, in its own environment."""
+    return workflow.resource_settings.nodes is None and not workflow.deployment_settings.deployment_method
 
 
 def freeze_code(workflow: Any, project: Project) -> None:

@@ -57,7 +57,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
         options += ["nanogpt", "--nanogpt", os.environ["CRAWL2LLM_NANOGPT"]]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu_training", *options, "--out", str(folder / "found.json")],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": f"{folder}:{ROOT}", "OMP_NUM_THREADS": "2"}, capture_output=True, text=True, timeout=280,
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": f"{folder}:{ROOT}", "OMP_NUM_THREADS": "2"}, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((folder / "found.json").read_text()), done.stdout

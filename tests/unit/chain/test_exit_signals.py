@@ -55,7 +55,7 @@ def launched(folder: Path, *ranks: str, prefix: tuple[str, ...] = ()) -> tuple[s
         [*prefix, sys.executable, "-c", "from crawl2llm.training import processes; processes.GRACE = 0.3\n"
          "from crawl2llm.training import launch; raise SystemExit(launch.main())",
          "--processes", str(len(ranks)), "rank", "--log", str(log), "--checkpoints", str(folder / "checkpoints")],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"}, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"}, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode != 0
     return done.stderr, log.read_text(encoding="utf-8") if log.exists() else ""

@@ -53,6 +53,22 @@ def test_a_variant_knows_whom_it_is_judged_with_and_a_completed_config_stays() -
     assert validate(whole) == whole
 
 
+def test_contenders_that_pack_documents_have_their_windows_packed_once() -> None:
+    auto = {"packing": "best_fit", "model": {"context": "auto"}}
+    variants = {"packed": auto, "longer": {"packing": "best_fit", "model": {"context": 64}}, "cut": {}}
+    whole = config(variants={name: {"pretrain": {"train": train}} for name, train in variants.items()})
+    for name in ("main", "packed"):
+        mine = config_of_variant(whole, name)
+        batch = mine["pretrain"]["train"]["global_batch_tokens"]
+        assert steps.extra_settings(steps.PACK, mine) == {
+            "trainings": [{"context": "auto", "global_batch_tokens": batch}, {"context": 64}]
+        }
+        assert steps.is_read(steps.PACK, "pretrain.train", mine) == (name == "packed")
+        readers = [task for task in halving.rung_tasks(mine) if steps.is_read(steps.PACK, steps.RUNG, mine, task)]
+        assert readers == ["packed-rung1", "longer-rung1", "packed-rung2", "longer-rung2"]
+    assert not steps.is_used(steps.PACK, config())
+
+
 def test_without_rungs_or_with_main_alone_there_are_no_steps() -> None:
     for sweep in ({"grid": {RATE: [1e-3]}}, {"halving": {"rungs": [0.5]}}, {"seeds": 3, "halving": {"rungs": [0.5]}}):
         assert not {steps.RUNG, steps.HALVE} & set(steps.used_steps(validate({"sweep": sweep})))

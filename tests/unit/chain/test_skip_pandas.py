@@ -40,6 +40,13 @@ def test_no_program_of_the_data_half_imports_pandas_before_it_begins() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_a_plan_can_count_the_step_of_a_training() -> None:
+    """By transformers, whose imports look for pandas."""
+    blocked = 'from crawl2llm.chain import skip_pandas\nwith skip_pandas.without_pandas("pretrain.plan"):\n'
+    program = f"{blocked}    from transformers import PreTrainedModel"
+    assert subprocess.run([sys.executable, "-c", program], check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+
 def test_the_data_half_ends_before_the_first_training() -> None:
     assert (
         "tokenize.encode" in skip_pandas.DATA_STEPS

@@ -36,6 +36,7 @@ ASKED_FOR = {
     "language.compare",
     "heuristics.calibrate",
     "pretrain.mix",
+    "pretrain.pack",
     "topics.train",
     "topics.score",
     "topics.count",

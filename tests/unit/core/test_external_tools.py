@@ -10,6 +10,7 @@ from crawl2llm.core.external_tools import ExternalTool
 from crawl2llm.filters.quality.tools import KENLM
 from crawl2llm.stages.compress.gguf_support import TOOLS
 from crawl2llm.stages.compress.quantize_tools import ENVIRONMENT
+from crawl2llm.training.float8 import TORCHAO
 
 CASES = {
     TOOLS: (
@@ -29,6 +30,11 @@ CASES = {
         "(some minutes, 1.5 GB; CRAWL2LLM_QUANTIZE names another folder)",
         "the quantizers' environment in {} is of other packages than envs/lock-quantize.txt: make it once",
         ("bin/python", ".installed"),
+    ),
+    TORCHAO: (
+        "torchao is not in {}: make it once, with a network: make fp8-tools (seconds, 26 MB; CRAWL2LLM_FP8 names another folder)",
+        "torchao in {} is of another version than ",
+        ("torchao/__init__.py",),
     ),
 }
 

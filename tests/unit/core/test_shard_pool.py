@@ -147,7 +147,7 @@ from crawl2llm.chain import command_line
 
 def body(args, settings, manifest):
     args.manifest.with_suffix(".pid").write_text(str(__import__("os").getpid()))
-    time.sleep(100)
+    time.sleep(1000)
     return []
 
 sys.exit(command_line.run_step(command_line.step_parser("language.score", "", ""), body))
@@ -163,7 +163,7 @@ def test_shards_end_with_their_task(tmp_path: Path, number: signal.Signals) -> N
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 900
         while len(files := list(tmp_path.glob("*.pid"))) < 2 or not all(path.read_text() for path in files):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
@@ -172,7 +172,7 @@ def test_shards_end_with_their_task(tmp_path: Path, number: signal.Signals) -> N
     finally:
         process.send_signal(number)
         process.wait()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while any(process_start_ticks(child) == begun and begun for child, begun in children.items()):
         assert time.monotonic() < deadline, "a shard outlives its task"
         time.sleep(0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from crawl2llm.training.packed_windows import packing_files
 from crawl2llm.workflow.stale_results import leftover_files, one_task_files, remove_files
 
 
@@ -35,3 +36,13 @@ def test_the_only_task_of_a_step_that_has_one_for_each_shard_today(tmp_path: Pat
         (tmp_path / name).write_text("")
     assert remove_files(one_task_files(tmp_path, "language.select")) == len(gone)
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(kept)
+
+
+def test_packed_windows_of_any_context_are_no_leftovers(tmp_path: Path) -> None:
+    """Their files are named after the context, which may have as many digits as a shard, a part or a band."""
+    for step in ("pretrain.pack", "pretrain.mix"):
+        folder = tmp_path / step.replace(".", "/")
+        folder.mkdir(parents=True)
+        for name in (name for context in (16, 256, 1024, 32768) for name in packing_files(context)):
+            (folder / name).touch()
+        assert list(leftover_files(tmp_path, step, ["00000"])) == []

@@ -33,11 +33,11 @@ elif how == "seconds":  # long enough to be drawn several times
     time.sleep(3)
 elif how == "training":  # as one ends that is told to
     on_stop_signal(lambda number, _: stopping.append(number))
-    end = time.monotonic() + 60
+    end = time.monotonic() + 1000
     while not stopping and time.monotonic() < end:
         time.sleep(0.1)
     log.info("stopped by a signal after step 36; the checkpoint is in checkpoints/a")
     sys.exit(RESUBMIT)
 elif how == "slow":
-    time.sleep(60)
+    time.sleep(1000)
 Path(manifest).write_text(json.dumps({"counts": {"in": 10, "kept": 8, "dropped": {"language": 2}}}))
