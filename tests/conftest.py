@@ -70,6 +70,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"takes minutes more: {LONG}=1"))
 
 
+@pytest.fixture(autouse=True)
+def same_environment() -> Iterator[None]:
+    """What a test does to the variables of this process ends with it: GLIBC_TUNABLES of a training would change what later tests measure."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The working directory of every fixture and test: an empty folder, so that none depends on what a run left where the tests start."""

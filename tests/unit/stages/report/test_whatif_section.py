@@ -208,16 +208,11 @@ def test_keys_move_the_threshold_and_the_numbers_are_those_of_the_file(page: Pat
             await opened.value("document.getElementById('whatif-now').click()")
             assert (await opened.value(cells))[0][1:3] == ["76", "–"]
             # The curve can be dragged too: to its left end.
-            box = await opened.value("JSON.stringify(document.getElementById('whatif-curve').getBoundingClientRect())")
-            place = json.loads(box)
+            curve = "document.getElementById('whatif-curve')"
+            await opened.value(f"{curve}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+            await opened.drawn()
+            place = json.loads(await opened.value(f"JSON.stringify({curve}.getBoundingClientRect())"))
             where = {"x": place["x"] + 10, "y": place["y"] + 50, "button": "left", "clickCount": 1}
-            await opened.value(
-                "document.getElementById('whatif-curve').scrollIntoView({block: 'center', behavior: 'instant'})"
-            )
-            place = json.loads(
-                await opened.value("JSON.stringify(document.getElementById('whatif-curve').getBoundingClientRect())")
-            )
-            where = {**where, "x": place["x"] + 10, "y": place["y"] + 50}
             await opened.do("Input.dispatchMouseEvent", type="mousePressed", **where)
             await opened.do("Input.dispatchMouseEvent", type="mouseReleased", **where)
             assert (await opened.value(cells))[0][1] == "100"

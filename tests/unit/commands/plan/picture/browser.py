@@ -76,6 +76,10 @@ class Page:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
+    async def drawn(self) -> None:
+        """Wait until what has changed is on the screen: a click goes to what was drawn last."""
+        await self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
+
     async def press(self, *keys: str) -> None:
         """Press keys, one after the other, as a person does."""
         for key in keys:
