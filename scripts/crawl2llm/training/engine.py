@@ -170,6 +170,7 @@ class Engine(ABC):
             )
             del loss, output  # logits, which the backward pass frees when it has used them
             self._backward(guarded_loss, last)
+            del guarded_loss  # its graph, before the next micro-batch's grows
         heartbeat.set_phase("update")
         self.reduce, self.reduced = reduce and partial(reduce, total), None
         norm, applied = self._update(fits and partial(fits, total))
