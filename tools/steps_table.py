@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from crawl2llm.chain.filter_order import FILTERS, ordinary_filters
+from crawl2llm.chain.model_registry import LANGUAGE_MODELS
+from crawl2llm.chain.step import DOCUMENTS, EDITS_BEFORE, VERDICTS_BEFORE
 from crawl2llm.chain.steps import STEPS, step_of
 from crawl2llm.core.root import ROOT
 from tools.reference import between
@@ -48,14 +50,24 @@ READS_IN_WORDS = {
 }  # too many steps to list
 
 
+IN_WORDS = {
+    "the texts": (DOCUMENTS, VERDICTS_BEFORE, EDITS_BEFORE),
+    "the models": LANGUAGE_MODELS,
+}  # what many steps read together; the page says what it means
+
+
 def table_row(*cells: str) -> str:
     """A row of a table in Markdown."""
     return "|" + "|".join(cell.replace("|", "\\|") for cell in cells) + "|"
 
 
 def code_names(steps: Iterable[str]) -> str:
-    """The names as code, with commas."""
-    return ", ".join(f"`{step}`" if "." in step else step for step in steps)
+    """The names as code, with commas; those of IN_WORDS that are all there are its words."""
+    names = list(steps)
+    for words, together in IN_WORDS.items():
+        if set(together) <= set(names):
+            names = [words, *(name for name in names if name not in together)]
+    return ", ".join(f"`{name}`" if "." in name else name for name in names)
 
 
 def steps_table() -> str:
