@@ -12,6 +12,17 @@ rule compress_prune:
         TRAINING
 
 
+rule compress_merge:
+    """{model}/: a model whose weights are averages of those of others."""
+    input:
+        model=parent(),
+        others=other_parents(),
+    output:
+        result("compress.merge"),
+    shell:
+        PROGRAM
+
+
 rule compress_quantize:
     """{model}/: the model with its weights in eight or four bits."""
     input:

@@ -107,7 +107,7 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
     lines = list(dict.fromkeys(line for error in schema_errors(config) for line in error_lines(error)))
     complete = {} if lines else fill_data_folder(with_defaults(config))
-    lines += model_registry.model_problems(complete.get("models", {}))
+    lines += model_registry.model_problems(complete) if complete else []
     if not lines:
         lines += _markup_problems(complete)
         by_hand = set(complete["variants"])

@@ -24,10 +24,13 @@ PPO = "ppo"  # its method with a model of values
 REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
 QUANTIZE_STEP = "compress.quantize"  # rounds the weights of a model
 CALIBRATED_METHODS = ("gptq", "awq")  # its methods that read text
+MERGE_STEP = "compress.merge"  # averages the weights of models
+# The keys of a step's section that name further models that its models are made from, beside `from`: one name, or a list.
+OTHER_PARENTS = {MERGE_STEP: ("with", "over")}
 # Models of these steps are no parents: quantized ones can only be exported, reward models not even that.
 CHILDLESS_STEPS = (QUANTIZE_STEP, REWARD_STEP)
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
-MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP)
+MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", MERGE_STEP, QUANTIZE_STEP)
 # Those whose models are evaluated, exported and served:
 LANGUAGE_MODELS = tuple(step for step in MAKERS if step != REWARD_STEP)
 ENTRY_KEYS = ("from", "step")  # the keys of an entry that are not of its step's section
@@ -70,7 +73,7 @@ def has_models_of(step: str, config: Config) -> bool:
 
 def lineage(config: Config, model: str) -> list[str]:
     """The models that stand on an export's card: those that it is made from, the nearest first, and UNTRAINED where it is evaluated."""
-    return [*ancestors(config["models"], model), *_untrained_model(config)]
+    return [*ancestors(config, model), *_untrained_model(config)]
 
 
 def parent(config: Config, model: str) -> str | None:
@@ -78,6 +81,25 @@ def parent(config: Config, model: str) -> str | None:
     if model == UNTRAINED:
         return BASE
     return None if model == BASE else str(config["models"][model]["from"])
+
+
+def parents(config: Config, model: str) -> list[str]:
+    """All models that one is made from directly, that of `from` first; none of `base`, and of a name that the registry lacks."""
+    first = [str(config["models"][model]["from"])] if model in config["models"] else []
+    return list(dict.fromkeys([*first, *other_parents(config, model)]))
+
+
+def other_parents(config: Config, model: str) -> list[str]:
+    """The further models that one is made from, in the order of OTHER_PARENTS; a name that the registry lacks is among them."""
+    return list(dict.fromkeys(name for _, name in _other_parents_by_key(config, model)))
+
+
+def _other_parents_by_key(config: Config, model: str) -> Iterator[tuple[str, str]]:
+    """(key, name) of each further model that one is made from."""
+    step = config["models"].get(model, {}).get("step")
+    for key in OTHER_PARENTS.get(step, ()):
+        names = section(config, step, model)[key]
+        yield from ((key, name) for name in ([names] if isinstance(names, str) else names or ()))
 
 
 def making_task(config: Config, model: str) -> tuple[str, str]:
@@ -138,12 +160,22 @@ def is_calibrated(config: dict[str, Any], model: str) -> bool:
     return any(section(config, QUANTIZE_STEP, name)["method"] in CALIBRATED_METHODS for name in names)
 
 
-def ancestors(models: Config, model: str) -> list[str]:
-    """The models that one is made from, the nearest first, as far as they are known; a model of a cycle ends with itself."""
+def ancestors(config: Config, model: str) -> list[str]:
+    """The models that one is made from, the nearest first: each after those that are made from it. As far as they are known; a model of a
+    cycle is among its own.
+    """
     above: list[str] = []
-    while model in models and (model := models[model]["from"]) not in above:
-        above.append(model)
-    return above
+    seen: set[str] = set()
+
+    def visit(name: str) -> None:
+        for other in reversed(parents(config, name)):
+            if other not in seen:
+                seen.add(other)
+                visit(other)
+                above.append(other)
+
+    visit(model)
+    return above[::-1]
 
 
 def card_facts(config: Config) -> Config:
@@ -156,31 +188,41 @@ def card_facts(config: Config) -> Config:
     return {"sources": sources, "kept_languages": languages}
 
 
-def model_problems(models: Config) -> Iterator[str]:
+def model_problems(config: Config) -> Iterator[str]:
     """A line for each model that is made from none: from one that is not there, from itself by way of others, from an export, or from one
-    of CHILDLESS_STEPS: quantized models can only be exported, reward models not even that.
+    of CHILDLESS_STEPS: quantized models can only be exported, reward models not even that. config: complete.
     """
+    models = config["models"]
     reported: set[str] = set()
     for name, entry in models.items():
-        above = ancestors(models, name)
+        above = ancestors(config, name)
         none = (EXPORT_STEP, REWARD_STEP) if entry["step"] == EXPORT_STEP else (EXPORT_STEP, *CHILDLESS_STEPS)
-        parents = {BASE, *(candidate for candidate in models if models[candidate]["step"] not in none)}
-        if name in reported or (entry["from"] in parents and name not in above):
+        possible = {BASE, *(candidate for candidate in models if models[candidate]["step"] not in none)}
+        if name in reported:
             continue
         reported |= set(above) if name in above else set()
-        allowed = [other for other in models if other in parents - {name} and name not in ancestors(models, other)]
-        why = "which is made from it" if name in above else "which is no model"
-        if name not in above and entry["from"] in models:
-            parent_step = models[entry["from"]]["step"]
-            exported_reason = "which is exported, not trained"
-            why = (
-                exported_reason
-                if parent_step == EXPORT_STEP
-                else f"which {parent_step} makes, and no other model is made from one of those"
-            )
-        if entry["from"] == name:
-            why = "the model itself"
-        yield f"models.{name}.from is {entry['from']!r}, {why}; allowed: {', '.join([BASE, *allowed])}"
+        texts = [(f"models.{name}.from is", entry["from"])]
+        texts += [
+            (f"{key_path(config, entry['step'], name, key)} names", other)
+            for key, other in _other_parents_by_key(config, name)
+        ]
+        for text, other in texts:
+            circular = name in (other, *ancestors(config, other))
+            if other in possible and not circular:
+                continue
+            allowed = [own for own in models if own in possible - {name} and name not in ancestors(config, own)]
+            why = "which is made from it" if circular else "which is no model"
+            if not circular and other in models:
+                step = models[other]["step"]
+                exported_reason = "which is exported, not trained"
+                why = (
+                    exported_reason
+                    if step == EXPORT_STEP
+                    else f"which {step} makes, and no other model is made from one of those"
+                )
+            if other == name:
+                why = "the model itself"
+            yield f"{text} {other!r}, {why}; allowed: {', '.join([BASE, *allowed])}"
 
 
 def schema_with_models(schema: Config, models: Any) -> Config:

@@ -199,7 +199,7 @@ def is_of_main(step: str, need: str) -> bool:
 
 def models_read(step: str, config: Config, task: str) -> list[str]:
     """The models that a task reads: those that its step declares; an evaluation its own, or all without a task; a step that makes one
-    its parent, or `base`, and the reward models that judge its answers.
+    its parents, or `base`, and the reward models that judge its answers.
     """
     facts = STEPS[step]
     if facts.models_read:
@@ -208,6 +208,7 @@ def models_read(step: str, config: Config, task: str) -> list[str]:
         return [task] if task else facts.tasks(config)
     return [
         model_registry.parent(config, task) or model_registry.BASE if task else model_registry.BASE,
+        *model_registry.other_parents(config, task),
         *model_registry.reward_models(config, task),
     ]
 

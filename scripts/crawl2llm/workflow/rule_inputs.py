@@ -132,6 +132,15 @@ class RuleInputs:
 
         return self._input_function(find)
 
+    def other_parents(self) -> InputFunction:
+        """Those of the further models that the one that the wildcards name is made from."""
+
+        def find(wildcards: Any, ranged: bool) -> list[str]:
+            names = model_registry.other_parents(self.variants[wildcards.variant], wildcards.model)
+            return [self._path_of_model(wildcards, name) for name in names]
+
+        return self._input_function(find)
+
     def lineage(self, step: str | None = None) -> InputFunction:
         """Those of the models that an export is made from, the nearest first; of a step: those of its tasks for them, and for the
         untrained one.

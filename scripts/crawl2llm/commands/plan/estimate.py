@@ -53,6 +53,7 @@ UNCHANGED_WORK = (
     "pretrain.halve",
     "decontaminate.index",
     "compress.prune",
+    "compress.merge",
     "compress.quantize",
     "evaluate.items",
     "evaluate.model",

@@ -144,7 +144,7 @@ def check_answering(config: dict[str, Any]) -> None:
     allowed = [
         other
         for other in model_registry.language_models(config)
-        if not aligned & {other, *model_registry.ancestors(models, other)}
+        if not aligned & {other, *model_registry.ancestors(config, other)}
     ]
     if name not in allowed:
         why = "which is aligned, or made from such a model" if name in models else "which is no model"
@@ -211,5 +211,8 @@ def depends_on(config: dict[str, Any], name: str, model: str) -> bool:
             return True
         if current in config["models"] and current not in seen:
             seen.add(current)
-            pending += [config["models"][current]["from"], *model_registry.reward_models(config, current)]
+            pending += [
+                *model_registry.parents(config, current),
+                *model_registry.reward_models(config, current),
+            ]
     return False

@@ -1,13 +1,16 @@
-"""What of compress.prune and compress.quantize is refused before anything runs, beside what stages/compress/quantize_tools.py refuses."""
+"""What of the steps that make models is refused before anything runs, beside what stages/compress/quantize_tools.py refuses."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from crawl2llm.chain import model_registry
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.compress.quantize_tools import TYPES
+from crawl2llm.stages.compress.settings import MergeSettings
 from crawl2llm.training.parameters import FAMILIES
 
 # The linear layers of a decoder layer of TYPES; the test asks transformers.
@@ -25,8 +28,11 @@ def linear_layer_names(model: dict[str, Any]) -> list[str]:
 
 
 def check_compression(config: dict[str, Any]) -> None:
-    """InputError for a model that compress.prune or compress.quantize cannot make; see `check_pruned` and `check_kept`."""
+    """InputError for a model that compress.prune, compress.merge or compress.quantize cannot make; see `check_pruned`, `check_merged` and
+    `check_kept`.
+    """
     check_pruned(config)
+    check_merged(config)
     check_kept(config)
 
 
@@ -51,6 +57,85 @@ def check_pruned(config: dict[str, Any]) -> None:
             )
 
 
+def check_merged(config: dict[str, Any]) -> None:
+    """InputError for keys of compress.merge that do not go together, and for models of which the config tells that their shapes differ."""
+    for name in model_registry.models_made_by(config, model_registry.MERGE_STEP):
+        settings = MergeSettings.model_validate(model_registry.section(config, model_registry.MERGE_STEP, name))
+        key = partial(model_registry.key_path, config, model_registry.MERGE_STEP, name)
+        check_merged_names(config, name, settings, key)
+        if settings.weights is not None:
+            check_merge_weights(settings, key)
+        if settings.method == "checkpoints":
+            check_merged_checkpoints(config, name, settings, key)
+        cuts = {other: cuts_of(config, other) for other in model_registry.parents(config, name)}
+        whole, cut = ([other for other in cuts if bool(cuts[other]) == smaller] for smaller in (False, True))
+        if whole and cut:
+            raise InputError(
+                f"models.{name} merges {whole[0]!r} and {cut[0]!r}, which {PRUNE_STEP} has made smaller: models have to be of one shape"
+            )
+
+
+def check_merged_names(config: dict[str, Any], name: str, settings: MergeSettings, key: Callable[[str], str]) -> None:
+    """InputError for more or fewer models than a method takes, and for an `over` that is not above all of them. key: paths of its keys."""
+    method, number = f"{key('method')} is {settings.method!r}", len(settings.with_)
+    takes = {"checkpoints": "none", "slerp": "one model"}.get(settings.method, "one model or more")
+    if not {"none": number == 0, "one model": number == 1, "one model or more": number >= 1}[takes]:
+        raise InputError(f"{key('with')} is {settings.with_}, and {method}, which takes {takes} there")
+    if (settings.over is None) == (settings.method in ("task_arithmetic", "ties")):
+        takes = "needs the model that all are made from" if settings.over is None else "takes none"
+        raise InputError(f"{key('over')} is {settings.over!r}, and {method}, which {takes}")
+    merged = [config["models"][name]["from"], *settings.with_]
+    if len({*merged}) < len(merged):
+        raise InputError(
+            f"{key('with')} is {settings.with_}, and models.{name}.from is one of them: name each model once"
+        )
+    for other in merged if settings.over else ():
+        if settings.over not in (above := model_registry.ancestors(config, other)):
+            raise InputError(
+                f"{key('over')} is {settings.over!r}, which {other!r} is not made from; allowed: {', '.join(above) or 'none'}"
+            )
+
+
+def check_merge_weights(settings: MergeSettings, key: Callable[[str], str]) -> None:
+    """InputError for weights of a method that takes none, for another number of them than of models, and for those that have no mean."""
+    weights, number = settings.weights or [], 1 + len(settings.with_)
+    if settings.method in ("slerp", "checkpoints"):
+        raise InputError(f"{key('weights')} is {weights}, and {key('method')} is {settings.method!r}, which takes none")
+    if len(weights) != number:
+        raise InputError(
+            f"{key('weights')} is {weights}, and {number} models are merged: one for from, then one for each of with"
+        )
+    if settings.method == "average" and sum(weights) <= 0:
+        raise InputError(f"{key('weights')} is {weights}, whose sum is not above 0: there is no mean")
+
+
+def check_merged_checkpoints(
+    config: dict[str, Any], name: str, settings: MergeSettings, key: Callable[[str], str]
+) -> None:
+    """InputError for checkpoints that no training keeps."""
+    parent, keep_every = config["models"][name]["from"], config["pretrain"]["train"]["keep_every"]
+    if parent != model_registry.BASE:
+        raise InputError(
+            f"models.{name}.from is {parent!r}, whose checkpoints are not kept; allowed with {key('method')} 'checkpoints': "
+            f"{model_registry.BASE}"
+        )
+    if not keep_every or settings.every % keep_every:
+        raise InputError(
+            f"{key('every')} is {settings.every}, and pretrain.train.keep_every, which is {keep_every}, keeps no checkpoint of these "
+            f"steps: set it to {settings.every} or to a divisor (a placement key: by itself it reruns nothing)"
+        )
+
+
+def cuts_of(config: dict[str, Any], model: str) -> list[str]:
+    """The models above one, and itself, that compress.prune has made smaller."""
+    return [
+        name
+        for name in (model, *model_registry.ancestors(config, model))
+        if model_registry.making_task(config, name)[0] == PRUNE_STEP
+        and model_registry.section(config, PRUNE_STEP, name)["method"] == "structured"
+    ]
+
+
 def check_kept(config: dict[str, Any]) -> None:
     """InputError for a `keep` of compress.quantize that is no regular expression, or that no layer is called by.
 
@@ -59,7 +144,7 @@ def check_kept(config: dict[str, Any]) -> None:
     layer_names = linear_layer_names(config["pretrain"]["train"]["model"])
     for name in model_registry.models_made_by(config, model_registry.QUANTIZE_STEP):
         key = model_registry.key_path(config, model_registry.QUANTIZE_STEP, name, "keep")
-        above = model_registry.ancestors(config["models"], name)
+        above = model_registry.ancestors(config, name)
         pruned = any(model_registry.making_task(config, parent)[0] == PRUNE_STEP for parent in above)
         for pattern in model_registry.section(config, model_registry.QUANTIZE_STEP, name)["keep"]:
             try:

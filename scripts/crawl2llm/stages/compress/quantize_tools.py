@@ -85,8 +85,7 @@ def check_shapes(config: dict[str, Any]) -> None:
         for name in model_registry.models_made_by(config, step):
             settings = model_registry.section(config, step, name)
             if "compress.prune" in (
-                model_registry.making_task(config, parent)[0]
-                for parent in model_registry.ancestors(config["models"], name)
+                model_registry.making_task(config, parent)[0] for parent in model_registry.ancestors(config, name)
             ):
                 continue
             sizes_text = " and ".join(f"pretrain.train.model.{key}, {size}" for key, size in sizes.items())

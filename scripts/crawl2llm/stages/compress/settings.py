@@ -100,6 +100,58 @@ class PruneSettings(AdamWSettings):
     )
 
 
+class MergeSettings(Settings):
+    """Averages the weights of models of one shape, or of the checkpoints of one training; nothing is trained."""
+
+    method: Literal["average", "checkpoints", "slerp", "task_arithmetic", "ties"] = setting(
+        "average",
+        "`average`: the mean of the models (model soups). `checkpoints`: that of checkpoints of pretrain.train and the model that it ended "
+        "with; `from` is base. `slerp`: a point on the arc between two models. `task_arithmetic`: the differences of the "
+        "models from `over` are added to it (arXiv:2212.04089). `ties`: the same, with the largest differences alone, and "
+        "of each weight those with the sign that weighs more, divided by their weights (arXiv:2306.01708). All as mergekit "
+        "computes them.",
+        source="arXiv:2203.05482",
+    )
+    with_: list[NonEmpty] = setting(
+        [],
+        "The models beside `from`, of its shape and tokenizer: `base` or others of `models`; one for `slerp`, none for `checkpoints`. The "
+        "result has the tokenizer and the type of weights of `from`.",
+        unique=True,
+        alias="with",
+    )
+    over: NonEmpty | None = setting(
+        None, "Of `task_arithmetic` and `ties`: the model that `from` and `with` are all made from."
+    )
+    weights: list[Number] | None = setting(
+        None,
+        "Of `average`, `task_arithmetic` and `ties`: the weight of `from`, then of each of `with`; null: all are 1. Those of `average` are "
+        "divided by their sum.",
+        min_length=2,
+    )
+    t: Number = setting(0.5, "Of `slerp`: how far from `from` to the other model.", ge=0, le=1)
+    density: Number = setting(
+        0.2,
+        "Of `ties`: share of a tensor's differences that count, the largest.",
+        source="arXiv:2306.01708, section 5",
+        gt=0,
+        le=1,
+    )
+    every: int = setting(
+        100,
+        "Of `checkpoints`: steps between them; pretrain.train.keep_every must be this or a divisor of it.",
+        ge=1,
+        le=1000000000,
+    )
+    last: int = setting(5, "Of `checkpoints`: how many, the last model among them.", ge=2, le=10000)
+    weighting: Literal["uniform", "sqrt", "cosine", "ema"] = setting(
+        "uniform",
+        "Of `checkpoints`: `uniform`, `sqrt` and `cosine` have the effect of a learning rate that falls to 0 over them, linearly, as 1 − √ "
+        "or as a cosine, on a training whose rate stayed (WSM); `ema`: an exponential moving average.",
+        source="arXiv:2507.17634, theorem 3.1",
+    )
+    ema_decay: Number = setting(0.8, "Of `ema`: what of the average remains at each checkpoint.", gt=0, lt=1)
+
+
 class QuantizeSettings(Settings):
     """Stores the weights of a model's linear layers in eight or four bits; nothing is trained."""
 
@@ -214,8 +266,9 @@ class ExportSettings(Settings):
 
 
 class CompressSettings(Settings):
-    """Models that are smaller than the one that they are made from, and files to give away."""
+    """Models that are smaller than the one that they are made from, or averages of several, and files to give away."""
 
     prune: PruneSettings = section()
+    merge: MergeSettings = section()
     quantize: QuantizeSettings = section()
     export: ExportSettings = section()

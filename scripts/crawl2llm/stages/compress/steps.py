@@ -6,7 +6,15 @@ from functools import partial
 
 from crawl2llm.chain import model_registry
 from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, lock_digest
-from crawl2llm.chain.model_registry import BASE_STEP, EXPORT_STEP, LANGUAGE_MODELS, QUANTIZE_STEP, has_models_of
+from crawl2llm.chain.model_registry import (
+    BASE_STEP,
+    CHILDLESS_STEPS,
+    EXPORT_STEP,
+    LANGUAGE_MODELS,
+    MERGE_STEP,
+    QUANTIZE_STEP,
+    has_models_of,
+)
 from crawl2llm.chain.step import ALL_VERDICTS, DOCUMENTS, Config, Step
 
 
@@ -35,6 +43,16 @@ STEPS = {
         inputs={"model": BASE_STEP, "tokens": "tokenize.encode"},
         per="model",
         is_used=partial(has_models_of, "compress.prune"),
+        environment="train",
+    ),
+    MERGE_STEP: Step(
+        inputs={
+            "model": BASE_STEP,
+            "others": tuple(step for step in LANGUAGE_MODELS if step not in (*CHILDLESS_STEPS, MERGE_STEP)),
+        },
+        optional=("others",),
+        per="model",
+        is_used=partial(has_models_of, MERGE_STEP),
         environment="train",
     ),
     QUANTIZE_STEP: Step(

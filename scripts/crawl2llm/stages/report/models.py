@@ -16,6 +16,7 @@ HEADINGS = {
     "align.reward": "Reward model",
     "align.train": "Alignment",
     "compress.prune": "Pruning",
+    "compress.merge": "Merging",
     "compress.quantize": "Quantization",
 }
 LOSSES = {
