@@ -43,6 +43,7 @@ MODELS = {
     "small": {"from": "base", "step": "compress.prune"},
     "int8": {"from": "sft", "step": "compress.quantize"},
     "awq": {"from": "sft", "step": "compress.quantize", "method": "awq"},
+    "soup": {"from": "sft", "step": "compress.merge", "with": ["liked"]},
     "scores": {"from": "sft", "step": "align.reward"},
     "liked": {
         "from": "sft",
