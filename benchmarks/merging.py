@@ -5,9 +5,10 @@
 
 Three Llamas with random weights, a base and two that are moved from it, tiny and of 98 million parameters, in fp32 and bf16. Each method
 runs once with either program, a process of its own, one after the other. mergekit computes in fp32 (`dtype: float32`) as we do; of bf16
-also in bf16. Of equal differences from the base TIES keeps some: mergekit those that its sort, which is not stable, has first, ours those
-that come first in the tensor; `stable` rows have mergekit's sort made stable. A difference is in units in the last place of the type: of the larger of the two results, and
-of the largest number that went in at that place, since the sum of two numbers that cancel has fewer places that count.
+also in bf16. Of equal differences from the base TIES keeps some: mergekit those that its sort, which is not stable, has first, ours
+those that come first in the tensor; `stable` rows have mergekit's sort made stable. How far apart results are is in units in the last
+place of their type: of the larger of the two numbers, and of the largest that went in at that place, since the sum of two numbers that
+cancel has fewer places that count.
 """
 
 from __future__ import annotations

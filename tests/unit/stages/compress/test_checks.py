@@ -120,7 +120,7 @@ def merging(keep_every: int = 0, **entry: Any) -> dict[str, Any]:
         ({}, "compress.merge.with is [], and compress.merge.method is 'average', which takes one model or more there"),
         ({"method": "slerp", "with": ["dpo", "base"]}, "models.soup.method is 'slerp', which takes one model there"),
         ({"method": "checkpoints", "with": ["dpo"]}, "models.soup.method is 'checkpoints', which takes none there"),
-        ({"method": "ties", "with": ["dpo"]}, "over is None, and models.soup.method is 'ties', which needs the model that all are made from"),
+        ({"method": "ties", "with": ["dpo"]}, "over is None, and models.soup.method is 'ties', which needs the model that all"),
         ({"with": ["dpo"], "over": "base"}, "models.soup.over is 'base', and compress.merge.method is 'average', which takes none"),
         ({"with": ["sft"]}, "models.soup.with is ['sft'], and models.soup.from is one of them: name each model once"),
         (
