@@ -31,8 +31,8 @@ def checkpoint_folder(trained: Manifest, below: Path) -> Path:
     )
 
 
-def kept_checkpoints(trained: Manifest, below: Path, steps: Sequence[int], asked: str) -> list[checkpoint.Checkpoint]:
-    """The checkpoints of these steps, in their order. below: folder of all runs' checkpoints. asked: the key and value that ask for them.
+def kept_checkpoints(trained: Manifest, below: Path, steps: Sequence[int], setting: str) -> list[checkpoint.Checkpoint]:
+    """The checkpoints of these steps, in their order. below: folder of all runs' checkpoints. setting: what asks for them, key and value.
 
     Raises InputError if one is not there.
     """
@@ -41,7 +41,7 @@ def kept_checkpoints(trained: Manifest, below: Path, steps: Sequence[int], asked
     if absent := [step for step in steps if step not in by_step]:
         saved_steps = ", ".join(f"{step:,}" for step in sorted(by_step)) or "none"
         raise InputError(
-            f"{asked}, and {folder} has no checkpoint of step {', '.join(f'{step:,}' for step in absent[:5])} (it has those of: "
+            f"{setting}, and {folder} has no checkpoint of step {', '.join(f'{step:,}' for step in absent[:5])} (it has those of: "
             f"{saved_steps}). A training keeps them with pretrain.train.keep_every, which reruns nothing; one that is finished has to "
             "train again: remove its manifest"
         )

@@ -102,13 +102,13 @@ def write_model(
 ) -> None:
     """Write the merged model into `folder`. listed: the files of the model of `from`."""
     paths = list(listed)
-    own = ModelFiles.read(paths[0].parent)
+    parent = ModelFiles.read(paths[0].parent)
     weights = [weight for _, weight, _ in parts]
-    progress = Progress(len(own.files), "tensors")
+    progress = Progress(len(parent.files), "tensors")
 
     def tensor_of(name: str) -> torch.Tensor:
         progress.add()
-        stored = own.tensor(name)
+        stored = parent.tensor(name)
         if not stored.is_floating_point():
             return stored
         tensors = (files.tensor(name).float() for _, _, files in parts)

@@ -98,7 +98,7 @@ def checkpoint_weights(
     """The weights of so many checkpoints of a training, the oldest first; their sum is 1.
 
     A learning rate that is w(j) of its peak after checkpoint j is, for updates that are what they were at the peak, a mean in which
-    checkpoint j weighs w(j) − w(j + 1): WSM, arXiv:2507.17634, theorem 3.1. Here w falls from 1 at the oldest to 0 after the last.
+    checkpoint j weighs w(j) − w(j + 1): WSM, arXiv:2507.17634. Here w falls from 1 at the oldest to 0 after the last.
     """
     if weighting == "uniform":
         return [1 / number] * number

@@ -147,7 +147,7 @@ class MergeSettings(Settings):
         "uniform",
         "Of `checkpoints`: `uniform`, `sqrt` and `cosine` have the effect of a learning rate that falls to 0 over them, linearly, as 1 − √ "
         "or as a cosine, on a training whose rate stayed (WSM); `ema`: an exponential moving average.",
-        source="arXiv:2507.17634, theorem 3.1",
+        source="arXiv:2507.17634",
     )
     ema_decay: Number = setting(0.8, "Of `ema`: what of the average remains at each checkpoint.", gt=0, lt=1)
 
