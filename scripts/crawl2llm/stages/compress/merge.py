@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -85,8 +84,8 @@ def body(args: argparse.Namespace, settings: MergeSettings, manifest: Manifest) 
         text = ", ".join(f"{weight:.4g} × {name}" for name, weight, _ in parts)
         text += f" over {settings.over}" if settings.over else ""
         log.info("%s of %s", settings.method, text)
-        listed = [path for path in map(trained.file, trained.files) if path.parent == source]
-        write = partial(write_model, parts, over, settings, listed)
+        paths = [path for path in map(trained.file, trained.files) if path.parent == source]
+        write = partial(write_model, parts, over, settings, paths)
         files = quantized_output.write_folder(out / "model", source, write)
     manifest.summary = {
         "method": settings.method,
@@ -98,10 +97,9 @@ def body(args: argparse.Namespace, settings: MergeSettings, manifest: Manifest) 
 
 
 def write_model(
-    parts: list[Part], over: ModelFiles | None, settings: MergeSettings, listed: Iterable[Path], folder: Path
+    parts: list[Part], over: ModelFiles | None, settings: MergeSettings, paths: list[Path], folder: Path
 ) -> None:
-    """Write the merged model into `folder`. listed: the files of the model of `from`."""
-    paths = list(listed)
+    """Write the merged model into `folder`. paths: the files of the model of `from`, as its manifest lists them."""
     parent = ModelFiles.read(paths[0].parent)
     weights = [weight for _, weight, _ in parts]
     progress = Progress(len(parent.files), "tensors")
