@@ -161,7 +161,10 @@ def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
     yield f"# {name}\n"
     kind = f", of the architecture `{shape['type']}` of transformers" if shape else ""
     yield f"A causal language model of {size:,} parameters{kind}, made by crawl2llm, a workflow from web crawl to evaluated language model."
-    steps = [f"{MADE_BY.get(model.step, f'made by {model.step}')} ({model.name})" for model in facts.models[::-1]]
+    steps = [
+        f"{MADE_BY.get(model.step, f'made by {model.step}')} ({': '.join(filter(None, [model.name, model.summary.get('merged')]))})"
+        for model in facts.models[::-1]
+    ]
     origin = "Trained from scratch" if is_from_scratch(facts) else "Trained on from another model's weights"
     yield f"{origin}: {', then '.join(steps)}.\n"
     if settings.licence is None:

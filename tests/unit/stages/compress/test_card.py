@@ -121,6 +121,17 @@ def test_it_says_what_the_manifests_say(known: dict[str, list[Path]]) -> None:
     assert "apply_chat_template" in text and "556,896 parameters" in text
 
 
+def test_it_names_all_that_a_merged_model_is_made_from(known: dict[str, list[Path]], tmp_path: Path) -> None:
+    merged = {"method": "average", "merged": "1 × dpo, 2 × sft", "parameters": 556896}
+    soup = left(tmp_path, "compress.merge", "soup", summary=merged)
+    dpo = left(tmp_path, "align.train", "dpo", summary={"parameters": 556896, "method": "dpo"})
+    text = made({**known, "models": [soup, dpo, *known["models"]]})[1]
+    assert (
+        "pre-trained (base), then fine-tuned (sft), then aligned (dpo), then merged (soup: 1 × dpo, 2 × sft)." in text
+    )
+    assert "| merged | 1 × dpo, 2 × sft |" in text and "| compress.merge soup | `abababababababab` |" in text
+
+
 def test_a_model_that_was_not_trained_is_not_called_so(known: dict[str, list[Path]], tmp_path: Path) -> None:
     few = left(tmp_path / "few", "finetune.train", "sft", summary={"trained": False, "notes": ["3 pairs are too few."]})
     _, text = made({**known, "models": [few, known["models"][1]]})
