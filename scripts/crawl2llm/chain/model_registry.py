@@ -211,18 +211,19 @@ def model_problems(config: Config) -> Iterator[str]:
             if other in possible and not circular:
                 continue
             allowed = [own for own in models if own in possible - {name} and name not in ancestors(config, own)]
-            why = "which is made from it" if circular else "which is no model"
-            if not circular and other in models:
-                step = models[other]["step"]
-                exported_reason = "which is exported, not trained"
-                why = (
-                    exported_reason
-                    if step == EXPORT_STEP
-                    else f"which {step} makes, and no other model is made from one of those"
-                )
-            if other == name:
-                why = "the model itself"
+            why = "the model itself" if other == name else _why_no_parent(models, other, circular)
             yield f"{text} {other!r}, {why}; allowed: {', '.join([BASE, *allowed])}"
+
+
+def _why_no_parent(models: Config, name: str, circular: bool) -> str:
+    """Why no model can be made from the one of this name. circular: it is made from that model itself."""
+    if circular:
+        return "which is made from it"
+    if name not in models:
+        return "which is no model"
+    if (step := models[name]["step"]) == EXPORT_STEP:
+        return "which is exported, not trained"
+    return f"which {step} makes, and no other model is made from one of those"
 
 
 def schema_with_models(schema: Config, models: Any) -> Config:

@@ -78,8 +78,9 @@ def check_merged(config: dict[str, Any]) -> None:
 def check_merged_names(config: dict[str, Any], name: str, settings: MergeSettings, key: Callable[[str], str]) -> None:
     """InputError for more or fewer models than a method takes, and for an `over` that is not above all of them. key: paths of its keys."""
     method, number = f"{key('method')} is {settings.method!r}", len(settings.with_)
-    takes = {"checkpoints": "none", "slerp": "one model"}.get(settings.method, "one model or more")
-    if not {"none": number == 0, "one model": number == 1, "one model or more": number >= 1}[takes]:
+    numbers = {"checkpoints": (number == 0, "none"), "slerp": (number == 1, "one model")}
+    fits, takes = numbers.get(settings.method, (number > 0, "one model or more"))
+    if not fits:
         raise InputError(f"{key('with')} is {settings.with_}, and {method}, which takes {takes} there")
     if (settings.over is None) == (settings.method in ("task_arithmetic", "ties")):
         takes = "needs the model that all are made from" if settings.over is None else "takes none"
