@@ -21,7 +21,8 @@ RUN = "results/main"
 
 def merged(folder: Path, parent: str, *others: str, **keys: object) -> int:
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
-    tree["models"]["soup"] = {"from": "base", "step": "compress.merge", **keys}
+    soup = {"from": "base", "step": "compress.merge", **keys}
+    tree["models"] = {"sft": {"from": "base", "step": "finetune.train"}, "soup": soup}
     (folder / "merge.yaml").write_text(yaml.safe_dump(tree))
     words = ["--config", "merge.yaml", "--model", f"{RUN}/{parent}", *(["--others", *others] if others else [])]
     return merge.main([*words, "--manifest", "out/soup.manifest.json"])
