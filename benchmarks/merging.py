@@ -3,12 +3,14 @@
     pip install --no-deps --target peer mergekit==0.1.5
     python -m benchmarks.merging --peer peer          # writes benchmarks/results/merging.json
 
+Rows of a size, type or method that a call leaves out stay in that file, which is written after each row.
+
 Three Llamas with random weights, a base and two that are moved from it, tiny and of 98 million parameters, in fp32 and bf16. Each method
-runs once with either program, a process of its own, one after the other. mergekit computes in fp32 (`dtype: float32`) as we do; of bf16
-also in bf16. Of equal differences from the base TIES keeps some: mergekit those that its sort, which is not stable, has first, ours
-those that come first in the tensor; `stable` rows have mergekit's sort made stable. How far apart results are is in units in the last
-place of their type: of the larger of the two numbers, and of the largest that went in at that place, since the sum of two numbers that
-cancel has fewer places that count.
+runs once with either program, a process of its own, one after the other. mergekit computes in fp32 (`dtype: float32`) as we do; of tiny
+ones in bf16 also in bf16. Of equal differences from the base TIES keeps some: mergekit those that its sort, which is not stable, has
+first, ours those that come first in the tensor; `stable` rows have mergekit's sort made stable. How far apart results are is in units in
+the last place of their type: of the larger of the two numbers, and of the largest that went in at that place, since the sum of two
+numbers that cancel has fewer places that count.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +149,8 @@ def tensor_in(file: Path, name: str) -> torch.Tensor:
         return tensors.get_tensor(name)
 
 
-def rows_of(size: str, kind: str, methods: list[str], peer: Path) -> list[dict[str, Any]]:
+def rows_of(size: str, kind: str, methods: list[str], peer: Path) -> Iterator[dict[str, Any]]:
     """A row for each method, and more for mergekit's arithmetic in bf16 and its stable sort."""
-    rows = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         manifests = write_models(folder, SIZES[size], TYPES[kind])
@@ -155,7 +158,7 @@ def rows_of(size: str, kind: str, methods: list[str], peer: Path) -> list[dict[s
         written = str(TYPES[kind]).removeprefix("torch.")
         for method in methods:
             measures, ours = merge_ours(folder, manifests, method)
-            ways = [("float32", False), *([(written, False)] if kind == "bf16" else [])]
+            ways = [("float32", False), *([(written, False)] if (size, kind) == ("tiny", "bf16") else [])]
             ways += [("float32", True)] if method == "ties" else []
             for arithmetic, stable in ways:
                 peer_measures, theirs = merge_theirs(folder, manifests, method, arithmetic, written, stable, peer)
@@ -163,9 +166,8 @@ def rows_of(size: str, kind: str, methods: list[str], peer: Path) -> list[dict[s
                 row |= difference(ours, theirs, sources)
                 row |= {"ours": rounded(measures), "theirs": rounded(peer_measures)}
                 print(json.dumps(row), flush=True)
-                rows.append(row)
+                yield row
             shutil.rmtree(ours.parent.parent)
-    return rows
 
 
 def rounded(measures: dict[str, float]) -> dict[str, float]:
@@ -176,6 +178,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", type=Path, required=True, help="the folder that mergekit was installed into")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--types", nargs="+", choices=TYPES, default=list(TYPES))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     args = parser.parse_args()
     peer = args.peer.resolve()
@@ -183,10 +186,15 @@ def main() -> None:
         parser.error(
             f"--peer {args.peer} has no mergekit {PEER}: pip install --no-deps --target {args.peer} mergekit=={PEER}"
         )
-    rows = [row for size in args.sizes for kind in TYPES for row in rows_of(size, kind, args.methods, peer)]
-    found = {"processor": processor(), "cpus": os.cpu_count(), "mergekit": PEER}
-    found |= {"versions": versions("torch", "transformers", "safetensors"), "rows": rows}
-    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    facts = {"processor": processor(), "cpus": os.cpu_count(), "mergekit": PEER}
+    facts["versions"] = versions("torch", "transformers", "safetensors")
+    before = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.exists() else []
+    measured = list(product(args.sizes, args.types, args.methods))
+    rows = [row for row in before if (row["size"], row["type"], row["method"]) not in measured]
+    for size, kind in product(args.sizes, args.types):
+        for row in rows_of(size, kind, args.methods, peer):
+            rows.append(row)
+            RESULT.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
