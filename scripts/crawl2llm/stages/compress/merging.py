@@ -45,10 +45,13 @@ def average(tensors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
 def slerp(first: Tensor, second: Tensor, t: float) -> Tensor:
     """The point `t` of the way from one tensor to the other on the arc between their directions; on the line where these are the same.
 
-    The two parts have the lengths of their tensors, which is mergekit's convention: the directions alone decide the angle.
+    The two parts have the lengths of their tensors, which is mergekit's convention: the directions alone decide the angle, which is taken
+    in fp64: a length of 10 million numbers in fp32 has four right digits.
     """
-    lengths = [length if length > SHORTEST else 1.0 for length in (float(first.norm()), float(second.norm()))]
-    cosine = min(1.0, max(-1.0, float(((first / lengths[0]) * (second / lengths[1])).sum())))
+    norms = (float(torch.linalg.vector_norm(tensor, dtype=torch.float64)) for tensor in (first, second))
+    lengths = [norm if norm > SHORTEST else 1.0 for norm in norms]
+    cosine = float((first / lengths[0]).mul_(second / lengths[1]).sum(dtype=torch.float64))
+    cosine = min(1.0, max(-1.0, cosine))
     if abs(cosine) > PARALLEL:
         return (1 - t) * first + t * second
     angle = math.acos(cosine)

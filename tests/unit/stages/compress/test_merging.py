@@ -63,6 +63,20 @@ def test_slerp_is_the_point_on_the_arc(t: float) -> None:
     assert math.acos(min(1.0, float((found * second.double()).sum()))) == pytest.approx((1 - t) * angle, abs=1e-3)
 
 
+def test_slerp_of_a_large_tensor_is_as_exact() -> None:
+    """A length that is summed up in fp32 has few right digits: 3,575 units in the last place, of 12 million numbers."""
+    first, change = tensors(2, (3000, 1000))
+    second = first + 0.1 * change
+    angle = math.acos(
+        float(torch.nn.functional.cosine_similarity(first.double().view(1, -1), second.double().view(1, -1)))
+    )
+    parts = [
+        math.sin(0.7 * angle) / math.sin(angle) * first.double(),
+        math.sin(0.3 * angle) / math.sin(angle) * second.double(),
+    ]
+    torch.testing.assert_close(merging.slerp(first, second, 0.3).double(), sum(parts), rtol=1e-6, atol=1e-7)
+
+
 def test_slerp_of_one_direction_or_none_is_a_line() -> None:
     first, zero = tensors(1)[0], torch.zeros(SHAPES[-1])
     torch.testing.assert_close(merging.slerp(first, 3 * first, 0.5), 2 * first)
