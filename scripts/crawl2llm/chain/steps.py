@@ -199,7 +199,7 @@ def is_of_main(step: str, need: str) -> bool:
 
 def models_read(step: str, config: Config, task: str) -> list[str]:
     """The models that a task reads: those that its step declares; an evaluation its own, or all without a task; a step that makes one
-    its parent, or `base`, and the reward models that judge its answers.
+    its parent, or `base`, the reward models that judge its answers, and its teacher.
     """
     facts = STEPS[step]
     if facts.models_read:
@@ -209,6 +209,7 @@ def models_read(step: str, config: Config, task: str) -> list[str]:
     return [
         model_registry.parent(config, task) or model_registry.BASE if task else model_registry.BASE,
         *model_registry.reward_models(config, task),
+        *model_registry.teachers(config, task),
     ]
 
 

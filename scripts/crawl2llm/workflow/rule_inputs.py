@@ -132,6 +132,26 @@ class RuleInputs:
 
         return self._input_function(find)
 
+    def teacher(self) -> InputFunction:
+        """That of the model that compress.distil makes the one that the wildcards name by."""
+
+        def find(wildcards: Any, ranged: bool) -> list[str]:
+            names = model_registry.teachers(self.variants[wildcards.variant], wildcards.model)
+            return [self._path_of_model(wildcards, name) for name in names]
+
+        return self._input_function(find)
+
+    def written_teacher(self, step: str) -> InputFunction:
+        """That of a step's task which wrote what this teacher says; none where the teacher itself is asked."""
+
+        def find(wildcards: Any, ranged: bool) -> list[str]:
+            config = self.variants[wildcards.variant]
+            asked = model_registry.reads_written_teacher(config, wildcards.model)
+            names = model_registry.teachers(config, wildcards.model) if asked else []
+            return [self.project.manifest_path(wildcards.variant, step, name) for name in names]
+
+        return self._input_function(find)
+
     def lineage(self, step: str | None = None) -> InputFunction:
         """Those of the models that an export is made from, the nearest first; of a step: those of its tasks for them, and for the
         untrained one.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, QUANTIZE_STEP
+from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, DISTIL_STEP, QUANTIZE_STEP
 from crawl2llm.core.settings import setting
 from crawl2llm.stages.compress.facts import CardSource, Facts, is_from_scratch
 from crawl2llm.stages.compress.gguf_support import SAFETENSORS
@@ -34,6 +34,7 @@ MADE_BY = {
     "finetune.train": "fine-tuned",
     "align.train": "aligned",
     "compress.prune": "pruned",
+    DISTIL_STEP: "distilled",
     QUANTIZE_STEP: "quantized",
 }
 

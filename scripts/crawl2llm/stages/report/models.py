@@ -16,6 +16,7 @@ HEADINGS = {
     "align.reward": "Reward model",
     "align.train": "Alignment",
     "compress.prune": "Pruning",
+    "compress.distil": "Distillation",
     "compress.quantize": "Quantization",
 }
 LOSSES = {
@@ -24,6 +25,7 @@ LOSSES = {
     "align.reward": "Mean loss of the pairs, on training batches.",
     "align.train": "Mean loss of the method, on training batches.",
     "compress.prune": "Mean cross-entropy a token, on training batches.",
+    "compress.distil": "Mean loss a token, of the divergence from the teacher and the text's cross-entropy, on training batches.",
 }
 
 
