@@ -108,6 +108,7 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
     lines = list(dict.fromkeys(line for error in schema_errors(config) for line in error_lines(error)))
     complete = {} if lines else fill_data_folder(with_defaults(config))
     lines += model_registry.model_problems(complete.get("models", {}))
+    lines += model_registry.teacher_problems(complete) if complete and not lines else []
     if not lines:
         lines += _markup_problems(complete)
         by_hand = set(complete["variants"])

@@ -209,6 +209,38 @@ def model_problems(models: Config) -> Iterator[str]:
         yield f"models.{name}.from is {entry['from']!r}, {why}; allowed: {', '.join([BASE, *allowed])}"
 
 
+def teacher_problems(config: Config) -> Iterator[str]:
+    """A line for each model of compress.distil whose teacher is no model of `config`, cannot be one, or is made from that model.
+
+    The config is complete, and has no `model_problems`.
+    """
+    models = config["models"]
+    no_teachers = (EXPORT_STEP, *CHILDLESS_STEPS)
+    able = {BASE, *(name for name in models if models[name]["step"] not in no_teachers)}
+    for name in models_made_by(config, DISTIL_STEP):
+        for teacher in teachers(config, name):
+            allowed = [other for other in (BASE, *models) if other in able and name not in _made_by(config, other)]
+            if teacher in allowed:
+                continue
+            why = "which is no model"
+            if teacher in models:
+                why = f"which {models[teacher]['step']} makes, and which teaches none"
+            if teacher in able:
+                why = "the model itself" if teacher == name else "which is made from it"
+            key = key_path(config, DISTIL_STEP, name, "teacher")
+            yield f"{key} is {teacher!r}, {why}; allowed: {', '.join(allowed)}"
+
+
+def _made_by(config: Config, model: str) -> set[str]:
+    """A model, and all that it is made from and by, as far as they are known."""
+    reached, left = set(), [model]
+    while left:
+        if (name := left.pop()) not in reached:
+            reached.add(name)
+            left += [config["models"][name]["from"], *teachers(config, name)] if name in config["models"] else []
+    return reached
+
+
 def schema_with_models(schema: Config, models: Any) -> Config:
     """The schema with each model's entry spelled out: beside `from` and `step`, what the section of its step has.
 
