@@ -14,11 +14,10 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.stages.compress.teacher_output import changed_logits, rows_at_once
 from crawl2llm.training import engine
 from crawl2llm.training.batch import IGNORE
 from crawl2llm.training.engines.by_name import ENGINES
-
-PIECE, GPU_PIECE = 1 << 22, 1 << 28  # bytes of fp32 logits at once, on a CPU and on a GPU
 
 # Of fp32 logits [n, vocabulary], int64 targets [n] and the parts of a lesson for these tokens: the sum of their losses.
 PieceLoss = Callable[..., torch.Tensor]
@@ -63,16 +62,6 @@ class DistillingHead:
             raise InputError(changed_logits(self.where))
         self.loss = None
         return output.logits, output
-
-
-def changed_logits(where: str) -> str:
-    """The error for a model whose logits are not those of its head."""
-    return f"{where} does not take models of this architecture, which changes its logits after the head"
-
-
-def rows_at_once(tensor: torch.Tensor, vocabulary: int) -> int:
-    """The tokens of a piece, where the tensor is."""
-    return max(1, (GPU_PIECE if tensor.is_cuda else PIECE) // (4 * vocabulary))
 
 
 class DistillingEngine(engine.Engine):

@@ -23,10 +23,9 @@ from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, canonical_json, digest, sync_to_disk, write_atomically
 from crawl2llm.stages.compress import calibration
-from crawl2llm.stages.compress.distilling_engine import rows_at_once
 from crawl2llm.stages.compress.divergence import likeliest
 from crawl2llm.stages.compress.settings import TeachSettings
-from crawl2llm.stages.compress.teacher import IDS, LOGPROBS, headless, hidden_states
+from crawl2llm.stages.compress.teacher_output import IDS, LOGPROBS, headless, hidden_states, rows_at_once
 from crawl2llm.training import checkpoint, data
 from crawl2llm.training.group import choose_device_alone
 from crawl2llm.training.model_loading import context_of, load_model, model_folder, verify_weights

@@ -11,13 +11,12 @@ import torch
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.stages.compress.distilling_engine import Lesson, changed_logits
+from crawl2llm.stages.compress.distilling_engine import Lesson
 from crawl2llm.stages.compress.divergence import Divergence, fewer
 from crawl2llm.stages.compress.settings import DistilSettings
+from crawl2llm.stages.compress.teacher_output import IDS, LOGPROBS, headless, hidden_states
 from crawl2llm.training import data
 from crawl2llm.training.model_loading import context_of, load_model
-
-IDS, LOGPROBS = "ids.npy", "logprobs.npy"  # how the files of a part of the windows end
 
 
 class Teacher(Protocol):
@@ -106,27 +105,6 @@ class WrittenTeacher:
     def loss_of_piece(self, logits: torch.Tensor, targets: torch.Tensor, *lesson: torch.Tensor) -> torch.Tensor:
         """As `Teacher.loss_of_piece`."""
         return self.divergence.of_likeliest(logits, targets, *lesson)
-
-
-def headless(model: Any) -> Any:
-    """Have a model return hidden states in the place of logits; what makes logits of them."""
-    head = model.get_output_embeddings()
-    logits, head.forward = head.forward, same
-    return logits
-
-
-def same(hidden: torch.Tensor) -> torch.Tensor:
-    """What it is given."""
-    return hidden
-
-
-def hidden_states(model: Any, inputs: torch.Tensor, where: str) -> torch.Tensor:
-    """The hidden states of a headless model, [n, length, width]. Raises InputError for one that changes its logits after the head."""
-    with torch.autocast(inputs.device.type, enabled=False):
-        out: torch.Tensor = model(input_ids=inputs, use_cache=False).logits
-    if out.shape[-1] != model.get_output_embeddings().in_features:
-        raise InputError(changed_logits(where))
-    return out
 
 
 def check_same_tokens(teacher: Path, student: Path, where: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as functional
 
-from crawl2llm.stages.compress import distilling_engine
+from crawl2llm.stages.compress import teacher_output
 from crawl2llm.stages.compress.distilling_engine import DistillingHead
 from crawl2llm.stages.compress.divergence import Divergence, fewer, likeliest
 from crawl2llm.training.batch import IGNORE
@@ -31,7 +31,7 @@ def independent(
 @pytest.mark.parametrize("way", WAYS)
 def test_in_pieces_as_torch_in_fp64(way: tuple[bool, float, float], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two rows, of which some targets do not count: value, and gradients of hidden states and head."""
-    monkeypatch.setattr(distilling_engine, "PIECE", 4 * VOCABULARY * 5)  # five tokens at once
+    monkeypatch.setattr(teacher_output, "PIECE", 4 * VOCABULARY * 5)  # five tokens at once
     torch.manual_seed(0)
     head, hidden = torch.nn.Linear(WIDTH, VOCABULARY), torch.randn(2, LENGTH, WIDTH, requires_grad=True)
     teacher = 3 * torch.randn(2, LENGTH, VOCABULARY)
