@@ -157,7 +157,16 @@ def test_only_the_rules_that_compute_on_gpus_ask_for_them(plan: dict[str, dict[s
 
 
 @pytest.mark.parametrize(
-    "rule", ["pretrain_rung", "pretrain_train", "finetune_train", "align_reward", "align_train", "compress_prune", "compress_distil"]
+    "rule",
+    [
+        "pretrain_rung",
+        "pretrain_train",
+        "finetune_train",
+        "align_reward",
+        "align_train",
+        "compress_prune",
+        "compress_distil",
+    ],
 )
 def test_training_is_told_before_its_time_limit(plan: dict[str, dict[str, str]], rule: str) -> None:
     train = plan[rule]

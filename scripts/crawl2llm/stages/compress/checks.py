@@ -1,4 +1,4 @@
-"""What of compress.prune, compress.distil and compress.quantize is refused before anything runs, beside what stages/compress/quantize_tools.py refuses."""
+"""What of this stage is refused before anything runs, beside what stages/compress/quantize_tools.py refuses."""
 
 from __future__ import annotations
 
@@ -72,8 +72,16 @@ def check_distilled(config: dict[str, Any]) -> None:
         same = {"temperature": teach["temperature"], **({"seed": teach["seed"]} if limited else {})}
         most = {"top_k": teach["top_k"], **({"tokens": teach["tokens"]} if limited else {})}
         refused = [
-            *((key, f"with top_k only compress.teach.{key}, {value}") for key, value in same.items() if settings[key] != value),
-            *((key, f"with top_k at most compress.teach.{key}, {value}") for key, value in most.items() if settings[key] > value),
+            *(
+                (key, f"with top_k only compress.teach.{key}, {value}")
+                for key, value in same.items()
+                if settings[key] != value
+            ),
+            *(
+                (key, f"with top_k at most compress.teach.{key}, {value}")
+                for key, value in most.items()
+                if settings[key] > value
+            ),
         ]
         for key, allowed in refused:
             path = model_registry.key_path(config, step, name, key)

@@ -34,8 +34,9 @@ from crawl2llm.stages.compress.teacher import (
     check_same_tokens,
     load_teacher,
 )
-from crawl2llm.training import checkpoint, engine, heartbeat, metrics, model, program, quantized_weights
+from crawl2llm.training import checkpoint, heartbeat, metrics, model, program, quantized_weights
 from crawl2llm.training.compressible_layers import linear_layers, weight_bytes
+from crawl2llm.training.engine import Engine, Job, Update
 from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
 from crawl2llm.training.pair_batches import deal_micro_batches
 from crawl2llm.training.processes import on_stop_signal
@@ -49,8 +50,9 @@ class Distillation(retrain.Run):
     program = "crawl2llm.stages.compress.distil"
     settings: DistilSettings
     engine: DistillingEngine
+    batches: retrain.Windows  # type: ignore[assignment] # they are of no pairs
 
-    def build_engine(self, job: engine.Job) -> engine.Engine:
+    def build_engine(self, job: Job) -> Engine:
         """The engine with the student's weights, and the teacher beside it."""
         built_engine = engine_class(self.kind)(job)
         masks.keep_zeros(built_engine.model, self.zeroed)
@@ -72,7 +74,7 @@ class Distillation(retrain.Run):
         teacher = load_teacher(folder, config, settings.precision, self.device, self.where)
         return WholeTeacher(teacher, divergence, self.where)
 
-    def update_by(self, step: int, batch: Any) -> engine.Update:
+    def update_by(self, step: int, batch: Any) -> Update:
         """As `Run.update_by`, with what the teacher says of each micro-batch."""
         self.engine.lessons = self.lessons(step, batch)
         return super().update_by(step, batch)

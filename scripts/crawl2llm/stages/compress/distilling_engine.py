@@ -32,7 +32,7 @@ class DistillingHead:
         self.targets: torch.Tensor | None = None  # int64 [n, length]
         self.lesson: Lesson = ()
         self.loss: torch.Tensor | None = None
-        head.forward = self.forward  # type: ignore[method-assign, assignment]
+        head.forward = self.forward
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits of hidden states [n, length, width], or the loss."""
@@ -42,16 +42,16 @@ class DistillingHead:
         parts = (hidden[mask], self.targets[mask], *(part[mask] for part in self.lesson))
         pieces = zip(*(part.split(rows) for part in parts), strict=True)
         losses: list[Any] = [checkpoint(self.loss_of_piece, *piece, use_reentrant=False) for piece in pieces]
-        self.loss = torch.stack(losses).sum() + 0 * hidden.sum()  # so that each process has a gradient, also of no token
+        self.loss = (
+            torch.stack(losses).sum() + 0 * hidden.sum()
+        )  # so that each process has a gradient, also of no token
         return self.loss
 
     def loss_of_piece(self, hidden: torch.Tensor, targets: torch.Tensor, *lesson: torch.Tensor) -> torch.Tensor:
         """Of hidden states [k, width], targets [k] and a lesson [k, …]: fp32 []."""
         return self.piece_loss(self.logits(hidden).float(), targets, *lesson)
 
-    def loss_of(
-        self, forward: Callable[[], Any], targets: torch.Tensor, lesson: Lesson
-    ) -> tuple[torch.Tensor, Any]:
+    def loss_of(self, forward: Callable[[], Any], targets: torch.Tensor, lesson: Lesson) -> tuple[torch.Tensor, Any]:
         """(loss, what the model returned) of a forward pass. Raises InputError for a model that changes its logits after the head."""
         self.targets, self.lesson = targets, lesson
         try:

@@ -67,7 +67,9 @@ class WrittenTeacher:
     Raises InputError if they are not of these windows, this temperature or so many tokens.
     """
 
-    def __init__(self, taught: Manifest, settings: DistilSettings, divergence: Divergence, windows: int, where: str) -> None:
+    def __init__(
+        self, taught: Manifest, settings: DistilSettings, divergence: Divergence, windows: int, where: str
+    ) -> None:
         summary = taught.summary
         for key, ours, theirs in (
             ("temperature", settings.temperature, summary["temperature"]),

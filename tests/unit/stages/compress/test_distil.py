@@ -1,4 +1,4 @@
-"""compress.distil and compress.teach as programs: the loss is that of the models' logits, and stops, processes and engines change nothing."""
+"""compress.distil and compress.teach as programs: the loss is that of the logits, and stops, processes and engines change nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,13 @@ def config(out: Path, teacher: str = "base", teaching: dict[str, Any] | None = N
 
 
 def started(
-    teacher: Path, student: Path, tokens: list[Path], out: Path, processes: int = 1, taught: Path | None = None, **keys: Any
+    teacher: Path,
+    student: Path,
+    tokens: list[Path],
+    out: Path,
+    processes: int = 1,
+    taught: Path | None = None,
+    **keys: Any,
 ) -> copies.Launched:
     options = [
         "--config", config(out, **keys), "--model", str(student), "--teacher", str(teacher), "--tokens", *map(str, tokens),
@@ -91,7 +97,9 @@ def distilled(base: Path, student: Path, tokens: list[Path], tmp_path_factory: p
 
 
 @pytest.mark.slow
-def test_the_loss_is_that_of_the_logits_and_falls(distilled: Path, base: Path, student: Path, tokens: list[Path]) -> None:
+def test_the_loss_is_that_of_the_logits_and_falls(
+    distilled: Path, base: Path, student: Path, tokens: list[Path]
+) -> None:
     rows, summary = losses(distilled), Manifest.read(distilled / "small.manifest.json").summary
     assert rows[0] == pytest.approx(first_loss(base, student, tokens, reverse=False), rel=1e-4)
     assert len(rows) == summary["steps"] == STEPS and rows[-1] < rows[0]
@@ -127,14 +135,31 @@ def test_three_processes_of_torch_with_parts_of_the_weights_come_to_the_same(
 def test_a_teacher_that_was_written(base: Path, student: Path, tokens: list[Path], tmp_path: Path) -> None:
     """All but one of its tokens: nearly the whole distribution, in reverse too. An interrupted writing comes to the same bytes."""
     vocabulary = AutoModelForCausalLM.from_pretrained(base.parent / "model").config.vocab_size
-    keys = {"teaching": {"top_k": vocabulary - 1, "threads": 1, "tokens": KEYS["tokens"]}, "top_k": vocabulary - 1, "divergence": "reverse"}
+    keys = {
+        "teaching": {"top_k": vocabulary - 1, "threads": 1, "tokens": KEYS["tokens"]},
+        "top_k": vocabulary - 1,
+        "divergence": "reverse",
+    }
     out = tmp_path / "teach" / "base.manifest.json"
-    words = ["--config", config(tmp_path, **keys), "--model", str(base), "--tokens", *map(str, tokens), "--manifest", str(out)]
+    words = [
+        "--config",
+        config(tmp_path, **keys),
+        "--model",
+        str(base),
+        "--tokens",
+        *map(str, tokens),
+        "--manifest",
+        str(out),
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(teach, "PART_BYTES", 40 * tiny.CONTEXT * vocabulary * 6)
         assert teach.main(words) == 0
         written = {path.name: path.read_bytes() for path in (out.parent / "base").iterdir()}
-        assert len(written) == 4 and np.load(out.parent / "base/00000.ids.npy").shape == (40, tiny.CONTEXT, vocabulary - 1)
+        assert len(written) == 4 and np.load(out.parent / "base/00000.ids.npy").shape == (
+            40,
+            tiny.CONTEXT,
+            vocabulary - 1,
+        )
         mark = teach.digest(teach.canonical_json([Manifest.read(out).fingerprint, teach.files_read(arguments(words))]))
         Manifest.remove_with_copy(out)
         (out.parent / "base/00001.ids.npy").unlink()
