@@ -146,8 +146,8 @@ class RuleInputs:
 
         def find(wildcards: Any, ranged: bool) -> list[str]:
             config = self.variants[wildcards.variant]
-            asked = model_registry.reads_written_teacher(config, wildcards.model)
-            names = model_registry.teachers(config, wildcards.model) if asked else []
+            reads_it = model_registry.reads_written_teacher(config, wildcards.model)
+            names = model_registry.teachers(config, wildcards.model) if reads_it else []
             return [self.project.manifest_path(wildcards.variant, step, name) for name in names]
 
         return self._input_function(find)

@@ -30,8 +30,14 @@ from crawl2llm.core.nested_dicts import lookup
 from crawl2llm.core.root import CODE
 
 PACKAGE = CODE / "crawl2llm"
-# Used where a model is of them:
-ON_DEMAND = (REWARD_STEP, "align.train", "compress.prune", TEACH_STEP, DISTIL_STEP, QUANTIZE_STEP, EXPORT_STEP)
+ON_DEMAND = (
+    REWARD_STEP,
+    "align.train",
+    "compress.prune",
+    DISTIL_STEP,
+    QUANTIZE_STEP,
+    EXPORT_STEP,
+)  # used where a model is of them
 ASKED_FOR = {
     "dedup.export",
     "language.compare",
@@ -48,6 +54,7 @@ ASKED_FOR = {
     "evaluate.found",
     "evaluate.curve",
     "evaluate.common",
+    TEACH_STEP,
     "pretrain.rung",
     "pretrain.halve",
     "report.compare",

@@ -48,6 +48,7 @@ class Distillation(retrain.Run):
 
     where = DISTIL_STEP
     program = "crawl2llm.stages.compress.distil"
+    tokens_key = "tokens"
     settings: DistilSettings
     engine: DistillingEngine
     batches: retrain.Windows  # type: ignore[assignment] # they are of no pairs

@@ -37,7 +37,14 @@ class Windows:
     rows_each = 1  # rows of a micro-batch for each of its windows
 
     def __init__(
-        self, tokens: list[Path], settings: RetrainSettings, context: int, end: int, processes: int, where: str = WHERE
+        self,
+        tokens: list[Path],
+        settings: RetrainSettings,
+        context: int,
+        end: int,
+        processes: int,
+        where: str = WHERE,
+        training_tokens: int = 0,
     ) -> None:
         self.tokens, self.stream = tokens, data.open_split(tokens, "train")
         self.seed, self.context, self.end, self.processes = settings.seed, context, end, processes
@@ -47,7 +54,7 @@ class Windows:
                 f"{where}.batch_tokens is {settings.batch_tokens}; it must be a multiple of the model's context, {context} tokens"
             )
         self.sequences = settings.batch_tokens // context
-        self.steps = math.ceil(settings.training_tokens / settings.batch_tokens)
+        self.steps = math.ceil(training_tokens / settings.batch_tokens)
         self.rounds = math.ceil(self.sequences / (processes * settings.micro_batch))
         self.size = math.ceil(self.sequences / (processes * self.rounds))
 
@@ -89,6 +96,7 @@ class Run(finetune.Run):
 
     where = WHERE
     program = "crawl2llm.stages.compress.prune"
+    tokens_key = "retrain_tokens"  # of its section, how many it trains on
     settings: RetrainSettings  # type: ignore[assignment] # it has no pairs
 
     def __init__(
@@ -105,7 +113,8 @@ class Run(finetune.Run):
         pieces = heldout.scoring_pieces(documents, end, self.context, heldout.CARRY)
         self.heldout = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
-        return Windows(self.args.tokens, self.settings, self.context, end, self.processes, self.where)
+        training_tokens = getattr(self.settings, self.tokens_key)
+        return Windows(self.args.tokens, self.settings, self.context, end, self.processes, self.where, training_tokens)
 
     def check_settings(self, config: Any) -> None:
         """InputError for settings that cannot go with the windows, the processes or the zeros."""

@@ -53,11 +53,6 @@ class RetrainSettings(AdamWSettings):
         placement=True,
     )
 
-    @property
-    def training_tokens(self) -> int:
-        """Tokens to train on; 0: none."""
-        raise NotImplementedError
-
 
 class PruneSettings(RetrainSettings):
     """Takes weights, or whole heads, neurons and layers, out of a model, and trains it on by the engines of pretrain.train."""
@@ -109,11 +104,6 @@ class PruneSettings(RetrainSettings):
         le=1000000000000000,
     )
 
-    @property
-    def training_tokens(self) -> int:
-        """As `RetrainSettings.training_tokens`."""
-        return self.retrain_tokens
-
 
 class DistilSettings(RetrainSettings):
     """Trains a small model to give each next token the probability that a larger one of the same tokenizer gives it."""
@@ -147,11 +137,6 @@ class DistilSettings(RetrainSettings):
     tokens: int = setting(
         10000000, "Training tokens that the student is trained on, in whole steps.", ge=1, le=1000000000000000
     )
-
-    @property
-    def training_tokens(self) -> int:
-        """As `RetrainSettings.training_tokens`."""
-        return self.tokens
 
 
 class TeachSettings(Settings):

@@ -56,7 +56,7 @@ STEPS = {
         environment="train",
     ),
     TEACH_STEP: Step(
-        inputs={"model": LANGUAGE_MODELS, "tokens": "tokenize.encode"},
+        inputs={"model": BASE_STEP, "tokens": "tokenize.encode"},
         per="model",
         is_used=is_a_teacher_written,
         tasks=model_registry.written_teachers,
