@@ -124,7 +124,9 @@ def main(argv: list[str] | None = None) -> int:
     results = args.results.resolve()
     mark = {"tokens": args.tokens, "learning_rate": args.learning_rate, "run": fingerprint(results)}
     before = json.loads(args.out.read_text(encoding="utf-8")) if args.out.is_file() else {}
-    by_way: dict[str, dict[str, Any]] = before.get("ways", {}) if before.get("settings") == mark else {}
+    known = before if before.get("settings") == mark else {}
+    models = known.get("models") or model_facts(results, {"tokens": args.tokens, "seed": 0})
+    by_way: dict[str, dict[str, Any]] = known.get("ways", {})
     for seed in args.seeds:
         for way in args.ways:
             seeds = by_way.setdefault(way, {"seeds": {}})["seeds"]
@@ -145,7 +147,7 @@ def main(argv: list[str] | None = None) -> int:
                 "machine": processor(),
                 "versions": versions("torch", "transformers", "deepspeed"),
                 "settings": mark,
-                "models": {name: model_facts(results, name) for name in (TEACHER, STUDENT)},
+                "models": models,
                 "ways": by_way,
             }
             args.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -158,10 +160,15 @@ def fingerprint(results: Path) -> str:
     return Manifest.of_task(results / f"compress/prune/{STUDENT}.manifest.json").fingerprint
 
 
-def model_facts(results: Path, name: str) -> dict[str, Any]:
-    """The parameters of a model of the run, and its figures."""
-    summary = Manifest.of_task(results / f"evaluate/model/{name}.manifest.json").summary
-    return {"parameters": summary["parameters"], **figures(results / f"evaluate/model/{name}.manifest.json")}
+def model_facts(results: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """The parameters and figures of teacher and student as the run left them."""
+    manifests = {TEACHER: "pretrain/train/manifest.json", STUDENT: f"compress/prune/{STUDENT}.manifest.json"}
+    facts = {}
+    for name, path in manifests.items():
+        with tempfile.TemporaryDirectory(prefix="distillation-") as folder:
+            figures_of_model = Student(results, Path(folder), settings).evaluate(results / path, name)
+        facts[name] = {"parameters": Manifest.of_task(results / path).summary["parameters"], **figures_of_model}
+    return facts
 
 
 def table(content: dict[str, Any]) -> str:

@@ -106,56 +106,39 @@ class PruneSettings(RetrainSettings):
 
 
 class DistilSettings(RetrainSettings):
-    """Trains a small model to give each next token the probability that a larger one of the same tokenizer gives it."""
+    """Trains a small model by the probabilities that a larger one gives each next token."""
 
-    teacher: NonEmpty = setting("base", "The model to learn from: `base` or one of `models`, of the same tokenizer.")
+    teacher: NonEmpty = setting("base", "A model of the same tokenizer.")
     divergence: Literal["forward", "reverse"] = setting(
         "forward",
-        "Which Kullback-Leibler divergence of the next token's probabilities is minimized: `forward`, of the student's "
-        "from the teacher's, which covers all that the teacher holds likely (arXiv:2407.14679); `reverse`, of the "
-        "teacher's from the student's, which leaves out what the student cannot follow (arXiv:2306.08543).",
+        "Kullback-Leibler: `forward` covers all that the teacher holds likely, `reverse` leaves out what the student "
+        "cannot follow.",
+        source="arXiv:2407.14679; arXiv:2306.08543",
     )
     temperature: Number = setting(
         1,
-        "What the logits of both are divided by; the divergence counts its square times, so that gradients stay as large.",
-        source="arXiv:1503.02531, section 2",
+        "Divides the logits of both; the divergence counts its square times.",
+        source="arXiv:1503.02531",
         gt=0,
         le=100,
     )
-    text_share: Share = setting(
-        0,
-        "Weight of the cross-entropy with the text's own next token; the divergence has the rest. 1 asks no teacher.",
-        source="arXiv:2407.14679, section 4.3, takes the divergence alone",
-    )
+    text_share: Share = setting(0, "Weight of the text's cross-entropy; the divergence has the rest.")
     top_k: int = setting(
-        0,
-        "0: the teacher runs beside the student. More: so many likeliest tokens and what all others have together, as "
-        "compress.teach wrote them once for all students of a teacher.",
-        ge=0,
-        le=65536,
+        0, "0: the teacher runs beside. Else so many tokens of what compress.teach wrote.", ge=0, le=65536
     )
-    tokens: int = setting(
-        10000000, "Training tokens that the student is trained on, in whole steps.", ge=1, le=1000000000000000
-    )
+    tokens: int = setting(10000000, "Training tokens, in whole steps.", ge=1, le=1000000000000000)
 
 
 class TeachSettings(Settings):
-    """Writes what a teacher of compress.distil with `top_k` says of the training text: its likeliest next tokens."""
+    """Writes a teacher's likeliest next tokens, for students with `top_k`."""
 
-    top_k: int = setting(
-        64, "Likeliest tokens at each position; students may read fewer. Each takes 4 to 6 bytes.", ge=1, le=65536
-    )
-    temperature: Number = setting(1, "What the logits are divided by: that of the students.", gt=0, le=100)
-    tokens: int = setting(
-        0,
-        "Training tokens, in the order in which a student with this `seed` takes them; 0: all, once.",
-        ge=0,
-        le=1000000000000000,
-    )
-    seed: Seed = setting(0, "Seed of the order of the windows: that of the students, unless `tokens` is 0.")
-    precision: Literal["fp32", "bf16"] = setting("fp32", "Arithmetic of the forward pass.")
-    batch_size: int = setting(8, "Windows that are computed at once.", ge=1, le=4096, placement=True)
-    threads: int = setting(2, "CPU threads; they decide the last digits of sums.", ge=1, le=1024)
+    top_k: int = setting(64, "Tokens at each position.", ge=1, le=65536)
+    temperature: Number = setting(1, "That of the students.", gt=0, le=100)
+    tokens: int = setting(0, "Training tokens, in the students' order; 0: all, once.", ge=0, le=1000000000000000)
+    seed: Seed = setting(0, "That of the students, unless `tokens` is 0.")
+    precision: Literal["fp32", "bf16"] = setting("fp32", "Arithmetic.")
+    batch_size: int = setting(8, "Windows at once.", ge=1, le=4096, placement=True)
+    threads: int = setting(2, "CPU threads.", ge=1, le=1024)
     device: Literal["auto", "cpu", "cuda"] = setting("auto", "auto takes CUDA if there is any.", placement=True)
 
 
