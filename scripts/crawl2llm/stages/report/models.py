@@ -81,13 +81,13 @@ def models_of_run(run: Run, listed: Iterable[dict[str, Any]] | None = None) -> l
 
 
 def parent_of(run: Run, step: str, task: str) -> str | None:
-    """The model that a result was made from, as its manifest says; None if it does not."""
+    """The model that a result was made from, as its manifest says; None if it does not. A teacher is read beside it."""
     manifest = run.task(step, task)
-    for key in manifest.inputs if manifest else ():
-        above, _, name = key.partition(" ")
-        if above in MAKERS:
-            return name or BASE
-    return None
+    if manifest is None:
+        return None
+    keys = (key.partition(" ") for key in manifest.inputs)
+    names = [name or BASE for above, _, name in keys if above in MAKERS]
+    return next((name for name in names if name != manifest.summary.get("teacher")), next(iter(names), None))
 
 
 def is_trained(counts: dict[str, Any]) -> bool:
