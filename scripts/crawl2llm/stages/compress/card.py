@@ -11,7 +11,7 @@ from typing import Any
 
 from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, DISTIL_STEP, QUANTIZE_STEP
 from crawl2llm.core.settings import setting
-from crawl2llm.stages.compress.facts import CardSource, Facts, is_from_scratch
+from crawl2llm.stages.compress.facts import CardSource, Facts, TrainedModel, is_from_scratch
 from crawl2llm.stages.compress.gguf_support import SAFETENSORS
 from crawl2llm.stages.compress.sections import (
     QUANTIZED,
@@ -161,7 +161,7 @@ def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
     yield f"# {name}\n"
     kind = f", of the architecture `{shape['type']}` of transformers" if shape else ""
     yield f"A causal language model of {size:,} parameters{kind}, made by crawl2llm, a workflow from web crawl to evaluated language model."
-    steps = [f"{MADE_BY.get(model.step, f'made by {model.step}')} ({model.name})" for model in facts.models[::-1]]
+    steps = [f"{making_words(model)} ({model.name})" for model in facts.models[::-1]]
     origin = "Trained from scratch" if is_from_scratch(facts) else "Trained on from another model's weights"
     yield f"{origin}: {', then '.join(steps)}.\n"
     if settings.licence is None:
@@ -172,6 +172,12 @@ def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
             + " ".join(note for model in facts.models for note in model.summary.get("notes", []))
             + "\n"
         )
+
+
+def making_words(model: TrainedModel) -> str:
+    """How a model was made: `distilled from base`."""
+    words, teacher = MADE_BY.get(model.step, f"made by {model.step}"), model.summary.get("teacher")
+    return f"{words} from {teacher}" if teacher else words
 
 
 def count_parameters(facts: Facts) -> int:

@@ -131,8 +131,11 @@ def write_results(run: Distillation, tensors: dict[str, torch.Tensor], manifest:
         files = model.export(tensors, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
     losses = [row["loss"] for row in metrics.read(out / metrics.LOSSES) if "loss" in row]
     manifest.summary = {
-        "teacher": model_name(run.args.teacher),
-        "divergence": settings.divergence,
+        **(
+            {"teacher": model_name(run.args.teacher), "divergence": settings.divergence}
+            if settings.text_share < 1
+            else {}
+        ),
         "parameters": run.size,
         "bytes": weight_bytes(out / model.FOLDER),
         "student_loss_before": round(run.before["heldout_loss"], 6),
