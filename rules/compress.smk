@@ -23,6 +23,30 @@ rule compress_merge:
         PROGRAM
 
 
+rule compress_teach:
+    """{model}/: the likeliest next tokens of the training text, if a student reads them."""
+    input:
+        model=model(),
+        tokens=manifests("tokenize.encode"),
+    output:
+        result("compress.teach"),
+    shell:
+        PROGRAM
+
+
+rule compress_distil:
+    """{model}/: the model trained by its teacher, and its loss at every step."""
+    input:
+        model=parent(),
+        teacher=other_parents(),
+        tokens=manifests("tokenize.encode"),
+        taught=inputs.written_teacher(),
+    output:
+        result("compress.distil"),
+    shell:
+        TRAINING
+
+
 rule compress_quantize:
     """{model}/: the model with its weights in eight or four bits."""
     input:

@@ -41,6 +41,7 @@ GIVEN = {
 MODELS = {
     "sft": {"from": "base", "step": "finetune.train"},
     "small": {"from": "base", "step": "compress.prune"},
+    "taught": {"from": "small", "step": "compress.distil", "teacher": "sft", "top_k": 8},
     "int8": {"from": "sft", "step": "compress.quantize"},
     "awq": {"from": "sft", "step": "compress.quantize", "method": "awq"},
     "soup": {"from": "sft", "step": "compress.merge", "with": ["liked"]},

@@ -22,15 +22,19 @@ ALIGN_STEP = "align.train"
 BY_PREFERENCE = ("dpo", "kto")  # its methods that read no rewards
 PPO = "ppo"  # its method with a model of values
 REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
+DISTIL_STEP = "compress.distil"  # trains a model by what another one, its teacher, says of the text
+TEACH_STEP = "compress.teach"  # writes what a teacher says
 QUANTIZE_STEP = "compress.quantize"  # rounds the weights of a model
 CALIBRATED_METHODS = ("gptq", "awq")  # its methods that read text
 MERGE_STEP = "compress.merge"  # averages the weights of models
 # The keys of a step's section that name further models that its models are made from, beside `from`: one name, or a list.
-OTHER_PARENTS = {MERGE_STEP: ("with", "over")}
+OTHER_PARENTS = {DISTIL_STEP: ("teacher",), MERGE_STEP: ("with", "over")}
 # Models of these steps are no parents: quantized ones can only be exported, reward models not even that.
 CHILDLESS_STEPS = (QUANTIZE_STEP, REWARD_STEP)
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
-MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", MERGE_STEP, QUANTIZE_STEP)
+MAKERS = (
+    BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", DISTIL_STEP, MERGE_STEP, QUANTIZE_STEP,
+)  # fmt: skip
 # Those whose models are evaluated, exported and served:
 LANGUAGE_MODELS = tuple(step for step in MAKERS if step != REWARD_STEP)
 ENTRY_KEYS = ("from", "step")  # the keys of an entry that are not of its step's section
@@ -152,6 +156,29 @@ def reward_models(config: Config, model: str) -> list[str]:
     return list(
         dict.fromkeys(reward["name"] for reward in rewards if reward.get("reward") == "model" and "name" in reward)
     )
+
+
+def teachers(config: Config, model: str) -> list[str]:
+    """The model that compress.distil makes a model by; none of another model."""
+    return other_parents(config, model) if model in models_made_by(config, DISTIL_STEP) else []
+
+
+def reads_written_teacher(config: Config, model: str) -> bool:
+    """Whether a model of compress.distil is made by what compress.teach wrote; of no model, "", whether any is."""
+    names = [model] if model else models_made_by(config, DISTIL_STEP)
+    settings = [section(config, DISTIL_STEP, name) for name in names]
+    return any(each["top_k"] and each["text_share"] < 1 for each in settings)
+
+
+def written_teachers(config: Config) -> list[str]:
+    """The models of which compress.teach writes what they say, in the order of the registry."""
+    wanted = {
+        name
+        for student in models_made_by(config, DISTIL_STEP)
+        if reads_written_teacher(config, student)
+        for name in teachers(config, student)
+    }
+    return [name for name in language_models(config) if name in wanted]
 
 
 def is_calibrated(config: dict[str, Any], model: str) -> bool:

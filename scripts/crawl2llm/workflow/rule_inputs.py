@@ -141,6 +141,17 @@ class RuleInputs:
 
         return self._input_function(find)
 
+    def written_teacher(self) -> InputFunction:
+        """That of the task of compress.teach which wrote what this teacher says; none where the teacher itself is asked."""
+
+        def find(wildcards: Any, ranged: bool) -> list[str]:
+            config = self.variants[wildcards.variant]
+            reads_it = model_registry.reads_written_teacher(config, wildcards.model)
+            names = model_registry.teachers(config, wildcards.model) if reads_it else []
+            return [self.project.manifest_path(wildcards.variant, model_registry.TEACH_STEP, name) for name in names]
+
+        return self._input_function(find)
+
     def lineage(self, step: str | None = None) -> InputFunction:
         """Those of the models that an export is made from, the nearest first; of a step: those of its tasks for them, and for the
         untrained one.

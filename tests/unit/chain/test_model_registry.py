@@ -46,7 +46,7 @@ def refused(text: str) -> str:
         (
             "{a: {from: base, step: align.it}}",
             "models.a.step is 'align.it'; allowed are 'finetune.train', 'align.reward', 'align.train', 'compress.prune', "
-            "'compress.merge', 'compress.quantize', 'compress.export'",
+            "'compress.distil', 'compress.merge', 'compress.quantize', 'compress.export'",
         ),
         (
             "{q: {from: base, step: compress.quantize}, a: {from: q, step: finetune.train}, b: {from: base, step: finetune.train}}",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crawl2llm.chain.config import validate
 from crawl2llm.chain.config_schema import schema
 from crawl2llm.chain.filter_order import FILTERS, edit_steps, order_problem, verdict_steps
-from crawl2llm.chain.model_registry import EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP
+from crawl2llm.chain.model_registry import DISTIL_STEP, EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP, TEACH_STEP
 from crawl2llm.chain.stage_names import AFTER_FILTERS, ALL_NAMES, BEFORE_FILTERS
 from crawl2llm.chain.step import VERDICTS_BEFORE, skipped_by, stage_of
 from crawl2llm.chain.steps import (
@@ -30,7 +30,14 @@ from crawl2llm.core.nested_dicts import lookup
 from crawl2llm.core.root import CODE
 
 PACKAGE = CODE / "crawl2llm"
-ON_DEMAND = (REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP, EXPORT_STEP)  # used where a model is of them
+ON_DEMAND = (
+    REWARD_STEP,
+    "align.train",
+    "compress.prune",
+    DISTIL_STEP,
+    QUANTIZE_STEP,
+    EXPORT_STEP,
+)  # used where a model is of them
 ASKED_FOR = {
     "dedup.export",
     "language.compare",
@@ -47,6 +54,7 @@ ASKED_FOR = {
     "evaluate.found",
     "evaluate.curve",
     "evaluate.common",
+    TEACH_STEP,
     "pretrain.rung",
     "pretrain.halve",
     "report.compare",

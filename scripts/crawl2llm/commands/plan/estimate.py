@@ -53,6 +53,8 @@ UNCHANGED_WORK = (
     "pretrain.halve",
     "decontaminate.index",
     "compress.prune",
+    "compress.teach",
+    "compress.distil",
     "compress.merge",
     "compress.quantize",
     "evaluate.items",

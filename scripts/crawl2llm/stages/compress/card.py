@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, MERGE_STEP, QUANTIZE_STEP
+from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, DISTIL_STEP, MERGE_STEP, QUANTIZE_STEP
 from crawl2llm.core.settings import setting
-from crawl2llm.stages.compress.facts import CardSource, Facts, is_from_scratch
+from crawl2llm.stages.compress.facts import CardSource, Facts, TrainedModel, is_from_scratch
 from crawl2llm.stages.compress.gguf_support import SAFETENSORS
 from crawl2llm.stages.compress.sections import (
     QUANTIZED,
@@ -34,6 +34,7 @@ MADE_BY = {
     "finetune.train": "fine-tuned",
     "align.train": "aligned",
     "compress.prune": "pruned",
+    DISTIL_STEP: "distilled",
     MERGE_STEP: "merged",
     QUANTIZE_STEP: "quantized",
 }
@@ -161,10 +162,7 @@ def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
     yield f"# {name}\n"
     kind = f", of the architecture `{shape['type']}` of transformers" if shape else ""
     yield f"A causal language model of {size:,} parameters{kind}, made by crawl2llm, a workflow from web crawl to evaluated language model."
-    steps = [
-        f"{MADE_BY.get(model.step, f'made by {model.step}')} ({': '.join(filter(None, [model.name, model.summary.get('merged')]))})"
-        for model in facts.models[::-1]
-    ]
+    steps = [making_words(model) for model in facts.models[::-1]]
     origin = "Trained from scratch" if is_from_scratch(facts) else "Trained on from another model's weights"
     yield f"{origin}: {', then '.join(steps)}.\n"
     if settings.licence is None:
@@ -175,6 +173,13 @@ def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
             + " ".join(note for model in facts.models for note in model.summary.get("notes", []))
             + "\n"
         )
+
+
+def making_words(model: TrainedModel) -> str:
+    """How a model was made: `distilled from base (small)`, `merged (soup: 0.5 × dpo, 0.5 × sft)`."""
+    words, summary = MADE_BY.get(model.step, f"made by {model.step}"), model.summary
+    teacher = f" from {summary['teacher']}" if summary.get("teacher") else ""
+    return f"{words}{teacher} ({': '.join(filter(None, [model.name, summary.get('merged')]))})"
 
 
 def count_parameters(facts: Facts) -> int:

@@ -1,4 +1,4 @@
-"""What of the steps that make models is refused before anything runs, beside what stages/compress/quantize_tools.py refuses."""
+"""What of this stage is refused before anything runs, beside what stages/compress/quantize_tools.py refuses."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from crawl2llm.training.parameters import FAMILIES
 # The linear layers of a decoder layer of TYPES; the test asks transformers.
 PARTS = (*(f"self_attn.{part}_proj" for part in "qkvo"), *(f"mlp.{part}_proj" for part in ("gate", "up", "down")))
 PRUNE_STEP = "compress.prune"
+CHANGED_LOGITS = ("gemma2",)  # types that bound their logits after the head
 MOST = 1000  # decoder layers, where their number is not known yet
 
 
@@ -28,10 +29,9 @@ def linear_layer_names(model: dict[str, Any]) -> list[str]:
 
 
 def check_compression(config: dict[str, Any]) -> None:
-    """InputError for a model that compress.prune, compress.merge or compress.quantize cannot make; see `check_pruned`, `check_merged` and
-    `check_kept`.
-    """
+    """InputError for a model that a step of this stage cannot make, by the checks below."""
     check_pruned(config)
+    check_distilled(config)
     check_merged(config)
     check_kept(config)
 
@@ -55,6 +55,41 @@ def check_pruned(config: dict[str, Any]) -> None:
                 f"{key} is {method!r}, and pretrain.train.model.type {kind!r}, a mixture of experts, whose matrices are in no linear "
                 f"layer: most of its weights would stay as they are; prune a model of another type, such as {', '.join(TYPES)}"
             )
+
+
+def check_distilled(config: dict[str, Any]) -> None:
+    """InputError for models of compress.distil whose logits are not those of their heads, and for a student who would read what
+    compress.teach does not write.
+    """
+    step, teach = model_registry.DISTIL_STEP, config["compress"]["teach"]
+    kind = config["pretrain"]["train"]["model"]["type"]
+    for name in model_registry.models_made_by(config, step):
+        settings = model_registry.section(config, step, name)
+        if kind in CHANGED_LOGITS:
+            raise InputError(
+                f"models.{name}.step is {step!r}, which does not take models of pretrain.train.model.type {kind!r}: they change their "
+                "logits after the head"
+            )
+        if not model_registry.reads_written_teacher(config, name):
+            continue
+        limited = bool(teach["tokens"])
+        same = {"temperature": teach["temperature"], **({"seed": teach["seed"]} if limited else {})}
+        most = {"top_k": teach["top_k"], **({"tokens": teach["tokens"]} if limited else {})}
+        refused = [
+            *(
+                (key, f"with top_k only compress.teach.{key}, {value}")
+                for key, value in same.items()
+                if settings[key] != value
+            ),
+            *(
+                (key, f"with top_k at most compress.teach.{key}, {value}")
+                for key, value in most.items()
+                if settings[key] > value
+            ),
+        ]
+        for key, allowed in refused:
+            path = model_registry.key_path(config, step, name, key)
+            raise InputError(f"{path} is {settings[key]}; allowed: {allowed}")
 
 
 def check_merged(config: dict[str, Any]) -> None:
@@ -128,10 +163,13 @@ def check_merged_checkpoints(
 
 
 def cuts_of(config: dict[str, Any], model: str) -> list[str]:
-    """The models above one, and itself, that compress.prune has made smaller."""
+    """Those of a model and of what it is made from, by `from` alone, which has its shape, that compress.prune has made smaller."""
+    line = [model]
+    while above := model_registry.parent(config, line[-1]):
+        line.append(above)
     return [
         name
-        for name in (model, *model_registry.ancestors(config, model))
+        for name in line
         if model_registry.making_task(config, name)[0] == PRUNE_STEP
         and model_registry.section(config, PRUNE_STEP, name)["method"] == "structured"
     ]

@@ -83,6 +83,8 @@ SUMMARY_LABELS = {
     "heldout_answer_loss_before": "held-out answers' loss before (nats a token)",
     "heldout_answer_loss_after": "held-out answers' loss after (nats a token)",
     "parameters_before": "parameters before", "pruned_loss_before": "loss when pruned (nats a token)",
+    "teacher": "teacher", "student_loss_before": "held-out loss before (nats a token)",
+    "student_loss_after": "held-out loss after (nats a token)",
     "pruned_loss_after": "loss after the training (nats a token)",
 }  # fmt: skip
 

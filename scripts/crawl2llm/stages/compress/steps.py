@@ -9,10 +9,12 @@ from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, lock_digest
 from crawl2llm.chain.model_registry import (
     BASE_STEP,
     CHILDLESS_STEPS,
+    DISTIL_STEP,
     EXPORT_STEP,
     LANGUAGE_MODELS,
     MERGE_STEP,
     QUANTIZE_STEP,
+    TEACH_STEP,
     has_models_of,
 )
 from crawl2llm.chain.step import ALL_VERDICTS, DOCUMENTS, Config, Step
@@ -21,6 +23,16 @@ from crawl2llm.chain.step import ALL_VERDICTS, DOCUMENTS, Config, Step
 def reads_text_to_calibrate(need: str, config: Config, task: str) -> bool:
     """Text is read where a model's method calibrates on it."""
     return need != "tokenize.encode" or model_registry.is_calibrated(config, task)
+
+
+def is_a_teacher_written(config: Config) -> bool:
+    """Whether any student reads what its teacher said."""
+    return bool(model_registry.written_teachers(config))
+
+
+def reads_what_is_written(need: str, config: Config, task: str) -> bool:
+    """What a teacher said is read where a student's `top_k` asks for it."""
+    return need != TEACH_STEP or model_registry.reads_written_teacher(config, task)
 
 
 def quantizing_settings(config: Config, task: str) -> Config:
@@ -43,6 +55,21 @@ STEPS = {
         inputs={"model": BASE_STEP, "tokens": "tokenize.encode"},
         per="model",
         is_used=partial(has_models_of, "compress.prune"),
+        environment="train",
+    ),
+    TEACH_STEP: Step(
+        inputs={"model": BASE_STEP, "tokens": "tokenize.encode"},
+        per="model",
+        is_used=is_a_teacher_written,
+        tasks=model_registry.written_teachers,
+        environment="train",
+    ),
+    DISTIL_STEP: Step(
+        inputs={"model": BASE_STEP, "teacher": BASE_STEP, "tokens": "tokenize.encode", "taught": TEACH_STEP},
+        optional=("taught",),
+        per="model",
+        is_used=partial(has_models_of, DISTIL_STEP),
+        reads=reads_what_is_written,
         environment="train",
     ),
     MERGE_STEP: Step(

@@ -16,6 +16,7 @@ HEADINGS = {
     "align.reward": "Reward model",
     "align.train": "Alignment",
     "compress.prune": "Pruning",
+    "compress.distil": "Distillation",
     "compress.merge": "Merging",
     "compress.quantize": "Quantization",
 }
@@ -25,6 +26,7 @@ LOSSES = {
     "align.reward": "Mean loss of the pairs, on training batches.",
     "align.train": "Mean loss of the method, on training batches.",
     "compress.prune": "Mean cross-entropy a token, on training batches.",
+    "compress.distil": "Mean loss a token, of the divergence from the teacher and the text's cross-entropy, on training batches.",
 }
 
 
@@ -80,13 +82,13 @@ def models_of_run(run: Run, listed: Iterable[dict[str, Any]] | None = None) -> l
 
 
 def parent_of(run: Run, step: str, task: str) -> str | None:
-    """The model that a result was made from, as its manifest says; None if it does not."""
+    """The model that a result was made from, as its manifest says; None if it does not. A teacher is read beside it."""
     manifest = run.task(step, task)
-    for key in manifest.inputs if manifest else ():
-        above, _, name = key.partition(" ")
-        if above in MAKERS:
-            return name or BASE
-    return None
+    if manifest is None:
+        return None
+    keys = (key.partition(" ") for key in manifest.inputs)
+    names = [name or BASE for above, _, name in keys if above in MAKERS]
+    return next((name for name in names if name != manifest.summary.get("teacher")), next(iter(names), None))
 
 
 def is_trained(counts: dict[str, Any]) -> bool:

@@ -370,6 +370,9 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
             format_significant(facts.get("pruned_loss_after")),
             "nats per token, after the training",
         ),
+        ("Teacher", facts.get("teacher") or NOTHING, "whose probabilities of the next token it learned"),
+        ("Held-out loss before", format_significant(facts.get("student_loss_before")), "nats per token"),
+        ("Held-out loss after", format_significant(facts.get("student_loss_after")), "nats per token"),
         ("Held-out loss before", format_significant(facts.get("heldout_loss_before")), answers),
         ("Held-out loss after", format_significant(facts.get("heldout_loss_after")), answers),
     ]

@@ -104,6 +104,13 @@ def test_what_is_not_known_is_not_made_up(known: dict[str, list[Path]], tmp_path
     assert "Its licence was not stated" in text and "Nothing was measured" not in text.partition("## Training")[2]
 
 
+def test_a_distilled_model_names_its_teacher(known: dict[str, list[Path]], tmp_path: Path) -> None:
+    taught = left(tmp_path, "compress.distil", "taught", summary={"teacher": "sft", "parameters": 1})
+    _, text = made({**known, "models": [taught, *known["models"]]})
+    assert "Trained from scratch: pre-trained (base), then fine-tuned (sft), then distilled from sft (taught)." in text
+    assert "| teacher | sft |" in text
+
+
 def test_it_says_what_the_manifests_say(known: dict[str, list[Path]]) -> None:
     found, text = made(known)
     lines = text.splitlines()
