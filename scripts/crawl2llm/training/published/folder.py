@@ -36,6 +36,7 @@ TEMPLATE = "chat_template.jinja"
 DECIDING = (CONFIG, GENERATION, TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", TEMPLATE,
             "chat_template.json")  # fmt: skip
 PAPERS = ("README.md", "LICENSE*", "NOTICE*")  # that go with a copy
+GGUF_TYPE = "gguf_type"  # in the card of a converted model: how most of its weights were quantized
 LENGTH_NAMES = ("max_position_embeddings", "n_positions")  # of the context in config.json
 
 
@@ -98,7 +99,7 @@ def _copy_folder(source: Path, folder: Path) -> PublishedFacts:
         context=next((int(config[name]) for name in LENGTH_NAMES if config.get(name)), 0),
         licence=str(card.get("license") or ""),
         name=str(card.get("model_name") or config.get("_name_or_path") or source.resolve().name),
-        quantization=str(quantization.get("quant_method") or ""),
+        quantization=str(quantization.get("quant_method") or card.get(GGUF_TYPE) or ""),
     )
 
 
@@ -140,19 +141,28 @@ def _convert_gguf(source: Path, folder: Path) -> PublishedFacts:
     write_json(folder / "tokenizer_config.json", gguf_tokenizer.tokenizer_config(header, context))
     if template := gguf_tokenizer.chat_template(header):
         (folder / TEMPLATE).write_text(template, encoding="utf-8")
-    matrices = [weight.stored for weight in weights.values() if len(weight.stored.shape) > 1]
     sizes = Counter[str]()
-    for stored in matrices:
-        sizes[stored.type] += prod(stored.shape)
-    return PublishedFacts(
+    for weight in weights.values():
+        sizes[weight.stored.type] += prod(weight.stored.shape)
+    facts = PublishedFacts(
         type=str(config["model_type"]),
-        parameters=sum(prod(weight.stored.shape) for weight in weights.values()),
+        parameters=sizes.total(),
         vocabulary=int(config["vocab_size"]),
         context=context,
         licence=str(header.keys.get("general.license", "")),
         name=str(header.keys.get("general.name", source.stem)),
         quantization=sizes.most_common(1)[0][0],
     )
+    write_card(folder, facts, source.name)
+    return facts
+
+
+def write_card(folder: Path, facts: PublishedFacts, file: str) -> None:
+    """Write README.md of a converted model: what its file said of itself, and that its weights were dequantized."""
+    head = {"license": facts.licence, "model_name": facts.name, GGUF_TYPE: facts.quantization}
+    text = yaml.safe_dump({key: value for key, value in head.items() if value}, allow_unicode=True, sort_keys=False)
+    lines = f"# {facts.name}\n\nConverted from `{file}` ({facts.quantization}); the weights are those of that file.\n"
+    (folder / "README.md").write_text(f"---\n{text}---\n\n{lines}", encoding="utf-8")
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
