@@ -1,7 +1,8 @@
-"""The models of a run: `base`, which pretrain.train makes, and those that the config's `models` has made from others.
+"""The models of a run: `base`, which pretrain.train makes, published ones, and those that the config's `models` has made from others.
 
 `models: {name: {from: the name of a model, step: the step that makes it, …}}`; any other key of an entry is one of that step's own
-section, and holds for this model alone. A model's result is that of its step's task of the same name.
+section, and holds for this model alone. A model's result is that of its step's task of the same name. An entry with neither is a
+published model, `{path: …}` or `{hub: …, revision: …}`: a root like `base`, with a tokenizer of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from crawl2llm.core.nested_dicts import lookup, merge_dicts, nest_value
 
 BASE = "base"
 BASE_STEP = "pretrain.train"  # makes it, in its only task
+PUBLISHED_STEP = "pretrain.published"  # makes the folder of a model that somebody else trained
+ENCODE_STEP = "tokenize.encode"  # the corpus in the run's own tokens
+REENCODE_STEP = "tokenize.reencode"  # the same in those of a published model, in a task for each
 # Evaluated beside them: a model of the shape of `base` with random weights, which no step makes.
 UNTRAINED = "untrained"
 EXPORT_STEP = "compress.export"  # makes files to give away of a model, which is no other model
@@ -27,7 +31,7 @@ CALIBRATED_METHODS = ("gptq", "awq")  # its methods that read text
 # Models of these steps are no parents: quantized ones can only be exported, reward models not even that.
 CHILDLESS_STEPS = (QUANTIZE_STEP, REWARD_STEP)
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
-MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP)
+MAKERS = (BASE_STEP, PUBLISHED_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP)
 # Those whose models are evaluated, exported and served:
 LANGUAGE_MODELS = tuple(step for step in MAKERS if step != REWARD_STEP)
 ENTRY_KEYS = ("from", "step")  # the keys of an entry that are not of its step's section
@@ -69,15 +73,39 @@ def has_models_of(step: str, config: Config) -> bool:
 
 
 def lineage(config: Config, model: str) -> list[str]:
-    """The models that stand on an export's card: those that it is made from, the nearest first, and UNTRAINED where it is evaluated."""
-    return [*ancestors(config["models"], model), *_untrained_model(config)]
+    """The models that stand on an export's card: those that it is made from, the nearest first, and UNTRAINED where that has the shape of
+    the last of them and is evaluated.
+    """
+    untrained = [] if is_from_published(config, model) else _untrained_model(config)
+    return [*ancestors(config["models"], model), *untrained]
 
 
 def parent(config: Config, model: str) -> str | None:
-    """The model that another is made from; None of `base`. KeyError for a name that the registry lacks."""
+    """The model that another is made from; None of a root. KeyError for a name that the registry lacks."""
     if model == UNTRAINED:
         return BASE
-    return None if model == BASE else str(config["models"][model]["from"])
+    above = None if model == BASE else config["models"][model]["from"]
+    return above and str(above)
+
+
+def root(config: Config, model: str) -> str:
+    """`base` or the published model that a model comes from, perhaps by way of others: the one whose tokenizer it has."""
+    return BASE if model == UNTRAINED else [model, *ancestors(config["models"], model)][-1]
+
+
+def is_from_published(config: Config, model: str) -> bool:
+    """Whether a model is, or comes from, a published one."""
+    return root(config, model) in published_models(config)
+
+
+def published_models(config: Config) -> list[str]:
+    """The published models, in the order of the registry."""
+    return models_made_by(config, PUBLISHED_STEP)
+
+
+def tokens_step(config: Config, model: str) -> str:
+    """The step that encodes the corpus in the tokens of a model."""
+    return REENCODE_STEP if is_from_published(config, model) else ENCODE_STEP
 
 
 def making_task(config: Config, model: str) -> tuple[str, str]:
@@ -141,9 +169,37 @@ def is_calibrated(config: dict[str, Any], model: str) -> bool:
 def ancestors(models: Config, model: str) -> list[str]:
     """The models that one is made from, the nearest first, as far as they are known; a model of a cycle ends with itself."""
     above: list[str] = []
-    while model in models and (model := models[model]["from"]) not in above:
-        above.append(model)
+    while model in models and (nearest := models[model]["from"]) and nearest not in above:
+        above.append(nearest)
+        model = nearest
     return above
+
+
+def with_root_keys(models: Config) -> Config:
+    """The registry without models that a layer takes away by null, and `from` and `step` written out where an entry leaves them out."""
+    return {
+        name: {"from": None, "step": PUBLISHED_STEP, **entry} for name, entry in models.items() if entry is not None
+    }
+
+
+def root_problems(name: str, entry: Config) -> Iterator[str]:
+    """A line for what is wrong with the entry of a published model."""
+    places = [key for key in ("path", "hub") if entry.get(key)]
+    if entry["from"]:
+        yield (
+            f"models.{name}.from is {entry['from']!r}, and the entry names no step that makes the model: set models.{name}.step; of a "
+            "published model, which is made from none, leave from out"
+        )
+    elif len(places) != 1:
+        yield (
+            f"models.{name} has {' and '.join(places) or 'neither path nor hub'}: a published model has one of path (a folder or a .gguf "
+            "file) and hub; any other has from and step"
+        )
+    elif bool(entry.get("hub")) != bool(entry.get("revision")):
+        yield (
+            f"models.{name}.revision is {entry.get('revision')!r}; with hub it is the commit, 40 hexadecimal digits, and with path there "
+            "is none"
+        )
 
 
 def card_facts(config: Config) -> Config:
@@ -162,6 +218,9 @@ def model_problems(models: Config) -> Iterator[str]:
     """
     reported: set[str] = set()
     for name, entry in models.items():
+        if entry["step"] == PUBLISHED_STEP:
+            yield from root_problems(name, entry)
+            continue
         above = ancestors(models, name)
         none = (EXPORT_STEP, REWARD_STEP) if entry["step"] == EXPORT_STEP else (EXPORT_STEP, *CHILDLESS_STEPS)
         parents = {BASE, *(candidate for candidate in models if models[candidate]["step"] not in none)}
@@ -192,8 +251,9 @@ def schema_with_models(schema: Config, models: Any) -> Config:
     general, entries = node["additionalProperties"], {}
     steps = general["properties"]["step"]["enum"]
     for name, entry in models.items() if isinstance(models, dict) else ():
-        if isinstance(entry, dict) and entry.get("step") in steps:
-            section = lookup(schema, "properties." + entry["step"].replace(".", ".properties."))
+        step = entry.get("step", PUBLISHED_STEP) if isinstance(entry, dict) else None
+        if step in steps:
+            section = lookup(schema, "properties." + step.replace(".", ".properties."))
             own_keys = {**general["properties"], **section["properties"]}
             entries[name] = {**general, "properties": own_keys, "additionalProperties": False}
     return {**schema, "properties": {**schema["properties"], "models": {**node, "properties": entries}}}
