@@ -5,7 +5,7 @@ rule compress_prune:
     """{model}/: the pruned model, and its loss at every step."""
     input:
         model=parent(),
-        tokens=manifests("tokenize.encode"),
+        tokens=inputs.tokens(),
     output:
         result("compress.prune"),
     shell:
@@ -16,7 +16,7 @@ rule compress_quantize:
     """{model}/: the model with its weights in eight or four bits."""
     input:
         model=parent(),
-        tokens=manifests_if_needed("tokenize.encode", by="compress.quantize"),
+        tokens=inputs.tokens(by="compress.quantize"),
     output:
         result("compress.quantize"),
     threads: calibration_threads

@@ -24,7 +24,7 @@ rule tokenize_encode:
 
 
 rule tokenize_reencode:
-    """{model}/: the same datasets in the tokens of a published model."""
+    """{split}/{source}/{model}-*: the same datasets in the tokens of a published model."""
     input:
         model=manifest("pretrain.published"),
         corpus=manifests("corpus.write"),

@@ -123,12 +123,14 @@ class RuleInputs:
         """That of the model that the wildcards name."""
         return self._input_function(lambda wildcards, ranged: [self._path_of_model(wildcards, wildcards.model)])
 
-    def tokens(self) -> InputFunction:
-        """Those of all tasks that encode the corpus in the tokens of the model that the wildcards name."""
+    def tokens(self, by: str = "") -> InputFunction:
+        """Those of all tasks that encode the corpus in the tokens of the model that the wildcards name; by: none where that step reads none."""
 
         def find(wildcards: Any, ranged: bool) -> list[str]:
             config = self.variants[wildcards.variant]
             step = model_registry.tokens_step(config, wildcards.model)
+            if by and step not in steps.needed_steps(by, config, wildcards.model):
+                return []
             if step == model_registry.REENCODE_STEP:
                 return [self.project.manifest_path(wildcards.variant, step, model_registry.root(config, wildcards.model))]
             return self._of_step(wildcards.variant, step, ranged)

@@ -9,10 +9,21 @@ from crawl2llm.chain.locked_packages import QUANTIZE_LOCK, lock_digest
 from crawl2llm.chain.model_registry import BASE_STEP, EXPORT_STEP, LANGUAGE_MODELS, QUANTIZE_STEP, has_models_of
 from crawl2llm.chain.step import ALL_VERDICTS, DOCUMENTS, Config, Step
 
+TOKENS = (model_registry.ENCODE_STEP, model_registry.REENCODE_STEP)
+
+
+def reads_own_tokens(step: str, need: str, config: Config, task: str) -> bool:
+    """Of the steps that encode the corpus, the one in the tokens of the model that `step` makes; without a task those of any."""
+    models = [task] if task else model_registry.models_made_by(config, step)
+    return need not in TOKENS or need in {model_registry.tokens_step(config, model) for model in models}
+
 
 def reads_text_to_calibrate(need: str, config: Config, task: str) -> bool:
     """Text is read where a model's method calibrates on it."""
-    return need != "tokenize.encode" or model_registry.is_calibrated(config, task)
+    is_text = need in TOKENS
+    return reads_own_tokens(QUANTIZE_STEP, need, config, task) and (
+        not is_text or model_registry.is_calibrated(config, task)
+    )
 
 
 def quantizing_settings(config: Config, task: str) -> Config:
@@ -32,13 +43,14 @@ def models_on_card(config: Config, task: str) -> list[str]:
 
 STEPS = {
     "compress.prune": Step(
-        inputs={"model": BASE_STEP, "tokens": "tokenize.encode"},
+        inputs={"model": BASE_STEP, "tokens": TOKENS},
         per="model",
         is_used=partial(has_models_of, "compress.prune"),
+        reads=partial(reads_own_tokens, "compress.prune"),
         environment="train",
     ),
     QUANTIZE_STEP: Step(
-        inputs={"model": BASE_STEP, "tokens": "tokenize.encode"},
+        inputs={"model": BASE_STEP, "tokens": TOKENS},
         optional=("tokens",),
         per="model",
         is_used=partial(has_models_of, QUANTIZE_STEP),
