@@ -67,6 +67,11 @@ def models_made_by(config: Config, step: str) -> list[str]:
     return [name for name, entry in config["models"].items() if entry["step"] == step]
 
 
+def models_from_base(config: Config, step: str) -> list[str]:
+    """Those of them that come from `base`, whose shape the config knows."""
+    return [name for name in models_made_by(config, step) if not is_from_published(config, name)]
+
+
 def has_models_of(step: str, config: Config) -> bool:
     """Whether the registry has a model of a step."""
     return bool(models_made_by(config, step))
@@ -252,7 +257,7 @@ def schema_with_models(schema: Config, models: Any) -> Config:
     steps = general["properties"]["step"]["enum"]
     for name, entry in models.items() if isinstance(models, dict) else ():
         step = entry.get("step", PUBLISHED_STEP) if isinstance(entry, dict) else None
-        if step in steps:
+        if step is not None and step in steps:
             section = lookup(schema, "properties." + step.replace(".", ".properties."))
             own_keys = {**general["properties"], **section["properties"]}
             entries[name] = {**general, "properties": own_keys, "additionalProperties": False}

@@ -55,10 +55,33 @@ def render_messages(tokenizer: Any, messages: list[dict[str, str]], begin_answer
         text = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=begin_answer))
     except Exception as error:  # whatever a template of somebody else raises
         raise InputError(f"the model's chat template cannot lay out a conversation: {error}") from error
+    return without_beginning(tokenizer, text)
+
+
+def without_beginning(tokenizer: Any, text: str) -> str:
+    """A text without the token of a beginning at its head, if the tokenizer puts that before every text itself."""
     first = tokenizer.bos_token
     if first and text.startswith(first) and tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]:
         return text.removeprefix(first)
     return text
+
+
+def take_end_of_turn(tokenizer: Any) -> None:
+    """Let the end token of a tokenizer be the special token with which its chat template ends an answer, if there is one: some models
+    are published with that of their pre-training, which no answer ends with.
+    """
+    if not tokenizer.chat_template:
+        return
+    try:
+        turns = [user_message(QUESTION), {"role": "assistant", "content": ANSWER}]
+        tail = render_messages(tokenizer, turns, begin_answer=False).partition(ANSWER)[2].lstrip()
+    except InputError:  # which is said where somebody asks the model
+        return
+    names = [
+        str(token) for token in tokenizer.added_tokens_decoder.values() if token.special and tail.startswith(str(token))
+    ]
+    if names and max(names, key=len) != tokenizer.eos_token:
+        tokenizer.eos_token = max(names, key=len)
 
 
 def layout_for(template: Template, tokenizer: Any) -> Template:

@@ -20,11 +20,11 @@ import torch
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training.batch import IGNORE, MicroBatch
+from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.data import Tokens, windows_from
 from crawl2llm.training.heldout import Piece, pad_windows
 from crawl2llm.training.question_cuts import FittedRows, fit_pairs
 from crawl2llm.training.shared_settings import PairTrainingSettings, TuningSettings
-from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.template import Template, read_pairs
 
 Row = list[Piece]  # the pairs that stand in one row of a micro-batch, each for itself

@@ -124,7 +124,10 @@ class RuleInputs:
         return self._input_function(lambda wildcards, ranged: [self._path_of_model(wildcards, wildcards.model)])
 
     def tokens(self, by: str = "") -> InputFunction:
-        """Those of all tasks that encode the corpus in the tokens of the model that the wildcards name; by: none where that step reads none."""
+        """Those of all tasks that encode the corpus in the tokens of the model that the wildcards name.
+
+        by: a step that reads them only where the config says so.
+        """
 
         def find(wildcards: Any, ranged: bool) -> list[str]:
             config = self.variants[wildcards.variant]
@@ -132,7 +135,9 @@ class RuleInputs:
             if by and step not in steps.needed_steps(by, config, wildcards.model):
                 return []
             if step == model_registry.REENCODE_STEP:
-                return [self.project.manifest_path(wildcards.variant, step, model_registry.root(config, wildcards.model))]
+                return [
+                    self.project.manifest_path(wildcards.variant, step, model_registry.root(config, wildcards.model))
+                ]
             return self._of_step(wildcards.variant, step, ranged)
 
         return self._input_function(find)

@@ -14,11 +14,11 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align.layouts import DPO, KTO, LABELS, LEARNS_FROM, PREFERENCE
 from crawl2llm.stages.align.pairs import Row, layout_of, layouts_in, read_rows, result_row
 from crawl2llm.training import pair_batches
+from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.heldout import Piece
 from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch, tokenized_pairs
 from crawl2llm.training.question_cuts import FittedRows, cut_prompt, fit_pairs
 from crawl2llm.training.shared_settings import TuningSettings
-from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.template import Template
 
 # Texts of a row that are laid out behind its question.

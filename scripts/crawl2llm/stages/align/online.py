@@ -30,11 +30,11 @@ from crawl2llm.stages.align.run import Alignment
 from crawl2llm.stages.align.settings import RewardEntry, TrainSettings
 from crawl2llm.training import adapters, memory
 from crawl2llm.training.batch import IGNORE, MicroBatch
+from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.engine import Update
 from crawl2llm.training.model_loading import model_name
 from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch, tokenized_pairs
 from crawl2llm.training.question_cuts import fit_pairs
-from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.template import Template
 
 Answer = tuple[int, int]  # (place of a prompt in the step, number of the answer to it)

@@ -163,7 +163,9 @@ def card_text(
 def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
     """What the model is, in a few lines."""
     size = count_parameters(facts)
-    shape = facts.root_model.summary.get("shape") or {key: facts.published[key] for key in facts.published if key == "type"}
+    shape = facts.root_model.summary.get("shape") or {
+        key: facts.published[key] for key in facts.published if key == "type"
+    }
     yield f"# {name}\n"
     kind = f", of the architecture `{shape['type']}` of transformers" if shape else ""
     yield f"A causal language model of {size:,} parameters{kind}, made by crawl2llm, a workflow from web crawl to evaluated language model."
@@ -171,11 +173,9 @@ def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
     origin = "Trained from scratch" if is_from_scratch(facts) else "Trained on from another model's weights"
     yield f"{origin}: {', then '.join(steps)}.\n"
     if facts.published:
-        own_licence = facts.published["licence"]
-        yield (
-            f"It comes from {facts.published['name']}" + (f", whose licence is {own_licence}" if own_licence else "") + f"; what was published "
-            f"with that is in `{PARENT_CARD}` and the files LICENSE and NOTICE, as far as there was any.\n"
-        )
+        licence = facts.published["licence"]
+        stated = f", whose licence is {licence}" if licence else ""
+        yield f"It comes from {facts.published['name']}{stated}; what was published with that lies here ({PARENT_CARD}, LICENSE, NOTICE).\n"
     if licence_of(facts, settings) is None:
         yield "Its licence was not stated when it was exported.\n"
     if not all(model.summary.get("trained", True) for model in facts.models):
@@ -206,7 +206,7 @@ def usage_lines(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: st
     if not has_chat_template(facts):
         yield f"{name} was not fine-tuned: it goes on with a text, and has no chat template.\n"
     if context := facts.published.get("context"):
-        yield f"Its context is {context:,} tokens. The text below is what this run evaluated it on, and trained it on where a step says so.\n"
+        yield f"Its context is {context:,} tokens. This run evaluated it on the text below, and trained it on that where a step says so.\n"
     if context := facts.root_model.summary.get("shape", {}).get("context"):
         yield (
             f"Its context is {context:,} tokens. It was trained on the text below{unlisted_training(facts)}; it may write what is "

@@ -36,7 +36,7 @@ def check_pruned(config: dict[str, Any]) -> None:
     Of a mixture, whose experts transformers holds in one array a layer, `magnitude` and `2:4` would take attention alone, and say nothing.
     """
     kind = config["pretrain"]["train"]["model"]["type"]
-    for name in model_registry.models_made_by(config, PRUNE_STEP):
+    for name in model_registry.models_from_base(config, PRUNE_STEP):
         method = model_registry.section(config, PRUNE_STEP, name)["method"]
         key = model_registry.key_path(config, PRUNE_STEP, name, "method")
         if method == "structured" and kind not in TYPES:
@@ -54,19 +54,21 @@ def check_pruned(config: dict[str, Any]) -> None:
 def check_kept(config: dict[str, Any]) -> None:
     """InputError for a `keep` of compress.quantize that is no regular expression, or that no layer is called by.
 
-    Names are known of TYPES, and not of a model that was pruned, which may have fewer layers.
+    Names are known of TYPES, and not of a model that was pruned, which may have fewer layers, nor of a published one.
     """
     layer_names = linear_layer_names(config["pretrain"]["train"]["model"])
     for name in model_registry.models_made_by(config, model_registry.QUANTIZE_STEP):
         key = model_registry.key_path(config, model_registry.QUANTIZE_STEP, name, "keep")
         above = model_registry.ancestors(config["models"], name)
-        pruned = any(model_registry.making_task(config, parent)[0] == PRUNE_STEP for parent in above)
+        other_layers = model_registry.is_from_published(config, name) or PRUNE_STEP in (
+            model_registry.making_task(config, parent)[0] for parent in above
+        )
         for pattern in model_registry.section(config, model_registry.QUANTIZE_STEP, name)["keep"]:
             try:
                 expression = re.compile(pattern)
             except re.error as wrong:
                 raise InputError(f"{key} has {pattern!r}, which is not a regular expression: {wrong}") from wrong
-            if layer_names and not pruned and not any(map(expression.search, layer_names)):
+            if layer_names and not other_layers and not any(map(expression.search, layer_names)):
                 raise InputError(
                     f"{key} has {pattern!r}, which no linear layer is called by; they are called {', '.join(layer_names[: len(PARTS)])}, …"
                 )

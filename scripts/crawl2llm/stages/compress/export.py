@@ -47,7 +47,9 @@ def body(args: argparse.Namespace, settings: card.Task, manifest: Manifest) -> l
         files += [out / gguf["file"] for gguf in ggufs]
     if SAFETENSORS in settings.types:
         # Those that its manifest lists, not what somebody laid beside them.
-        for path in sorted(path for path in map(model.file, model.files) if path.parent == folder and path.name != CARD):
+        for path in sorted(
+            path for path in map(model.file, model.files) if path.parent == folder and path.name != CARD
+        ):
             shutil.copyfile(path, out / path.name)
             files.append(out / path.name)
     files += copy_papers(model_facts.root_model.manifest, out) if model_facts.published else []

@@ -34,7 +34,9 @@ def body(args: argparse.Namespace, task: Task, manifest: Manifest) -> list[Path]
     source = published_source(task.path, task.hub, task.revision)
     check_published(source, key)
     if (content := content_digest(source)) != task.content:
-        raise InputError(f"{key} is {str(source)!r}: its files have changed since the run began ({content}, planned {task.content})")
+        raise InputError(
+            f"{key} is {str(source)!r}: its files have changed since the run began ({content}, planned {task.content})"
+        )
     folder = model_folder(args.manifest) / model.FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     facts = write_model_folder(source, folder)

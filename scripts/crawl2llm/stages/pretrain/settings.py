@@ -31,9 +31,9 @@ class PublishedSettings(Settings):
         "In place of `path`: the name on the Hugging Face hub of a model that `crawl2llm fetch-model` has fetched.",
         placement=True,
     )
-    revision: (
-        Annotated[str, Allowed(pattern="^[0-9a-f]{40}$", form="a commit, 40 hexadecimal digits")] | None
-    ) = setting(None, "Of `hub`: the commit.", placement=True)
+    revision: Annotated[str, Allowed(pattern="^[0-9a-f]{40}$", form="a commit, 40 hexadecimal digits")] | None = (
+        setting(None, "Of `hub`: the commit.", placement=True)
+    )
 
 
 class PretrainSettings(Settings):
