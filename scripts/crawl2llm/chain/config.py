@@ -110,7 +110,8 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
     lines = list(dict.fromkeys(line for error in schema_errors(config) for line in error_lines(error)))
     complete = {} if lines else fill_data_folder(with_defaults(config))
-    lines += model_registry.model_problems(complete.get("models", {}))
+    if complete:
+        lines += model_registry.model_problems(complete["models"], model_registry.trains_base(complete))
     if not lines:
         lines += _markup_problems(complete)
         by_hand = set(complete["variants"])

@@ -39,9 +39,11 @@ Config = dict[str, Any]
 
 
 def language_models(config: Config) -> list[str]:
-    """Every language model, in the order of the registry; `base` is the first. What is exported is a model of another name."""
+    """Every language model, in the order of the registry; `base` is the first, if it is trained. What is exported is a model of another
+    name.
+    """
     return [
-        BASE,
+        *base_of_run(config),
         *(name for name, entry in config["models"].items() if entry["step"] not in (EXPORT_STEP, REWARD_STEP)),
     ]
 
@@ -52,7 +54,17 @@ def evaluated_models(config: Config) -> list[str]:
 
 
 def _untrained_model(config: Config) -> list[str]:
-    return [UNTRAINED] if config["evaluate"]["model"]["untrained"] else []
+    return [UNTRAINED] if config["evaluate"]["model"]["untrained"] and trains_base(config) else []
+
+
+def trains_base(config: Config) -> bool:
+    """Whether the run trains `base`, or begins with published models alone."""
+    return bool(config["pretrain"]["train"]["enabled"])
+
+
+def base_of_run(config: Config) -> list[str]:
+    """[`base`] if the run trains it."""
+    return [BASE] if trains_base(config) else []
 
 
 def names_in_variants(variants: dict[str, Config]) -> list[str]:
@@ -120,7 +132,7 @@ def making_task(config: Config, model: str) -> tuple[str, str]:
 
 def model_rows(config: Config) -> list[dict[str, Any]]:
     """Every model as {name, from, step}, in the order of the registry, reward models too: what the report shows."""
-    names = [BASE, *(name for name, entry in config["models"].items() if entry["step"] != EXPORT_STEP)]
+    names = [*base_of_run(config), *(name for name, entry in config["models"].items() if entry["step"] != EXPORT_STEP)]
     return [{"name": name, "from": parent(config, name), "step": making_task(config, name)[0]} for name in names]
 
 
@@ -217,8 +229,8 @@ def card_facts(config: Config) -> Config:
     return {"sources": sources, "kept_languages": languages}
 
 
-def model_problems(models: Config) -> Iterator[str]:
-    """A line for each model that is made from none: from one that is not there, from itself by way of others, from an export, or from one
+def model_problems(models: Config, base: bool = True) -> Iterator[str]:
+    """base: whether the run trains `base`. A line for each model that is made from none: from one that is not there, from itself by way of others, from an export, or from one
     of CHILDLESS_STEPS: quantized models can only be exported, reward models not even that.
     """
     reported: set[str] = set()
@@ -228,7 +240,7 @@ def model_problems(models: Config) -> Iterator[str]:
             continue
         above = ancestors(models, name)
         none = (EXPORT_STEP, REWARD_STEP) if entry["step"] == EXPORT_STEP else (EXPORT_STEP, *CHILDLESS_STEPS)
-        parents = {BASE, *(candidate for candidate in models if models[candidate]["step"] not in none)}
+        parents = {*([BASE] if base else []), *(candidate for candidate in models if models[candidate]["step"] not in none)}
         if name in reported or (entry["from"] in parents and name not in above):
             continue
         reported |= set(above) if name in above else set()
@@ -242,9 +254,11 @@ def model_problems(models: Config) -> Iterator[str]:
                 if parent_step == EXPORT_STEP
                 else f"which {parent_step} makes, and no other model is made from one of those"
             )
+        if entry["from"] == BASE:
+            why = "which pretrain.train.enabled false leaves out"
         if entry["from"] == name:
             why = "the model itself"
-        yield f"models.{name}.from is {entry['from']!r}, {why}; allowed: {', '.join([BASE, *allowed])}"
+        yield f"models.{name}.from is {entry['from']!r}, {why}; allowed: {', '.join([*([BASE] if base else []), *allowed]) or 'none is there'}"
 
 
 def schema_with_models(schema: Config, models: Any) -> Config:

@@ -178,10 +178,10 @@ def needed_steps(step: str, config: Config, task: str = "") -> tuple[str, ...]:
     facts = STEPS[step]
     needs = resolve_needs(step, used_filters(config))
     names = tuple(name for name in needs if is_read(name, step, config, task))
-    if facts.models_read or (facts.per == "model" and set(MAKERS) & set(names)):
+    if facts.models_read or (facts.per == "model" and set(MAKERS) & set(needs)):
         makers = {model_registry.making_task(config, model)[0] for model in models_read(step, config, task)}
         rest = tuple(name for name in names if name not in MAKERS)
-        names = tuple(name for name in MAKERS if name in makers) + rest
+        names = tuple(name for name in MAKERS if name in makers and is_used(name, config)) + rest
     return names
 
 

@@ -12,6 +12,7 @@ from crawl2llm.chain.model_registry import (
     evaluated_models,
     language_models,
     tokens_step,
+    trains_base,
 )
 from crawl2llm.chain.shared_reference import main_config
 from crawl2llm.chain.step import Config, Step, pick_keys
@@ -29,7 +30,7 @@ def searches_training_text(config: Config) -> bool:
 
 def has_curve(config: Config) -> bool:
     """Whether a number of steps says how far apart the points of the curve are."""
-    return bool(config["evaluate"]["curve"]["every"])
+    return trains_base(config) and bool(config["evaluate"]["curve"]["every"])
 
 
 def compares_variants(config: Config) -> bool:

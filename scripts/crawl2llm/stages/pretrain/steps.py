@@ -7,6 +7,7 @@ from pathlib import Path
 
 from crawl2llm.chain import halving, model_registry
 from crawl2llm.chain.config_schema import tracked_section
+from crawl2llm.chain.model_registry import trains_base
 from crawl2llm.chain.step import Config, Step
 from crawl2llm.core.settings import AUTO
 from crawl2llm.training.published.folder import content_digest
@@ -22,7 +23,7 @@ MIXED_BY = {"language": "language.score", "quality": "quality.score", "topic": "
 
 def has_phases(config: Config) -> bool:
     """Whether the config has phases of a mix."""
-    return bool(config["pretrain"]["mix"]["phases"])
+    return trains_base(config) and bool(config["pretrain"]["mix"]["phases"])
 
 
 def packed_trainings(config: Config) -> list[Config]:
@@ -40,7 +41,7 @@ def packed_trainings(config: Config) -> list[Config]:
 
 def packs_stream(config: Config) -> bool:
     """Whether a training packs the documents of the stream; those of a mix pretrain.mix packs."""
-    return bool(packed_trainings(config)) and not has_phases(config)
+    return trains_base(config) and bool(packed_trainings(config)) and not has_phases(config)
 
 
 def pack_settings(config: Config, task: str) -> Config:
@@ -121,6 +122,7 @@ STEPS = {
     PACK: Step(inputs={"tokens": "tokenize.encode"}, is_used=packs_stream, extra_settings=pack_settings),
     # What the training will take, from which checkpoint it starts, too.
     "pretrain.plan": Step(
+        is_used=trains_base,
         reads=reads_windows,
         extra_settings=training_settings,
         extra_paths=TRAINING_PATHS,
@@ -146,6 +148,7 @@ STEPS = {
     "pretrain.halve": Step(inputs={"rungs": "pretrain.rung"}, is_used=halving.is_used, extra_settings=judging_settings),
     "pretrain.train": Step(
         (*TOKENS, MIX, "pretrain.halve"),
+        is_used=trains_base,
         inputs={**TOKEN_INPUTS, "mix": MIX, "packs": PACK},
         optional=("mix", "packs"),
         reads=reads_packing,
