@@ -234,6 +234,8 @@ def model_problems(models: Config, base: bool = True) -> Iterator[str]:
     of CHILDLESS_STEPS: quantized models can only be exported, reward models not even that.
     """
     reported: set[str] = set()
+    if not base and not any(entry["step"] == PUBLISHED_STEP for entry in models.values()):
+        yield "pretrain.train.enabled is false, and models has no published model to begin with, an entry with path or hub"
     for name, entry in models.items():
         if entry["step"] == PUBLISHED_STEP:
             yield from root_problems(name, entry)

@@ -114,7 +114,7 @@ def card_metadata(facts: Facts, settings: Task, name: str, types: Iterable[str])
         language=languages or None,
         library_name="transformers" if SAFETENSORS in types else "gguf",
         pipeline_tag=TASK,
-        base_model=settings.base_model or facts.published.get("name"),
+        base_model=settings.base_model or facts.published_root.get("name"),
         tags=[
             "crawl2llm",
             *(["gguf"] if ggufs else []),
@@ -129,7 +129,7 @@ def card_metadata(facts: Facts, settings: Task, name: str, types: Iterable[str])
 
 def licence_of(facts: Facts, settings: Task) -> str | None:
     """The licence that the config names, or else that of the published model that this one comes from."""
-    return settings.licence or facts.published.get("licence") or None
+    return settings.licence or facts.published_root.get("licence") or None
 
 
 def quantization_tags(facts: Facts) -> list[str]:
@@ -164,7 +164,7 @@ def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
     """What the model is, in a few lines."""
     size = count_parameters(facts)
     shape = facts.root_model.summary.get("shape") or {
-        key: facts.published[key] for key in facts.published if key == "type"
+        key: facts.published_root[key] for key in facts.published_root if key == "type"
     }
     yield f"# {name}\n"
     kind = f", of the architecture `{shape['type']}` of transformers" if shape else ""
@@ -172,10 +172,10 @@ def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
     steps = [f"{MADE_BY.get(model.step, f'made by {model.step}')} ({model.name})" for model in facts.models[::-1]]
     origin = "Trained from scratch" if is_from_scratch(facts) else "Trained on from another model's weights"
     yield f"{origin}: {', then '.join(steps)}.\n"
-    if facts.published:
-        licence = facts.published["licence"]
+    if facts.published_root:
+        licence = facts.published_root["licence"]
         stated = f", whose licence is {licence}" if licence else ""
-        yield f"It comes from {facts.published['name']}{stated}; what was published with that lies here ({PARENT_CARD}, LICENSE, NOTICE).\n"
+        yield f"It comes from {facts.published_root['name']}{stated}; what was published with that lies here ({PARENT_CARD}, LICENSE, NOTICE).\n"
     if licence_of(facts, settings) is None:
         yield "Its licence was not stated when it was exported.\n"
     if not all(model.summary.get("trained", True) for model in facts.models):
@@ -205,7 +205,7 @@ def usage_lines(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: st
         yield GGUF_CODE.format(file=ggufs[-1]["file"], call=CALLS[has_chat_template(facts)])
     if not has_chat_template(facts):
         yield f"{name} was not fine-tuned: it goes on with a text, and has no chat template.\n"
-    if context := facts.published.get("context"):
+    if context := facts.published_root.get("context"):
         yield f"Its context is {context:,} tokens. This run evaluated it on the text below, and trained it on that where a step says so.\n"
     if context := facts.root_model.summary.get("shape", {}).get("context"):
         yield (

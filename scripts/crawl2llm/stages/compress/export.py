@@ -52,7 +52,7 @@ def body(args: argparse.Namespace, settings: card.Task, manifest: Manifest) -> l
         ):
             shutil.copyfile(path, out / path.name)
             files.append(out / path.name)
-    files += copy_papers(model_facts.root_model.manifest, out) if model_facts.published else []
+    files += copy_papers(model_facts.root_model.manifest, out) if model_facts.published_root else []
     write_atomically(
         out / CARD,
         card.format_card(model_facts, settings, name, ggufs, AUTO if auto_finds_tokenizer(folder) else PLAIN),

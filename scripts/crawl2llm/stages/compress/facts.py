@@ -65,7 +65,7 @@ class Facts:
         return self.models[-1]
 
     @property
-    def published(self) -> dict[str, Any]:
+    def published_root(self) -> dict[str, Any]:
         """What a published root says of itself; empty where the root is `base`."""
         return self.root_model.summary if self.root_model.step == PUBLISHED_STEP else {}
 
