@@ -1,0 +1,162 @@
+"""What is no whole published model is refused in one line, by the headers of its files alone."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crawl2llm.core.errors import InputError
+from crawl2llm.training.published.checks import causal_types, check_published
+from crawl2llm.training.published.gguf_file import TYPES, read_header
+from tests.unit.stages.compress.conftest import needs_llama
+
+LABEL = "models.small.path"
+
+
+def edit(name: str, **keys: Any) -> Callable[[Path], None]:
+    """An edit of a folder: keys of a file of JSON."""
+
+    def change(folder: Path) -> None:
+        file = folder / name
+        content = json.loads(file.read_text()) if file.exists() else {}
+        file.write_text(json.dumps({**content, **keys}))
+
+    return change
+
+
+def to_pickle(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def cut(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no config.json": (lambda folder: (folder / "config.json").unlink(), "a folder without config.json"),
+    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "its config.json is no JSON"),
+    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "a folder without tokenizer"),
+    "another type": (edit("config.json", model_type="bert2"), "model_type is 'bert2' in its config.json, which is no"),
+    "code": (edit("config.json", auto_map={"AutoModel": "a.B"}), "its config.json has auto_map, code of its own"),
+    "code of a tokenizer": (edit("tokenizer_config.json", auto_map={"a": 1}), "tokenizer_config.json has auto_map"),
+    "pickles": (to_pickle, "its weights are pickles .pytorch_model.bin., .* safetensors only"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "a folder without weights"),
+    "cut": (cut, "model.safetensors has 19,[0-9]+ bytes, and its header says 19,[0-9]+; fetch it again"),
+    "cut header": (
+        lambda folder: (folder / "model.safetensors").write_bytes(struct.pack("<Q", 100) + b"{"),
+        "the header of model.safetensors is damaged or cut off",
+    ),
+    "a shard missing": (
+        edit("model.safetensors.index.json", weight_map={"a": "model-00002-of-00002.safetensors"}),
+        "half a download, model-00002-of-00002.safetensors of its model.safetensors.index.json is missing",
+    ),
+    "half a download": (lambda folder: (folder / "a.incomplete").touch(), "half a download .a.incomplete."),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_folder_that_is_no_whole_model_is_refused(small: Path, name: str) -> None:
+    check_published(small, LABEL)
+    change, message = BROKEN[name]
+    change(small)
+    with pytest.raises(InputError, match=f"^{LABEL} is '{small}': [^\n]*{message}[^\n]*$"):
+        check_published(small, LABEL)
+
+
+def test_what_is_not_there_or_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"^{LABEL} is '.*none': there is no such folder or file$"):
+        check_published(tmp_path / "none", LABEL)
+    (tmp_path / "model.bin").touch()
+    with pytest.raises(InputError, match=f"^{LABEL} is '.*model.bin'; allowed: a folder with"):
+        check_published(tmp_path / "model.bin", LABEL)
+
+
+def test_the_types_are_those_of_transformers_and_need_no_torch() -> None:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    assert causal_types() == MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
+    program = (
+        "import sys; from crawl2llm.training.published import checks, folder, hub; checks.causal_types()\n"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'gguf', 'huggingface_hub')))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_types_of_tensors_have_the_sizes_that_ggml_gives_them() -> None:
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    kinds = {number: GGMLQuantizationType(number) for number in TYPES}
+    assert {number: (kind.name, *GGML_QUANT_SIZES[kind]) for number, kind in kinds.items()} == TYPES
+
+
+def written_gguf(file: Path, architecture: str = "llama", **keys: Any) -> Path:
+    """A GGUF file of one matrix, by the package that llama.cpp's converter writes with."""
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(file, architecture)
+    for key, value in keys.items():
+        writer.add_string(key.replace("__", "."), value)
+    writer.add_array("tokenizer.ggml.tokens", ["a", "b"])
+    writer.add_tensor("token_embd.weight", np.zeros((2, 32), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def test_a_gguf_file_that_ends_anywhere_is_refused(tmp_path: Path) -> None:
+    whole = written_gguf(tmp_path / "whole.gguf")
+    assert read_header(whole, LABEL).tensors["token_embd.weight"].shape == (2, 32)
+    data = whole.read_bytes()
+    for size in range(len(data)):
+        (tmp_path / "cut.gguf").write_bytes(data[:size])
+        with pytest.raises(InputError, match=rf"^{LABEL}: [^\n]*cut.gguf[^\n]*$"):
+            read_header(tmp_path / "cut.gguf", LABEL)
+    for at in range(4, len(data) - 256):  # sizes that are larger than any file
+        (tmp_path / "bad.gguf").write_bytes(data[:at] + b"\xff" * 8 + data[at + 8 :])
+        try:
+            check_published(tmp_path / "bad.gguf", LABEL)
+        except InputError as error:
+            assert "\n" not in str(error)
+        else:
+            raise AssertionError("it lacks the keys of a shape")
+
+
+def test_what_a_gguf_file_has_to_be_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is of the architecture 'gemma3'; allowed: llama, qwen2, qwen3"):
+        check_published(written_gguf(tmp_path / "a.gguf", "gemma3"), LABEL)
+    with pytest.raises(InputError, match="llama.embedding_length is None; a number above 0 is needed"):
+        check_published(written_gguf(tmp_path / "b.gguf"), LABEL)
+    data = (tmp_path / "b.gguf").read_bytes()
+    entry = data.index(b"token_embd.weight") + len(b"token_embd.weight") + 4 + 16  # behind dimensions: the type's number
+    (tmp_path / "c.gguf").write_bytes(data[:entry] + struct.pack("<I", 19) + data[entry + 4 :])
+    with pytest.raises(InputError, match="token_embd.weight has the tensor type number 19, which is not read; allowed"):
+        check_published(tmp_path / "c.gguf", LABEL)
+
+
+@needs_llama
+@pytest.mark.slow
+def test_a_pre_tokenizer_and_a_scaling_that_are_not_known_are_refused(
+    random_model: Callable[..., Path], converted: Callable[..., Path], tmp_path: Path
+) -> None:
+    data, file = converted(random_model("llama"), "f16").read_bytes(), tmp_path / "other.gguf"
+    at = data.index(b"tokenizer.ggml.pre") + len(b"tokenizer.ggml.pre") + 4 + 8
+    assert data[at:].startswith(b"smollm")
+    for old, new, message in (
+        (b"smollm", b"tekken", "tokenizer.ggml.pre is 'tekken'; allowed: gpt-2, smollm, llama-bpe, qwen2"),
+        (b"blk.1.ffn_up", b"blk.1.ffn_uq", "has a tensor blk.1.ffn_uq.weight, which llama does not have here"),
+        (b"blk.1.ffn_up", b"blk.0.ffn_up", "has no tensor of model.layers.1.mlp.up_proj.weight"),
+    ):
+        file.write_bytes(data.replace(old, new, 1))
+        with pytest.raises(InputError, match=f"^{LABEL}: {file}:? {message}"):
+            check_published(file, LABEL)
