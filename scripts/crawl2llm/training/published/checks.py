@@ -48,8 +48,8 @@ def _check_folder(path: Path, where: str) -> None:
         hint = f"; did you mean {ggufs[0]}?" if ggufs else ""
         raise InputError(f"{where}: a folder without {CONFIG}{hint}")
     config = read_json(path / CONFIG, where)
-    for name, content in ((CONFIG, config), ("tokenizer_config.json", read_json(path / "tokenizer_config.json", where))):
-        if content.get("auto_map"):
+    for name in (CONFIG, "tokenizer_config.json"):
+        if read_json(path / name, where).get("auto_map"):
             raise InputError(f"{where}: its {name} has auto_map, code of its own, which is never run")
     kind = config.get("model_type")
     if kind not in causal_types():
@@ -59,8 +59,7 @@ def _check_folder(path: Path, where: str) -> None:
     if not (path / TOKENIZER).is_file():
         raise InputError(f"{where}: a folder without tokenizer ({TOKENIZER})")
     read_json(path / TOKENIZER, where)
-    files = weight_files(path, where)
-    for file in files:
+    for file in weight_files(path, where):
         check_safetensors(file, where)
 
 

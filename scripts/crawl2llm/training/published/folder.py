@@ -54,7 +54,7 @@ class PublishedFacts:
 
 
 def content_digest(source: Path) -> str:
-    """The digest of what decides a model, in hex: weights, configuration, tokenizer and template, by content; place and times count nothing.
+    """The digest of what decides a model, in hex: weights, configuration, tokenizer, template; place and times count nothing.
 
     Digests of files are cached (core/content_hash.py). Raises InputError or OSError for a folder without weights.
     """

@@ -44,6 +44,45 @@ def llama_ids(file: Path, texts: Sequence[str], place: Path) -> list[list[int]]:
     return list(json.loads(done.stdout.splitlines()[-1]))
 
 
+def write_gguf(file: Path, kind: str = "Q4_1", **keys: Any) -> Path:
+    """A GGUF file of a Llama of one layer with random weights, whose matrices have the type `kind`. keys: its keys that differ, by what
+    stands behind the last dot (None: it lacks that one), and other names of tensors."""
+    from gguf import GGMLQuantizationType, GGUFWriter
+    from gguf.quants import quantize
+
+    texts = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm"}
+    numbers = {
+        "block_count": 1, "context_length": 64, "embedding_length": 64, "feed_forward_length": 96, "attention.head_count": 4,
+        "attention.head_count_kv": 2,
+    }  # fmt: skip
+    writer = GGUFWriter(file, str(keys.get("architecture", "llama")))
+    for key, text in texts.items():
+        writer.add_string(key, str(keys.get(key.rpartition(".")[2], text)))
+    for key, number in {**numbers, "attention.sliding_window": None}.items():
+        if (value := keys.get(key.rpartition(".")[2], number)) is not None:
+            writer.add_uint32(f"llama.{key}", int(value))
+    writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
+    writer.add_array(
+        "tokenizer.ggml.tokens", [*(chr(97 + n) for n in range(26)), "<|end|>", "ab", "[PAD28]", "[PAD29]"]
+    )
+    writer.add_array("tokenizer.ggml.token_type", [1] * 26 + [3, 1, 5, 5])
+    writer.add_array("tokenizer.ggml.merges", ["a b"])
+    writer.add_uint32("tokenizer.ggml.eos_token_id", 26)
+    random = np.random.default_rng(0)
+    layer = {"attn_q": (64, 64), "attn_k": (32, 64), "attn_v": (32, 64), "attn_output": (64, 64), "ffn_gate": (96, 64),
+             "ffn_up": (96, 64), "ffn_down": (64, 96), "attn_norm": (64,), "ffn_norm": (64,)}  # fmt: skip
+    shapes = {"token_embd": (30, 64), **{f"blk.0.{name}": shape for name, shape in layer.items()}, "output_norm": (64,)}
+    for name, shape in shapes.items():
+        values = random.standard_normal(shape, np.float32)
+        type_ = GGMLQuantizationType[kind if len(shape) > 1 else "F32"]
+        writer.add_tensor(f"{keys.get(name, name)}.weight", quantize(values, type_), raw_dtype=type_)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A folder as the hub has one, of a model of one matrix."""
@@ -59,17 +98,12 @@ def small(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def converted(tmp_path: Path) -> Callable[..., Path]:
-    """converted(folder, TYPE): a model's folder as a GGUF file, by llama.cpp's converter and quantizer."""
+    """converted(folder, TYPE): a model's folder as a GGUF file, by llama.cpp's converter."""
 
-    def convert(folder: Path, kind: str = "f32") -> Path:
-        home, file, unquantized = gguf_support.TOOLS.folder(), tmp_path / f"{kind}.gguf", kind in gguf.UNQUANTIZED
-        source = file if unquantized else tmp_path / "f32.gguf"
-        job = {"model": str(folder), "type": kind if unquantized else "f32", "name": "Small", "file": str(source)}
-        gguf.run_job(
-            home, tmp_path, do="convert", converter=str(home / "llama.cpp"), pre=gguf.pre_tokenizer(folder), **job
-        )
-        if not unquantized:
-            gguf.run_job(home, tmp_path, do="quantize", source=str(source), file=str(file), type=kind, threads=1)
+    def convert(folder: Path, kind: str) -> Path:
+        home, file = gguf_support.TOOLS.folder(), tmp_path / f"{kind}.gguf"
+        job = {"converter": str(home / "llama.cpp"), "pre": gguf.pre_tokenizer(folder), "model": str(folder)}
+        gguf.run_job(home, tmp_path, do="convert", type=kind, name="Small", file=str(file), **job)
         return file
 
     return convert

@@ -13,18 +13,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.compress.gguf_reference import TEXTS, own_tokenizer
+from crawl2llm.training.model_loading import load_model
 from crawl2llm.training.published import tool
 from crawl2llm.training.published.checks import check_published
 from crawl2llm.training.published.folder import content_digest, write_model_folder
-from crawl2llm.training.published.gguf_file import read_header
 from tests.unit.stages.compress.conftest import needs_llama
-from tests.unit.training.published.conftest import llama_ids, needs_published
+from tests.unit.training.published.conftest import llama_ids, needs_published, write_gguf
 
 POSITIONS = {
     "llama": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -65,21 +66,20 @@ def test_what_llama_cpp_converted_is_the_same_model_again(
     assert facts.parameters == sum(value.size for value in weights.values())
 
 
-@needs_llama
 @pytest.mark.slow
-def test_weights_are_those_that_transformers_reads(
-    random_model: Callable[..., Path], converted: Callable[..., Path], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("kind", ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"])
+def test_weights_are_those_that_transformers_reads(tmp_path: Path, kind: str) -> None:
     from transformers import AutoModelForCausalLM
 
-    file = converted(random_model("llama", hidden_size=256, intermediate_size=256), "q4_k_m")
+    file = write_gguf(tmp_path / "small.gguf", kind)
     facts = write_model_folder(file, tmp_path / "back")
-    assert {tensor.type for tensor in read_header(file, "x").tensors.values()} >= {"Q4_K", "Q6_K", "F32"}
-    assert facts.quantization == "Q4_K"
-    theirs = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype="float32").state_dict()
-    ours = load_file(tmp_path / "back/model.safetensors")
-    assert ours.keys() == theirs.keys() - {"lm_head.weight"}
-    assert all(np.array_equal(value, theirs[name].numpy()) for name, value in ours.items())
+    assert (facts.quantization, facts.vocabulary, facts.context) == (kind, 30, 64)
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=file.name, dtype="float32").state_dict()
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "back", dtype="auto")
+    assert model.dtype == {"F16": torch.float16, "BF16": torch.bfloat16}.get(kind, torch.float32)
+    ours = model.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(value.float(), theirs[name]) for name, value in ours.items() if "norm" not in name)
 
 
 def test_a_folder_is_the_same_wherever_it_lies(small: Path, tmp_path: Path) -> None:
@@ -112,10 +112,6 @@ def test_the_tokenizer_of_a_published_model_cuts_as_llama_cpp_does(tmp_path: Pat
 @needs_published
 @pytest.mark.slow
 def test_a_published_model_is_read_within_a_bound_of_memory_and_answers(tmp_path: Path) -> None:
-    import torch
-
-    from crawl2llm.training.model_loading import load_model
-
     folder = tool.MODEL.folder()
     program = (
         "import sys; from pathlib import Path; from tests.unit.peak_memory import peak_bytes\n"
