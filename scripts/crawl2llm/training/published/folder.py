@@ -18,7 +18,8 @@ import yaml
 
 from crawl2llm.core import content_hash
 from crawl2llm.training.published import gguf_architectures, gguf_tokenizer, gguf_weights
-from crawl2llm.training.published.checks import (
+from crawl2llm.training.published.gguf_file import read_header
+from crawl2llm.training.published.model_files import (
     CONFIG,
     INDEX,
     TOKENIZER,
@@ -28,7 +29,6 @@ from crawl2llm.training.published.checks import (
     safetensors_entries,
     weight_files,
 )
-from crawl2llm.training.published.gguf_file import read_header
 
 GENERATION = "generation_config.json"
 TEMPLATE = "chat_template.jinja"
