@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def same_environment() -> Iterator[None]:
-    """What a test does to the variables of this process ends with it: GLIBC_TUNABLES of a training would change what later tests measure."""
+    """What a test does to the variables of this process ends with it: those of a training would change what later tests measure."""
     before = dict(os.environ)
     yield
     for name in os.environ.keys() - before.keys():
