@@ -20,6 +20,8 @@ from crawl2llm.training.published.model_files import (
     weight_files,
 )
 
+TOKEN_FILES = ("tokenizer_config.json", "special_tokens_map.json")  # that name special tokens
+
 
 def check_published(path: Path, label: str) -> None:
     """Raise InputError, one line that begins with `label`, for what is no complete published model: a folder as transformers has it, with
@@ -44,7 +46,7 @@ def _check_folder(path: Path, where: str) -> None:
         hint = f"; did you mean {ggufs[0]}?" if ggufs else ""
         raise InputError(f"{where}: a folder without {CONFIG}{hint}")
     config = read_json(path / CONFIG, where)
-    for name in (CONFIG, "tokenizer_config.json"):
+    for name in (CONFIG, *TOKEN_FILES):
         if read_json(path / name, where).get("auto_map"):
             raise InputError(f"{where}: its {name} has auto_map, code of its own, which is never run")
     kind = config.get("model_type")
@@ -53,8 +55,15 @@ def _check_folder(path: Path, where: str) -> None:
             f"{where}: model_type is {kind!r} in its {CONFIG}, which is no language model that this version of transformers knows"
         )
     if not (path / TOKENIZER).is_file():
-        raise InputError(f"{where}: a folder without tokenizer ({TOKENIZER})")
+        alone = (
+            "; tokenizer.model alone is not read: its ids would not surely be the same"
+            if (path / "tokenizer.model").is_file()
+            else ""
+        )
+        raise InputError(f"{where}: a folder without tokenizer ({TOKENIZER}){alone}")
     read_json(path / TOKENIZER, where)
+    if not any(read_json(path / name, where).get("eos_token") for name in TOKEN_FILES):
+        raise InputError(f"{where}: its tokenizer has no end token (eos_token in {' or '.join(TOKEN_FILES)})")
     for file in weight_files(path, where):
         check_safetensors(file, where)
 

@@ -91,6 +91,7 @@ def small(tmp_path: Path) -> Path:
     config: dict[str, Any] = {"model_type": "llama", "vocab_size": 600, "max_position_embeddings": 128}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text("{}")
+    (folder / "tokenizer_config.json").write_text('{"eos_token": "<|end|>"}')
     (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Small\n")
     save_file({"model.embed_tokens.weight": np.zeros((600, 8), np.float32)}, folder / "model.safetensors")
     return folder

@@ -44,6 +44,11 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "no config.json": (lambda folder: (folder / "config.json").unlink(), "a folder without config.json"),
     "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "its config.json is no JSON"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "a folder without tokenizer"),
+    "SentencePiece": (
+        lambda folder: (folder / "tokenizer.json").rename(folder / "tokenizer.model"),
+        "a folder without tokenizer .tokenizer.json.; tokenizer.model alone is not read",
+    ),
+    "no end token": (edit("tokenizer_config.json", eos_token=None), "its tokenizer has no end token .eos_token in"),
     "another type": (edit("config.json", model_type="bert2"), "model_type is 'bert2' in its config.json, which is no"),
     "code": (edit("config.json", auto_map={"AutoModel": "a.B"}), "its config.json has auto_map, code of its own"),
     "code of a tokenizer": (edit("tokenizer_config.json", auto_map={"a": 1}), "tokenizer_config.json has auto_map"),
