@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import ast
-import json
-import struct
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.published.gguf_architectures import check_architecture
 from crawl2llm.training.published.gguf_file import read_header
 from crawl2llm.training.published.gguf_tokenizer import check_tokenizer
+from crawl2llm.training.published.model_files import (
+    CONFIG,
+    TOKENIZER,
+    is_gguf,
+    read_json,
+    safetensors_entries,
+    weight_files,
+)
 
-CONFIG, TOKENIZER, WEIGHTS, INDEX = "config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-LARGEST_HEADER = 100_000_000  # bytes, as safetensors allows
-
-
-def is_gguf(path: Path) -> bool:
-    """Whether a path names a GGUF file, by its suffix."""
-    return path.suffix.lower() == ".gguf"
+TOKEN_FILES = ("tokenizer_config.json", "special_tokens_map.json")  # that name special tokens
 
 
 def check_published(path: Path, label: str) -> None:
@@ -48,8 +46,8 @@ def _check_folder(path: Path, where: str) -> None:
         hint = f"; did you mean {ggufs[0]}?" if ggufs else ""
         raise InputError(f"{where}: a folder without {CONFIG}{hint}")
     config = read_json(path / CONFIG, where)
-    for name, content in ((CONFIG, config), ("tokenizer_config.json", read_json(path / "tokenizer_config.json", where))):
-        if content.get("auto_map"):
+    for name in (CONFIG, *TOKEN_FILES):
+        if read_json(path / name, where).get("auto_map"):
             raise InputError(f"{where}: its {name} has auto_map, code of its own, which is never run")
     kind = config.get("model_type")
     if kind not in causal_types():
@@ -57,31 +55,17 @@ def _check_folder(path: Path, where: str) -> None:
             f"{where}: model_type is {kind!r} in its {CONFIG}, which is no language model that this version of transformers knows"
         )
     if not (path / TOKENIZER).is_file():
-        raise InputError(f"{where}: a folder without tokenizer ({TOKENIZER})")
+        alone = (
+            "; tokenizer.model alone is not read: its ids would not surely be the same"
+            if (path / "tokenizer.model").is_file()
+            else ""
+        )
+        raise InputError(f"{where}: a folder without tokenizer ({TOKENIZER}){alone}")
     read_json(path / TOKENIZER, where)
-    files = weight_files(path, where)
-    for file in files:
+    if not any(read_json(path / name, where).get("eos_token") for name in TOKEN_FILES):
+        raise InputError(f"{where}: its tokenizer has no end token (eos_token in {' or '.join(TOKEN_FILES)})")
+    for file in weight_files(path, where):
         check_safetensors(file, where)
-
-
-def weight_files(path: Path, where: str) -> list[Path]:
-    """The files of safetensors of a folder. Raises InputError if there are none, or not all that the index names."""
-    if (path / INDEX).is_file():
-        names = sorted(set(read_json(path / INDEX, where).get("weight_map", {}).values()))
-        if outside := [name for name in names if not isinstance(name, str) or "/" in name]:
-            raise InputError(f"{where}: its {INDEX} names {outside[0]!r}, which is not in the folder")
-        if missing := [name for name in names if not (path / name).is_file()]:
-            raise InputError(f"{where}: half a download, {missing[0]} of its {INDEX} is missing; fetch it again")
-        if names:
-            return [path / name for name in names]
-    if (path / WEIGHTS).is_file():
-        return [path / WEIGHTS]
-    pickles = sorted(file for pattern in PICKLES for file in path.glob(pattern))
-    if pickles:
-        raise InputError(f"{where}: its weights are pickles ({pickles[0].name}), which can run code; safetensors only")
-    shards = sorted(path.glob("*.safetensors"))
-    hint = f" ({shards[0].name} is there without {INDEX}: half a download?)" if shards else ""
-    raise InputError(f"{where}: a folder without weights ({WEIGHTS}, or {INDEX} and what it names){hint}")
 
 
 def check_safetensors(file: Path, where: str) -> None:
@@ -90,38 +74,6 @@ def check_safetensors(file: Path, where: str) -> None:
     end = begin + max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
     if end != (size := file.stat().st_size):
         raise InputError(f"{where}: {file.name} has {size:,} bytes, and its header says {end:,}; fetch it again")
-
-
-def safetensors_entries(file: Path, where: str) -> tuple[dict[str, Any], int]:
-    """(the header's entry of each tensor by name, where the values begin in bytes) of a file of safetensors.
-
-    Raises InputError if it has no whole header.
-    """
-    try:
-        with file.open("rb") as data:
-            size = struct.unpack("<Q", data.read(8))[0]
-            if size > LARGEST_HEADER:
-                raise ValueError(f"a header of {size:,} bytes")
-            entries = json.loads(data.read(size))
-        entries.pop("__metadata__", None)
-        if any(len(entry["data_offsets"]) != 2 or not isinstance(entry["shape"], list) for entry in entries.values()):
-            raise ValueError("no offsets")
-    except (struct.error, ValueError, AttributeError, KeyError, TypeError) as error:
-        raise InputError(f"{where}: the header of {file.name} is damaged or cut off; fetch it again") from error
-    except OSError as error:
-        raise InputError(f"{where}: {file.name} cannot be read ({error.strerror})") from error
-    return entries, 8 + size
-
-
-def read_json(file: Path, where: str) -> dict[str, Any]:
-    """A file of JSON; {} if it is not there. Raises InputError for another thing than an object."""
-    try:
-        content = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{where}: its {file.name} is no JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{where}: its {file.name} is no JSON object")
-    return content
 
 
 @cache

@@ -18,7 +18,8 @@ import yaml
 
 from crawl2llm.core import content_hash
 from crawl2llm.training.published import gguf_architectures, gguf_tokenizer, gguf_weights
-from crawl2llm.training.published.checks import (
+from crawl2llm.training.published.gguf_file import read_header
+from crawl2llm.training.published.model_files import (
     CONFIG,
     INDEX,
     TOKENIZER,
@@ -28,7 +29,6 @@ from crawl2llm.training.published.checks import (
     safetensors_entries,
     weight_files,
 )
-from crawl2llm.training.published.gguf_file import read_header
 
 GENERATION = "generation_config.json"
 TEMPLATE = "chat_template.jinja"
@@ -54,7 +54,7 @@ class PublishedFacts:
 
 
 def content_digest(source: Path) -> str:
-    """The digest of what decides a model, in hex: weights, configuration, tokenizer and template, by content; place and times count nothing.
+    """The digest of what decides a model, in hex: weights, configuration, tokenizer, template; place and times count nothing.
 
     Digests of files are cached (core/content_hash.py). Raises InputError or OSError for a folder without weights.
     """

@@ -34,7 +34,11 @@ SHAPE_KEYS = {  # in config.json, and in the file behind the architecture's name
     "num_attention_heads": "attention.head_count",
     "max_position_embeddings": "context_length",
 }
-LLAMA3_RULE = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}  # of every Llama 3
+# Keys that change what the weights compute, of which nothing here knows.
+CHANGING_KEYS = ("attention.sliding_window", "attention.scale", "logit_scale", "expert_count", "rope.scaling.attn_factor",
+                 "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_log_multiplier")  # fmt: skip
+# Of every Llama 3: the file has no numbers of its rule.
+LLAMA3_RULE = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 
 
 def check_architecture(header: Header, label: str) -> None:
@@ -48,6 +52,11 @@ def check_architecture(header: Header, label: str) -> None:
     for key in (*SHAPE_KEYS.values(), "attention.layer_norm_rms_epsilon"):
         if not isinstance(value := header.of_model(key), int | float) or not value > 0:
             raise InputError(f"{where}: {header.architecture}.{key} is {value!r}; a number above 0 is needed")
+    if changing := [key for key in CHANGING_KEYS if header.of_model(key)]:
+        key = f"{header.architecture}.{changing[0]}"
+        raise InputError(f"{where} has {key} {header.keys[key]!r}, which is not read; allowed: none")
+    if (parts := header.keys.get("split.count", 1)) > 1:
+        raise InputError(f"{where} is one of {parts} parts; allowed: one file (llama.cpp's gguf-split --merge)")
     layers = int(header.of_model("block_count"))
     names = {transformers_name(name, layers) for name in header.tensors}
     unknown = [name for name in header.tensors if name != ROPE_FACTORS and transformers_name(name, layers) is None]
@@ -171,19 +180,15 @@ def llama3_scaling(header: Header, theta: float, where: str) -> dict[str, Any]:
     with header.path.open("rb") as file:
         file.seek(stored.offset)
         factors = np.frombuffer(file.read(stored.rows * stored.row_bytes), np.float32)
-    rule = {"factor": float(max(factors, default=1.0)), **LLAMA3_RULE}
-    low = rule["original_max_position_embeddings"] / rule["low_freq_factor"]
-    high = rule["original_max_position_embeddings"] / rule["high_freq_factor"]
+    factor = float(max(factors, default=1.0))
+    low, high, original = LLAMA3_RULE.values()
     expected = []
     for pair in range(head_size(header) // 2):
-        wave = 2 * math.pi * theta ** (2 * pair / head_size(header))
-        smooth = (LLAMA3_RULE["original_max_position_embeddings"] / wave - rule["low_freq_factor"]) / (
-            rule["high_freq_factor"] - rule["low_freq_factor"]
-        )
-        between = 1 / ((1 - smooth) / rule["factor"] + smooth)
-        expected.append(1.0 if wave < high else rule["factor"] if wave > low else between)
+        turns = original / (2 * math.pi * theta ** (2 * pair / head_size(header)))  # in the first context
+        smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
+        expected.append(1 / ((1 - smooth) / factor + smooth))
     if stored.type != "F32" or len(factors) != len(expected) or not np.allclose(factors, expected, rtol=1e-4):
         raise InputError(
             f"{where}: {ROPE_FACTORS} scales positions in a way that is not read; allowed: Llama 3's {LLAMA3_RULE}"
         )
-    return {"rope_type": "llama3", **rule}
+    return {"rope_type": "llama3", "factor": factor, **LLAMA3_RULE}

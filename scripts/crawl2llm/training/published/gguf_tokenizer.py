@@ -6,7 +6,7 @@ llama.cpp knows (src/llama-vocab.cpp). A name that is not known here is refused:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from typing import Any
 
 from crawl2llm.core.errors import InputError
@@ -14,11 +14,14 @@ from crawl2llm.training.published.gguf_file import Header
 
 MODELS = ("gpt2",)  # of tokenizer.ggml.model: byte-level BPE
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5  # of tokenizer.ggml.token_type
-SPECIAL = {"bos_token": "bos_token_id", "eos_token": "eos_token_id", "pad_token": "padding_token_id", "unk_token": "unknown_token_id"}
+SPECIAL = {  # in tokenizer_config.json, and in the file behind tokenizer.ggml
+    "bos_token": "bos_token_id",
+    "eos_token": "eos_token_id",
+    "pad_token": "padding_token_id",
+    "unk_token": "unknown_token_id",
+}
 ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")  # of an answer
-LLAMA3_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+LLAMA3_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN2_WORDS = LLAMA3_WORDS.replace(r"\p{N}{1,3}", r"\p{N}")
 GPT2_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 BYTES = {**GPT2_BYTES, "use_regex": False}
@@ -37,7 +40,8 @@ PRE: dict[str, list[dict[str, Any]]] = {
     "qwen2": [_words(QWEN2_WORDS), BYTES],
 }
 NORMALIZER = {"qwen2": {"type": "NFC"}}
-WHOLE_WORDS = ("llama-bpe",)  # a word that is a token is that token, whatever the merges say; begins a text with the bos token
+# A word that is a token is that token, whatever the merges say, and a text begins with the bos token unless the file says otherwise.
+WHOLE_WORDS = ("llama-bpe",)
 
 
 def check_tokenizer(header: Header, label: str) -> None:
@@ -47,6 +51,8 @@ def check_tokenizer(header: Header, label: str) -> None:
         raise InputError(f"{where} has no tokenizer (tokenizer.ggml.tokens)")
     _check_choice(keys, "tokenizer.ggml.model", MODELS, where)
     _check_choice(keys, "tokenizer.ggml.pre", PRE, where)
+    if keys.get("tokenizer.ggml.add_eos_token"):
+        raise InputError(f"{where}: tokenizer.ggml.add_eos_token is True; allowed: False")
     tokens = _tokens(header)
     if len(set(tokens.values())) != len(tokens):
         raise InputError(f"{where}: two entries of its vocabulary are the same")
@@ -57,7 +63,7 @@ def check_tokenizer(header: Header, label: str) -> None:
         raise InputError(f"{where} has no end token (tokenizer.ggml.eos_token_id)")
 
 
-def _check_choice(keys: dict[str, Any], key: str, allowed: Any, where: str) -> None:
+def _check_choice(keys: dict[str, Any], key: str, allowed: Collection[str], where: str) -> None:
     if keys.get(key) not in allowed:
         raise InputError(
             f"{where}: {key} is {keys.get(key)!r}; allowed: {', '.join(allowed)} (of others name the folder of safetensors)"
@@ -122,15 +128,12 @@ def _post_processor(header: Header, tokens: dict[int, str]) -> dict[str, Any]:
     bos = header.keys.get("tokenizer.ggml.bos_token_id")
     if bos is None or not header.keys.get("tokenizer.ggml.add_bos_token", default):
         return {**GPT2_BYTES, "trim_offsets": False}
-    first: Callable[[int], list[dict[str, Any]]] = lambda kind: [{"SpecialToken": {"id": tokens[bos], "type_id": kind}}]  # noqa: E731
-    text: Callable[[str, int], list[dict[str, Any]]] = lambda name, kind: [{"Sequence": {"id": name, "type_id": kind}}]  # noqa: E731
+    first, second = (
+        [{"SpecialToken": {"id": tokens[bos], "type_id": kind}}, {"Sequence": {"id": name, "type_id": kind}}]
+        for kind, name in enumerate("AB")
+    )
     special = {tokens[bos]: {"id": tokens[bos], "ids": [bos], "tokens": [tokens[bos]]}}
-    return {
-        "type": "TemplateProcessing",
-        "single": [*first(0), *text("A", 0)],
-        "pair": [*first(0), *text("A", 0), *first(1), *text("B", 1)],
-        "special_tokens": special,
-    }
+    return {"type": "TemplateProcessing", "single": first, "pair": [*first, *second], "special_tokens": special}
 
 
 def tokenizer_config(header: Header, context: int) -> dict[str, Any]:
@@ -147,10 +150,11 @@ def tokenizer_config(header: Header, context: int) -> dict[str, Any]:
 
 def special_ids(header: Header) -> dict[str, Any]:
     """`bos_token_id`, `eos_token_id` (a list where an answer has several ends) and `pad_token_id`, as far as the file has them."""
-    ends = list(dict.fromkeys(header.keys[f"tokenizer.ggml.{key}"] for key in ENDS if f"tokenizer.ggml.{key}" in header.keys))
+    named = (header.keys.get(f"tokenizer.ggml.{key}") for key in ENDS)
+    ends = list(dict.fromkeys(end for end in named if end is not None))
     ids = {
         "bos_token_id": header.keys.get("tokenizer.ggml.bos_token_id"),
-        "eos_token_id": ends[0] if len(ends) == 1 else ends or None,
+        "eos_token_id": ends[0] if len(ends) == 1 else ends,
         "pad_token_id": header.keys.get("tokenizer.ggml.padding_token_id"),
     }
     return {key: value for key, value in ids.items() if value is not None}

