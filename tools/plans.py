@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from crawl2llm.chain import config as configuration
-from crawl2llm.commands.plan.training import summary_and_placement
 from crawl2llm.chain.model_registry import trains_base
+from crawl2llm.commands.plan.training import summary_and_placement
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
 from crawl2llm.training import resource_plan

@@ -16,8 +16,8 @@ from benchmarks.dry_run import imported, prepared
 from crawl2llm.commands.plan import dryrun
 from crawl2llm.commands.plan.reasons import reasons_by_rule
 from crawl2llm.core.console import format_duration
-from tests.workflow import forked
 from tests.unit.training.tiny_published import write_published
+from tests.workflow import forked
 from tests.workflow.conftest import ROOT, TINY, command, environment, run
 from tests.workflow.plan import planned
 from tools import rulegraph

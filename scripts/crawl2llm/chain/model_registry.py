@@ -230,8 +230,10 @@ def card_facts(config: Config) -> Config:
 
 
 def model_problems(models: Config, base: bool = True) -> Iterator[str]:
-    """base: whether the run trains `base`. A line for each model that is made from none: from one that is not there, from itself by way of others, from an export, or from one
-    of CHILDLESS_STEPS: quantized models can only be exported, reward models not even that.
+    """A line for each model that is made from none: from one that is not there, from itself by way of others, from an export, or from one
+    of CHILDLESS_STEPS: quantized models can only be exported, reward models not even that. And for a published one without its place.
+
+    base: whether the run trains `base`.
     """
     reported: set[str] = set()
     if not base and not any(entry["step"] == PUBLISHED_STEP for entry in models.values()):
@@ -242,7 +244,10 @@ def model_problems(models: Config, base: bool = True) -> Iterator[str]:
             continue
         above = ancestors(models, name)
         none = (EXPORT_STEP, REWARD_STEP) if entry["step"] == EXPORT_STEP else (EXPORT_STEP, *CHILDLESS_STEPS)
-        parents = {*([BASE] if base else []), *(candidate for candidate in models if models[candidate]["step"] not in none)}
+        parents = {
+            *([BASE] if base else []),
+            *(candidate for candidate in models if models[candidate]["step"] not in none),
+        }
         if name in reported or (entry["from"] in parents and name not in above):
             continue
         reported |= set(above) if name in above else set()
@@ -260,7 +265,8 @@ def model_problems(models: Config, base: bool = True) -> Iterator[str]:
             why = "which pretrain.train.enabled false leaves out"
         if entry["from"] == name:
             why = "the model itself"
-        yield f"models.{name}.from is {entry['from']!r}, {why}; allowed: {', '.join([*([BASE] if base else []), *allowed]) or 'none is there'}"
+        names = ", ".join([*([BASE] if base else []), *allowed]) or "none is there"
+        yield f"models.{name}.from is {entry['from']!r}, {why}; allowed: {names}"
 
 
 def schema_with_models(schema: Config, models: Any) -> Config:

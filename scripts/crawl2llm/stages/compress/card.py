@@ -175,7 +175,8 @@ def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
     if facts.published_root:
         licence = facts.published_root["licence"]
         stated = f", whose licence is {licence}" if licence else ""
-        yield f"It comes from {facts.published_root['name']}{stated}; what was published with that lies here ({PARENT_CARD}, LICENSE, NOTICE).\n"
+        whence = f"It comes from {facts.published_root['name']}{stated}"
+        yield f"{whence}; what was published with that lies here ({PARENT_CARD}, LICENSE, NOTICE).\n"
     if licence_of(facts, settings) is None:
         yield "Its licence was not stated when it was exported.\n"
     if not all(model.summary.get("trained", True) for model in facts.models):
