@@ -5,7 +5,7 @@ rule compress_prune:
     """{model}/: the pruned model, and its loss at every step."""
     input:
         model=parent(),
-        tokens=manifests("tokenize.encode"),
+        tokens=inputs.tokens(),
     output:
         result("compress.prune"),
     shell:
@@ -27,7 +27,7 @@ rule compress_teach:
     """{model}/: the likeliest next tokens of the training text, if a student reads them."""
     input:
         model=model(),
-        tokens=manifests("tokenize.encode"),
+        tokens=inputs.tokens(),
     output:
         result("compress.teach"),
     shell:
@@ -39,7 +39,7 @@ rule compress_distil:
     input:
         model=parent(),
         teacher=other_parents(),
-        tokens=manifests("tokenize.encode"),
+        tokens=inputs.tokens(),
         taught=inputs.written_teacher(),
     output:
         result("compress.distil"),
@@ -51,7 +51,7 @@ rule compress_quantize:
     """{model}/: the model with its weights in eight or four bits."""
     input:
         model=parent(),
-        tokens=manifests_if_needed("tokenize.encode", by="compress.quantize"),
+        tokens=inputs.tokens(by="compress.quantize"),
     output:
         result("compress.quantize"),
     threads: calibration_threads

@@ -379,6 +379,7 @@ ELSEWHERE = {
     "crawl2llm.stages.evaluate.overlap.corpus_scores": "sacrebleu, over answers of a bounded number of tokens",
     "crawl2llm.stages.evaluate.overlap.FoldedTokenizer.tokenize": "is words",
     "crawl2llm.slurm.executor.task_line": "a command line",
+    "crawl2llm.training.chat_layout.without_beginning": "looks at the beginning alone",
     "crawl2llm.training.pair_layouts.column_layout": "fills in a template",
     "crawl2llm.stages.finetune.pairs.result_row": "puts it into a row",
     "crawl2llm.training.pair_patterns.matched_pairs": "patterns of the config, each with a limit of time",

@@ -35,7 +35,7 @@ def with_defaults(config: dict[str, Any], node: dict[str, Any] | None = None) ->
         elif "default" in child:
             out[key] = copy.deepcopy(child["default"])
     if "models" in out and node is None:  # null takes a model away
-        out["models"] = {name: entry for name, entry in out["models"].items() if entry is not None}
+        out["models"] = model_registry.with_root_keys(out["models"])
     return out
 
 
@@ -52,6 +52,9 @@ def fill_data_folder(config: dict[str, Any]) -> dict[str, Any]:
             for section in sections:
                 if key in section:
                     section[key] = _change_path_values(section[key], partial(to_folder, data=out["data"]))
+    for entry in out["models"].values():  # its content is tracked, and no path
+        if entry["step"] == model_registry.PUBLISHED_STEP and entry.get("path"):
+            entry["path"] = to_folder(entry["path"], out["data"])
     return out
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict
 
-from crawl2llm.chain.model_registry import EXPORT_STEP, MAKERS
+from crawl2llm.chain.model_registry import EXPORT_STEP, MAKERS, PUBLISHED_STEP
 from crawl2llm.chain.stage_names import KNOWN_FILTERS
 from crawl2llm.core.setting_types import Seed
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, optional, section, setting
@@ -112,13 +112,15 @@ class SweepSettings(Settings):
 
 
 class ModelEntry(Settings):
-    """A model: the model that it is made from, the step that makes it, and keys of that step's section for it alone."""
+    """A model: the model that it is made from, the step that makes it, and keys of that step's section for it alone; of a published one
+    these keys alone.
+    """
 
     # Beside these two, the keys of the step's own section (chain/settings_registry.py).
     model_config = ConfigDict(extra="allow")
 
-    from_: str = setting(alias="from")
-    step: str = setting(choices=(*MAKERS[1:], EXPORT_STEP))
+    from_: str | None = setting(None, alias="from")
+    step: str = setting(PUBLISHED_STEP, choices=(*MAKERS[1:], EXPORT_STEP))
 
 
 class RunSettings(Settings):

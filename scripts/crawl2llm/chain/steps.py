@@ -178,10 +178,10 @@ def needed_steps(step: str, config: Config, task: str = "") -> tuple[str, ...]:
     facts = STEPS[step]
     needs = resolve_needs(step, used_filters(config))
     names = tuple(name for name in needs if is_read(name, step, config, task))
-    if facts.models_read or (facts.per == "model" and set(MAKERS) & set(names)):
+    if facts.models_read or (facts.per == "model" and set(MAKERS) & set(needs)):
         makers = {model_registry.making_task(config, model)[0] for model in models_read(step, config, task)}
         rest = tuple(name for name in names if name not in MAKERS)
-        names = tuple(name for name in MAKERS if name in makers) + rest
+        names = tuple(name for name in MAKERS if name in makers and is_used(name, config)) + rest
     return names
 
 
@@ -222,9 +222,10 @@ def upstream_tasks(step: str, config: Config, task: str = "") -> list[tuple[str,
     facts = STEPS[step]
     read = models_read(step, config, task) if facts.per == "model" or facts.models_read else all_models
     pairs = []
+    roots = [model_registry.root(config, model) for model in read]
     for name in needed_steps(step, config, task):
-        of_models = STEPS[name].per == "model"
-        pairs += [(name, model) for model in task_models(name, config) if not of_models or model in read]
+        of_models, wanted = STEPS[name].per == "model", roots if name == model_registry.REENCODE_STEP else read
+        pairs += [(name, model) for model in task_models(name, config) if not of_models or model in wanted]
     before = halving.tasks_before(task, config) if facts.per == "contender" else []
     return pairs + [(step, contender) for contender in before]
 

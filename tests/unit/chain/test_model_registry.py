@@ -45,8 +45,8 @@ def refused(text: str) -> str:
         ),
         (
             "{a: {from: base, step: align.it}}",
-            "models.a.step is 'align.it'; allowed are 'finetune.train', 'align.reward', 'align.train', 'compress.prune', "
-            "'compress.distil', 'compress.merge', 'compress.quantize', 'compress.export'",
+            "models.a.step is 'align.it'; allowed are 'pretrain.published', 'finetune.train', 'align.reward', 'align.train', "
+            "'compress.prune', 'compress.distil', 'compress.merge', 'compress.quantize', 'compress.export'",
         ),
         (
             "{q: {from: base, step: compress.quantize}, a: {from: q, step: finetune.train}, b: {from: base, step: finetune.train}}",
@@ -85,7 +85,13 @@ def refused(text: str) -> str:
             "models.a.over names 'q', which compress.quantize makes, and no other model is made from one of those; allowed: base",
         ),
         ("{q: {from: base, step: compress.quantize, epochs: 1}}", "models.q.epochs is not a known key"),
-        ("{a: {from: base}}", "models.a lacks the key 'step'"),
+        ("{a: {from: base}}", "models.a.from is 'base', and the entry names no step that makes the model: set models.a.step"),
+        ("{a: {}}", "models.a has neither path nor hub: a published model has one of path"),
+        ("{a: {path: x, hub: y/z}}", "models.a has path and hub: a published model has one of path"),
+        ("{a: {hub: y/z}}", "models.a.revision is None; with hub it is the commit, 40 hexadecimal digits"),
+        ("{a: {hub: y/z, revision: main}}", "models.a.revision is 'main'; allowed: a commit, 40 hexadecimal digits"),
+        ("{a: {step: finetune.train}}", "models.a.from is None, which is no model; allowed: base"),
+        ("{a: {path: x, epochs: 1}}", "models.a.epochs is not a known key"),
         ("{a: 3}", "models.a is 3, which is not of type object or null"),
         ("{base: {from: base, step: finetune.train}}", "models has the key 'base'; allowed are names of small letters"),
         ("{untrained: {from: base, step: finetune.train}}", "models has the key 'untrained'; allowed are names of small letters"),

@@ -14,6 +14,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align.layouts import DPO, KTO, LABELS, LEARNS_FROM, PREFERENCE
 from crawl2llm.stages.align.pairs import Row, layout_of, layouts_in, read_rows, result_row
 from crawl2llm.training import pair_batches
+from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.heldout import Piece
 from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch, tokenized_pairs
 from crawl2llm.training.question_cuts import FittedRows, cut_prompt, fit_pairs
@@ -127,7 +128,8 @@ class Preferences(PromptBatches):
 
     def read_training_rows(self, manifest: Path) -> tuple[list[Row], Template]:
         """The rows to train on, and how they are laid out."""
-        all_rows, self.template = rows_for(self.method, manifest, "train", self.step_name)
+        all_rows, origin = rows_for(self.method, manifest, "train", self.step_name)
+        self.template = layout_for(origin, self.tokenizer)
         self.fitted = self.fit_rows(all_rows)
         return self.fitted.rows or all_rows, self.template
 

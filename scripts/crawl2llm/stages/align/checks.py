@@ -32,7 +32,7 @@ def check_alignment(config: dict[str, Any]) -> None:
     if rewarding:
         check_files(pairs, f"models.{rewarding[0]}.step is {model_registry.REWARD_STEP!r}", [PREFERENCE])
     kind = config["pretrain"]["train"]["model"]["type"]
-    if rewarding and kind in UNSCORED:
+    if kind in UNSCORED and model_registry.models_from_base(config, model_registry.REWARD_STEP):
         raise InputError(
             f"models.{rewarding[0]}.step is {model_registry.REWARD_STEP!r}, which takes no pretrain.train.model.type {kind!r}: "
             "transformers has no such model that scores texts, or it is a mixture of experts"
@@ -41,7 +41,11 @@ def check_alignment(config: dict[str, Any]) -> None:
         settings, key = train_settings(config, name), partial(model_registry.key_path, config, STEP, name)
         check_chunks(settings, key("loss_chunk"))
         check_ppo(settings, key)
-        if settings.method == model_registry.PPO and kind in UNSCORED:
+        if (
+            settings.method == model_registry.PPO
+            and kind in UNSCORED
+            and not model_registry.is_from_published(config, name)
+        ):
             raise InputError(
                 f"{key('method')} is {model_registry.PPO!r}, which takes no pretrain.train.model.type {kind!r}: "
                 "transformers has no such model that gives tokens values, or it is a mixture of experts"

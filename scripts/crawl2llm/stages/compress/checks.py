@@ -30,10 +30,23 @@ def linear_layer_names(model: dict[str, Any]) -> list[str]:
 
 def check_compression(config: dict[str, Any]) -> None:
     """InputError for a model that a step of this stage cannot make, by the checks below."""
+    check_roots(config)
     check_pruned(config)
     check_distilled(config)
     check_merged(config)
     check_kept(config)
+
+
+def check_roots(config: dict[str, Any]) -> None:
+    """InputError for a model that is made from models of several roots, which have tokenizers of their own."""
+    for name in config["models"]:
+        root = model_registry.root(config, name)
+        for other in model_registry.other_parents(config, name):
+            if (other_root := model_registry.root(config, other)) != root:
+                raise InputError(
+                    f"models.{name} is made from {other!r}, which comes from {other_root!r}, and by models.{name}.from it comes from "
+                    f"{root!r}: both have to have one tokenizer"
+                )
 
 
 def check_pruned(config: dict[str, Any]) -> None:
@@ -42,7 +55,7 @@ def check_pruned(config: dict[str, Any]) -> None:
     Of a mixture, whose experts transformers holds in one array a layer, `magnitude` and `2:4` would take attention alone, and say nothing.
     """
     kind = config["pretrain"]["train"]["model"]["type"]
-    for name in model_registry.models_made_by(config, PRUNE_STEP):
+    for name in model_registry.models_from_base(config, PRUNE_STEP):
         method = model_registry.section(config, PRUNE_STEP, name)["method"]
         key = model_registry.key_path(config, PRUNE_STEP, name, "method")
         if method == "structured" and kind not in TYPES:
@@ -163,13 +176,10 @@ def check_merged_checkpoints(
 
 
 def cuts_of(config: dict[str, Any], model: str) -> list[str]:
-    """Those of a model and of what it is made from, by `from` alone, which has its shape, that compress.prune has made smaller."""
-    line = [model]
-    while above := model_registry.parent(config, line[-1]):
-        line.append(above)
+    """Those of a model and of what it has its shape from that compress.prune has made smaller."""
     return [
         name
-        for name in line
+        for name in model_registry.own_line(config, model)
         if model_registry.making_task(config, name)[0] == PRUNE_STEP
         and model_registry.section(config, PRUNE_STEP, name)["method"] == "structured"
     ]
@@ -178,19 +188,20 @@ def cuts_of(config: dict[str, Any], model: str) -> list[str]:
 def check_kept(config: dict[str, Any]) -> None:
     """InputError for a `keep` of compress.quantize that is no regular expression, or that no layer is called by.
 
-    Names are known of TYPES, and not of a model that was pruned, which may have fewer layers.
+    Names are known of TYPES, and not of a model that was pruned, which may have fewer layers, nor of a published one.
     """
     layer_names = linear_layer_names(config["pretrain"]["train"]["model"])
     for name in model_registry.models_made_by(config, model_registry.QUANTIZE_STEP):
         key = model_registry.key_path(config, model_registry.QUANTIZE_STEP, name, "keep")
-        above = model_registry.ancestors(config, name)
-        pruned = any(model_registry.making_task(config, parent)[0] == PRUNE_STEP for parent in above)
+        other_layers = model_registry.is_from_published(config, name) or PRUNE_STEP in (
+            model_registry.making_task(config, other)[0] for other in model_registry.own_line(config, name)
+        )
         for pattern in model_registry.section(config, model_registry.QUANTIZE_STEP, name)["keep"]:
             try:
                 expression = re.compile(pattern)
             except re.error as wrong:
                 raise InputError(f"{key} has {pattern!r}, which is not a regular expression: {wrong}") from wrong
-            if layer_names and not pruned and not any(map(expression.search, layer_names)):
+            if layer_names and not other_layers and not any(map(expression.search, layer_names)):
                 raise InputError(
                     f"{key} has {pattern!r}, which no linear layer is called by; they are called {', '.join(layer_names[: len(PARTS)])}, …"
                 )

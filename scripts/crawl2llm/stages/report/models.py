@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from crawl2llm.chain.model_registry import BASE, BASE_STEP, MAKERS
+from crawl2llm.chain.model_registry import BASE, BASE_STEP, MAKERS, PUBLISHED_STEP
 from crawl2llm.formats.run_records import Run, finite_number, nested_value
 
 # Of each step that makes models: the heading of a training, and what its loss is the mean of.
 HEADINGS = {
     BASE_STEP: "Pre-training",
+    PUBLISHED_STEP: "Published model",
     "finetune.train": "Fine-tuning",
     "align.reward": "Reward model",
     "align.train": "Alignment",

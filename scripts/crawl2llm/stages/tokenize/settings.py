@@ -44,8 +44,13 @@ class EncodeSettings(Settings):
     )
 
 
+class ReencodeSettings(Settings):
+    """Encodes the corpus with the tokenizer of a published model, for what reads text in its tokens. The engine is `tokenizers`."""
+
+
 class TokenizeSettings(Settings):
     """A byte-level tokenizer, and the corpus as token ids."""
 
     train: TrainSettings = section()
     encode: EncodeSettings = section()
+    reencode: ReencodeSettings = section()
