@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = command_line.command_parser(
         "crawl2llm fetch-model",
         __doc__,
-        "HuggingFaceTB/SmolLM2-135M-Instruct --revision 12fd25f77366fa6b3b4b768ec3050bf629380bac",
+        f"HuggingFaceTB/SmolLM2-135M-Instruct --revision {'0123456789' * 4}",
     )
     parser.add_argument("name", metavar="NAME", help="as the hub calls it: OWNER/NAME")
     parser.add_argument("--revision", required=True, metavar="SHA", help="the commit, 40 hex digits")
