@@ -1,4 +1,4 @@
-"""Fetches a published model from the Hugging Face hub, at one commit, for `models: {NAME: {path: …, revision: …}}` of a config.
+"""Fetches a published model from the Hugging Face hub, at one commit, for `models: {NAME: {hub: …, revision: …}}` of a config.
 
 Run it where there is a network, as on a login node, before the run: no job fetches anything. It takes safetensors, configuration,
 tokenizer and licence, and refuses pickles and code. A fetch that was cut off goes on where it was. The token of a gated model is
