@@ -1,4 +1,4 @@
-"""Fetches a published model from the Hugging Face hub, at one commit, for `models: {NAME: {path: …, revision: …}}` of a config.
+"""Fetches a published model from the Hugging Face hub, at one commit, for `models: {NAME: {hub: …, revision: …}}` of a config.
 
 Run it where there is a network, as on a login node, before the run: no job fetches anything. It takes safetensors, configuration,
 tokenizer and licence, and refuses pickles and code. A fetch that was cut off goes on where it was. The token of a gated model is
@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = command_line.command_parser(
         "crawl2llm fetch-model",
         __doc__,
-        "HuggingFaceTB/SmolLM2-135M-Instruct --revision 12fd25f77366fa6b3b4b768ec3050bf629380bac",
+        f"HuggingFaceTB/SmolLM2-135M-Instruct --revision {'0123456789' * 4}",
     )
     parser.add_argument("name", metavar="NAME", help="as the hub calls it: OWNER/NAME")
     parser.add_argument("--revision", required=True, metavar="SHA", help="the commit, 40 hex digits")
