@@ -182,13 +182,26 @@ def test_a_task_that_does_not_fit_is_refused_in_words(
         harness.run_tasks(*made, [], [own_task(tmp_path, rows, **more)], **HOW)
 
 
-def test_no_two_rows_of_the_same_tokens_are_scored_from_another_place_together() -> None:
-    one, other = (("", ""), [1, 2], [3, 4]), (("", ""), [1, 2, 3], [5])
-    assert harness.split_by_scored([one, other, one]) == [[0, 2], [1]]
-    assert (
-        harness.split_by_scored([one, one, (("", ""), [1], [2, 9])]) == [[0, 1, 2]]
-        and harness.split_by_scored([]) == []
-    )
+def test_rows_of_the_same_tokens_are_scored_each_from_its_own_place(made: tuple[Any, Any]) -> None:
+    model, _ = made
+    requests = [(("", ""), [1, 2], [3, 4]), (("", ""), [1, 2, 3], [5]), (("", ""), [6] * 9, [7]), (("", ""), [1, 2], [3, 5])]
+    got = score_answers(model, requests, 64, 2, lambda rows: None)
+    for (_, context, scored), (nats, likeliest) in zip(requests, got, strict=True):
+        with torch.no_grad():
+            logits = torch.log_softmax(model(torch.tensor([context + scored[:-1]])).logits[0, -len(scored) :], dim=-1)
+        assert nats == pytest.approx(sum(float(logits[at, token]) for at, token in enumerate(scored)), abs=1e-4)
+        assert likeliest == (logits.argmax(-1).tolist() == scored)
+
+
+def test_logits_are_made_in_pieces(made: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = made
+    requests = [(("", ""), [1, number], [3, 4, 5]) for number in range(8)]
+    whole = score_answers(model, requests, 64, 8, lambda rows: None)
+    passed: list[int] = []
+    monkeypatch.setattr(answer_scores, "LOGITS_AT_ONCE", 2 * 3 * 4 * model.config.vocab_size)
+    pieces = score_answers(model, requests, 64, 8, passed.append)
+    assert passed == [2] * 4
+    assert [nats for nats, _ in pieces] == pytest.approx([nats for nats, _ in whole], abs=1e-4)
 
 
 @given(st.text("ab ", max_size=6), st.lists(st.text("ab ", min_size=1, max_size=4), min_size=1, max_size=4))

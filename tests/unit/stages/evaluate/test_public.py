@@ -299,7 +299,7 @@ def test_real_data(tmp_path: Path) -> None:
     rows = {name: found[name]["rows"] for name in names}
     assert rows == {
         "hellaswag": 1000, "arc_easy": 2376, "arc_challenge": 1172, "piqa": 1838, "winogrande": 1267, "lambada": 5153, "boolq": 3270,
-        "openbookqa": 500, "copa": 100, "commonsense_qa": 1221, "sciq": 1000, "siqa": 1954, "mmlu": 14042, "gsm8k": 1319,
+        "openbookqa": 500, "copa": 100, "commonsense_qa": 1221, "sciq": 1000, "siqa": 1954, "mmlu": 14042, "mmlu_cloze": 14042, "triviaqa": 3000, "gsm8k": 1319,
     }  # fmt: skip
     assert found["core"]["missing"] == ["squad", "coqa", "bigbench_language_identification"]
     # What HellaSwag's definition makes of a row that was rebuilt is the question as it was given.
