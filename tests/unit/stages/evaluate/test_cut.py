@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.formats.public_tasks.measures import QUESTIONS, split_tokens
-from crawl2llm.stages.evaluate import harness, multiple_choice
+from crawl2llm.stages.evaluate import answer_scores, harness, multiple_choice
+from crawl2llm.stages.evaluate.answer_scores import score_answers
 from crawl2llm.training.model_loading import load_model
 from crawl2llm.training.template import Template
 from tests.unit.stages.finetune import tiny
@@ -43,8 +45,6 @@ def made(inputs: dict[str, list[Path]]) -> tuple[Any, Any]:
 
 def plain(model: Any, tokenizer: Any, context: str, choices: list[str]) -> list[float]:
     """The nats of each choice from the first token at which any of them leaves the context's tokens, each text scored by itself."""
-    import torch
-
     before, *whole = (tokenizer(text)["input_ids"] for text in (context, *(context + choice for choice in choices)))
     shared = 0
     while shared < len(before) and all(len(ids) > shared + 1 and ids[shared] == before[shared] for ids in whole):
