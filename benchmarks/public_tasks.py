@@ -116,7 +116,10 @@ def compare_items(ours: list[Row], theirs: dict[str, Row]) -> Row:
     if {row["id"] for row in ours} != set(theirs):
         raise SystemExit("the two did not answer the same rows")
     apart = [
-        max(abs(one - other) for one, other in zip(row["log_likelihoods"], theirs[row["id"]]["log_likelihoods"], strict=True))
+        max(
+            abs(one - other)
+            for one, other in zip(row["log_likelihoods"], theirs[row["id"]]["log_likelihoods"], strict=True)
+        )
         for row in ours
         if "log_likelihoods" in row
     ]

@@ -19,7 +19,9 @@ SECTION = "pretrain.train"
 # A run is refused where it needs this many times what there is: so far may the estimate be from the peak.
 TOLERANCE = 1.15
 MACHINE = "this machine (or its control group)"
-LOGITS_AT_ONCE = 2**29  # bytes of the logits, in fp32, that the scoring of answers makes at once, if one row has no more
+LOGITS_AT_ONCE = (
+    2**29
+)  # bytes of the logits, in fp32, that the scoring of answers makes at once, if one row has no more
 LOGIT_BYTES = 16  # bytes for each logit of a loss of torch: itself, its logarithm and the gradients of both, in fp32
 
 

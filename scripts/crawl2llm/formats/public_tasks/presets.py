@@ -112,11 +112,14 @@ SOLUTION = (
     lambda value, row: isinstance(value, str) and bool(re.search(r"#### -?[\d.,]+\s*$", value)),
 )
 MMLU = Layout(
-    {"subject": FILLED, "question": FILLED, "choices": exactly_texts(4), "answer": place_in("choices")}, integer_column("answer")
+    {"subject": FILLED, "question": FILLED, "choices": exactly_texts(4), "answer": place_in("choices")},
+    integer_column("answer"),
 )
 TEXTS = (
     "list of texts",
-    lambda value, row: isinstance(value, list) and bool(value) and all(isinstance(text, str) and text for text in value),
+    lambda value, row: (
+        isinstance(value, list) and bool(value) and all(isinstance(text, str) and text for text in value)
+    ),
 )
 ALIASES = (
     "{aliases: [texts]}",

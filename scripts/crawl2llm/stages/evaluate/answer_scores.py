@@ -13,15 +13,18 @@ from crawl2llm.stages.evaluate.truncation import Request
 from crawl2llm.training.memory import LOGITS_AT_ONCE
 
 Scored = tuple[float, bool]  # nats of the scored tokens, and whether each of them is the likeliest
-Rows = list[tuple[tuple[int, ...], list[tuple[int, list[int]]]]]  # what passes through the model; (number of a request, its scored tokens)
+Rows = list[
+    tuple[tuple[int, ...], list[tuple[int, list[int]]]]
+]  # what passes through the model; (number of a request, its scored tokens)
 
 
 @torch.no_grad()
 def score_answers(
     model: Any, requests: Sequence[Request], max_length: int, batch_size: int, count: Callable[[int], object]
 ) -> list[Scored]:
-    """The score of each request. max_length: of the model, in tokens; a longer request is cut on its left. count: told of each batch's rows.
+    """The score of each request. count: told of each batch's rows.
 
+    max_length: of the model, in tokens; a longer request is cut on its left.
     Requests whose tokens differ in the last one alone pass through the model once.
     """
     answers: dict[tuple[int, ...], list[tuple[int, list[int]]]] = defaultdict(list)

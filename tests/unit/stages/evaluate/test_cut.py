@@ -184,7 +184,12 @@ def test_a_task_that_does_not_fit_is_refused_in_words(
 
 def test_rows_of_the_same_tokens_are_scored_each_from_its_own_place(made: tuple[Any, Any]) -> None:
     model, _ = made
-    requests = [(("", ""), [1, 2], [3, 4]), (("", ""), [1, 2, 3], [5]), (("", ""), [6] * 9, [7]), (("", ""), [1, 2], [3, 5])]
+    requests = [
+        (("", ""), [1, 2], [3, 4]),
+        (("", ""), [1, 2, 3], [5]),
+        (("", ""), [6] * 9, [7]),
+        (("", ""), [1, 2], [3, 5]),
+    ]
     got = score_answers(model, requests, 64, 2, lambda rows: None)
     for (_, context, scored), (nats, likeliest) in zip(requests, got, strict=True):
         with torch.no_grad():
