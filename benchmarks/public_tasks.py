@@ -1,4 +1,4 @@
-"""Public tasks of a model folder: the workflow's own evaluation beside lm-evaluation-harness's command line, on the same rows, item by item.
+"""Public tasks of a model folder: the workflow's evaluation beside lm-evaluation-harness's command line, on the same rows, item by item.
 
     python -m benchmarks.public_tasks FOLDER DATA... --tasks arc_easy piqa --rows 20 --out benchmarks/results/public_tasks.json
 

@@ -113,7 +113,7 @@ def item_outcome(name: str, part: str, item: Row, place: Place, sample: Row, bou
 def right_answer_bits(sample: Row, nats: list[float]) -> float:
     """Bits for each byte of the right answer, with the delimiter before it, from lm-eval's sample and the log-likelihood of each choice.
 
-    As in DataDecide (arXiv:2504.11393, section 2.4) and OLMo 3's tasks for small models: it moves where accuracy is still that of guessing.
+    OLMo 3 asks small models so; likelihoods of right answers tell data apart where accuracy does not yet (DataDecide, arXiv:2504.11393).
     """
     answers, target = [str(arguments[1]) for arguments in sample["arguments"]], sample["target"]
     if len(answers) == 1:
