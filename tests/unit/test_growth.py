@@ -398,6 +398,7 @@ ELSEWHERE = {
     "crawl2llm.commands.serve.": "a tokenizer and a model read it",
     "crawl2llm.stages.synthesize.replies.": "Judge.__call__ calls them",
     "crawl2llm.stages.synthesize.run.": "puts it into a row",
+    "crawl2llm.stages.tokenize.ready.Ready.": "a tokenizer that the config names, and its original, read it",
     "crawl2llm.stages.tokenize.ranks.merge_below": "of an entry of a vocabulary, at most PIECE characters",
     "crawl2llm.stages.tokenize.unigram.train_unigram": "sentencepiece reads it",
     "crawl2llm.filters.toxicity.classifiers.": "fastText reads it",

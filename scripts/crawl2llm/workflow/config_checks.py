@@ -21,6 +21,8 @@ from crawl2llm.stages.compress import gguf_support, quantize_tools
 from crawl2llm.stages.finetune.settings import PairsSettings
 from crawl2llm.stages.pretrain.steps import MIXED_BY, source_of_model
 from crawl2llm.stages.synthesize import checks as synthesizing
+from crawl2llm.stages.tokenize.ready_checks import check_ready
+from crawl2llm.stages.tokenize.settings import TrainSettings as TokenizerSettings
 from crawl2llm.training import checks as training
 from crawl2llm.training import gpus, init_checks, mix_shares, model_check, offload, pair_layouts, quantize_aware, sizes
 from crawl2llm.training.engine_settings import EngineSettings
@@ -52,6 +54,8 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
     quantize_tools.check_shapes(config)
     quantizing.check_compression(config)
     scorers.check_scorers(config)
+    ready = TokenizerSettings.model_validate(config["tokenize"]["train"])
+    check_ready(ready, Path(f"results/{variant}/tokenize/train"))
     check_sizes(config)
     model_check.check_model(config)
     pairs = PairsSettings.model_validate(config["finetune"]["pairs"])
