@@ -147,17 +147,14 @@ class MergeSettings(Settings):
 
     method: Literal["average", "checkpoints", "slerp", "task_arithmetic", "ties"] = setting(
         "average",
-        "`average`: the mean of the models (model soups). `checkpoints`: that of checkpoints of pretrain.train and the model that it ended "
-        "with; `from` is base. `slerp`: a point on the arc between two models. `task_arithmetic`: the differences of the "
-        "models from `over` are added to it (arXiv:2212.04089). `ties`: the same, with the largest differences alone, and "
-        "of each weight those with the sign that weighs more, divided by their weights (arXiv:2306.01708). All as mergekit "
-        "computes them.",
+        "`average`: the mean (model soups). `checkpoints`: that of pretrain.train's last checkpoints and its model; `from` is base. "
+        "`slerp`: a point on the arc between two models. `task_arithmetic`: the differences from `over` are added to it "
+        "(arXiv:2212.04089). `ties`: the largest of these, by the sign that weighs more (arXiv:2306.01708). As mergekit computes them.",
         source="arXiv:2203.05482",
     )
     with_: list[NonEmpty] = setting(
         [],
-        "The models beside `from`, of its shape and tokenizer: `base` or others of `models`; one for `slerp`, none for `checkpoints`. The "
-        "result has the tokenizer and the type of weights of `from`.",
+        "The models beside `from`, one for `slerp`, none for `checkpoints`. The result has the tokenizer and the type of `from`.",
         unique=True,
         alias="with",
     )
@@ -166,8 +163,7 @@ class MergeSettings(Settings):
     )
     weights: list[Number] | None = setting(
         None,
-        "Of `average`, `task_arithmetic` and `ties`: the weight of `from`, then of each of `with`; null: all are 1. Those of `average` are "
-        "divided by their sum.",
+        "Weights of `from` and of each of `with`; null: all are 1. `average` divides them by their sum.",
         min_length=2,
     )
     t: Number = setting(0.5, "Of `slerp`: how far from `from` to the other model.", ge=0, le=1)
@@ -187,8 +183,8 @@ class MergeSettings(Settings):
     last: int = setting(5, "Of `checkpoints`: how many, the last model among them.", ge=2, le=10000)
     weighting: Literal["uniform", "sqrt", "cosine", "ema"] = setting(
         "uniform",
-        "Of `checkpoints`: `uniform`, `sqrt` and `cosine` have the effect of a learning rate that falls to 0 over them, linearly, as 1 − √ "
-        "or as a cosine, on a training whose rate stayed (WSM); `ema`: an exponential moving average.",
+        "Of `checkpoints`: `uniform`, `sqrt` and `cosine` as if the learning rate had fallen to 0 over them, linearly, as 1 − √ or as a "
+        "cosine (WSM); `ema`: an exponential moving average.",
         source="arXiv:2507.17634",
     )
     ema_decay: Number = setting(0.8, "Of `ema`: what of the average remains at each checkpoint.", gt=0, lt=1)
