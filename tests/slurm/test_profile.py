@@ -16,6 +16,7 @@ from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.chain.steps import STEPS
 from crawl2llm.filters.quality import tools
 from tests.slurm.conftest import own_profile
+from tests.unit.training.tiny_published import write_published
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = ROOT / "profiles" / "slurm"
@@ -74,6 +75,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     config["models"]["give"] = {"from": "sft", "step": "compress.export"}
     config["models"]["small"] = {"from": "base", "step": "compress.prune"}
     config["models"]["taught"] = {"from": "small", "step": "compress.distil", "top_k": 8}
+    config["models"]["soup"] = {"from": "sft", "step": "compress.merge", "with": ["base"]}
+    config["models"]["tiny"] = {"path": str(write_published(folder / "tiny"))}
     config["models"]["rm"] = {"from": "sft", "step": "align.reward"}
     config["align"] = {"pairs": {"files": [{"path": str(rows)}]}}
     config["models"]["grpo"] = {

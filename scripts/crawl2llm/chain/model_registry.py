@@ -114,13 +114,13 @@ def parent(config: Config, model: str) -> str | None:
 
 def root(config: Config, model: str) -> str:
     """`base` or the published model that a model comes from, perhaps by way of others: the one whose tokenizer it has."""
-    return own_line(config, model)[-1]
+    return BASE if model == UNTRAINED else own_line(config, model)[-1]
 
 
 def own_line(config: Config, model: str) -> list[str]:
-    """A model, and those that it has its shape and tokenizer from: that of its `from`, and so on up to a root."""
-    line = [model]
-    while above := parent(config, line[-1]):
+    """A model, and those that it has its shape and tokenizer from: that of its `from`, and so on up to a root, as far as they are known."""
+    models, line = config["models"], [model]
+    while line[-1] in models and (above := models[line[-1]]["from"]) and above not in line:
         line.append(above)
     return line
 

@@ -222,9 +222,10 @@ def upstream_tasks(step: str, config: Config, task: str = "") -> list[tuple[str,
     facts = STEPS[step]
     read = models_read(step, config, task) if facts.per == "model" or facts.models_read else all_models
     pairs = []
-    roots = [model_registry.root(config, model) for model in read]
     for name in needed_steps(step, config, task):
-        of_models, wanted = STEPS[name].per == "model", roots if name == model_registry.REENCODE_STEP else read
+        of_models, wanted = STEPS[name].per == "model", read
+        if name == model_registry.REENCODE_STEP:
+            wanted = [model_registry.root(config, model) for model in read]
         pairs += [(name, model) for model in task_models(name, config) if not of_models or model in wanted]
     before = halving.tasks_before(task, config) if facts.per == "contender" else []
     return pairs + [(step, contender) for contender in before]

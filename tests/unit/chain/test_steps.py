@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from crawl2llm.chain.config import validate
 from crawl2llm.chain.config_schema import schema
 from crawl2llm.chain.filter_order import FILTERS, edit_steps, order_problem, verdict_steps
-from crawl2llm.chain.model_registry import DISTIL_STEP, EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP, TEACH_STEP
+from crawl2llm.chain.model_registry import (
+    DISTIL_STEP,
+    EXPORT_STEP,
+    MERGE_STEP,
+    PUBLISHED_STEP,
+    QUANTIZE_STEP,
+    REENCODE_STEP,
+    REWARD_STEP,
+    TEACH_STEP,
+)
 from crawl2llm.chain.stage_names import AFTER_FILTERS, ALL_NAMES, BEFORE_FILTERS
 from crawl2llm.chain.step import VERDICTS_BEFORE, skipped_by, stage_of
 from crawl2llm.chain.steps import (
@@ -35,6 +44,7 @@ ON_DEMAND = (
     "align.train",
     "compress.prune",
     DISTIL_STEP,
+    MERGE_STEP,
     QUANTIZE_STEP,
     EXPORT_STEP,
 )  # used where a model is of them
@@ -155,6 +165,8 @@ def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(
     asked_for = {
         "ingest.list",
         "ingest.fetch",
+        PUBLISHED_STEP,
+        REENCODE_STEP,
         *ON_DEMAND,
     }  # no source of the demo is remote, and no model is of these steps
     unused = set(STEPS) - set(used_steps(config)) - asked_for
@@ -198,7 +210,11 @@ def test_each_declares_its_own_steps_and_no_others() -> None:
 def test_a_step_that_follows_another_comes_right_after_it() -> None:
     order = list(STEPS)
     following = {step: facts.follows for step, facts in STEPS.items() if facts.follows}
-    assert following == {"dedup.export": "corpus.split", "compress.export": "evaluate.compare"}
+    assert following == {
+        "dedup.export": "corpus.split",
+        REENCODE_STEP: PUBLISHED_STEP,
+        EXPORT_STEP: "evaluate.compare",
+    }
     assert all(order.index(step) == order.index(follows) + 1 for step, follows in following.items())
 
 

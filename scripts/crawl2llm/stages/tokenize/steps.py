@@ -19,6 +19,7 @@ STEPS = {
     # Once for each tokenizer that comes with a published model.
     REENCODE_STEP: Step(
         inputs={"model": PUBLISHED_STEP, "corpus": "corpus.write"},
+        follows=PUBLISHED_STEP,
         per="model",
         is_used=partial(has_models_of, PUBLISHED_STEP),
         tasks=published_models,

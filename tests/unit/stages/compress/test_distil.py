@@ -180,15 +180,15 @@ def arguments(words: list[str]) -> Any:
 @pytest.mark.parametrize(
     ("models", "why"),
     [
-        ({"small": {"teacher": "other"}}, "models.small.teacher is 'other', which is no model; allowed: base"),
-        ({"small": {"teacher": "small"}}, "models.small.teacher is 'small', the model itself; allowed: base"),
+        ({"small": {"teacher": "other"}}, "models.small.teacher names 'other', which is no model; allowed: base"),
+        ({"small": {"teacher": "small"}}, "models.small.teacher names 'small', the model itself; allowed: base"),
         (
             {"small": {"teacher": "sft"}, "sft": {"from": "small", "step": "finetune.train"}},
-            "models.small.teacher is 'sft', which is made from it; allowed: base",
+            "models.small.teacher names 'sft', which is made from it; allowed: base",
         ),
         (
             {"small": {"teacher": "int8"}, "int8": {"from": "base", "step": "compress.quantize"}},
-            "models.small.teacher is 'int8', which compress.quantize makes, and which teaches none; allowed: base",
+            "models.small.teacher names 'int8', which compress.quantize makes, and no other model is made from one of those; allowed: base",
         ),
         ({"small": {"top_k": 80}}, "models.small.top_k is 80; allowed: with top_k at most compress.teach.top_k, 64"),
         (
