@@ -12,8 +12,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.published.gguf_file import Header
 from crawl2llm.training.published.gguf_weights import Weight
@@ -179,15 +177,19 @@ def llama3_scaling(header: Header, theta: float, where: str) -> dict[str, Any]:
     stored = header.tensors[ROPE_FACTORS]
     with header.path.open("rb") as file:
         file.seek(stored.offset)
-        factors = np.frombuffer(file.read(stored.rows * stored.row_bytes), np.float32)
-    factor = float(max(factors, default=1.0))
+        data = file.read(stored.rows * stored.row_bytes)
+    factors = struct.unpack(f"<{len(data) // 4}f", data[: len(data) // 4 * 4])
+    factor = max(factors, default=1.0)
     low, high, original = LLAMA3_RULE.values()
     expected = []
     for pair in range(head_size(header) // 2):
         turns = original / (2 * math.pi * theta ** (2 * pair / head_size(header)))  # in the first context
         smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
         expected.append(1 / ((1 - smooth) / factor + smooth))
-    if stored.type != "F32" or len(factors) != len(expected) or not np.allclose(factors, expected, rtol=1e-4):
+    near = len(factors) == len(expected) and all(
+        math.isclose(*pair, rel_tol=1e-4) for pair in zip(factors, expected, strict=True)
+    )
+    if stored.type != "F32" or not near:
         raise InputError(
             f"{where}: {ROPE_FACTORS} scales positions in a way that is not read; allowed: Llama 3's {LLAMA3_RULE}"
         )

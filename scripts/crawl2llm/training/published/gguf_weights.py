@@ -13,9 +13,6 @@ from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-import numpy.typing as npt
-
 from crawl2llm.training.published.gguf_file import StoredTensor
 
 PIECE_BYTES = 16 << 20  # of dequantized rows that are in memory at a time
@@ -51,11 +48,12 @@ def write_safetensors(file: Path, source: Path, weights: Mapping[str, Weight]) -
         for weight in weights.values():
             data.seek(weight.stored.offset)
             for piece in pieces(data, weight):
-                out.write(piece.tobytes())
+                out.write(piece)
 
 
-def pieces(data: BinaryIO, weight: Weight) -> Iterator[npt.NDArray[np.generic]]:
+def pieces(data: BinaryIO, weight: Weight) -> Iterator[bytes]:
     """A weight's values in order, PIECE_BYTES of them at a time. data: the open file, at the tensor's beginning."""
+    import numpy as np  # a plan, which needs no weights, reads this module
     from gguf import GGMLQuantizationType
     from gguf.quants import dequantize
 
@@ -70,4 +68,5 @@ def pieces(data: BinaryIO, weight: Weight) -> Iterator[npt.NDArray[np.generic]]:
         raw = np.fromfile(data, np.uint8, count * row_bytes).reshape(count, row_bytes)
         if weight.head:
             raw = raw.reshape(-1, weight.head // 2, 2, row_bytes).swapaxes(1, 2).reshape(count, row_bytes)
-        yield raw if stored.type in PLAIN else dequantize(raw, GGMLQuantizationType[stored.type])
+        values = raw if stored.type in PLAIN else dequantize(raw, GGMLQuantizationType[stored.type])
+        yield values.tobytes()
