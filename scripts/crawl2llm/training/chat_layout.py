@@ -86,7 +86,8 @@ def take_end_of_turn(tokenizer: Any) -> None:
 
 def layout_for(template: Template, tokenizer: Any) -> Template:
     """How the model of a tokenizer is asked: by `template`, if it has no chat template or this one's, as every model of the run itself."""
-    if not tokenizer.chat_template or tokenizer.chat_template == template.chat_template():
+    own_template = getattr(tokenizer, "chat_template", None)  # a tokenizer of `tokenizers` has none
+    if not own_template or own_template == template.chat_template():
         return template
     question = [user_message(QUESTION)]
     prompt = render_messages(tokenizer, question, begin_answer=True)
