@@ -69,7 +69,7 @@ rule compress_export:
             verdicts(),
             manifests("corpus.split", "corpus.write", "tokenize.train", "finetune.pairs", "evaluate.items"),
         ),
-        tokens=manifests("tokenize.encode"),
+        tokens=inputs.tokens(),
     output:
         result("compress.export"),
     shell:

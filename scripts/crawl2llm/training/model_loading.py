@@ -59,6 +59,8 @@ def load_tokenizer(folder: Path | str) -> Any:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{folder}: not a model that transformers reads: {error}") from error
+    tokenizer.backend_tokenizer.no_truncation()  # which some are published with: a text would be scored by its beginning
+    tokenizer.backend_tokenizer.no_padding()
     take_end_of_turn(tokenizer)
     if tokenizer.eos_token_id is None:
         raise InputError(f"{folder}: its tokenizer has no end-of-text token (eos_token), which ends every answer")

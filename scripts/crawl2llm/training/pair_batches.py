@@ -88,7 +88,9 @@ class Cuts:
 
     pairs: int  # all of them
     cut: int  # those whose questions are cut
-    left_out: int  # those that do not fit even with one token of the question
+    left_out: (
+        int  # those that do not fit even with one token of the question, or spell a special token of the model's own
+    )
 
 
 def cut_counts(fitted: FittedRows, numbers: Iterable[int] | None = None) -> Cuts:
@@ -121,7 +123,7 @@ def report_notes(
     if train.left_out + heldout.left_out:
         text += (
             f"; {train.left_out:,} training and {heldout.left_out:,} held-out {unit} are left out, which do not fit even with a "
-            "token of the question"
+            "token of the question, or spell a special token of the model's own"
         )
     return [f"{text}."]
 

@@ -123,13 +123,22 @@ def tuned_models(config: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def check_published_models(config: dict[str, Any]) -> None:
-    """Raise InputError for a published model that is not there, or is none that a run can begin with; headers alone are read."""
+    """Raise InputError for a published model that is not there, is a result of pretrain.published itself, or is none that a run can
+    begin with; headers alone are read.
+    """
     for name in model_registry.published_models(config):
         key = f"models.{name}.{'path' if config['models'][name].get('path') else 'hub'}"
         try:
             source = source_of_model(config, name)
         except InputError as error:
             raise InputError(f"{key}: {error}") from None
+        folder = source.resolve()
+        results = Path("results").resolve()
+        if folder.is_relative_to(results) and folder.relative_to(results).parts[1:3] == ("pretrain", "published"):
+            raise InputError(
+                f"{key} is {str(source)!r}, a result that a run would remove before it makes it anew: copy the folder to another place, "
+                "and name that"
+            )
         check_published(source, key)
 
 

@@ -12,6 +12,7 @@ from crawl2llm.chain.config_schema import schema
 from crawl2llm.chain.filter_order import FILTERS, edit_steps, order_problem, verdict_steps
 from crawl2llm.chain.model_registry import (
     DISTIL_STEP,
+    ENCODE_STEP,
     EXPORT_STEP,
     MERGE_STEP,
     PUBLISHED_STEP,
@@ -216,6 +217,15 @@ def test_a_step_that_follows_another_comes_right_after_it() -> None:
         EXPORT_STEP: "evaluate.compare",
     }
     assert all(order.index(step) == order.index(follows) + 1 for step, follows in following.items())
+
+
+def test_an_export_is_compared_on_text_in_the_tokens_of_its_own_root() -> None:
+    """A GGUF file's bits per byte on ids of another tokenizer would be those of no text."""
+    given = {"from": "tiny", "step": EXPORT_STEP}, {"from": "base", "step": EXPORT_STEP}
+    config = validate({"models": {"tiny": {"path": "tiny"}, "theirs": given[0], "ours": given[1]}})
+    tokens = {ENCODE_STEP, REENCODE_STEP}
+    assert tokens & {*needed_steps(EXPORT_STEP, config, "theirs")} == {REENCODE_STEP}
+    assert tokens & {*needed_steps(EXPORT_STEP, config, "ours")} == {ENCODE_STEP}
 
 
 def test_a_step_is_told_of_others_what_it_declares() -> None:

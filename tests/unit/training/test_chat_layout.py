@@ -44,6 +44,14 @@ def test_a_template_that_takes_no_conversation_is_refused() -> None:
         layout_for(PAIRS, tiny_tokenizer("{% for message in messages %}{{ message['role'] }}{% endfor %}"))
 
 
+def test_a_pair_that_spells_a_special_token_of_the_model_is_left_out() -> None:
+    """finetune.pairs drops those that spell one of the run's own alone; `<s>` of a page would begin a text."""
+    tokenizer = tiny_tokenizer()
+    rows = [{"question": "How is text struck?", "answer": answer} for answer in ("By <s>text</s>.", "By an s.")]
+    fitted = fit_pairs(rows, layout_for(PAIRS, tokenizer), tokenizer, 64)
+    assert fitted.rows == rows[1:] and fitted.left_out == 1 and fitted.cut == [False]
+
+
 def test_an_answer_is_learned_with_the_end_token_of_the_template(tmp_path: Path) -> None:
     tiny_tokenizer().save_pretrained(tmp_path)
     tokenizer = load_tokenizer(tmp_path)

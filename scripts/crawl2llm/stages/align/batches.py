@@ -17,7 +17,7 @@ from crawl2llm.training import pair_batches
 from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.heldout import Piece
 from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch, tokenized_pairs
-from crawl2llm.training.question_cuts import FittedRows, cut_prompt, fit_pairs
+from crawl2llm.training.question_cuts import FittedRows, cut_prompt, fit_pairs, further_special_tokens
 from crawl2llm.training.shared_settings import TuningSettings
 from crawl2llm.training.template import Template
 
@@ -100,9 +100,10 @@ class PromptBatches(pair_batches.Batches):
     def fit_prompts(self, rows: Iterable[Row], max_new_tokens: int) -> FittedRows:
         """The rows, whose questions are cut so that `max_new_tokens` of an answer fit within `max_length`."""
         limit, fitted = self.settings.max_length - max_new_tokens, FittedRows()
+        special = further_special_tokens(self.tokenizer)
         for row in rows:
             question = cut_prompt(row["question"], self.template, self.tokenizer, limit)
-            if question is None or not self.prompt_ids(row):
+            if question is None or not self.prompt_ids(row) or any(token in row["question"] for token in special):
                 fitted.left_out += 1
                 continue
             fitted.rows.append({**row, "question": question})
