@@ -201,3 +201,17 @@ def test_a_teacher_that_cannot_be_is_named(models: dict[str, Any], why: str) -> 
     models = {name: {"from": "base", "step": "compress.distil", **entry} for name, entry in models.items()}
     with pytest.raises((ConfigError, InputError), match=re.escape(why) + "$"):
         checks.check_compression(validate({"models": models}))
+
+
+def test_the_last_step_reads_what_was_written() -> None:
+    """Steps are whole: a student may read more than its tokens."""
+    models = {"small": {"from": "base", "step": "compress.distil", "top_k": 8, "tokens": 10000}}
+    why = "models.small.tokens is 10000; allowed: in whole steps, here 10240, with top_k at most compress.teach.tokens, 10239"
+    with pytest.raises(InputError, match=re.escape(why) + "$"):
+        checks.check_compression(validate({"models": models, "compress": {"teach": {"tokens": 10239}}}))
+    checks.check_compression(validate({"models": models, "compress": {"teach": {"tokens": 10240}}}))
+
+
+def test_a_published_students_type_is_not_that_of_the_pre_training() -> None:
+    models = {"own": {"path": "folder"}, "small": {"from": "own", "step": "compress.distil", "teacher": "own"}}
+    checks.check_compression(validate({"models": models, "pretrain": {"train": {"model": {"type": "gemma2"}}}}))
