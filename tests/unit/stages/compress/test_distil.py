@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as functional
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from crawl2llm.chain.config import validate
@@ -120,6 +122,21 @@ def test_stopped_and_resumed_to_the_same_bytes(
     finished(started(base, student, tokens, tmp_path))
     for name in ("small.manifest.json", "small/losses.jsonl", "small/model/model.safetensors"):
         assert (tmp_path / name).read_bytes() == (distilled / name).read_bytes(), name
+
+
+@pytest.mark.slow
+def test_zeros_stay_over_two_distillations(student: Path, base: Path, tokens: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(student.parent / "model", tmp_path / "sparse/model")
+    weights = load_file(tmp_path / "sparse/model/model.safetensors")
+    for name in (names := [name for name in weights if "proj" in name]):
+        weights[name][::2] = 0
+    save_file(weights, tmp_path / "sparse/model/model.safetensors", {"format": "pt"})
+    sparse = Manifest("compress.prune", "0" * 16, summary={"zeros": 1})
+    sparse.write(tmp_path / "sparse.manifest.json", sorted((tmp_path / "sparse/model").iterdir()))
+    finished(started(base, tmp_path / "sparse.manifest.json", tokens, tmp_path / "one"))
+    finished(started(base, tmp_path / "one/small.manifest.json", tokens, tmp_path / "two"))
+    found = load_file(tmp_path / "two/small/model/model.safetensors")
+    assert all((found[name][::2] == 0).all() and (found[name][1::2] != 0).any() for name in names)
 
 
 @pytest.mark.slow
