@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from functools import partial
@@ -78,7 +79,7 @@ def check_distilled(config: dict[str, Any]) -> None:
     kind = config["pretrain"]["train"]["model"]["type"]
     for name in model_registry.models_made_by(config, step):
         settings = model_registry.section(config, step, name)
-        if kind in CHANGED_LOGITS:
+        if kind in CHANGED_LOGITS and not model_registry.is_from_published(config, name):
             raise InputError(
                 f"models.{name}.step is {step!r}, which does not take models of pretrain.train.model.type {kind!r}: they change their "
                 "logits after the head"
@@ -87,22 +88,27 @@ def check_distilled(config: dict[str, Any]) -> None:
             continue
         limited = bool(teach["tokens"])
         same = {"temperature": teach["temperature"], **({"seed": teach["seed"]} if limited else {})}
-        most = {"top_k": teach["top_k"], **({"tokens": teach["tokens"]} if limited else {})}
+        read = math.ceil(settings["tokens"] / settings["batch_tokens"]) * settings["batch_tokens"]
         refused = [
             *(
                 (key, f"with top_k only compress.teach.{key}, {value}")
                 for key, value in same.items()
                 if settings[key] != value
             ),
+            *([("top_k", _at_most("top_k", teach))] if settings["top_k"] > teach["top_k"] else []),
             *(
-                (key, f"with top_k at most compress.teach.{key}, {value}")
-                for key, value in most.items()
-                if settings[key] > value
+                [("tokens", f"in whole steps, here {read}, {_at_most('tokens', teach)}")]
+                if read > teach["tokens"] > 0
+                else []
             ),
         ]
         for key, allowed in refused:
             path = model_registry.key_path(config, step, name, key)
             raise InputError(f"{path} is {settings[key]}; allowed: {allowed}")
+
+
+def _at_most(key: str, teach: dict[str, Any]) -> str:
+    return f"with top_k at most compress.teach.{key}, {teach[key]}"
 
 
 def check_merged(config: dict[str, Any]) -> None:

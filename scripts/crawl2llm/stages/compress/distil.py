@@ -88,8 +88,11 @@ class Distillation(retrain.Run):
 
 
 def zeroed_weights(student: Manifest, folder: Path) -> list[str]:
-    """The names of the weights whose zeros stay: of a student that compress.prune made by zeroing weights, those of its linear layers."""
-    if student.step != "compress.prune" or not student.summary.get("zeros"):
+    """The names of the weights whose zeros stay: of a student that compress.prune made by zeroing weights, those of its linear layers.
+
+    It may have been distilled since.
+    """
+    if student.step not in ("compress.prune", DISTIL_STEP) or not student.summary.get("zeros"):
         return []
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     return [f"{layer.name}.weight" for layer in linear_layers(config) if not layer.output]
@@ -140,6 +143,7 @@ def write_results(run: Distillation, tensors: dict[str, torch.Tensor], manifest:
         "bytes": weight_bytes(out / model.FOLDER),
         "student_loss_before": round(run.before["heldout_loss"], 6),
         "student_loss_after": round(run.after["heldout_loss"], 6),
+        **({"zeros": Manifest.read(run.args.model).summary["zeros"]} if run.zeroed else {}),
         **retrain.training_facts(run, losses),
     }
     return [*files, out / metrics.LOSSES]

@@ -36,8 +36,14 @@ def same(hidden: torch.Tensor) -> torch.Tensor:
 
 def hidden_states(model: Any, inputs: torch.Tensor, where: str) -> torch.Tensor:
     """The hidden states of a headless model, [n, length, width]. Raises InputError for one that changes its logits after the head."""
+    head, given = model.get_output_embeddings(), list[torch.Tensor]()
+    hook = head.register_forward_hook(lambda _head, _inputs, output: given.append(output))
     with torch.autocast(inputs.device.type, enabled=False):
         out: torch.Tensor = model(input_ids=inputs, use_cache=False).logits
-    if out.shape[-1] != model.get_output_embeddings().in_features:
+    hook.remove()
+    same_numbers = out.data_ptr() == given[-1].data_ptr() or (
+        out.dtype != given[-1].dtype and torch.equal(out, given[-1].to(out.dtype))
+    )
+    if out.shape[-1] != head.in_features or not same_numbers:
         raise InputError(changed_logits(where))
     return out

@@ -53,6 +53,7 @@ def task_definition(name: str, part: str, rows: list[Row], shots: list[Row], ans
     for key in ("dataset_path", "dataset_name", "training_split", "validation_split", "tag", "metadata", "task_alias"):
         fields.pop(key, None)
     overrides = {"test_split": "items", "custom_dataset": build_dataset, "num_fewshot": preset.shots}
+    fields.pop("fewshot_split", None)  # the harness looks for it, also for no examples
     if shots:
         overrides["fewshot_split"] = "shots"
     if fields["output_type"] == "generate_until":

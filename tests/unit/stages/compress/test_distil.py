@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as functional
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from crawl2llm.chain.config import validate
@@ -123,6 +125,21 @@ def test_stopped_and_resumed_to_the_same_bytes(
 
 
 @pytest.mark.slow
+def test_zeros_stay_over_two_distillations(student: Path, base: Path, tokens: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(student.parent / "model", tmp_path / "sparse/model")
+    weights = load_file(tmp_path / "sparse/model/model.safetensors")
+    for name in (names := [name for name in weights if "proj" in name]):
+        weights[name][::2] = 0
+    save_file(weights, tmp_path / "sparse/model/model.safetensors", {"format": "pt"})
+    sparse = Manifest("compress.prune", "0" * 16, summary={"zeros": 1})
+    sparse.write(tmp_path / "sparse.manifest.json", sorted((tmp_path / "sparse/model").iterdir()))
+    finished(started(base, tmp_path / "sparse.manifest.json", tokens, tmp_path / "one"))
+    finished(started(base, tmp_path / "one/small.manifest.json", tokens, tmp_path / "two"))
+    found = load_file(tmp_path / "two/small/model/model.safetensors")
+    assert all((found[name][::2] == 0).all() and (found[name][1::2] != 0).any() for name in names)
+
+
+@pytest.mark.slow
 def test_three_processes_of_torch_with_parts_of_the_weights_come_to_the_same(
     distilled: Path, base: Path, student: Path, tokens: list[Path], tmp_path: Path
 ) -> None:
@@ -201,3 +218,17 @@ def test_a_teacher_that_cannot_be_is_named(models: dict[str, Any], why: str) -> 
     models = {name: {"from": "base", "step": "compress.distil", **entry} for name, entry in models.items()}
     with pytest.raises((ConfigError, InputError), match=re.escape(why) + "$"):
         checks.check_compression(validate({"models": models}))
+
+
+def test_the_last_step_reads_what_was_written() -> None:
+    """Steps are whole: a student may read more than its tokens."""
+    models = {"small": {"from": "base", "step": "compress.distil", "top_k": 8, "tokens": 10000}}
+    why = "models.small.tokens is 10000; allowed: in whole steps, here 10240, with top_k at most compress.teach.tokens, 10239"
+    with pytest.raises(InputError, match=re.escape(why) + "$"):
+        checks.check_compression(validate({"models": models, "compress": {"teach": {"tokens": 10239}}}))
+    checks.check_compression(validate({"models": models, "compress": {"teach": {"tokens": 10240}}}))
+
+
+def test_a_published_students_type_is_not_that_of_the_pre_training() -> None:
+    models = {"own": {"path": "folder"}, "small": {"from": "own", "step": "compress.distil", "teacher": "own"}}
+    checks.check_compression(validate({"models": models, "pretrain": {"train": {"model": {"type": "gemma2"}}}}))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as functional
+from transformers import AutoConfig, AutoModelForCausalLM
 
+from crawl2llm.core.errors import InputError
 from crawl2llm.stages.compress import teacher_output
 from crawl2llm.stages.compress.distilling_engine import DistillingHead
 from crawl2llm.stages.compress.divergence import Divergence, fewer, likeliest
@@ -78,3 +80,19 @@ def test_the_others_are_one_more_token(way: tuple[bool, float, float]) -> None:
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     assert student.grad is not None and whole.grad is not None
     torch.testing.assert_close(student.grad.double(), whole.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+def test_a_teacher_that_bounds_its_logits_is_refused(kind: str) -> None:
+    """Its hidden states would come out bounded, too, in the shape of others."""
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    more = {"head_dim": 8, "num_key_value_heads": 1, "vocab_size": VOCABULARY}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes, **more)).eval()
+    inputs = torch.randint(VOCABULARY, (2, LENGTH))
+    expected = model(inputs).logits
+    logits = teacher_output.headless(model)
+    if kind == "gemma2":
+        with pytest.raises(InputError, match="changes its logits after the head"):
+            teacher_output.hidden_states(model, inputs, "here")
+    else:
+        torch.testing.assert_close(logits(teacher_output.hidden_states(model, inputs, "here")), expected)

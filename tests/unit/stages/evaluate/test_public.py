@@ -171,6 +171,20 @@ def test_too_long_for_the_context(inputs: dict[str, list[Path]], tmp_path: Path)
     assert Manifest.read(tmp_path / "out/base.manifest.json").counts == {"in": 4, "kept": 3, "dropped": {"too_long": 1}}
 
 
+def test_mmlu_as_cloze_has_no_examples(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
+    choices = ["Io", "Mars", "Sun", "Moon"]
+    row = {"subject": "astronomy", "question": "Which?", "choices": choices, "answer": 1}
+    save(tmp_path / "mmlu_test.jsonl", [row])
+    found = asked(inputs, staged(tmp_path, tmp_path, ["mmlu_cloze"]), tmp_path / "out")["tasks"]["mmlu_cloze"]
+    (line,) = (json.loads(line) for line in (tmp_path / "out/base.items.jsonl").read_text().splitlines())
+    assert (found["items"], found["shots"]) == (1, 0)
+    lm, tokenizer = load_model(inputs["model"][0].parent / "model")
+    head = "The following are questions (with answers) about astronomy.\n\nQuestion: Which?\nAnswer:"
+    nats = [likelihood(lm, tokenizer, head, f" {choice}")[0] for choice in choices]
+    assert line["log_likelihoods"] == pytest.approx(nats, abs=1e-3)
+    assert found["bits_per_byte"] == pytest.approx(-nats[1] / math.log(2) / len(" Mars"), abs=1e-4)
+
+
 def test_blimp_is_asked_by_phenomenon(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
     for at, name in enumerate(("adjunct_island", "causative")):
         good, bad = " ".join(WORDS[at : at + 5]), " ".join(WORDS[at : at + 5][::-1])
