@@ -237,7 +237,7 @@ def test_configs_plan(tmp_path: Path, path: Path, profile: str) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text("")
     for entry in tree.get("models", {}).values():
-        if "path" in entry:
+        if "path" in (entry or {}):
             write_published(tmp_path / entry["path"].replace("{data}", "data"))
     done = snakemake("--configfile", str(path), "--config", f"data={tmp_path / 'data'}", "--dry-run", "--quiet", "rules",
                      profile=profile, folder=tmp_path)  # fmt: skip
