@@ -236,7 +236,7 @@ def test_an_adapter_as_a_plain_loop_over_pefts_model(
     # processor alike.
     losses = [row["loss"] for row in rows(out)]
     assert losses[:8] == pytest.approx(plain["losses"][:8], abs=1e-4)
-    assert losses == pytest.approx(plain["losses"], abs=5e-3)
+    assert losses == pytest.approx(plain["losses"], abs=3e-2)
     manifest = Manifest.read(out / "sft.manifest.json")
     assert manifest.summary["heldout_loss_after"] == pytest.approx(plain["after"], abs=1e-3)
     assert manifest.summary["heldout_loss_after"] < manifest.summary["heldout_loss_before"] - 0.2
