@@ -38,7 +38,7 @@ def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[s
     candidates = [
         model
         for model in counts["models"][1:]
-        if model["step"] != PUBLISHED_STEP
+        if model.get("step") != PUBLISHED_STEP
         and (model["evaluation"] and is_trained(model) and not nested_value(model, "training", "bytes_before"))
     ]  # one that is the same in fewer bytes is not the best fine-tuned one
     tuned = best_model(candidates)

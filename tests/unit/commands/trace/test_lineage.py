@@ -15,7 +15,9 @@ from crawl2llm.core.manifest import Manifest
 TASKS = {"shard": "00000", "band": "00", "part": "000", "model": "sft", "contender": "main-rung1", None: ""}
 # They read no document: where documents come from (forget finds the texts of synthesize by the documents themselves, and the source files
 # are the reader's own), public tasks, and the sets that are searched for.
-FIRST = {steps.CRAWL, steps.LIST, steps.FETCH, *steps.SYNTHESIZE, "evaluate.stage", "decontaminate.index"}
+FIRST = {
+    steps.CRAWL, steps.LIST, steps.FETCH, *steps.SYNTHESIZE, "evaluate.stage", "decontaminate.index", model_registry.PUBLISHED_STEP,
+}  # fmt: skip
 
 
 def key(step: str) -> str:
